@@ -18,6 +18,7 @@ _QUICK_SERVICE = {
     "access.check.interval.ms": 2_000,
     "heartbeat.interval.ms": 2_000,
     "leadership.poll.interval.ms": 500,
+    "remote.delete.delay.ms": 5_000,
     "remote.log.manager.task.interval.ms": 500,
     "retention.check.interval.ms": 5_000,
     "sweep.grace.ms": 10_000,

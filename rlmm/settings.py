@@ -17,6 +17,7 @@ from rlmm.settings_codec import WriterKnowledge, encode_settings_record
 from rlmm.settings_records import (
     NO_LEADER_EPOCH,
     ClusterRecord,
+    DeletionRecord,
     DivergenceRecord,
     FreezeRecord,
     HistoryRecord,
@@ -38,6 +39,7 @@ __all__ = [
     "NO_LEADER_EPOCH",
     "AdoptedRecord",
     "ClusterRecord",
+    "DeletionRecord",
     "DivergenceRecord",
     "FreezeRecord",
     "HistoryRecord",
@@ -170,9 +172,9 @@ class Settings:
         """Write again what newer, overruled records of the partition deny; answers how many. For
         its leader only.
 
-        A topic's own settings record and freeze belong to the leader of partition 0, the freeze of
-        everything to every leader. The stamp is new, the settings record is not:
-        its own fields say under which epoch something was decided, never its stamp.
+        A topic's own settings record, deletion and freeze belong to the leader of partition 0, the
+        freeze of everything to every leader. The stamp is new, the settings record is not: its own
+        fields say under which epoch something was decided, never its stamp.
         """
         mine = [found.record for found in self.view.reassert if _belongs(found.record, partition)]
         for record in mine:
@@ -224,6 +226,6 @@ class Settings:
 def _belongs(record: SettingsRecord, partition: PartitionKey) -> bool:
     if isinstance(record, FreezeRecord) and record.topic_id is None:
         return True
-    if isinstance(record, TopicRecord | FreezeRecord) and record.topic_id is not None:
+    if isinstance(record, TopicRecord | DeletionRecord | FreezeRecord) and record.topic_id:
         return partition == PartitionKey(record.topic_id, 0)
     return getattr(record, "partition", None) == partition

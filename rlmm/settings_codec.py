@@ -26,6 +26,7 @@ from rlmm.ledger import Hole
 from rlmm.settings_records import (
     NO_LEADER_EPOCH,
     ClusterRecord,
+    DeletionRecord,
     DivergenceRecord,
     FreezeRecord,
     HistoryRecord,
@@ -37,6 +38,7 @@ from rlmm.settings_records import (
     StartRecord,
     StoreRecord,
     TopicRecord,
+    TotalRetention,
     TrimRecord,
 )
 
@@ -112,28 +114,12 @@ def _fields(record: SettingsRecord) -> dict[str, Any]:
     """Fields of the value in their written order; what the key says is not repeated."""
     match record:
         case ClusterRecord():
-            store = record.default_store_id
-            return {
-                "cluster_id": record.cluster_id,
-                "ledger_topic_id": str(record.ledger_topic_id),
-                "settings_topic_id": str(record.settings_topic_id),
-                "default_store_id": None if store is None else str(store),
-            }
+            return _cluster_fields(record)
         case StoreRecord():
             names = {"names": list(record.names)} if record.names else {}
             return {"plugin": record.plugin, "uri": record.uri, "prefix": record.prefix, **names}
         case TopicRecord():
-            return {
-                "name": record.name,
-                "mode": record.mode,
-                "state": record.state,
-                "trim": _SWITCH[record.trim],
-                "retention_ms": record.retention_ms,
-                "retention_bytes": record.retention_bytes,
-                "local_retention_ms": record.local_retention_ms,
-                "local_retention_bytes": record.local_retention_bytes,
-                "originals": dict(record.originals),
-            }
+            return _topic_fields(record)
         case StartRecord():
             epoch = record.decided_epoch
             return {
@@ -145,17 +131,61 @@ def _fields(record: SettingsRecord) -> dict[str, Any]:
             return {"bound": record.bound, "planned_epoch": record.planned_epoch}
         case HolesRecord() | HistoryRecord():
             return _listed_fields(record)
-        case DivergenceRecord():
-            return {
-                "action": record.action,
-                "epoch": record.epoch,
-                "offset": record.offset,
-                "cause": record.cause,
-            }
+        case DivergenceRecord() | DeletionRecord():
+            return _decision_fields(record)
         case ServiceRecord() | ReaderRecord():
             return _heartbeat_fields(record)
         case FreezeRecord():
             return {"stopped": list(record.stopped), "by": record.by, "why": record.why}
+
+
+def _cluster_fields(record: ClusterRecord) -> dict[str, Any]:
+    store = record.default_store_id
+    return {
+        "cluster_id": record.cluster_id,
+        "ledger_topic_id": str(record.ledger_topic_id),
+        "settings_topic_id": str(record.settings_topic_id),
+        "default_store_id": None if store is None else str(store),
+    }
+
+
+def _topic_fields(record: TopicRecord) -> dict[str, Any]:
+    enforced = record.enforced
+    return {
+        "name": record.name,
+        "mode": record.mode,
+        "state": record.state,
+        "trim": _SWITCH[record.trim],
+        "retention_ms": record.retention_ms,
+        "retention_bytes": record.retention_bytes,
+        "local_retention_ms": record.local_retention_ms,
+        "local_retention_bytes": record.local_retention_bytes,
+        "originals": dict(record.originals),
+        **(
+            {}
+            if enforced is None
+            else {
+                "enforced_retention_ms": enforced.retention_ms,
+                "enforced_retention_bytes": enforced.retention_bytes,
+            }
+        ),
+    }
+
+
+def _decision_fields(record: DivergenceRecord | DeletionRecord) -> dict[str, Any]:
+    if isinstance(record, DeletionRecord):
+        return {
+            "what": record.what,
+            "by": record.by,
+            "delay_ms": record.delay_ms,
+            "decided_ms": record.decided_ms,
+        }
+    return {
+        "action": record.action,
+        "epoch": record.epoch,
+        "offset": record.offset,
+        "cause": record.cause,
+    }
 
 
 def _listed_fields(record: HolesRecord | HistoryRecord) -> dict[str, Any]:
@@ -233,7 +263,31 @@ def _topic(rest: str, document: _Json) -> TopicRecord:
         local_retention_ms=_integer(document, "local_retention_ms"),
         local_retention_bytes=_integer(document, "local_retention_bytes"),
         originals=dict(document["originals"].items()),
-        extra=_extra(document, "name", "mode", "state", "trim", "originals", *retention),
+        enforced=_enforced(document),
+        extra=_extra(
+            document, "name", "mode", "state", "trim", "originals", *retention, *_ENFORCED
+        ),
+    )
+
+
+_ENFORCED = ("enforced_retention_ms", "enforced_retention_bytes")
+
+
+def _enforced(document: _Json) -> TotalRetention | None:
+    if not any(name in document for name in _ENFORCED):
+        return None
+    retention_ms, retention_bytes = (_integer(document, name) for name in _ENFORCED)
+    return TotalRetention(retention_ms=retention_ms, retention_bytes=retention_bytes)
+
+
+def _deletion(rest: str, document: _Json) -> DeletionRecord:
+    return DeletionRecord(
+        topic_id=Uuid.parse(rest),
+        what=_text(document, "what"),
+        by=_text(document, "by"),
+        delay_ms=_integer(document, "delay_ms"),
+        decided_ms=_integer(document, "decided_ms"),
+        extra=_extra(document, "what", "by", "delay_ms", "decided_ms"),
     )
 
 
@@ -335,6 +389,7 @@ _DECODERS: dict[str, Callable[[str, _Json], SettingsRecord]] = {
     ClusterRecord.KIND: _cluster,
     StoreRecord.KIND: _store,
     TopicRecord.KIND: _topic,
+    DeletionRecord.KIND: _deletion,
     StartRecord.KIND: _start,
     TrimRecord.KIND: _trim,
     HolesRecord.KIND: _holes,

@@ -1,6 +1,6 @@
 """Settings records as values: one key each, with JSON values in final format. Pure.
 
-Keys (docs/reference/formats.md): cluster, store/<uuid>, topic/<topic id>,
+Keys (docs/reference/formats.md): cluster, store/<uuid>, topic/<topic id>, deletion/<topic id>,
 start|trim|holes|divergence|history/<topic id>/<partition>, service/<node id>, reader/<gRPC
 address>, freeze, freeze/<topic id>. Every value has v, kind, node_id, leader_epoch, writer,
 time_ms. Fields that this version does not know are kept in `extra` and written again. The view
@@ -73,11 +73,34 @@ class StoreRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TotalRetention:
+    """How long and how much of a partition is kept in both tiers together; -1 = unlimited."""
+
+    retention_ms: int = -1
+    retention_bytes: int = -1
+
+    def laxer(self, other: "TotalRetention") -> "TotalRetention":
+        """The longer time and the larger size of both."""
+        return TotalRetention(
+            retention_ms=_laxer(self.retention_ms, other.retention_ms),
+            retention_bytes=_laxer(self.retention_bytes, other.retention_bytes),
+        )
+
+
+def _laxer(one: int, other: int) -> int:
+    return -1 if min(one, other) < 0 else max(one, other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
     """Decisions for a topic. Retention in ms and bytes, -1 = unlimited, local -2 = as total.
 
     `originals`: the topic-level configs before this product altered any, or as another tool set
     them since (None = was not set there); never a value that this product set (H14).
+
+    `enforced`: data beyond it may be deleted, if it is beyond `total` too. A shorter retention is
+    enforced some time after it was decided (`DeletionRecord`). None = a version that does not know
+    this field wrote the record, so nothing may be deleted yet.
     """
 
     KIND: ClassVar[str] = "topic"
@@ -91,11 +114,42 @@ class TopicRecord:
     local_retention_ms: int
     local_retention_bytes: int
     originals: Mapping[str, str | None] = field(default_factory=dict)
+    enforced: TotalRetention | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _one_of("mode", self.mode, MODES)
         _one_of("state", self.state, TOPIC_STATES)
+
+    @property
+    def total(self) -> TotalRetention:
+        """The total retention that was decided."""
+        return TotalRetention(retention_ms=self.retention_ms, retention_bytes=self.retention_bytes)
+
+    @property
+    def key(self) -> str:
+        return f"{self.KIND}/{self.topic_id}"
+
+
+DELETES_BY_RETENTION = "retention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionRecord:
+    """A decision that makes data of a topic deletable, which may still be undone: its data is kept
+    for `delay_ms` after this record was appended.
+
+    `what`: retention (a shorter total retention); later versions may have others. `decided_ms` is
+    by the writer's clock and only shown.
+    """
+
+    KIND: ClassVar[str] = "deletion"
+    topic_id: Uuid
+    what: str
+    by: str
+    delay_ms: int
+    decided_ms: int
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -263,6 +317,7 @@ SettingsRecord = (
     ClusterRecord
     | StoreRecord
     | TopicRecord
+    | DeletionRecord
     | StartRecord
     | TrimRecord
     | HolesRecord

@@ -16,7 +16,12 @@ of this process measures the time since a record was read. A record is at least 
 says: one that was appended long before the last one is old even if it was read just now (a backlog,
 after this process or its broker was paused), and one that nothing followed ages too. A record that
 existed before this process began to follow the log says nothing about now: its writer may have died
-years ago with nothing written since. This module must not know how settings records travel.
+years ago with nothing written since.
+
+What must not happen too early needs a certain age. The leader of this topic may change to a broker
+whose clock is ahead, or its clock may be corrected. So the time between append times counts only as
+far as our own clock confirms it, from the append time and from the writer's time. This module must
+not know how settings records travel.
 """
 
 from collections.abc import Iterator
@@ -29,6 +34,7 @@ from rlmm.settings_codec import Headers, WriterKnowledge, decode_settings_record
 from rlmm.settings_records import (
     NO_LEADER_EPOCH,
     ClusterRecord,
+    DeletionRecord,
     DivergenceRecord,
     FreezeRecord,
     HistoryRecord,
@@ -46,7 +52,7 @@ from rlmm.settings_records import (
 MOST_SKEW_MS = 60_000
 """A writer's clock further away from the brokers' is an alarm."""
 
-FENCED_RECORDS = (TopicRecord, HistoryRecord, DivergenceRecord, HolesRecord)
+FENCED_RECORDS = (TopicRecord, DeletionRecord, HistoryRecord, DivergenceRecord, HolesRecord)
 """Settings records whose late record could undo a newer one. Heartbeats only go on, starts only
 rise, a freeze that lands late errs on the safe side."""
 
@@ -203,6 +209,11 @@ class SettingsView:
             found.record for found in self.records() if isinstance(found.record, TopicRecord)
         )
 
+    def deletion(self, topic_id: Uuid) -> DeletionRecord | None:
+        """The decision that makes data of the topic deletable, while it can be undone."""
+        record = self._record(f"{DeletionRecord.KIND}/{topic_id}")
+        return record if isinstance(record, DeletionRecord) else None
+
     def services(self) -> tuple[tuple[ServiceRecord, Stamp], ...]:
         """Heartbeats; `stamp.time_ms` is by the writer's clock: see `heard_age_ms`."""
         return tuple(
@@ -232,6 +243,18 @@ class SettingsView:
         unknown.
         """
         return self._log_time.least_age_ms(self._times(key), monotonic_ms)
+
+    def certain_age_ms(self, key: str, *, monotonic_ms: int, now_ms: int) -> int:
+        """How old a settings record certainly is, of a replay too, even if one of the clocks is
+        wrong: the brokers', the writer's or our own (H16); 0 where nothing is certain.
+        """
+        found = self._adopted.get(key)
+        if found is None or found.times is None:
+            return 0
+        since_read_ms = 0 if found.times.read_ms is None else monotonic_ms - found.times.read_ms
+        by_clock_ms = now_ms - max(found.times.appended_ms, found.stamp.time_ms)
+        by_log_ms = self._log_time.least_age_ms(found.times, monotonic_ms) or 0
+        return max(since_read_ms, min(by_log_ms, by_clock_ms))
 
     def clock_skews(self) -> tuple[ClockSkew, ...]:
         """Services whose clock was more than MOST_SKEW_MS off the brokers' at their last heartbeat,

@@ -172,7 +172,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, request: pb.EnableTopicRequest, context: Context
     ) -> pb.TopicDescription:
         async with Answering(self._dependencies.gate, context, "enable topic") as caller:
-            options = _enable_options(request)
+            options = _enable_options(request, caller)
 
             async def here() -> pb.TopicDescription:
                 done = await self._dependencies.verbs.enable(checked_name(request.topic), options)
@@ -358,11 +358,12 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         return pb.FreezeResponse(freezes=rows)
 
 
-def _enable_options(request: pb.EnableTopicRequest) -> EnableOptions:
+def _enable_options(request: pb.EnableTopicRequest, caller: Caller) -> EnableOptions:
     def given(name: str) -> int | None:
         return int(getattr(request, name)) if request.HasField(name) else None
 
     return EnableOptions(
+        by=caller.principal,
         trim=request.trim,
         force=request.force,
         retention=RetentionOptions(

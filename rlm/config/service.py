@@ -342,6 +342,13 @@ class ServiceConfig(CommonConfig):
     retention_check_interval_ms: int = _ms(
         "retention.check.interval.ms", 30_000, "How often effective retention is checked."
     )
+    remote_delete_delay_ms: int = _ms(
+        "remote.delete.delay.ms",
+        86_400_000,
+        "How long data stays that a decision has made deletable, so that the decision can be "
+        "undone. Counted from the decision, with the value of that time.",
+        least=0,
+    )
     access_check_interval_ms: int = _ms(
         "access.check.interval.ms",
         30_000,

@@ -1,14 +1,15 @@
 """Retention values as Kafka defines them: parsing, LogConfig's rules, effective local retention.
 
--1 is "no limit"; -2, for local retention only, is "as total". Must not know the source of the
-values. Source: TopicConfig, LogConfig.validateRemoteStorageRetentionSize/Time,
-LogConfig.localRetentionMs/Bytes.
+-1 is "no limit"; -2, for local retention only, is "as total". The total retention in force is the
+laxer of what was decided and what is enforced already. Source: TopicConfig,
+LogConfig.validateRemoteStorageRetentionSize/Time, LogConfig.localRetentionMs/Bytes.
 """
 
 import re
 from dataclasses import dataclass
 
 from kip405.errors import Invalid
+from rlmm.settings_records import TopicRecord, TotalRetention
 
 UNLIMITED = -1
 AS_TOTAL = -2
@@ -57,6 +58,11 @@ class Retention:
         _check_local("retention.ms", self.total_ms, self.local_ms)
         _check_local("retention.bytes", self.total_bytes, self.local_bytes)
 
+    @property
+    def total(self) -> TotalRetention:
+        """The total retention alone."""
+        return TotalRetention(retention_ms=self.total_ms, retention_bytes=self.total_bytes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalRetention:
@@ -76,6 +82,19 @@ def effective_local_retention(retention: Retention) -> LocalRetention:
         max_age_ms=_effective(retention.total_ms, retention.local_ms),
         max_bytes=_effective(retention.total_bytes, retention.local_bytes),
     )
+
+
+def retention_in_force(record: TopicRecord) -> TotalRetention:
+    """Only data beyond this may be deleted now: by time if `retention_ms` is not -1, by size if
+    `retention_bytes` is not -1.
+
+    A longer retention is in force at once, a shorter one when `enforced` says so (see
+    rlm.topics.deletions). Nothing is deletable of a topic that is not enabled, or whose record was
+    written by a version that announces no deletions.
+    """
+    if record.state != "enabled" or record.enforced is None:
+        return TotalRetention()
+    return record.enforced.laxer(record.total)
 
 
 def parse_duration_ms(text: str) -> int:

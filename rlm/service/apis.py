@@ -29,6 +29,7 @@ from rlm.service.tasks import TaskWiring
 from rlm.tasks.accept_loss import LossAcceptance
 from rlm.topics.access import Access, AccessWatch, ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ClusterGroups, OtherBrokers, ReaderCheck
+from rlm.topics.deletions import Announcements, DeletionKeeper
 from rlm.topics.keeper import RecreatedTopicWatch, RetentionKeeper
 from rlm.topics.local_logs import DiskLogs, LogDirSpace
 from rlm.topics.partition_records import Adoption, Freezes, Starts
@@ -47,6 +48,8 @@ class TopicWiring:
     access: Access
     access_watch: AccessWatch
     keeper: RetentionKeeper
+    announcements: Announcements
+    deletions: DeletionKeeper
     recreated: RecreatedTopicWatch
     freezes: Freezes
     brokers: OtherBrokers
@@ -83,7 +86,10 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )
     every_access = ClusterAccess(node_id=config.node_id, own=access, peers=peers)
-    verbs = _topic_verbs(dependencies, brokers, groups, settler, every_access)
+    announcements = Announcements(
+        settings=settings, clock=dependencies.clock, delay_ms=config.remote_delete_delay_ms
+    )
+    verbs = _topic_verbs(dependencies, brokers, groups, settler, every_access, announcements)
     keeper = RetentionKeeper(
         verbs=verbs,
         settler=settler,
@@ -106,6 +112,16 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
         access=access,
         access_watch=watch,
         keeper=keeper,
+        announcements=announcements,
+        deletions=DeletionKeeper(
+            announcements=announcements,
+            settler=settler,
+            settings=settings,
+            lock=verbs.lock,
+            clock=dependencies.clock,
+            interval_ms=config.retention_check_interval_ms,
+            barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        ),
         recreated=RecreatedTopicWatch(
             verbs=verbs,
             broker=broker,
@@ -125,6 +141,7 @@ def _topic_verbs(
     groups: ClusterGroups,
     settler: Settler,
     access: ClusterAccess,
+    announcements: Announcements,
 ) -> TopicVerbs:
     broker, settings = dependencies.broker, dependencies.metadata.settings
     return TopicVerbs(
@@ -137,6 +154,7 @@ def _topic_verbs(
             disk=LogDirSpace(dependencies.config.log_dirs, dependencies.threads.other),
             starts=Starts(settings=settings, offsets=brokers),
             access=access,
+            announcements=announcements,
             logs=_disk_logs(dependencies),
             readers=ReaderCheck(
                 offsets=brokers,

@@ -177,6 +177,7 @@ class BrokerService:
             "copies": self._after_metadata(self._tasks.run_copies),
             "cleanups": self._after_metadata(self._tasks.run_cleanups),
             "topics": self._topics.keeper.run,
+            "deletions": self._topics.deletions.run,
             "access": self._after_metadata(self._topics.access_watch.run),
             "topic names": self._topics.recreated.run,
             "certificates": self._certificates.run,

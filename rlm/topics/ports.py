@@ -23,6 +23,11 @@ class Settings(Protocol):
     def is_ready(self) -> bool: ...
 
     @property
+    def problem(self) -> str | None:
+        """Why nothing may be deleted or trimmed now."""
+        ...
+
+    @property
     def view(self) -> SettingsView: ...
 
     async def barrier(self, deadline_ms: int) -> None:

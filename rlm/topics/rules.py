@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kip405.errors import Invalid
 from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlm.plans.retention import AS_TOTAL, Retention
-from rlmm.settings_records import TopicRecord
+from rlmm.settings_records import TopicRecord, TotalRetention
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 Config = Mapping[str, TopicConfigValue]
@@ -66,8 +66,7 @@ def choose_retention(
     Invalid where LogConfig would refuse the result.
     """
     if before is None:
-        total_ms = _number(config, RETENTION_MS)
-        total_bytes = _number(config, RETENTION_BYTES)
+        total_ms, total_bytes = total_of(config).retention_ms, total_of(config).retention_bytes
         local_ms = local_bytes = AS_TOTAL
     else:
         total_ms, total_bytes = before.retention_ms, before.retention_bytes
@@ -77,6 +76,13 @@ def choose_retention(
         total_bytes=_first(asked.retention_bytes, total_bytes),
         local_ms=_first(asked.local_retention_ms, local_ms),
         local_bytes=_first(asked.local_retention_bytes, local_bytes),
+    )
+
+
+def total_of(config: Config) -> TotalRetention:
+    """The topic's current effective retention at the brokers."""
+    return TotalRetention(
+        retention_ms=_number(config, RETENTION_MS), retention_bytes=_number(config, RETENTION_BYTES)
     )
 
 

@@ -7,7 +7,8 @@ interleave here, and with leader epochs and a barrier, so that two services cann
     barrier
 
 A service that alters the configuration publishes the originals first. So a configuration that was
-read before the barrier is either unchanged, or its originals are visible after the barrier. Must
+read before the barrier is either unchanged, or its originals are visible after the barrier. A
+shorter total retention is announced before it is written, and enforced later (`deletions`). Must
 not know gRPC.
 """
 
@@ -23,11 +24,12 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
-from rlm.plans.retention import Retention, effective_local_retention
+from rlm.plans.retention import Retention, effective_local_retention, retention_in_force
 from rlm.remote_log.topic_refs import topic_records
 from rlm.topics import rules
 from rlm.topics.access import ClusterAccess
 from rlm.topics.cluster import ReaderCheck
+from rlm.topics.deletions import Announcements, Writing
 from rlm.topics.local_logs import ExistingLogs, Growth, bytes_a_day
 from rlm.topics.partition_records import Starts
 from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
@@ -41,7 +43,7 @@ from rlm.topics.rules import (
     value_of,
 )
 from rlm.topics.takeover import Settler, is_taken_over, originals_of
-from rlmm.settings_records import NO_LEADER_EPOCH, TopicRecord
+from rlmm.settings_records import NO_LEADER_EPOCH, TopicRecord, TotalRetention
 
 
 def notes_of(record: TopicRecord) -> tuple[str, ...]:
@@ -76,8 +78,11 @@ def change_warnings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnableOptions:
-    """`trim` = mode tier: take retention over and trim, in one step; `tier` = the mode alone."""
+    """`trim` = mode tier: take retention over and trim, in one step; `tier` = the mode alone. `by`:
+    the caller, for what can be undone.
+    """
 
+    by: str = ""
     trim: bool = False
     tier: bool = False
     retention: RetentionOptions = field(default_factory=RetentionOptions)
@@ -108,6 +113,7 @@ class Dependencies:
     disk: Disk
     starts: Starts
     access: ClusterAccess
+    announcements: Announcements
     readers: ReaderCheck
     logs: ExistingLogs
     settler: Settler
@@ -129,6 +135,10 @@ class _Seen:
     @property
     def leader_epoch(self) -> int:
         return self.topic.partitions[0].leader_epoch
+
+    @property
+    def writing(self) -> Writing:
+        return Writing(leader_epoch=self.leader_epoch, seen=self.next_offset)
 
 
 class TopicVerbs:
@@ -165,7 +175,9 @@ class TopicVerbs:
                     local_retention_ms=gone.local_retention_ms,
                     local_retention_bytes=gone.local_retention_bytes,
                 )
-                options = EnableOptions(trim=gone.trim, tier=tier, retention=retention)
+                options = EnableOptions(
+                    by=_REENABLED_BY, trim=gone.trim, tier=tier, retention=retention
+                )
                 await self._enable(seen, options)
 
     async def trim_on(self, name: str, *, force: bool) -> Outcome:
@@ -203,8 +215,7 @@ class TopicVerbs:
                 return await self._let_go(name, error)
             if not confirm:
                 await self._refuse_unreachable(seen.topic)
-            kept = replace(record, state="kept", trim=False, mode="copy")
-            await self._publish(seen, kept, is_stop=True)
+            await self._publish(seen, _kept(record), is_stop=True)
             settled = await self._dependencies.settler.settle(name, record.topic_id)
             return Outcome(record=settled, warnings=_giveback_warnings(record))
 
@@ -224,10 +235,11 @@ class TopicVerbs:
         for record in gone:
             adopted = settings.view.get(record.key)
             epoch = adopted.stamp.leader_epoch if adopted is not None else NO_LEADER_EPOCH
-            await settings.publish(replace(record, state="kept", trim=False, mode="copy"), epoch)
-        kept = replace(gone[-1], state="kept", trim=False, mode="copy")
+            await settings.publish(_kept(record), epoch)
         ids = ", ".join(str(record.topic_id) for record in gone)
-        return Outcome(record=kept, warnings=(f"{error}; what was enabled is gone: id {ids}",))
+        return Outcome(
+            record=_kept(gone[-1]), warnings=(f"{error}; what was enabled is gone: id {ids}",)
+        )
 
     async def _see(self, name: str) -> _Seen:
         topic = await self._dependencies.settler.led_topic(name)
@@ -261,8 +273,10 @@ class TopicVerbs:
         before = seen.record
         if before is not None and before.state == "deleting":
             raise Fenced(f"topic {seen.topic.name} is being deleted from the remote store")
+        self._dependencies.announcements.refuse_other(seen.topic.name, seen.topic.topic_id)
         retention = rules.choose_retention(options.retention, before, seen.config)
-        record = _wanted(seen, options, retention)
+        in_force = self._in_force(seen)
+        record = _wanted(seen, options, retention, in_force)
         warnings = change_warnings(before, record, options.retention, seen.config)
         if before is None:
             records = topic_records(self._dependencies.settings.view.records())
@@ -277,8 +291,29 @@ class TopicVerbs:
             )
             warnings += await self._dependencies.logs.check(seen.topic, force=options.force)
         await self._dependencies.starts.ensure(seen.topic)
-        await self._publish(seen, record)
+        await self._write(seen, record, options, in_force)
         return Outcome(record=await self._settle_or_undo(seen, record), warnings=warnings)
+
+    async def _write(
+        self, seen: _Seen, record: TopicRecord, options: EnableOptions, in_force: TotalRetention
+    ) -> None:
+        """A shorter retention is announced first: whoever reads it knows that it may be undone."""
+        if record.total.laxer(_decided(seen, in_force)) != record.total:
+            await self._dependencies.announcements.announce(
+                record.topic_id, by=options.by, writing=seen.writing
+            )
+        await self._publish(seen, record)
+
+    def _in_force(self, seen: _Seen) -> TotalRetention:
+        """The total retention that acts on the topic before the change. Where no record of ours
+        says so, it is the brokers' own; but nothing deletes what is in the store already.
+        """
+        if seen.record is not None and seen.record.state == "enabled":
+            return retention_in_force(seen.record)
+        ledger, topic = self._dependencies.ledger, seen.topic
+        keys = (PartitionKey(topic.topic_id, partition) for partition in topic.partitions)
+        is_stored = any(ledger.ledger(key).entries for key in keys)
+        return TotalRetention() if is_stored else rules.total_of(seen.config)
 
     async def _settle_or_undo(self, seen: _Seen, ours: TopicRecord) -> TopicRecord:
         """A change that the cluster refuses permanently leaves the topic unchanged (H14 c).
@@ -350,7 +385,23 @@ class TopicVerbs:
         return min(offsets, default=None)
 
 
-def _wanted(seen: _Seen, options: EnableOptions, retention: Retention) -> TopicRecord:
+_REENABLED_BY = "topics.reenable"
+
+
+def _decided(seen: _Seen, in_force: TotalRetention) -> TotalRetention:
+    """The total retention that was decided before; without a decision, the one that acts."""
+    before = seen.record
+    return before.total if before is not None and before.state == "enabled" else in_force
+
+
+def _kept(record: TopicRecord) -> TopicRecord:
+    """Nothing is copied, trimmed or deleted; no retention is in force for what is stored."""
+    return replace(record, state="kept", trim=False, mode="copy", enforced=None)
+
+
+def _wanted(
+    seen: _Seen, options: EnableOptions, retention: Retention, in_force: TotalRetention
+) -> TopicRecord:
     """The settings record to publish; known originals are never overwritten (H14)."""
     before = seen.record
     was_enabled = before is not None and before.state == "enabled"
@@ -370,6 +421,7 @@ def _wanted(seen: _Seen, options: EnableOptions, retention: Retention) -> TopicR
         local_retention_ms=retention.local_ms,
         local_retention_bytes=retention.local_bytes,
         originals=originals,
+        enforced=in_force.laxer(retention.total),
         extra=before.extra if before is not None else {},
     )
 

@@ -28,6 +28,7 @@ from rlmm.records import (
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
 from rlmm.settings_records import (
     ClusterRecord,
+    DeletionRecord,
     DivergenceRecord,
     FreezeRecord,
     HistoryRecord,
@@ -39,6 +40,7 @@ from rlmm.settings_records import (
     StartRecord,
     StoreRecord,
     TopicRecord,
+    TotalRetention,
     TrimRecord,
 )
 
@@ -126,6 +128,26 @@ RECORDS: tuple[SettingsRecord, ...] = (
     ReaderRecord(grpc_address="reads-1:9500", http_address="reads-1:9501", version="0.1.0"),
     FreezeRecord(topic_id=None, stopped=("trim", "delete", "sweep"), by="ada", why="audit"),
     FreezeRecord(topic_id=TOPIC_ID, stopped=("delete",), by="ada", why="legal hold"),
+    TopicRecord(
+        topic_id=SEGMENT_ID,
+        name="orders",
+        mode="copy",
+        state="enabled",
+        trim=False,
+        retention_ms=86_400_000,
+        retention_bytes=-1,
+        local_retention_ms=-2,
+        local_retention_bytes=-2,
+        enforced=TotalRetention(retention_ms=604_800_000, retention_bytes=-1),
+    ),
+    DeletionRecord(
+        topic_id=SEGMENT_ID,
+        what="retention",
+        by="ada",
+        delay_ms=86_400_000,
+        decided_ms=1_763_000_000_100,
+        extra={"from_the_future": 1},
+    ),
 )
 
 

@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kip405.errors import Corrupt
-from rlmm.settings_codec import decode_settings_record, encode_settings_record
+from rlmm.settings_codec import (
+    WriterKnowledge,
+    decode_settings_record,
+    encode_settings_record,
+)
 from rlmm.settings_records import (
+    DeletionRecord,
     FreezeRecord,
     ServiceRecord,
     SettingsRecord,
@@ -19,7 +24,7 @@ from rlmm.settings_records import (
     TopicRecord,
     TrimRecord,
 )
-from rlmm.settings_view import SettingsView
+from rlmm.settings_view import RecordTimes, SettingsView
 from tests.rlmm.builders import KEY, TOPIC_ID, uuid
 
 
@@ -112,6 +117,8 @@ def test_a_kind_of_the_future_is_no_problem() -> None:
         {"trim": "maybe"},
         {"mode": "both"},
         {"retention_ms": 1.5},
+        {"enforced_retention_ms": 1},
+        {"enforced_retention_ms": 1, "enforced_retention_bytes": None},
         {"originals": []},
         {"name": None},
     ],
@@ -220,3 +227,91 @@ def test_a_key_that_cannot_be_read_mends_no_other() -> None:
     assert "offset 0" in (view.problem or "")
     view.apply(key=start(5).key.encode(), value=None, offset=2)
     assert view.problem is None
+
+
+DELETION = DeletionRecord(topic_id=TOPIC_ID, what="retention", by="ada", delay_ms=5, decided_ms=1)
+
+
+def test_h10_a_late_announcement_does_not_replace_a_newer_one() -> None:
+    view = SettingsView()
+    put(view, 0, DELETION)
+    put(view, 1, replace(DELETION, by="grace"))
+    stamp = Stamp(node_id=1, leader_epoch=1, writer=uuid(1), time_ms=2)
+    key, value = encode_settings_record(replace(DELETION, by="late"), stamp)
+    headers = WriterKnowledge(seen=1).encode()
+    view.apply(key=key, value=value, offset=2, headers=headers)
+    assert view.deletion(TOPIC_ID) == replace(DELETION, by="grace")
+    view.apply(key=key, value=None, offset=3, headers=headers)
+    assert view.deletion(TOPIC_ID) is not None
+    view.apply(
+        key=key, value=None, offset=4, headers=WriterKnowledge(seen=4, leader_epoch=1).encode()
+    )
+    assert view.deletion(TOPIC_ID) is None
+
+
+def aged(
+    *, read_ms: int | None, appended_ms: int = 1_000, written_ms: int = 1_000, last_ms: int = 1_000
+) -> SettingsView:
+    """An announcement, and a heartbeat that was appended at `last_ms` and read at once."""
+    view = SettingsView()
+    heartbeat = TrimRecord(partition=KEY, bound=1, planned_epoch=1)
+    first = RecordTimes(appended_ms=appended_ms, read_ms=read_ms)
+    last = RecordTimes(appended_ms=last_ms, read_ms=read_ms)
+    written: list[tuple[SettingsRecord, int, RecordTimes]] = [
+        (DELETION, written_ms, first),
+        (heartbeat, last_ms, last),
+    ]
+    for offset, (record, at_ms, times) in enumerate(written):
+        stamp = Stamp(node_id=1, leader_epoch=1, writer=uuid(1), time_ms=at_ms)
+        key, value = encode_settings_record(record, stamp)
+        view.apply(key=key, value=value, offset=offset, times=times)
+    return view
+
+
+YEAR_MS = 365 * 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("view", "now_ms", "age_ms"),
+    [
+        (aged(read_ms=None, last_ms=1_700), 1_900, 700),
+        (aged(read_ms=None, last_ms=1_700), 1_300, 300),
+        (aged(read_ms=40, last_ms=1_700), 1_900, 760),
+        (aged(read_ms=40), 1_000 + YEAR_MS, 60),
+        (aged(read_ms=40, last_ms=1_000 + YEAR_MS), 1_060, 60),
+        (aged(read_ms=None, last_ms=1_000 + YEAR_MS), 1_060, 60),
+        (aged(read_ms=None, appended_ms=1_000 - YEAR_MS), 1_060, 60),
+        (aged(read_ms=None, last_ms=1_700, written_ms=1_000 + YEAR_MS), 1_900, 0),
+        (aged(read_ms=40, last_ms=1_700, written_ms=1_000 + YEAR_MS), 1_900, 60),
+        (
+            aged(read_ms=None, last_ms=1_000 + YEAR_MS, written_ms=1_000 - YEAR_MS),
+            1_060,
+            60,
+        ),
+        (aged(read_ms=None, last_ms=1_700), 1_700 - YEAR_MS, 0),
+    ],
+    ids=[
+        "a replay knows it by later append times",
+        "as far as our own clock confirms them",
+        "and by our monotonic clock since the last one",
+        "our clock a year ahead",
+        "a broker's clock a year ahead",
+        "a broker's clock a year ahead, in a replay",
+        "a broker's clock was a year behind when it was appended",
+        "the writer's clock a year ahead, in a replay",
+        "the writer's clock a year ahead",
+        "the writer's clock a year behind, and a broker's a year ahead",
+        "our clock a year behind",
+    ],
+)
+def test_h16_no_single_clock_makes_a_record_older(
+    view: SettingsView, now_ms: int, age_ms: int
+) -> None:
+    assert view.certain_age_ms(DELETION.key, monotonic_ms=100, now_ms=now_ms) == age_ms
+
+
+def test_h16_nothing_is_certain_of_a_record_without_times() -> None:
+    view = SettingsView()
+    assert view.certain_age_ms(DELETION.key, monotonic_ms=10**9, now_ms=10**9) == 0
+    put(view, 0, DELETION)
+    assert view.certain_age_ms(DELETION.key, monotonic_ms=10**9, now_ms=10**9) == 0

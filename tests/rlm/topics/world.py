@@ -18,6 +18,7 @@ from rlm.broker.answers import (
 )
 from rlm.topics.access import ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ReaderCheck
+from rlm.topics.deletions import Announcements, DeletionKeeper
 from rlm.topics.keeper import RetentionKeeper
 from rlm.topics.partition_records import Starts
 from rlm.topics.ports import GroupOffset
@@ -36,6 +37,9 @@ DEFAULTS = {
     "retention.bytes": "-1",
     "remote.storage.enable": "false",
 }
+
+
+DELAY_MS = 60_000
 
 
 class Crash(BaseException):
@@ -81,6 +85,9 @@ class Cluster:
     policy_refuses: bool = False
     policy_refuses_to_validate: bool = False
     records: list[tuple[bytes, bytes | None, Headers]] = field(default_factory=list)
+    appended_ms: list[int] = field(default_factory=list)
+    """When each of `records` was appended, by the brokers' clock."""
+
     alters: list[tuple[int, dict[str, str], tuple[str, ...]]] = field(default_factory=list)
     used: list[tuple[int, str]] = field(default_factory=list)
     """(node id, what its service asked its broker to do), of what a broker allows or refuses."""
@@ -119,10 +126,20 @@ class Cluster:
         return dict(self.configs[TOPIC])
 
     def record(self, topic_id: Uuid = TOPIC_ID) -> TopicRecord | None:
+        return self.view().topic(topic_id)
+
+    def view(self, count: int | None = None) -> SettingsView:
+        """What somebody knows who has read the first `count` records, None = all."""
         view = SettingsView()
-        for offset, (key, value, headers) in enumerate(self.records):
+        for offset, (key, value, headers) in enumerate(self.records[:count]):
             view.apply(key=key, value=value, offset=offset, headers=headers)
-        return view.topic(topic_id)
+        return view
+
+    def append(self, key: bytes, value: bytes | None, headers: Headers, now_ms: int) -> int:
+        """A record of the settings topic; returns its offset."""
+        self.records.append((key, value, headers))
+        self.appended_ms.append(now_ms)
+        return len(self.records) - 1
 
 
 class ServiceSettings:
@@ -134,8 +151,10 @@ class ServiceSettings:
         self._hook = hook
         self._clock = clock
         self._read = 0
+        self._replay_end = len(cluster.records)
         self.view = SettingsView()
         self.is_ready = True
+        self.problem: str | None = None
 
     async def barrier(self, deadline_ms: int) -> None:
         await self._hook()
@@ -156,9 +175,9 @@ class ServiceSettings:
             writer=Uuid(bytes([self._node_id]) * 16),
             time_ms=1,
         )
-        offset = len(self._cluster.records)
         knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
-        self._cluster.records.append((*encode_settings_record(record, stamp), knew.encode()))
+        key, value = encode_settings_record(record, stamp)
+        offset = self._cluster.append(key, value, knew.encode(), self._clock.now)
         await self._hook()
         self._catch_up()
         adopted = self.view.get(record.key)
@@ -169,14 +188,14 @@ class ServiceSettings:
         await self._hook()
         seen = self.view.next_offset if seen is None else seen
         knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
-        self._cluster.records.append((key.encode(), None, knew.encode()))
+        self._cluster.append(key.encode(), None, knew.encode(), self._clock.now)
         self._catch_up()
 
     def _catch_up(self) -> None:
         while self._read < len(self._cluster.records):
             key, value, headers = self._cluster.records[self._read]
-            now_ms = self._clock.monotonic_ms()
-            times = RecordTimes(appended_ms=now_ms, read_ms=now_ms)
+            read_ms = None if self._read < self._replay_end else self._clock.monotonic_ms()
+            times = RecordTimes(appended_ms=self._cluster.appended_ms[self._read], read_ms=read_ms)
             self.view.apply(key=key, value=value, offset=self._read, times=times, headers=headers)
             self._read += 1
 
@@ -343,10 +362,12 @@ class ServiceUnderTest:
         takeover: str = "enforce",
         refuse_untiered: Callable[[str], None] = lambda _: None,
         peers: Callable[[ServiceSettings, ManualClock], PeerAccess] | None = None,
+        clock: ManualClock | None = None,
     ) -> None:
+        """`clock`: another service's, where time passes for both."""
         self.cluster = cluster
         cluster.services[node_id] = self
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.ledger = MemoryLedger()
         self.settings = ServiceSettings(cluster, node_id, hook, self.clock)
         self.broker = ServiceBroker(cluster, node_id, hook)
@@ -360,6 +381,9 @@ class ServiceUnderTest:
         self.access = ServiceAccess(
             node_id=node_id, broker=self.broker, groups=self.broker, share_groups=self.broker
         )
+        self.announcements = Announcements(
+            settings=self.settings, clock=self.clock, delay_ms=DELAY_MS
+        )
         others = OtherServices(cluster) if peers is None else peers(self.settings, self.clock)
         self.verbs = TopicVerbs(
             Dependencies(
@@ -371,6 +395,7 @@ class ServiceUnderTest:
                 disk=self.broker,
                 starts=Starts(settings=self.settings, offsets=self.broker),
                 access=ClusterAccess(node_id=node_id, own=self.access, peers=others),
+                announcements=self.announcements,
                 logs=LogsOf(cluster),
                 readers=ReaderCheck(
                     offsets=self.broker,
@@ -392,6 +417,18 @@ class ServiceUnderTest:
             clock=self.clock,
             interval_ms=1_000,
             takeover=takeover,
+            barrier_deadline_ms=1_000,
+        )
+        self.deletions = self._deletion_keeper()
+
+    def _deletion_keeper(self) -> DeletionKeeper:
+        return DeletionKeeper(
+            announcements=self.announcements,
+            settler=self.settler,
+            settings=self.settings,
+            lock=self.verbs.lock,
+            clock=self.clock,
+            interval_ms=1_000,
             barrier_deadline_ms=1_000,
         )
 
