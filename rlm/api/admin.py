@@ -4,7 +4,8 @@ The service of the partition-0 leader makes every change to a topic (H14); the o
 A topic is described by its settings record, with the additions of ledger and broker.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -14,6 +15,7 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.api import messages
 from rlm.api.calls import Answering, Caller, Context, Gate
 from rlm.api.cluster_status import ClusterStatus
+from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.peers import Peers, Sent, Stubs
 from rlm.api.ports import Broker, Ledger, PartitionStatuses, StoreDoctor
 from rlm.broker.answers import TopicDescription
@@ -160,6 +162,7 @@ class AdminDependencies:
     resolver: TopicResolver
     peers: Peers
     stores: StoreDoctor
+    verify: ClusterVerify
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
@@ -316,6 +319,21 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 led.key, by=caller.principal, apply=request.apply
             )
             return pb.AcceptLossResponse(ranges=[messages.lost_range_message(one) for one in found])
+
+    async def Verify(
+        self, request: pb.VerifyRequest, context: Context
+    ) -> AsyncIterator[pb.VerifyResponse]:
+        async with Answering(self._dependencies.gate, context, "verify") as caller:
+            topic, verify = request.topic, self._dependencies.verify
+            if request.local_only:
+                events = verify.own(topic, deep=request.deep)
+            else:
+                if topic:
+                    await self._dependencies.summaries.by_name(checked_name(topic))
+                events = verify.whole(topic, caller.principal, deep=request.deep)
+            async with aclosing(events):
+                async for event in events:
+                    yield event
 
     async def ProveAccess(
         self, request: pb.ProveAccessRequest, context: Context

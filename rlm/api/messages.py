@@ -11,11 +11,14 @@ from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
 from rlm.plans.coverage import LostRange
 from rlm.plans.problems import Problem
+from rlm.plans.verification import Issue
 from rlm.remote_log.list_offsets import Position
 from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.reads import Piece
 from rlm.remote_log.remote_only import RemotePartitionState
 from rlm.stores.reports import StoreReport, StoreStatus
+from rlm.tasks.verification import PartitionReport
+from rlm.tasks.verify_runs import Event, Progress
 from rlm.topics.recreated import GoneTopic
 from rlm.topics.verbs import notes_of
 from rlm.v1 import admin_pb2, fetch_pb2
@@ -232,6 +235,57 @@ def lost_range_message(lost: LostRange) -> admin_pb2.LostRange:
         size_bytes=lost.size_bytes,
         why=lost.why,
     )
+
+
+def verify_message(event: Event, node_id: int) -> admin_pb2.VerifyResponse:
+    match event:
+        case Issue():
+            return admin_pb2.VerifyResponse(issue=_issue_message(event))
+        case PartitionReport():
+            return admin_pb2.VerifyResponse(partition=_verified_message(event, node_id))
+        case Progress():
+            return admin_pb2.VerifyResponse(
+                progress=admin_pb2.VerifyProgress(
+                    node_id=node_id,
+                    segments=event.segments,
+                    segments_total=event.segments_total,
+                    size_bytes=event.size_bytes,
+                    size_total_bytes=event.size_total_bytes,
+                )
+            )
+
+
+def _issue_message(issue: Issue) -> admin_pb2.VerifyIssue:
+    return admin_pb2.VerifyIssue(
+        kind=issue.kind.value,
+        is_finding=issue.is_finding,
+        topic=issue.partition.topic,
+        partition=issue.partition.partition,
+        start_offset=issue.start_offset,
+        end_offset=issue.next_offset,
+        segment_id=issue.segment_id.raw if issue.segment_id else b"",
+        object_name=issue.object_name,
+        text=issue.text,
+        action=issue.action,
+    )
+
+
+def _verified_message(report: PartitionReport, node_id: int) -> admin_pb2.VerifiedPartition:
+    message = admin_pb2.VerifiedPartition(
+        topic=report.partition.topic,
+        partition=report.partition.partition,
+        node_id=node_id,
+        segments=report.segments,
+        findings=report.findings,
+        unchecked=report.unchecked,
+    )
+    if report.offsets is not None:
+        message.offsets.local_log_start_offset = report.offsets.local_log_start_offset
+        message.offsets.last_stable_offset = report.offsets.last_stable_offset
+        message.offsets.local_log_end_offset = report.offsets.local_log_end_offset
+        message.offsets.remote_log_start_offset = report.offsets.remote_log_start_offset
+        message.offsets.remote_log_end_offset = report.offsets.remote_log_end_offset
+    return message
 
 
 def position_message(position: Position) -> fetch_pb2.ListOffsetsResponse:

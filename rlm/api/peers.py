@@ -5,11 +5,13 @@ forwarded again: its caller learns which service to ask. `PeerServicesAccess` is
 over gRPC: it asks the services of other brokers which ACLs they lack (H40).
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import grpc
+from grpc.aio import UnaryStreamCall
 
 from kip405.acls import Acl
 from kip405.errors import Elsewhere, Unavailable
@@ -142,6 +144,32 @@ class Peers:
             return await call(self._stubs(address), sent, self._timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
             raise error_of_call(error, f"service at {address}") from error
+
+    async def stream(
+        self,
+        address: str,
+        call: Callable[[Stubs, Sent], "UnaryStreamCall[Any, T]"],
+        *,
+        principal: str,
+        idle_ms: int,
+    ) -> AsyncGenerator[T, None]:
+        """The rows of one peer's stream. Unavailable: none came for `idle_ms`."""
+        token = next(iter(self._tokens()), None)
+        rows = call(self._stubs(address), call_metadata(principal, token, self._principal))
+        iterator = aiter(rows)
+        try:
+            while True:
+                async with asyncio.timeout(idle_ms / 1000):
+                    row = await anext(iterator, None)
+                if row is None:
+                    return
+                yield row
+        except TimeoutError as error:
+            raise Unavailable(f"service at {address}: it sent nothing for {idle_ms} ms") from error
+        except grpc.aio.AioRpcError as error:
+            raise error_of_call(error, f"service at {address}") from error
+        finally:
+            rows.cancel()
 
     async def close(self) -> None:
         for channel in self._channels.values():

@@ -105,6 +105,11 @@ COMMANDS = {
         attribute="unfreeze",
         summary="End a freeze.",
     ),
+    "verify": LazyCommand(
+        module="rlm.cli.verify",
+        attribute="verify",
+        summary="Check that no offset and no object of topics is missing.",
+    ),
 }
 
 

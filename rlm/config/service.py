@@ -396,6 +396,12 @@ class ServiceConfig(CommonConfig):
         "How often the service checks that stores still have the segments that the local log "
         "has too. A segment that is missing in its store is copied again.",
     )
+    verify_max_bytes_per_second: int = _size(
+        "verify.max.bytes.per.second",
+        64 << 20,
+        "How fast deep verifications (`rlm verify --deep`) read the stores, all together.",
+        least=1 << 20,
+    )
     sweep_grace_ms: int = _ms(
         "sweep.grace.ms", 3_600_000, "Age at which the rest of a failed attempt may be deleted."
     )

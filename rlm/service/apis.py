@@ -11,6 +11,7 @@ from kip405.process import software_version
 from rlm.api.admin import AdminDependencies, AdminService, TopicSummaries
 from rlm.api.calls import Gate, TokenSource
 from rlm.api.cluster_status import ClusterStatus
+from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
 from rlm.api.fetch import FetchDependencies, FetchService
 from rlm.api.peers import Peers
@@ -219,6 +220,9 @@ def build_admin(
             resolver=TopicResolver(broker, settings),
             peers=peers,
             stores=dependencies.stores,
+            verify=ClusterVerify(
+                peers=peers, runs=tasks.verify_runs, settings=settings, broker=broker
+            ),
         )
     )
 

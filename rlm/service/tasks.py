@@ -15,12 +15,15 @@ from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.copy import Copied, CopyTask, CopyWatch
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
+from rlm.tasks.deep_check import DeepCheck
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.pool import Schedule, TaskPool, TaskRun
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
+from rlm.tasks.verification import PartitionVerifier
+from rlm.tasks.verify_runs import VerifyRuns
 
 DEAD_AFTER_BEATS = 3
 _TASK_QUEUE_LIMIT = 10_000
@@ -100,6 +103,7 @@ class TaskWiring:
         self.holes = HoleRecords(
             settings=dependencies.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
+        self.verify_runs = _verify_runs(dependencies, self.evidence, self.lost)
         self.partition_tasks = PartitionTasks(
             copy=CopyTask(
                 snapshots=dependencies.snapshots,
@@ -257,6 +261,36 @@ def _cleanup_task(
             grace_ms=dependencies.config.sweep_grace_ms,
         ),
     )
+
+
+def _verify_runs(
+    dependencies: Dependencies, evidence: StoreEvidence, lost: LostSegments
+) -> VerifyRuns:
+    metadata, config = dependencies.metadata, dependencies.config
+
+    def led() -> list[LedPartition]:
+        rows = dependencies.leadership.snapshot.led_by(config.node_id)
+        topic = metadata.settings.view.topic
+        return [row for row in rows if topic(row.topic_id_partition.topic_id) is not None]
+
+    verifier = PartitionVerifier(
+        snapshots=dependencies.snapshots,
+        broker=dependencies.broker,
+        ledger=metadata.manager,
+        settings=metadata.settings,
+        evidence=evidence,
+        deep_check=DeepCheck(
+            stores=dependencies.stores.stores,
+            evidence=evidence,
+            threads=dependencies.threads.evidence,
+            clock=dependencies.clock,
+            bytes_per_second=config.verify_max_bytes_per_second,
+        ),
+        lost=lost,
+        clock=dependencies.clock,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+    return VerifyRuns(verifier=verifier, led=led, ledger=metadata.manager, clock=dependencies.clock)
 
 
 def _copy_settings(dependencies: Dependencies) -> CopySettings:

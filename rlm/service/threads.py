@@ -23,8 +23,9 @@ class ServiceThreads:
     """Pools by kind of work; threads are created on demand.
 
     copies: reading and hashing segments. snapshots: scans of the broker's disk, for tasks and
-    barriers. evidence: files that stores return before a trim. reads: what readers wait for.
-    disk_cache: chunks in files. other: small files of our own, free space.
+    barriers. evidence: files that stores return before a trim, and what a deep verification
+    reads. reads: what readers wait for. disk_cache: chunks in files. other: small files of our own,
+    free space.
     """
 
     copies: Threads

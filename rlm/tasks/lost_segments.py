@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from kip405.errors import Invalid, RemoteStorageError
+from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import Clock, jittered_ms
@@ -63,6 +63,25 @@ class LostSegments:
         for segment_id in segment_ids:
             if len(known) < _MOST_PER_PARTITION:
                 known.add(segment_id)
+
+    def report(
+        self,
+        key: PartitionKey,
+        segment_id: Uuid,
+        error: NotFound | Corrupt,
+        listed: Collection[Uuid],
+    ) -> None:
+        """Readers would not get this segment. `listed`: segments that the ledger has."""
+        self._losses.note(key, segment_id, error, listed)
+
+    def found(
+        self, key: PartitionKey, segment_ids: Iterable[Uuid], *, is_read: bool = False
+    ) -> None:
+        """These exist in full size. Damage is disproved only where every byte was read."""
+        lost, damaged = self._losses.segments(key), self._losses.damaged(key)
+        for segment_id in segment_ids:
+            if segment_id in lost and (is_read or segment_id not in damaged):
+                self._losses.forget(key, segment_id)
 
     def suspects(self, snapshot: PartitionSnapshot) -> tuple[RemoteLogSegmentMetadata, ...]:
         """The suspected segments among the finished, undisputed ones of the leader's lineage."""

@@ -324,6 +324,96 @@ class LostRange(_message.Message):
     why: str
     def __init__(self, start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
+class VerifyRequest(_message.Message):
+    __slots__ = ("topic", "deep", "local_only")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DEEP_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    deep: bool
+    local_only: bool
+    def __init__(self, topic: _Optional[str] = ..., deep: _Optional[bool] = ..., local_only: _Optional[bool] = ...) -> None: ...
+
+class VerifyResponse(_message.Message):
+    __slots__ = ("progress", "issue", "partition")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ISSUE_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    progress: VerifyProgress
+    issue: VerifyIssue
+    partition: VerifiedPartition
+    def __init__(self, progress: _Optional[_Union[VerifyProgress, _Mapping]] = ..., issue: _Optional[_Union[VerifyIssue, _Mapping]] = ..., partition: _Optional[_Union[VerifiedPartition, _Mapping]] = ...) -> None: ...
+
+class VerifyProgress(_message.Message):
+    __slots__ = ("node_id", "segments", "segments_total", "size_bytes", "size_total_bytes")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    segments: int
+    segments_total: int
+    size_bytes: int
+    size_total_bytes: int
+    def __init__(self, node_id: _Optional[int] = ..., segments: _Optional[int] = ..., segments_total: _Optional[int] = ..., size_bytes: _Optional[int] = ..., size_total_bytes: _Optional[int] = ...) -> None: ...
+
+class VerifyIssue(_message.Message):
+    __slots__ = ("kind", "is_finding", "topic", "partition", "start_offset", "end_offset", "segment_id", "object_name", "text", "action")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    IS_FINDING_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    is_finding: bool
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    segment_id: bytes
+    object_name: str
+    text: str
+    action: str
+    def __init__(self, kind: _Optional[str] = ..., is_finding: _Optional[bool] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., segment_id: _Optional[bytes] = ..., object_name: _Optional[str] = ..., text: _Optional[str] = ..., action: _Optional[str] = ...) -> None: ...
+
+class VerifiedPartition(_message.Message):
+    __slots__ = ("topic", "partition", "node_id", "offsets", "segments", "findings", "unchecked")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    FINDINGS_FIELD_NUMBER: _ClassVar[int]
+    UNCHECKED_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    node_id: int
+    offsets: PartitionOffsets
+    segments: int
+    findings: int
+    unchecked: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., node_id: _Optional[int] = ..., offsets: _Optional[_Union[PartitionOffsets, _Mapping]] = ..., segments: _Optional[int] = ..., findings: _Optional[int] = ..., unchecked: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PartitionOffsets(_message.Message):
+    __slots__ = ("local_log_start_offset", "last_stable_offset", "local_log_end_offset", "remote_log_start_offset", "remote_log_end_offset")
+    LOCAL_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    local_log_start_offset: int
+    last_stable_offset: int
+    local_log_end_offset: int
+    remote_log_start_offset: int
+    remote_log_end_offset: int
+    def __init__(self, local_log_start_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., local_log_end_offset: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_log_end_offset: _Optional[int] = ...) -> None: ...
+
 class ProveAccessRequest(_message.Message):
     __slots__ = ("topic", "tier")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -103,6 +103,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.AcceptLossRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.AcceptLossResponse.FromString,
                 _registered_method=True)
+        self.Verify = channel.unary_stream(
+                '/rlm.v1.AdminService/Verify',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.VerifyRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.VerifyResponse.FromString,
+                _registered_method=True)
         self.ProveAccess = channel.unary_unary(
                 '/rlm.v1.AdminService/ProveAccess',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.ProveAccessRequest.SerializeToString,
@@ -200,6 +205,15 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Verify(self, request, context):
+        """Verifies the partitions of a topic, or of all: the order of their offsets, that none is missing, and the objects by
+        size or, with `deep`, byte by byte. Issues come as they are found, then one row for each partition. Nothing is
+        changed; cancel the call to stop it. RESOURCE_EXHAUSTED: too many verifications run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ProveAccess(self, request, context):
         """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
         The service that enables a topic makes this call to the services of the other partitions' leaders.
@@ -270,6 +284,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.AcceptLoss,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.AcceptLossRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.AcceptLossResponse.SerializeToString,
+            ),
+            'Verify': grpc.unary_stream_rpc_method_handler(
+                    servicer.Verify,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.VerifyRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.VerifyResponse.SerializeToString,
             ),
             'ProveAccess': grpc.unary_unary_rpc_method_handler(
                     servicer.ProveAccess,
@@ -609,6 +628,33 @@ class AdminService:
             '/rlm.v1.AdminService/AcceptLoss',
             rlm_dot_v1_dot_admin__pb2.AcceptLossRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.AcceptLossResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Verify(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/rlm.v1.AdminService/Verify',
+            rlm_dot_v1_dot_admin__pb2.VerifyRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.VerifyResponse.FromString,
             options,
             channel_credentials,
             insecure,

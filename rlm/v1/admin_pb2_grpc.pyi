@@ -63,6 +63,11 @@ class AdminServiceStub:
     """Lists offsets that no store has any more and the leader's log does not have. With `apply` they are recorded as a
     hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
     """
+    Verify: _grpc.UnaryStreamMultiCallable[_admin_pb2.VerifyRequest, _admin_pb2.VerifyResponse]
+    """Verifies the partitions of a topic, or of all: the order of their offsets, that none is missing, and the objects by
+    size or, with `deep`, byte by byte. Issues come as they are found, then one row for each partition. Nothing is
+    changed; cancel the call to stop it. RESOURCE_EXHAUSTED: too many verifications run.
+    """
     ProveAccess: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]
     """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
     The service that enables a topic makes this call to the services of the other partitions' leaders.
@@ -101,6 +106,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     AcceptLoss: _aio.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]  # type: ignore[assignment]
     """Lists offsets that no store has any more and the leader's log does not have. With `apply` they are recorded as a
     hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
+    """
+    Verify: _aio.UnaryStreamMultiCallable[_admin_pb2.VerifyRequest, _admin_pb2.VerifyResponse]  # type: ignore[assignment]
+    """Verifies the partitions of a topic, or of all: the order of their offsets, that none is missing, and the objects by
+    size or, with `deep`, byte by byte. Issues come as they are found, then one row for each partition. Nothing is
+    changed; cancel the call to stop it. RESOURCE_EXHAUSTED: too many verifications run.
     """
     ProveAccess: _aio.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]  # type: ignore[assignment]
     """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
@@ -209,6 +219,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_pb2.AcceptLossResponse, _abc.Awaitable[_admin_pb2.AcceptLossResponse]]:
         """Lists offsets that no store has any more and the leader's log does not have. With `apply` they are recorded as a
         hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
+        """
+
+    @_abc_1.abstractmethod
+    def Verify(
+        self,
+        request: _admin_pb2.VerifyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_pb2.VerifyResponse], _abc.AsyncIterator[_admin_pb2.VerifyResponse]]:
+        """Verifies the partitions of a topic, or of all: the order of their offsets, that none is missing, and the objects by
+        size or, with `deep`, byte by byte. Issues come as they are found, then one row for each partition. Nothing is
+        changed; cancel the call to stop it. RESOURCE_EXHAUSTED: too many verifications run.
         """
 
     @_abc_1.abstractmethod

@@ -1,6 +1,7 @@
 """One service's tasks over a real log directory and everything else in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,13 @@ from rlm.service.threads import ServiceThreads
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
+from rlm.tasks.deep_check import DeepCheck
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
+from rlm.tasks.verification import PartitionVerifier
+from rlm.tasks.verify_runs import VerifyRuns
 from rlmm.settings_records import ServiceRecord, StartRecord, TopicRecord
 from tests.builders.broker import MemoryBroker
 from tests.builders.checkpoints import Checkpoints
@@ -45,6 +49,7 @@ GRACE_MS = 10_000
 PRESENCE_CHECK_MS = 3_600_000
 SNAPSHOT_WAIT_MS = 300_000
 DRAIN_MS = 5_000
+VERIFY_BYTES_PER_SECOND = 1_000
 _COPY = CopySettings(
     cluster_id=CLUSTER_ID,
     node_id=NODE_ID,
@@ -93,6 +98,8 @@ class WatchedLogDirs:
 
 class Rig:
     """Topic `orders` in mode tier with trim on, led by us under epoch 0, retention 0 ms locally."""
+
+    led_rows: tuple[LedPartition, ...] | None = None
 
     def __init__(
         self,
@@ -176,6 +183,34 @@ class Rig:
             share_groups=self.share_groups,
             clock=self.clock,
             config=_TRIM,
+        )
+
+    @cached_property
+    def verify_runs(self) -> VerifyRuns:
+        """Verifies `led_rows`; None = the broker's partition."""
+        evidence = _evidence(self.shelf)
+        verifier = PartitionVerifier(
+            snapshots=self.snapshots,
+            broker=self.broker,
+            ledger=self.ledger,
+            settings=self.settings,
+            evidence=evidence,
+            deep_check=DeepCheck(
+                stores=self.shelf,
+                evidence=evidence,
+                threads=self.threads.evidence,
+                clock=self.clock,
+                bytes_per_second=VERIFY_BYTES_PER_SECOND,
+            ),
+            lost=self.lost,
+            clock=self.clock,
+            barrier_deadline_ms=1_000,
+        )
+        return VerifyRuns(
+            verifier=verifier,
+            led=lambda: (self.led,) if self.led_rows is None else self.led_rows,
+            ledger=self.ledger,
+            clock=self.clock,
         )
 
     def _new_copier(self, ledger: MemoryLedger) -> Copier:

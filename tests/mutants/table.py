@@ -13,6 +13,7 @@ from tests.mutants import (
     of_stores,
     of_topics,
     of_trim,
+    of_verification,
 )
 from tests.mutants.edits import Edit
 
@@ -23,6 +24,7 @@ EDITS: tuple[Edit, ...] = (
     *of_copying.EDITS,
     *of_cleaning.EDITS,
     *of_trim.EDITS,
+    *of_verification.EDITS,
     *of_ledger.EDITS,
     *of_metadata.EDITS,
     *of_reading.EDITS,

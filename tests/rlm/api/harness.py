@@ -13,6 +13,7 @@ from kip405.ids import PartitionKey, Uuid
 from rlm.api.admin import AdminDependencies, AdminService, TopicSummaries
 from rlm.api.calls import Gate, TokenSource, no_tokens
 from rlm.api.cluster_status import ClusterStatus
+from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
 from rlm.api.fetch import FetchDependencies, FetchService
 from rlm.api.peers import Peers, PeerServicesAccess
@@ -43,7 +44,7 @@ from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import MemoryStore
 from tests.builders.threads import THREADS
 from tests.kip405.batch_builder import batch
-from tests.rlm.api.node_fakes import ApiLosses, ApiStores
+from tests.rlm.api.node_fakes import ApiLosses, ApiRuns, ApiStores
 from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceSettings, ServiceUnderTest, _go_on
 
 PER_BATCH = 3
@@ -283,6 +284,7 @@ class Node:
     address: str
     stores: ApiStores
     losses: ApiLosses
+    runs: ApiRuns
     statuses: ApiStatuses
     throttle: ReadThrottle
     reading: PartitionReading
@@ -312,6 +314,7 @@ class Fakes:
         self.tier = ApiTier(self.cluster, self.node_id, self.log)
         self.stores = ApiStores()
         self.losses = ApiLosses()
+        self.runs = ApiRuns()
         self.gate = Gate(self.tokens)
         self.throttle = throttle(self.service.clock, self.limits)
         self.resolver = TopicResolver(self.broker, self.service.settings)
@@ -361,6 +364,9 @@ class Fakes:
                 resolver=self.resolver,
                 peers=self.peers,
                 stores=self.stores,
+                verify=ClusterVerify(
+                    peers=self.peers, runs=self.runs, settings=settings, broker=broker
+                ),
             )
         )
 
@@ -459,6 +465,7 @@ async def api_node(
                 address=address,
                 stores=fakes.stores,
                 losses=fakes.losses,
+                runs=fakes.runs,
                 statuses=fakes.statuses,
                 throttle=fakes.throttle,
                 reading=fakes.reading,

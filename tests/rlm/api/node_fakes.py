@@ -1,10 +1,14 @@
 """Stores and losses of one node, as the API asks for them."""
 
+import asyncio
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
+from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
 from rlm.plans.coverage import LostRange
 from rlm.stores.reports import StoreReport, StoreStatus
+from rlm.tasks.verify_runs import Event
 
 
 class ApiLosses:
@@ -16,6 +20,32 @@ class ApiLosses:
     async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]:
         self.asked.append((key.partition, by, apply))
         return (LostRange(start=10, next_offset=20, segments=1, size_bytes=99, why="gone"),)
+
+
+class ApiRuns:
+    """What a node finds out when it verifies; `asked` is (topic, deep), `ended` counts runs.
+
+    `error` ends a run after its events; with `hangs` it goes on until it is cancelled.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.error: RemoteStorageError | None = None
+        self.hangs = False
+        self.asked: list[tuple[str, bool]] = []
+        self.ended = asyncio.Event()
+
+    async def run(self, topic: str, *, deep: bool) -> AsyncGenerator[Event, None]:
+        self.asked.append((topic, deep))
+        try:
+            for event in self.events:
+                yield event
+            if self.hangs:
+                await asyncio.Event().wait()
+            if self.error is not None:
+                raise self.error
+        finally:
+            self.ended.set()
 
 
 @dataclass(kw_only=True)

@@ -1,0 +1,77 @@
+"""`rlm verify` against a real broker: what is whole, lost, damaged, and what cannot be asked."""
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.scenarios.cluster import Cluster, assert_same, fresh
+from tests.scenarios.objects import names_of, objects_of
+
+pytestmark = pytest.mark.integration
+
+
+def _verify(cluster: Cluster, *arguments: str, status: int) -> dict[str, Any]:
+    done = cluster.rlm("verify", *arguments, "--json", check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _file(cluster: Cluster, topic: str, suffix: str) -> Path:
+    """The topic's first object of that kind, in the sandbox's local store."""
+    names = sorted(name for name in names_of(objects_of(cluster), topic) if name.endswith(suffix))
+    root = Path(unquote(urlsplit(str(cluster.sandbox.json["store"]["uri"])).path))
+    return root / names[0]
+
+
+def test_h11_verify_finds_what_is_lost_or_damaged_and_nothing_else(one: Cluster) -> None:
+    topic = fresh("verified")
+    one.create_topic(topic)
+    one.enable(topic)
+    rows = one.fill(topic, mib=3)
+    one.sandbox.kill("rlm:1")
+    one.sandbox.start("rlm:1")
+    start = one.wait_settled(topic)
+    assert start > 0
+
+    clean = _verify(one, topic, "--deep", status=0)
+    (partition,) = clean["partitions"]
+    offsets = partition["offsets"]
+    assert offsets["remote_log_start_offset"] == 0
+    assert offsets["remote_log_end_offset"] >= offsets["local_log_start_offset"] == start
+    assert offsets["local_log_end_offset"] == offsets["last_stable_offset"] == len(rows)
+    assert partition["segments"] > 1
+
+    file = _file(one, topic, ".log")
+    whole = file.read_bytes()
+    file.unlink()
+    (issue,) = _verify(one, topic, status=1)["issues"]
+    assert (issue["kind"], issue["start_offset"]) == ("objects", 0)
+    assert str(file).endswith(f"{issue['object_name']}.log")
+    kinds = [problem["kind"] for problem in one.rlm_json("status", topic)["problems"]]
+    assert "segment-lost" in kinds
+    file.write_bytes(whole)
+    _verify(one, topic, status=0)
+    assert one.status(topic)["alarms"] == []
+
+    middle = len(whole) // 2
+    file.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+    _verify(one, topic, status=0)  # the size is right
+    found = _verify(one, topic, "--deep", status=1)["issues"]
+    assert {one["kind"] for one in found} == {"damaged"}
+    assert str(file).endswith(found[0]["object_name"])
+    file.write_bytes(whole)
+    _verify(one, topic, "--deep", status=0)
+
+    one.sandbox.kill("store")
+    try:
+        away = _verify(one, topic, status=2)
+        assert away["findings"] == 0
+        assert "segments in store" in away["partitions"][0]["unchecked"][0]
+    finally:
+        one.sandbox.start("store")
+    one.wait_for(lambda: one.rlm("verify", topic, check=False).returncode == 0, "the store back")
+    assert_same(one.read_all(topic), rows)
