@@ -9,7 +9,8 @@
 #   make lint             format, lint, types, import rules, fresh generated code, locks, the site
 #   make check            the same and the tests of generated pages, locks,
 #                         links and commands in pages, house rules
-#   make bench            the benchmark of reads; make bench-stores: S3 and HDFS (ARGS=--help)
+#   make bench            the benchmark of reads; make bench-copying: copies of a backlog to a directory
+#   make bench-stores     the benchmark of S3 and HDFS (ARGS=--help)
 #   make bench-spark      the connector beside Spark's own Kafka source
 #   make proto            generate code from proto/
 #   make reference        generate docs/reference/ from the code
@@ -37,7 +38,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
 .PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock clean
-.PHONY: bench bench-stores bench-spark mutants
+.PHONY: bench bench-copying bench-stores bench-spark mutants
 
 help:
 	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
@@ -82,6 +83,9 @@ check-wheels: setup
 
 bench: setup
 	@$(RUN) bench $(ARGS)
+
+bench-copying: setup
+	@$(RUN) bench.copying $(ARGS)
 
 bench-stores: setup
 	@$(RUN) bench.stores $(ARGS)
