@@ -21,7 +21,7 @@ from kip405.segments import (
     RemotePartitionDeleteState,
 )
 from rlmm.leader_epochs import LeaderEpochs, SeenSegment
-from rlmm.records import PartitionDeleteRecord
+from rlmm.records import LedgerRecord, PartitionDeleteRecord
 from rlmm.replay import Dispute, PartitionState
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -68,6 +68,26 @@ class Hole:
             raise ValueError(f"offsets {self.start}..{self.end} are no hole")
 
 
+def _entry(record: LedgerRecord, disputed: str, before: SegmentEntry | None) -> SegmentEntry:
+    """The record's entry; the one `before` where nothing has changed since."""
+    if (
+        before is not None
+        and before.metadata is record.metadata
+        and (before.offset, before.disputed) == (record.offset, disputed)
+    ):
+        return before
+    if record.metadata is None:
+        raise ValueError(f"the record at {record.offset} is a tombstone")
+    return SegmentEntry(
+        metadata=record.metadata,
+        leader_epoch=record.headers.leader_epoch,
+        writer=record.headers.writer,
+        offset=record.offset,
+        timestamp_ms=record.timestamp_ms,
+        disputed=disputed,
+    )
+
+
 class PartitionLedger:
     """Immutable view of one partition; answers are computed once per lineage and then kept."""
 
@@ -103,18 +123,12 @@ class PartitionLedger:
         cls, key: PartitionKey, state: PartitionState, previous: "PartitionLedger | None" = None
     ) -> "PartitionLedger":
         """Snapshot of what a reader knows now; what the `previous` one worked out is used again."""
-        disputes = state.disputes
+        disputes, known = state.disputes, previous.entries if previous else {}
         entries = {
-            segment: SegmentEntry(
-                metadata=record.metadata,
-                leader_epoch=record.headers.leader_epoch,
-                writer=record.headers.writer,
-                offset=record.offset,
-                timestamp_ms=record.timestamp_ms,
-                disputed=disputes[segment].why if segment in disputes else "",
+            segment: _entry(
+                record, disputes[segment].why if segment in disputes else "", known.get(segment)
             )
             for segment, record in state.records.items()
-            if record.metadata is not None
         }
         return cls(
             key,
