@@ -328,7 +328,14 @@ class ServiceConfig(CommonConfig):
         "remote.log.manager.task.interval.ms", 30_000, "How often copy tasks run."
     )
     remote_log_manager_copier_thread_pool_size: int = _count(
-        "remote.log.manager.copier.thread.pool.size", 10, "Copy tasks at a time."
+        "remote.log.manager.copier.thread.pool.size",
+        10,
+        "Copy tasks at a time, and segments of all partitions that are copied at a time.",
+    )
+    copy_segments_max_in_flight: int = _count(
+        "copy.segments.max.in.flight",
+        4,
+        "Segments of one partition that are copied at a time. They are finished in order.",
     )
     remote_log_manager_expiration_thread_pool_size: int = _count(
         "remote.log.manager.expiration.thread.pool.size", 10, "Cleanup tasks at a time."

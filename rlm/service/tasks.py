@@ -114,6 +114,7 @@ class TaskWiring:
                 lost=self.lost,
                 holes=self.holes,
                 snapshot_wait_ms=config.copy_snapshot_wait_ms,
+                segments_at_once=config.copy_segments_max_in_flight,
                 copied=copied,
             ),
             trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost),
@@ -301,6 +302,7 @@ def _copy_settings(dependencies: Dependencies) -> CopySettings:
         software=software_name(),
         deadline_ms=dependencies.config.copy_deadline_ms,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        most_at_once=dependencies.config.remote_log_manager_copier_thread_pool_size,
     )
 
 

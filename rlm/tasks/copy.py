@@ -1,6 +1,7 @@
 """The copy task: takes a snapshot of a partition we lead and copies its eligible segments in order.
 
-The first failure ends the partition's run: order is kept, nothing is skipped. The values that
+Several segments are copied at a time (copy_order). The first failure ends the partition's run:
+order is kept, nothing is skipped. The values that
 `status` shows are kept per partition. CopyTask must not know of pools: a job of a TaskPool calls
 `run`.
 
@@ -42,6 +43,7 @@ from rlm.plans.problems import Finding, ProblemKind
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.copy_attempt import Copier
+from rlm.tasks.copy_order import Turn, run_in_order
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.pool import TaskPool
 from rlmm.ledger import Hole
@@ -155,6 +157,7 @@ class CopyTask:
         lost: LostSegments,
         holes: HoleRecords,
         snapshot_wait_ms: int,
+        segments_at_once: int,
         copied: Copied = lambda _topic, _size_bytes: None,
     ) -> None:
         self._snapshots = snapshots
@@ -165,6 +168,7 @@ class CopyTask:
         self._lost = lost
         self._holes = holes
         self._snapshot_waits = SnapshotWaits(snapshot_wait_ms)
+        self._segments_at_once = segments_at_once
         self._copied = copied
         self._statuses: dict[PartitionKey, CopyStatus] = {}
         self.copied_at_ms: int | None = None
@@ -194,25 +198,35 @@ class CopyTask:
         self._note(snapshot, plan)
         if plan.segments:
             await self._copier.check_target(led.topic_id_partition)
-        for segment in plan.segments:
-            if up_to_offset is not None and segment.base_offset >= up_to_offset:
-                break
-            await self._recheck_topic(snapshot)
-            await self._fill_holes(snapshot, segment)
-            finished = await self._copier.copy(snapshot, segment)
-            log.info(
-                "segment_copied",
-                topic=led.topic_id_partition.topic,
-                partition=led.topic_id_partition.partition,
-                start_offset=finished.start_offset,
-                next_offset=finished.next_offset,
-                size_bytes=finished.segment_size_bytes,
-                segment_id=str(finished.segment_id.id),
-            )
-            if segment.closed is Closed.SNAPSHOT_MISSING:
-                log.warning("copied_without_producer_snapshot", path=segment.snapshot_path)
-            self._copied(led.topic_id_partition.topic, finished.segment_size_bytes)
-            self._note_copied(snapshot, finished.next_offset, segment.size_bytes)
+        wanted = (
+            segment
+            for segment in plan.segments
+            if up_to_offset is None or segment.base_offset < up_to_offset
+        )
+        await run_in_order(
+            wanted,
+            self._segments_at_once,
+            lambda segment, turn: self._copy(snapshot, segment, turn),
+        )
+
+    async def _copy(self, snapshot: PartitionSnapshot, segment: LocalSegment, turn: Turn) -> None:
+        await self._recheck_topic(snapshot)
+        await self._fill_holes(snapshot, segment)
+        finished = await self._copier.copy(snapshot, segment, turn)
+        topic, partition = snapshot.led.topic_id_partition.topic, snapshot.key.partition
+        log.info(
+            "segment_copied",
+            topic=topic,
+            partition=partition,
+            start_offset=finished.start_offset,
+            next_offset=finished.next_offset,
+            size_bytes=finished.segment_size_bytes,
+            segment_id=str(finished.segment_id.id),
+        )
+        if segment.closed is Closed.SNAPSHOT_MISSING:
+            log.warning("copied_without_producer_snapshot", path=segment.snapshot_path)
+        self._copied(topic, finished.segment_size_bytes)
+        self._note_copied(snapshot, finished.next_offset, segment.size_bytes)
 
     def is_due(self, snapshot: PartitionSnapshot) -> bool:
         """Whether a run would have work, or soon may have, by a snapshot that another task took."""

@@ -3,6 +3,9 @@
     prepare (off the loop) -> COPY_SEGMENT_STARTED read back -> objects -> file and store are still
     the same, we still lead, the attempt is valid -> manifest -> COPY_SEGMENT_FINISHED read back
 
+Attempts of later segments of the partition may run at the same time; copy_order says which steps
+wait for the attempt before. The attempts of all partitions together are bounded (G10).
+
 An attempt never deletes anything: whatever the outcome of a publish was, the sweep finds out behind
 a barrier (H10). The manifest is the point of no return: from then on the copy is adopted, not
 swept.
@@ -27,6 +30,7 @@ from rlm.remote_log.ports import Ledger, Stores, Targets
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.stores.connection import identity_problem
 from rlm.stores.stores import CopyTarget
+from rlm.tasks.copy_order import Step, Turn
 from rlm.tasks.segment_data import PreparedSegment, prepare
 from rlmm.records import NO_PREVIOUS, encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -70,11 +74,16 @@ class StoreWrites:
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _LAYOUT = "kafka"
+_CHECKED_FOR_MS = 2_000
+"""How old the last checks may be when the manifest is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySettings:
-    """Settings of every attempt. `deadline_ms` (copy.deadline.ms): below the sweep grace (H12)."""
+    """Settings of every attempt. `deadline_ms` (copy.deadline.ms): below the sweep grace (H12).
+
+    `most_at_once`: attempts of all partitions together.
+    """
 
     cluster_id: str
     node_id: int
@@ -82,6 +91,7 @@ class CopySettings:
     software: str
     deadline_ms: int
     barrier_deadline_ms: int
+    most_at_once: int
 
 
 class LiveAttempts:
@@ -135,6 +145,7 @@ class Copier:
         self._clock = clock
         self._new_uuid = new_uuid
         self._settings = settings
+        self._slots = asyncio.Semaphore(settings.most_at_once)
 
     async def check_target(self, partition: TopicIdPartition) -> None:
         """Invalid unless the store for the partition's next segment is the expected one (H11).
@@ -146,21 +157,25 @@ class Copier:
             raise Invalid(problem)
 
     async def copy(
-        self, snapshot: PartitionSnapshot, segment: LocalSegment
+        self, snapshot: PartitionSnapshot, segment: LocalSegment, turn: Turn
     ) -> RemoteLogSegmentMetadata:
         """Copy one segment; returns the FINISHED metadata once it was read back as accepted.
 
-        Fenced: leadership, file or ledger changed meanwhile. Unavailable: try again later, with a
-        fresh id. OutcomeUnknown: the record may be there; the next snapshot passes a barrier first.
+        Waits while too many attempts are running. `turn`: see copy_order. Fenced: leadership, file
+        or ledger changed meanwhile. Unavailable: try again later, with a fresh id. OutcomeUnknown:
+        the record may be there; the next snapshot passes a barrier first.
         """
         segment_id = self._new_uuid()
-        deadline_at_ms = self._clock.monotonic_ms() + self._settings.deadline_ms
-        with self._live.working_on(segment_id):
-            try:
-                async with asyncio.timeout(self._settings.deadline_ms / 1000):
-                    return await self._attempt(snapshot, segment, segment_id, deadline_at_ms)
-            except TimeoutError as error:
-                raise self._too_late(snapshot.led, segment_id) from error
+        async with self._slots:
+            deadline_at_ms = self._clock.monotonic_ms() + self._settings.deadline_ms
+            with self._live.working_on(segment_id):
+                try:
+                    async with asyncio.timeout(self._settings.deadline_ms / 1000):
+                        return await self._attempt(
+                            snapshot, segment, segment_id, deadline_at_ms, turn
+                        )
+                except TimeoutError as error:
+                    raise self._too_late(snapshot.led, segment_id) from error
 
     async def _attempt(
         self,
@@ -168,6 +183,7 @@ class Copier:
         segment: LocalSegment,
         segment_id: Uuid,
         deadline_at_ms: int,
+        turn: Turn,
     ) -> RemoteLogSegmentMetadata:
         led = snapshot.led
         target = self._targets.target(led.topic_id_partition)
@@ -175,24 +191,42 @@ class Copier:
         prepared = await self._threads.run(prepare, snapshot.log, segment, snapshot.lineage)
         await self._snapshots.check_leadership(led)
         started = self._started(led, prepared, segment_id, target)
+        await turn.take(Step.STARTED)
         await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)
         with self._writes.noted(target.store_id):
             plugin = await store.copy_log_segment_data(
                 started.locator(self._settings.cluster_id), prepared.data
             )
-        await self._check_unchanged(led, prepared, segment_id, target)
+        await turn.take(Step.UPLOADED)
+        await self._check_in_turn(led, prepared, segment_id, target, turn)
         finished = self._finished(started, prepared, plugin)
         if self._clock.monotonic_ms() >= deadline_at_ms:
             raise self._too_late(led, segment_id)
         await store.write_manifest(
             finished.locator(self._settings.cluster_id), self._manifest(snapshot, finished)
         )
+        turn.taken(Step.STORED)
         await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))
         return finished
 
     async def _store_problem(self, target: CopyTarget) -> str | None:
         store = self._stores.manager(target.store_id)
         return await identity_problem(store, target.store_id, self._settings.cluster_id)
+
+    async def _check_in_turn(
+        self,
+        led: LedPartition,
+        prepared: PreparedSegment,
+        segment_id: Uuid,
+        target: CopyTarget,
+        turn: Turn,
+    ) -> None:
+        """Return when it is the turn of this manifest, right after the checks."""
+        checked_at_ms = self._clock.monotonic_ms()
+        await self._check_unchanged(led, prepared, segment_id, target)
+        await turn.after(Step.STORED)
+        if self._clock.monotonic_ms() - checked_at_ms > _CHECKED_FOR_MS:
+            await self._check_unchanged(led, prepared, segment_id, target)
 
     async def _check_unchanged(
         self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget

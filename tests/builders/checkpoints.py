@@ -1,4 +1,7 @@
-"""Cancels the running task at the n-th step: one before, one after each collaborator's call."""
+"""Cancels a task at the n-th step of it or of the tasks that it began.
+
+A step is before and after each call of a collaborator.
+"""
 
 import asyncio
 import inspect
@@ -11,13 +14,13 @@ class Checkpoints:
     def __init__(self, cancel_at: int | None = None) -> None:
         self.cancel_at = cancel_at
         self.count = 0
+        self.task: asyncio.Task[None] | None = None
 
     async def step(self) -> None:
         self.count += 1
         if self.count == self.cancel_at:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
+            assert self.task is not None
+            self.task.cancel()
         await asyncio.sleep(0)
 
     def around(self, collaborator: Any) -> Any:

@@ -1,6 +1,7 @@
 """One service's tasks over a real log directory and everything else in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -57,6 +58,7 @@ _COPY = CopySettings(
     software="tests",
     deadline_ms=60_000,
     barrier_deadline_ms=1_000,
+    most_at_once=10,
 )
 _TRIM = TrimSettings(
     plan_deadline_ms=10_000,
@@ -107,6 +109,7 @@ class Rig:
         *,
         checkpoints: Checkpoints | None = None,
         threads: ServiceThreads | None = None,
+        attempts_at_once: int = 10,
     ) -> None:
         """With `checkpoints` every call to ledger, settings, broker and store is a step."""
         self.threads, clock = threads or all_of(THREADS), ManualClock()
@@ -139,7 +142,7 @@ class Rig:
         self.deleter = SegmentDeleter(
             ledger=ledger, evidence=evidence, clock=clock, node_id=NODE_ID
         )
-        self.copier = self._new_copier(ledger)
+        self.copier = self._new_copier(ledger, replace(_COPY, most_at_once=attempts_at_once))
         self.copy = CopyTask(
             snapshots=self.snapshots,
             copier=self.copier,
@@ -149,6 +152,7 @@ class Rig:
             lost=self.lost,
             holes=HoleRecords(settings=settings, barrier_deadline_ms=1_000),
             snapshot_wait_ms=SNAPSHOT_WAIT_MS,
+            segments_at_once=4,
         )
         self.trim = self._new_trim(broker, ledger, settings, evidence)
         self.cleanup = CleanupTask(
@@ -213,7 +217,7 @@ class Rig:
             clock=self.clock,
         )
 
-    def _new_copier(self, ledger: MemoryLedger) -> Copier:
+    def _new_copier(self, ledger: MemoryLedger, config: CopySettings) -> Copier:
         return Copier(
             snapshots=self.snapshots,
             ledger=ledger,
@@ -224,7 +228,7 @@ class Rig:
             threads=self.threads.copies,
             clock=self.clock,
             new_uuid=uuids(),
-            settings=_COPY,
+            settings=config,
         )
 
     def _new_evidence(self) -> StoreEvidence:

@@ -11,8 +11,14 @@ SNAPSHOT = Target(
     ),
 )
 ATTEMPT = Target(
-    "rlm/tasks/copy_attempt.py", ("tests/rlm/tasks/test_attempt.py", "tests/rlm/tasks/test_copy.py")
+    "rlm/tasks/copy_attempt.py",
+    (
+        "tests/rlm/tasks/test_attempt.py",
+        "tests/rlm/tasks/test_copy.py",
+        "tests/rlm/tasks/test_copy_order.py",
+    ),
 )
+ORDER = Target("rlm/tasks/copy_order.py", ("tests/rlm/tasks/test_copy_order.py",))
 PREPARE = Target(
     "rlm/tasks/segment_data.py",
     ("tests/rlm/tasks/test_segment_data.py", "tests/rlm/tasks/test_copy.py"),
@@ -155,8 +161,33 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H13: nothing is checked again after the upload",
-            "        await self._check_unchanged(led, prepared, segment_id, target)\n",
+            "        await self._check_in_turn(led, prepared, segment_id, target, turn)\n",
+            "        await turn.after(Step.STORED)\n",
+        ),
+        (
+            "H13: the manifest is written long after the checks",
+            " > _CHECKED_FOR_MS:",
+            " > 10 * _CHECKED_FOR_MS:",
+        ),
+        (
+            "G3: a segment is uploaded after one that cannot be read",
+            "        await turn.take(Step.STARTED)\n",
+            "        turn.taken(Step.STARTED)\n",
+        ),
+        (
+            "G3: a manifest is written before that of the segment before",
+            "        await turn.after(Step.STORED)\n",
             "",
+        ),
+        (
+            "the last checks are made while earlier segments are uploaded",
+            "        await turn.take(Step.UPLOADED)\n",
+            "        turn.taken(Step.UPLOADED)\n",
+        ),
+        (
+            "G10: the attempts of all partitions have no bound",
+            "        async with self._slots:\n",
+            "        if self._slots:\n",
         ),
         (
             "H12: a copy beyond its deadline gets a manifest",
@@ -174,8 +205,10 @@ EDITS: tuple[Edit, ...] = (
             "            finished.locator(self._settings.cluster_id), "
             "self._manifest(snapshot, finished)\n"
             "        )\n"
+            "        turn.taken(Step.STORED)\n"
             "        await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))\n",
             "        await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))\n"
+            "        turn.taken(Step.STORED)\n"
             "        await store.write_manifest(\n"
             "            finished.locator(self._settings.cluster_id), "
             "self._manifest(snapshot, finished)\n"
@@ -306,7 +339,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H35: the topic is not looked at again before each copy",
-            "            await self._recheck_topic(snapshot)\n",
+            "        await self._recheck_topic(snapshot)\n",
             "",
         ),
         (
@@ -326,8 +359,40 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "copying now goes on beyond the offset that was asked for",
-            "if up_to_offset is not None and segment.base_offset >= up_to_offset:",
-            "if up_to_offset is not None and segment.base_offset > up_to_offset:",
+            "if up_to_offset is None or segment.base_offset < up_to_offset",
+            "if up_to_offset is None or segment.base_offset <= up_to_offset",
+        ),
+    ),
+    *ORDER.edits(
+        (
+            "G3: a step waits for nothing",
+            "        await self._before._steps[step].wait()\n",
+            "",
+        ),
+        (
+            "G3: copies after a failed one are finished",
+            "        if self._before._has_failed:\n",
+            "        if self._before._has_failed and step is Step.STARTED:\n",
+        ),
+        (
+            "a failed copy leaves those behind it waiting",
+            "        for step in Step:\n            self.taken(step)\n",
+            "",
+        ),
+        (
+            "a failure lets later copies begin",
+            "            if errors:\n                break\n",
+            "",
+        ),
+        (
+            "G10: all segments of a backlog are copied at a time",
+            "            await slots.acquire()\n",
+            "",
+        ),
+        (
+            "the error of a later copy hides that of the first",
+            "raise errors[min(errors)]",
+            "raise errors[max(errors)]",
         ),
     ),
 )

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,15 @@ FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 MOST_STEPS = 200
 
 
-async def cancelled_at(checkpoints: Checkpoints, step: int, work: Awaitable[None]) -> bool:
+async def cancelled_at(
+    checkpoints: Checkpoints, step: int, work: Coroutine[None, None, None]
+) -> bool:
     """Run the work, cancelled that many steps from now; whether it got that far."""
     checkpoints.count = 0
     checkpoints.cancel_at = step
     try:
-        await asyncio.ensure_future(work)
+        checkpoints.task = asyncio.ensure_future(work)
+        await checkpoints.task
     except asyncio.CancelledError:
         return True
     finally:
@@ -54,7 +57,7 @@ def check_done(rig: Rig) -> None:
 async def every_step(
     path: Path,
     prepare: Callable[[Rig], Awaitable[None]],
-    work: Callable[[Rig], Awaitable[None]],
+    work: Callable[[Rig], Coroutine[None, None, None]],
     check: Callable[[Rig], Awaitable[None]],
 ) -> int:
     """Run the scenario once per step of `work`; how many steps there were."""
@@ -96,7 +99,8 @@ async def test_sweep_cancelled_at_every_step_is_finished_by_the_next_one(tmp_pat
         with pytest.raises(ConnectionError):
             await rig.copy.run(rig.led)
         rig.store.before = lambda _: None
-        assert [entry.state for entry in rig.ledger.view.entries.values()] == [STARTED]
+        states = [entry.state for entry in rig.ledger.view.entries.values()]
+        assert states == [STARTED, STARTED]
 
     async def check(rig: Rig) -> None:
         check_store(rig)

@@ -47,7 +47,7 @@ def refuse_copies(operation: str) -> None:
 async def test_closed_segments_are_copied_in_order_byte_for_byte(rig: Rig) -> None:
     rig.write_log(0, 100, 250, end=300)
     await rig.copy.run(rig.led)
-    assert rig.ledger.states() == [STARTED, FINISHED, STARTED, FINISHED]
+    assert rig.ledger.states() == [STARTED, STARTED, FINISHED, FINISHED]
     assert [(one.start_offset, one.next_offset) for one in finished(rig)] == [(0, 100), (100, 250)]
     logs = b"".join(rig.store.objects[name] for name in rig.names(".log"))
     assert rig.broker.log.startswith(logs)
@@ -259,7 +259,8 @@ async def test_h13_an_epoch_file_older_than_the_leadership_is_waited_for(rig: Ri
 
 
 async def test_h35_cleanup_policy_is_read_again_before_each_copy(rig: Rig) -> None:
-    rig.write_log(0, 100, 200, end=250)
+    """Four copies had begun when it changed."""
+    rig.write_log(0, 100, 200, 300, 400, 500, end=550)
 
     def change(published: RemoteLogSegmentMetadata) -> None:
         rig.broker.config["cleanup.policy"] = "compact,delete"
@@ -267,7 +268,7 @@ async def test_h35_cleanup_policy_is_read_again_before_each_copy(rig: Rig) -> No
     rig.ledger.after_publish = change
     with pytest.raises(Fenced, match=r"cleanup\.policy"):
         await rig.copy.run(rig.led)
-    assert [one.start_offset for one in finished(rig)] == [0]
+    assert [one.start_offset for one in finished(rig)] == [0, 100, 200, 300]
 
 
 async def test_h35_one_replica_waits_for_the_recovery_point(rig: Rig) -> None:

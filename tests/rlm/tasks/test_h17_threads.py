@@ -14,6 +14,7 @@ from rlm.plans.problem_rules import hung_threads_finding
 from rlm.plans.problems import ProblemKind
 from rlm.service.metrics import thread_gauges
 from rlm.service.threads import service_threads
+from rlm.tasks.copy_order import Turn
 from rsm_plugins.threads import Threads
 from tests.builders.rig import Rig
 from tests.builders.threads import THREADS, all_of
@@ -36,7 +37,7 @@ async def test_h17_a_snapshot_waits_for_no_copy(tmp_path: Path, gate: threading.
     for _ in range(2):
         copies.begin(gate.wait)
     segment = snapshot.log.segments[0]
-    waiting = [asyncio.ensure_future(rig.copier.copy(snapshot, segment)) for _ in range(10)]
+    waiting = [asyncio.ensure_future(rig.copier.copy(snapshot, segment, Turn())) for _ in range(10)]
     async with asyncio.timeout(10):
         await rig.snapshots.take(rig.led)
     assert not any(copy.done() for copy in waiting)

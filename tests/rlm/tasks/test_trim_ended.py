@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Unavailable
+from rlm.tasks.copy_order import Turn
 from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord
 from tests.builders.ledger import PARTITION
@@ -26,7 +27,7 @@ async def only_the_last_copied(path: Path, *holes: Hole) -> Rig:
     rig = Rig(path)
     rig.write_log(0, 100, 200, 300, end=350)
     snapshot = await rig.snapshots.take(rig.led)
-    await rig.copier.copy(snapshot, snapshot.log.segments[2])
+    await rig.copier.copy(snapshot, snapshot.log.segments[2], Turn())
     rig.remote_start(0)
     rig.settings.write(HolesRecord(partition=PARTITION.key, holes=holes), epoch=0)
     return rig
