@@ -403,6 +403,13 @@ class ServiceConfig(CommonConfig):
         "How often the service checks that stores still have the segments that the local log "
         "has too. A segment that is missing in its store is copied again.",
     )
+    verify_interval_ms: int = _ms(
+        "verify.interval.ms",
+        86_400_000,
+        "How often the service verifies the partitions that it leads: offsets, and objects by "
+        "size. What is missing is an alarm. 0 = never.",
+        least=0,
+    )
     verify_max_bytes_per_second: int = _size(
         "verify.max.bytes.per.second",
         64 << 20,

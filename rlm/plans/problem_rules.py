@@ -14,6 +14,7 @@ from kip405.ids import TopicPartition
 from rlm.plans.copy import CopyLag, WhyNot
 from rlm.plans.problems import Finding, ProblemKind, human_bytes, human_duration
 from rlm.plans.trim import NoTrim
+from rlm.plans.verification import Issue, IssueKind
 
 _STOPPED_BY_OPERATOR = (NoTrim.TRIM_OFF, NoTrim.FREEZE_RECORD)
 _TOPIC_REFUSED = (WhyNot.CLEANUP_POLICY, WhyNot.NATIVE_TIERING)
@@ -420,3 +421,59 @@ def certificate_findings(
         elif left_ms <= limits.certificate_ms:
             text = f"{file.use}: it ends in {human_duration(left_ms)}; renew the file"
             yield Finding(kind=ProblemKind.CERTIFICATE_ENDS_SOON, subject=file.path, text=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyObservation:
+    """One partition's last verification. `issues`: its findings, without segments that are known
+    as lost. `whole_ms`: when all of it was last checked, or when we began to lead it.
+    """
+
+    partition: TopicPartition
+    issues: tuple[Issue, ...]
+    unchecked: tuple[str, ...]
+    whole_ms: int
+
+
+_VERIFY_KINDS = {
+    IssueKind.ORDER: ProblemKind.OFFSETS_DISORDERED,
+    IssueKind.GAP: ProblemKind.OFFSETS_MISSING,
+    IssueKind.OBJECTS: ProblemKind.SEGMENT_LOST,
+    IssueKind.DAMAGED: ProblemKind.SEGMENT_LOST,
+}
+"""A frozen partition is a problem of its own, and manifests are compared on request only."""
+_MOST_ISSUES_NAMED = 3
+
+
+def verify_findings(
+    observed: VerifyObservation, interval_ms: int, now_ms: int
+) -> Iterator[Finding]:
+    """What the verification at intervals (verify.interval.ms) found, or could not find out."""
+    for kind in dict.fromkeys(_VERIFY_KINDS.values()):
+        texts = [
+            f"{_offsets_words(issue)}{issue.text}; {issue.action}"
+            for issue in observed.issues
+            if _VERIFY_KINDS.get(issue.kind) is kind
+        ]
+        if texts:
+            more = len(texts) - _MOST_ISSUES_NAMED
+            tail = f"; and {more} more: `rlm verify` lists them" if more > 0 else ""
+            text = "; ".join(texts[:_MOST_ISSUES_NAMED]) + tail
+            yield partition_finding(observed.partition, kind, text)
+    unknown_ms = now_ms - observed.whole_ms
+    if unknown_ms > 2 * max(interval_ms, _VERIFY_LEAST_MS):
+        why = "; ".join(observed.unchecked[:_MOST_ISSUES_NAMED]) or "its turn has not come"
+        yield partition_finding(
+            observed.partition,
+            ProblemKind.NOT_VERIFIED,
+            f"its remote data was not verified for {human_duration(unknown_ms)}: {why}",
+        )
+
+
+_VERIFY_LEAST_MS = 3_600_000
+
+
+def _offsets_words(issue: Issue) -> str:
+    if issue.start_offset < 0:
+        return ""
+    return f"offsets {issue.start_offset} to {issue.next_offset}: "

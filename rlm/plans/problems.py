@@ -77,6 +77,9 @@ class ProblemKind(enum.Enum):
     FOREIGN_LOG_START = "foreign-log-start"
     CLEANUP_REFUSED = "cleanup-refused"
     SEGMENT_LOST = "segment-lost"
+    OFFSETS_MISSING = "offsets-missing"
+    OFFSETS_DISORDERED = "offsets-disordered"
+    NOT_VERIFIED = "not-verified"
     OTHER = "other"
 
 
@@ -180,6 +183,16 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "store cannot be explained."
     ),
     ProblemKind.SEGMENT_LOST: _alarm("A segment that the ledger lists as finished cannot be read."),
+    ProblemKind.OFFSETS_MISSING: _alarm(
+        "No tier has offsets that readers may ask for, and no hole is on record (H15)."
+    ),
+    ProblemKind.OFFSETS_DISORDERED: _alarm(
+        "The offsets of a partition's tiers contradict each other, e.g. the remote log ends beyond "
+        "the last stable offset."
+    ),
+    ProblemKind.NOT_VERIFIED: _warning(
+        "The remote data of a partition was not verified for two intervals (verify.interval.ms)."
+    ),
     ProblemKind.OTHER: _alarm(
         "A service of another version reported a problem whose kind is unknown here."
     ),

@@ -221,7 +221,7 @@ def build_admin(
             peers=peers,
             stores=dependencies.stores,
             verify=ClusterVerify(
-                peers=peers, runs=tasks.verify_runs, settings=settings, broker=broker
+                peers=peers, runs=tasks.verify.runs, settings=settings, broker=broker
             ),
         )
     )

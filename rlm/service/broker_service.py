@@ -165,7 +165,9 @@ class BrokerService:
         shared, metadata = self._dependencies, self._dependencies.metadata
         files = metadata, self._config, shared.threads.other
         copy_pool, cleanup_pool = self._pools
+        verify = self._after_metadata(self._tasks.verify.watch.run)
         return {
+            **({"verify": verify} if self._config.verify_interval_ms else {}),
             "metadata": metadata.log.run,
             "topic ids": partial(remember_topics, *files),
             "metadata read": partial(remember_reads, *files),
@@ -278,7 +280,11 @@ def _problem_sources(
         keeper=topics.keeper,
         clock=dependencies.clock,
         limits=limits,
-        others=(topics.access_watch.findings, topics.recreated.findings),
+        others=(
+            topics.access_watch.findings,
+            topics.recreated.findings,
+            tasks.verify.watch.findings,
+        ),
     ).sources()
 
 

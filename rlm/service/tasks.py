@@ -24,6 +24,7 @@ from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
 from rlm.tasks.verification import PartitionVerifier
 from rlm.tasks.verify_runs import VerifyRuns
+from rlm.tasks.verify_watch import VerifyWatch
 
 DEAD_AFTER_BEATS = 3
 _TASK_QUEUE_LIMIT = 10_000
@@ -42,6 +43,14 @@ class PartitionTasks:
     cleanup: CleanupTask
     copy_pool: TaskPool
     cleanup_pool: TaskPool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyTasks:
+    """Verification on request, and at intervals."""
+
+    runs: VerifyRuns
+    watch: VerifyWatch
 
 
 def build_pools(
@@ -103,7 +112,7 @@ class TaskWiring:
         self.holes = HoleRecords(
             settings=dependencies.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
-        self.verify_runs = _verify_runs(dependencies, self.evidence, self.lost)
+        self.verify = _verify_tasks(dependencies, self.evidence, self.lost)
         self.partition_tasks = PartitionTasks(
             copy=CopyTask(
                 snapshots=dependencies.snapshots,
@@ -264,12 +273,13 @@ def _cleanup_task(
     )
 
 
-def _verify_runs(
+def _verify_tasks(
     dependencies: Dependencies, evidence: StoreEvidence, lost: LostSegments
-) -> VerifyRuns:
+) -> VerifyTasks:
     metadata, config = dependencies.metadata, dependencies.config
 
     def led() -> list[LedPartition]:
+        """The partitions of enabled and kept topics that we lead."""
         rows = dependencies.leadership.snapshot.led_by(config.node_id)
         topic = metadata.settings.view.topic
         return [row for row in rows if topic(row.topic_id_partition.topic_id) is not None]
@@ -291,7 +301,18 @@ def _verify_runs(
         clock=dependencies.clock,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )
-    return VerifyRuns(verifier=verifier, led=led, ledger=metadata.manager, clock=dependencies.clock)
+    return VerifyTasks(
+        runs=VerifyRuns(
+            verifier=verifier, led=led, ledger=metadata.manager, clock=dependencies.clock
+        ),
+        watch=VerifyWatch(
+            verifier=verifier,
+            led=led,
+            losses=dependencies.tier.losses,
+            clock=dependencies.clock,
+            interval_ms=config.verify_interval_ms,
+        ),
+    )
 
 
 def _copy_settings(dependencies: Dependencies) -> CopySettings:

@@ -190,10 +190,10 @@ class Rig:
         )
 
     @cached_property
-    def verify_runs(self) -> VerifyRuns:
-        """Verifies `led_rows`; None = the broker's partition."""
+    def verifier(self) -> PartitionVerifier:
+        """What `rlm verify` and the verification at intervals share."""
         evidence = _evidence(self.shelf)
-        verifier = PartitionVerifier(
+        return PartitionVerifier(
             snapshots=self.snapshots,
             broker=self.broker,
             ledger=self.ledger,
@@ -210,8 +210,12 @@ class Rig:
             clock=self.clock,
             barrier_deadline_ms=1_000,
         )
+
+    @cached_property
+    def verify_runs(self) -> VerifyRuns:
+        """Verifies `led_rows`; None = the broker's partition."""
         return VerifyRuns(
-            verifier=verifier,
+            verifier=self.verifier,
             led=lambda: (self.led,) if self.led_rows is None else self.led_rows,
             ledger=self.ledger,
             clock=self.clock,

@@ -5,6 +5,8 @@ from tests.mutants.edits import Edit, Target
 PLAN = Target("rlm/plans/verification.py", ("tests/rlm/plans/test_verification.py",))
 TASK = Target("rlm/tasks/verification.py", ("tests/rlm/tasks/test_verification.py",))
 DEEP = Target("rlm/tasks/deep_check.py", ("tests/rlm/tasks/test_verification.py",))
+WATCH = Target("rlm/tasks/verify_watch.py", ("tests/rlm/tasks/test_verify_watch.py",))
+RULES = Target("rlm/plans/problem_rules.py", ("tests/rlm/tasks/test_verify_watch.py",))
 RUNS = Target("rlm/tasks/verify_runs.py", ("tests/rlm/tasks/test_verification.py",))
 CLUSTER = Target("rlm/api/cluster_verify.py", ("tests/rlm/api/test_verify.py",))
 COMMAND = Target("rlm/cli/verify.py", ("tests/rlm/cli/test_verify.py",))
@@ -107,6 +109,45 @@ EDITS: tuple[Edit, ...] = (
             "G10: a deep run reads as fast as it can",
             "        if wait_ms:\n",
             "        if wait_ms < 0:\n",
+        ),
+    ),
+    *WATCH.edits(
+        (
+            "H11: what a verification at intervals found is forgotten",
+            "            issues=tuple(issues),\n",
+            "            issues=tuple(issues[:0]),\n",
+        ),
+        (
+            "H38: a partition that could not be asked for counts as verified",
+            "before.whole_ms if unchecked else now_ms",
+            "now_ms",
+        ),
+        (
+            "a partition with a finding is verified again in a day",
+            "wait_ms = min(wait_ms, _AGAIN_MS)",
+            "wait_ms = max(wait_ms, _AGAIN_MS)",
+        ),
+        (
+            "a lost segment is reported twice",
+            "if one.segment_id not in lost)",
+            "if one.segment_id not in lost or lost)",
+        ),
+        (
+            "all partitions are verified in one moment",
+            "% within_ms\n",
+            "% within_ms * 0\n",
+        ),
+    ),
+    *RULES.edits(
+        (
+            "H38: nobody learns that a partition is not verified any more",
+            "if unknown_ms > 2 * max(interval_ms, _VERIFY_LEAST_MS):",
+            "if unknown_ms < 0:",
+        ),
+        (
+            "H15: a gap that the service found is no alarm",
+            "    IssueKind.GAP: ProblemKind.OFFSETS_MISSING,\n",
+            "",
         ),
     ),
     *RUNS.edits(

@@ -7,6 +7,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import Override, SandboxSpec
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.objects import names_of, objects_of
 
@@ -75,3 +77,29 @@ def test_h11_verify_finds_what_is_lost_or_damaged_and_nothing_else(one: Cluster)
         one.sandbox.start("store")
     one.wait_for(lambda: one.rlm("verify", topic, check=False).returncode == 0, "the store back")
     assert_same(one.read_all(topic), rows)
+
+
+def test_h11_a_lost_object_is_an_alarm_without_a_reader(tmp_path: Path) -> None:
+    """The log has its records no longer, and nobody asks for them."""
+    often = Override(scope="rlm", key="verify.interval.ms", value="2000")
+    sandbox = Sandbox.up(tmp_path, SandboxSpec(jvm="quick", overrides=(often,)))
+    try:
+        with Cluster(sandbox) as cluster:
+            topic = fresh("unread")
+            cluster.create_topic(topic)
+            cluster.enable(topic)
+            cluster.fill(topic, mib=3)
+            assert cluster.wait_settled(topic) > 0
+            file = _file(cluster, topic, ".log")
+            whole = file.read_bytes()
+            file.unlink()
+
+            def is_alarm() -> bool:
+                problems = cluster.rlm_json("status", topic)["problems"]
+                return "segment-lost" in [problem["kind"] for problem in problems]
+
+            cluster.wait_for(is_alarm, "the alarm")
+            file.write_bytes(whole)
+            cluster.wait_for(lambda: not is_alarm(), "the end of the alarm")
+    finally:
+        sandbox.down(delete=True)
