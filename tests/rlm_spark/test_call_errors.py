@@ -1,7 +1,6 @@
 """Errors of our services, and those of gRPC itself."""
 
 import re
-from typing import Any
 
 import grpc
 import pytest
@@ -18,38 +17,17 @@ from kip405.errors import (
 )
 from rlm.remote_log.reads import below_log_start
 from rlm_spark.tiers.service_calls import failure_of
-from rsm_plugins.contract.status import status_of_error
-
-
-class Failed(grpc.RpcError):
-    """A call that failed with this status."""
-
-    def __init__(self, code: grpc.StatusCode, text: str, metadata: Any = ()) -> None:
-        super().__init__(text)
-        self._status = code, text, metadata
-
-    def code(self) -> grpc.StatusCode:
-        return self._status[0]
-
-    def details(self) -> str:
-        return self._status[1]
-
-    def trailing_metadata(self) -> Any:
-        return self._status[2]
-
-
-def sent(error: RemoteStorageError) -> Failed:
-    return Failed(*status_of_error(error))
+from tests.builders.failed_call import FailedCall
 
 
 @pytest.mark.parametrize("error", [NotFound("no t"), Busy("full"), Corrupt("bad"), Invalid("who?")])
 def test_kind_and_words_come_through(error: RemoteStorageError) -> None:
-    failure = failure_of(sent(error), "a:1")
+    failure = failure_of(FailedCall.of(error), "a:1")
     assert (failure.kind, failure.what) == (error.kind, str(error))
 
 
 def test_the_leader_comes_through() -> None:
-    failure = failure_of(sent(Elsewhere("broker 2 leads", "b:2")), "a:1")
+    failure = failure_of(FailedCall.of(Elsewhere("broker 2 leads", "b:2")), "a:1")
     assert (failure.kind, failure.leader_address) == (ErrorKind.FENCED, "b:2")
 
 
@@ -59,23 +37,23 @@ def test_the_bound_that_an_offset_violates_comes_through(
 ) -> None:
     start, end = bounds
     error = OffsetOutOfRange("out of range", log_start_offset=start, high_watermark=end)
-    failure = failure_of(sent(error), "a:1")
+    failure = failure_of(FailedCall.of(error), "a:1")
     assert (failure.log_start_offset, failure.high_watermark) == bounds
     assert (failure.kind, failure.lacks_bounds) == (ErrorKind.INVALID, False)
 
 
 @pytest.mark.parametrize("words", ["below log_start_offset=12", "beyond high_watermark=60"])
 def test_no_bound_is_read_from_words(words: str) -> None:
-    failure = failure_of(sent(Invalid(words)), "a:1")
+    failure = failure_of(FailedCall.of(Invalid(words)), "a:1")
     assert (failure.log_start_offset, failure.high_watermark) == (None, None)
     assert failure.lacks_bounds
-    assert not failure_of(sent(Corrupt(words)), "a:1").lacks_bounds
+    assert not failure_of(FailedCall.of(Corrupt(words)), "a:1").lacks_bounds
 
 
 def test_connectors_of_older_versions_find_the_bound_in_the_words() -> None:
     """They search for these texts, and services are renewed one by one."""
     error = below_log_start("t-0", 3, 12)
-    assert re.search(r"log_start_offset=(-?\d+)", failure_of(sent(error), "a:1").what)
+    assert re.search(r"log_start_offset=(-?\d+)", failure_of(FailedCall.of(error), "a:1").what)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +67,7 @@ def test_connectors_of_older_versions_find_the_bound_in_the_words() -> None:
     ],
 )
 def test_without_a_detail_the_code_decides(code: grpc.StatusCode, kind: ErrorKind) -> None:
-    failure = failure_of(Failed(code, "why"), "a:1")
+    failure = failure_of(FailedCall(code, "why"), "a:1")
     assert failure.kind is kind
     assert not failure.lacks_bounds
     assert "a:1" in failure.what
@@ -98,5 +76,5 @@ def test_without_a_detail_the_code_decides(code: grpc.StatusCode, kind: ErrorKin
 @pytest.mark.parametrize("packed", [b"", b"\xff\xff", b"\x1a\x03\x0a\x01x"])
 def test_a_detail_that_is_none_is_passed_over(packed: bytes) -> None:
     metadata = (("grpc-status-details-bin", packed),)
-    failed = Failed(grpc.StatusCode.UNAVAILABLE, "why", metadata)
+    failed = FailedCall(grpc.StatusCode.UNAVAILABLE, "why", metadata)
     assert failure_of(failed, "a:1").kind is ErrorKind.UNAVAILABLE

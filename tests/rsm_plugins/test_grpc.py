@@ -37,7 +37,7 @@ from rsm_plugins.contract.answering import Context
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.contract.client_files import ClientVolume, VolumeCalls
 from rsm_plugins.contract.messages import locator_message, slice_message
-from rsm_plugins.contract.status import Metadata, error_of_call, status_of_error
+from rsm_plugins.contract.status import error_of_call, status_of_error
 from rsm_plugins.contract.streams import Received
 from rsm_plugins.files.segment_files import Spool
 from rsm_plugins.files.shared_volume import read_nonce
@@ -45,6 +45,7 @@ from rsm_plugins.process.plugin import running_server
 from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1 import identity_pb2, identity_pb2_grpc, storage_pb2_grpc
 from rsm_plugins.v1 import storage_pb2 as pb
+from tests.builders.failed_call import FailedCall
 from tests.rsm_plugins.harness import DEADLINES, DirectoryFaults, new_uuid, plugin_settings
 
 PRINCIPAL = (("rlm-principal", "test"),)
@@ -324,23 +325,6 @@ def test_errors_carry_their_kind_over_the_wire(kind: ErrorKind) -> None:
     assert errors_pb2.ErrorDetail.DESCRIPTOR.full_name.encode() in value
 
 
-class Sent(grpc.RpcError):
-    """A failed call with a status of the server."""
-
-    def __init__(self, code: grpc.StatusCode, text: str, trailing: Metadata) -> None:
-        super().__init__(text)
-        self._status = code, text, trailing
-
-    def code(self) -> grpc.StatusCode:
-        return self._status[0]
-
-    def details(self) -> str:
-        return self._status[1]
-
-    def trailing_metadata(self) -> Any:
-        return self._status[2]
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -351,7 +335,7 @@ class Sent(grpc.RpcError):
     ],
 )
 def test_errors_keep_their_fields_over_the_wire(error: RemoteStorageError) -> None:
-    found = error_of_call(Sent(*status_of_error(error)), "s")
+    found = error_of_call(FailedCall.of(error), "s")
     assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))
 
 
@@ -362,7 +346,7 @@ def test_the_detail_of_an_earlier_version_of_a_plugin_is_understood() -> None:
     status = status_pb2.Status.FromString(value)
     status.details[0].type_url = "type.googleapis.com/rsm_plugins.v1.ErrorDetail"
     earlier = status.SerializeToString()
-    found = error_of_call(Sent(code, text, ((key, earlier),)), "s")
+    found = error_of_call(FailedCall(code, text, ((key, earlier),)), "s")
     assert (type(found), str(found)) == (Corrupt, "object x")
 
 

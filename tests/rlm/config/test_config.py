@@ -25,19 +25,11 @@ META_PROPERTIES = "version=1\ncluster.id=c1\nnode.id=3\n"
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> dict[str, Any]:
-    """All that must be given when there are no files of the broker."""
-    return {
-        "node.id": 3,
-        "cluster.id": "c1",
-        "log.dirs": [str(tmp_path / "logs")],
-        "state.dir": str(tmp_path / "state"),
-        "broker.direct.address": "127.0.0.1:19092",
-        "broker.tiered.address": "127.0.0.1:19093",
+def given(given: dict[str, Any]) -> dict[str, Any]:
+    """With a plugin, and a proxy that clients of other machines reach."""
+    return given | {
         "proxy.listen": "0.0.0.0:9092",
         "proxy.advertised": "broker-3:9092",
-        "grpc.listen": "127.0.0.1:9095",
-        "http.listen": "localhost:9096",
         "plugin.address": "unix:/run/rsm.sock",
     }
 

@@ -30,22 +30,6 @@ class Upper:
         return endpoint_in(self._hot, 7)
 
 
-@pytest.fixture
-def given(tmp_path: Path) -> dict[str, Any]:
-    """All that is needed without a store."""
-    return {
-        "node.id": 3,
-        "cluster.id": "c1",
-        "log.dirs": [str(tmp_path / "logs")],
-        "state.dir": str(tmp_path / "state"),
-        "broker.direct.address": "127.0.0.1:19092",
-        "broker.tiered.address": "127.0.0.1:19093",
-        "proxy.listen": "127.0.0.1:9092",
-        "grpc.listen": "127.0.0.1:9095",
-        "http.listen": "localhost:9096",
-    }
-
-
 def read(tmp_path: Path, content: dict[str, Any]) -> ServiceConfig:
     path = tmp_path / "rlm.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
