@@ -166,7 +166,9 @@ class Copier:
         the record may be there; the next snapshot passes a barrier first.
         """
         segment_id = self._new_uuid()
+        await turn.after(Step.ADMITTED)
         async with self._slots:
+            turn.taken(Step.ADMITTED)
             deadline_at_ms = self._clock.monotonic_ms() + self._settings.deadline_ms
             with self._live.working_on(segment_id):
                 try:

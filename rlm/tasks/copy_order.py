@@ -1,8 +1,10 @@
 """Runs the copies of one partition several at a time, so that remote data stays contiguous.
 
-Attempts read, hash and upload side by side. Three steps of an attempt wait for the attempt of the
+Attempts read, hash and upload side by side. Four steps of an attempt wait for the attempt of the
 segment before it:
 
+    admission              after the one before was admitted among the attempts of all partitions:
+                           who waits for others' steps must not keep them out
     COPY_SEGMENT_STARTED   after the one before has begun to publish its own, so that a segment that
                            cannot be read lets no later one be uploaded
     the last checks        after the ones before are uploaded, so that they are right before
@@ -30,6 +32,7 @@ T = TypeVar("T")
 class Step(enum.Enum):
     """What an attempt does in its turn."""
 
+    ADMITTED = enum.auto()
     STARTED = enum.auto()
     UPLOADED = enum.auto()
     STORED = enum.auto()

@@ -185,6 +185,11 @@ EDITS: tuple[Edit, ...] = (
             "        turn.taken(Step.UPLOADED)\n",
         ),
         (
+            "G10: attempts that wait for others keep them out",
+            "        await turn.after(Step.ADMITTED)\n",
+            "",
+        ),
+        (
             "G10: the attempts of all partitions have no bound",
             "        async with self._slots:\n",
             "        if self._slots:\n",

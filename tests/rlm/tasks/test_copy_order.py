@@ -186,6 +186,23 @@ async def test_g10_the_attempts_of_all_partitions_are_bounded(tmp_path: Path) ->
     assert finished_in_order(rig) == list(BASES)
 
 
+async def test_g10_a_later_copy_does_not_take_the_last_slot_from_the_one_it_waits_for(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path, attempts_at_once=1)
+    rig.write_log(0, 100, 200, end=250)
+    snapshot = await rig.snapshots.take(rig.led)
+    first, second, _ = snapshot.log.segments
+    turn = Turn()
+    later = asyncio.ensure_future(rig.copier.copy(snapshot, second, Turn(turn)))
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        await rig.copier.copy(snapshot, first, turn)
+        turn.end(failed=False)
+        await later
+    assert finished_in_order(rig) == [0, 100]
+
+
 async def test_at_most_so_many_run_at_a_time_and_all_of_them_in_the_end() -> None:
     running, most, done = 0, 0, []
 
