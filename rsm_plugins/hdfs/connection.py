@@ -1,38 +1,52 @@
 """The clients of hdfs-native; every call to them has a deadline of this plugin.
 
-The asyncio client is used, not the blocking one: an abandoned asyncio call is cancelled and its
-connection freed, while a blocked thread stays blocked as long as a paused NameNode is silent. The
-library has two traps. It panics where it would wait outside its runtime, which the number of
-allowed fail-overs prevents (settings.py). And a client that is destroyed holds the GIL while it
-waits for its threads, one of which may wait for the GIL: then the whole process hangs (seen after a
-NameNode was killed in mid-read). So no client is ever destroyed. A store has a few clients: after
-one timed out or panicked, the next one is used, which asks the next NameNode first. The library
-itself would keep asking a NameNode that accepts connections and never answers.
+The library's blocking functions are used, in threads of ours; they release Python's lock (the GIL)
+while they run. Its asyncio functions cannot be used: they run with the GIL held and take locks of
+the library, while a thread of the library that holds such a lock waits for the GIL to resume a
+caller. It does so for all calls of a connection that breaks (`call_map` in the library's
+connection.rs), and for a write whose pipeline of DataNodes breaks (the packets' channel in
+block_writer.rs). Then the whole process hangs: no deadline and no signal handler runs any more.
+test_connection.py shows that such a call does not stop the process.
+
+A blocking call cannot be given up: its thread stays until the NameNode answers or its connection
+ends (a DataNode's silence is ended by the library after a minute). So after a call without answer
+no client is used before one small question to the NameNode was answered through it, and there is
+at most one such question at a time for each client. Thus a silent NameNode takes the threads of
+the calls that were under way when it fell silent and one for each client, and no more with time.
+rsm_plugins/threads.py bounds and counts them in any case (G10).
+
+A client that is destroyed waits for its threads with the GIL held, so no client is ever destroyed.
+A store has a few clients: after one timed out or panicked, the next one is used, which asks the
+next NameNode first. The library itself would keep asking a NameNode that accepts connections and
+never answers.
 """
 
 import asyncio
 import ctypes
 import enum
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import structlog
-from hdfs_native import AsyncClient
+from hdfs_native._internal import RawClient
 
 from kip405.errors import Busy, Invalid, RemoteStorageError, Unavailable
 from rsm_plugins.hdfs.errors import cause_of, error_of_hdfs, is_foreign, is_panic
 from rsm_plugins.hdfs.settings import HdfsSettings
+from rsm_plugins.threads import FINISH_MS, Job, Threads
 
 CLIENTS_MAX = 6
 """A multiple of two and three NameNodes; each client has a thread per core and its connections."""
 CALLS_AT_ONCE = 64
 CALLS_WAITING_MAX = 4096
 _AGAIN_SECONDS = 0.2
+_GIVE_UP_SECONDS = 1.0
+_UNPROVEN = -1
 _PASSING_SHARE = 3
 _NO_FOLDER = os.devnull
 T = TypeVar("T")
-Call = Callable[[], Awaitable[T]]
+Call = Callable[[], T]
 
 log = structlog.get_logger(__name__)
 
@@ -45,20 +59,32 @@ class Repeat(enum.Enum):
     ALWAYS = "whenever the connection broke: asking twice does no harm"
 
 
-class Session:
-    """Calls through one client."""
+class PooledClient:
+    """A client of the library. `proven_at`: the number of replacements when a NameNode last
+    answered it, or when it was the first client.
+    """
 
-    def __init__(self, connection: "Connection", client: AsyncClient) -> None:
+    def __init__(self, blocking: RawClient) -> None:
+        self.blocking = blocking
+        self.proven_at = 0
+        self.question: Job[object] | None = None
+
+
+class Session:
+    """Calls through one client; `client` has the library's blocking functions, for `call`."""
+
+    def __init__(self, connection: "Connection", client: PooledClient) -> None:
         self._connection = connection
-        self.client = client
+        self._client = client
+        self.client = client.blocking
 
     async def call(
         self, operation: str, target: str, make: Call[T], *, repeat: Repeat = Repeat.IF_NEVER_RAN
     ) -> T:
-        """The answer within the call timeout. Errors are kip405's, except FileNotFoundError and
-        FileExistsError, whose meaning depends on the caller.
+        """What `make` returns in a thread, within the call timeout. Errors are kip405's, except
+        FileNotFoundError and FileExistsError, whose meaning depends on the caller.
         """
-        return await self._connection.run(self.client, operation, target, make, repeat)
+        return await self._connection.run(self._client, operation, target, make, repeat)
 
 
 class Connection:
@@ -66,11 +92,12 @@ class Connection:
 
     def __init__(self, settings: HdfsSettings) -> None:
         self._settings = settings
-        self._clients: list[AsyncClient] = []
+        self._clients: list[PooledClient] = []
         self._replacements = 0
         self._waiting = 0
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
         self._seconds = settings.call_timeout_ms / 1000
+        self._threads = Threads("hdfs", CALLS_AT_ONCE, hang_ms=settings.call_timeout_ms)
         self._closed = False
 
     @property
@@ -84,11 +111,12 @@ class Connection:
             raise Unavailable(f"{self._settings.url}: the store was closed")
         at = self._replacements % CLIENTS_MAX
         if at == len(self._clients):
-            self._clients.append(_kept_until_exit(make_client(self._settings, first=at)))
+            made = _kept_until_exit(make_client(self._settings, first=at))
+            self._clients.append(PooledClient(made))
         return Session(self, self._clients[at])
 
     async def run(
-        self, client: AsyncClient, operation: str, target: str, make: Call[T], repeat: Repeat
+        self, client: PooledClient, operation: str, target: str, make: Call[T], repeat: Repeat
     ) -> T:
         """See Session.call."""
         if self._waiting >= CALLS_WAITING_MAX:
@@ -107,19 +135,57 @@ class Connection:
             self._slots.release()
 
     async def _in_time(
-        self, client: AsyncClient, operation: str, target: str, make: Call[T], repeat: Repeat
+        self, client: PooledClient, operation: str, target: str, make: Call[T], repeat: Repeat
     ) -> T:
+        ends_at = asyncio.get_running_loop().time() + self._seconds
         try:
-            async with asyncio.timeout(self._seconds):
-                return await self._passing_over(client, operation, target, make, repeat)
+            async with asyncio.timeout_at(ends_at):
+                await self._proven(client, ends_at)
+                return await self._passing_over(client, operation, target, make, repeat, ends_at)
         except TimeoutError as error:
             self._replace(client, f"no answer to {operation}")
             raise Unavailable(
                 f"cannot {operation} {target}: HDFS gave no answer within {self._seconds:g} s"
             ) from error
 
+    async def _proven(self, client: PooledClient, ends_at: float) -> None:
+        """Wait until a NameNode has answered this client since the last replacement of any: with an
+        error or not. Callers that give up leave their question to the next ones.
+        """
+        while client.proven_at != self._replacements:
+            at = self._replacements
+            if client.question is None or client.question.future.done():
+                client.question = self._begin(lambda: client.blocking.get_file_info("/"), ends_at)
+            await asyncio.wait((client.question.future,))
+            client.proven_at = at
+
+    def _begin(self, make: Call[T], ends_at: float) -> Job[T]:
+        """A call in a thread, which counts as hung after `ends_at`."""
+        seconds = ends_at - asyncio.get_running_loop().time()
+        return self._threads.begin(make, hang_ms=max(1, int(seconds * 1000)))
+
+    async def _in_thread(self, make: Call[T], ends_at: float) -> T:
+        """A caller that is cancelled before its deadline waits a moment for a call that has begun:
+        what it cleans up then should not be changed by the call afterwards.
+        """
+        job = self._begin(make, ends_at)
+        try:
+            await asyncio.wait((job.future,))
+        except asyncio.CancelledError:
+            self._threads.drop(job)
+            if asyncio.get_running_loop().time() < ends_at:
+                await asyncio.wait((job.future,), timeout=_GIVE_UP_SECONDS)
+            raise
+        return job.future.result()
+
     async def _passing_over(
-        self, client: AsyncClient, operation: str, target: str, make: Call[T], repeat: Repeat
+        self,
+        client: PooledClient,
+        operation: str,
+        target: str,
+        make: Call[T],
+        repeat: Repeat,
+        ends_at: float,
     ) -> T:
         """Repeats the call during a fail-over; with a single NameNode the first failure is
         raised.
@@ -129,7 +195,7 @@ class Connection:
         give_up_at = loop.time() + patience
         while True:
             try:
-                return await make()
+                return await self._in_thread(make, ends_at)
             except (FileNotFoundError, FileExistsError, TimeoutError, RemoteStorageError):
                 raise
             except BaseException as error:
@@ -141,19 +207,23 @@ class Connection:
                     raise error_of_hdfs(error, operation, target) from error
             await pause(_AGAIN_SECONDS)
 
-    def _replace(self, client: AsyncClient, why: str) -> None:
+    def _replace(self, client: PooledClient, why: str) -> None:
         """Go on to the next client, unless this one was replaced already."""
+        client.proven_at = _UNPROVEN
         at = self._replacements % CLIENTS_MAX
         if at < len(self._clients) and self._clients[at] is client:
             self._replacements += 1
             log.warning("hdfs_client_replaced", url=self._settings.url, why=why)
 
-    def close(self) -> None:
-        """No call begins any more; the resources of the clients stay as long as the process."""
+    async def close(self) -> None:
+        """No call begins any more, and those that have begun are waited for a while; the resources
+        of the clients stay as long as the process.
+        """
         self._closed = True
+        await self._threads.finish(FINISH_MS)
 
 
-def _kept_until_exit(client: AsyncClient) -> AsyncClient:
+def _kept_until_exit(client: RawClient) -> RawClient:
     """Kept also while the interpreter ends and clears its modules."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
     return client
@@ -165,12 +235,12 @@ def _may_repeat(error: BaseException, repeat: Repeat) -> bool:
     return repeat is not Repeat.NEVER and cause_of(error).never_ran
 
 
-def make_client(settings: HdfsSettings, *, first: int) -> AsyncClient:
+def make_client(settings: HdfsSettings, *, first: int) -> RawClient:
     """A client that has sent no request yet; Invalid if the library refuses the settings."""
     if settings.user is not None:
         _act_as(settings.user)
     try:
-        return AsyncClient(**client_arguments(settings, first=first))
+        return RawClient(**client_arguments(settings, first=first))
     except BaseException as error:
         if not (is_foreign(error) or isinstance(error, ValueError)):
             raise

@@ -277,7 +277,7 @@ class HdfsRemoteStorageManager:
 
     async def close(self) -> None:
         """See RemoteStorageManager; the library's threads stay as long as the process."""
-        self._connection.close()
+        await self._connection.close()
 
     @property
     def _options(self) -> WriteOptions:

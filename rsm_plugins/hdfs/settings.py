@@ -161,8 +161,8 @@ class HdfsSettings:
     def client_conf(self, first: int = 0) -> dict[str, str]:
         """Configuration for the client library, NameNode number `first` (modulo) asked first.
 
-        More fail-overs than there are other NameNodes would make the library wait between them,
-        which its asyncio side cannot (it panics: "no reactor running").
+        More fail-overs than there are other NameNodes would make the library wait between them, and
+        ask on for a caller who gave up; Connection repeats what may be repeated.
         """
         nodes = self.namenodes
         conf = {

@@ -8,11 +8,11 @@ missing (H11). This module must not know segments.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from hdfs_native import AsyncFileWriter, FileStatus, WriteOptions
+from hdfs_native import FileStatus, WriteOptions
 
 from kip405.contracts import StoreIdentity
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
@@ -20,6 +20,9 @@ from rsm_plugins.hdfs.connection import Call, Connection, Repeat, Session, pause
 from rsm_plugins.hdfs.errors import NOT_EMPTY, cause_of
 from rsm_plugins.layout.keys import IDENTITY_NAME, check_prefix
 from rsm_plugins.layout.manifest import IDENTITY_MAX_BYTES, decode_identity, encode_identity
+
+if TYPE_CHECKING:
+    from hdfs_native._internal import RawFileWriter
 
 TEMPORARY_FOLDER = "~rlm-tmp"
 RANGE_BYTES = 8 << 20
@@ -136,7 +139,9 @@ class HdfsTree:
             target = self.path_of(IDENTITY_NAME)
             try:
                 await writing.session.call(
-                    operation, target, lambda: writing.session.client.rename(source, target)
+                    operation,
+                    target,
+                    lambda: writing.session.client.rename(source, target, overwrite=False),
                 )
             except FileExistsError:
                 pass  # another writer was first
@@ -174,7 +179,7 @@ class HdfsTree:
         reader = await session.call(
             operation, path, lambda: session.client.read(path), repeat=Repeat.ALWAYS
         )
-        size_bytes = len(reader)
+        size_bytes = reader.file_length()
         end = size_bytes if end is None else min(end, size_bytes)
         if start >= end:
             return b""
@@ -251,7 +256,7 @@ class HdfsTree:
             )
         except FileNotFoundError:
             return None
-        return len(reader)
+        return reader.file_length()
 
     async def publish(self, session: Session, temporary: str, name: str, operation: str) -> None:
         """Rename a written file to its own name, over an existing file; Unavailable if it was
@@ -282,7 +287,7 @@ class HdfsTree:
         that skipped over a failure would make objects look deleted.
         """
         path = self.path_of(name)
-        listing = session.client.list_status(path)
+        listing = session.client.list_status(path, recursive=False)
         found: list[FileStatus] = []
         try:
             while await session.call(
@@ -379,7 +384,7 @@ class NewFile:
     """
 
     def __init__(
-        self, path: str, writer: AsyncFileWriter, session: Session, operation: str
+        self, path: str, writer: "RawFileWriter", session: Session, operation: str
     ) -> None:
         self.path = path
         self._writer = writer
@@ -425,10 +430,10 @@ def file_of(status: FileStatus) -> str:
     return status.path.rpartition("/")[2]
 
 
-async def _page(listing: AsyncIterator[FileStatus], found: list[FileStatus]) -> bool:
-    """Whether more entries may follow after as many as the NameNode returns at once."""
+def _page(listing: Iterator[FileStatus], found: list[FileStatus]) -> bool:
+    """Whether more entries may follow after as many as the NameNode returns at once; blocks."""
     for _ in range(PAGE_ENTRIES):
-        one = await anext(listing, None)
+        one = next(listing, None)
         if one is None:
             return False
         found.append(one)

@@ -13,7 +13,33 @@ UPLOADS = Target(
     ),
 )
 
+HDFS_CALLS = Target(
+    "rsm_plugins/hdfs/connection.py", ("tests/rsm_plugins/hdfs/test_connection.py",)
+)
+
 EDITS: tuple[Edit, ...] = (
+    *HDFS_CALLS.edits(
+        (
+            "G10: every call to a silent NameNode takes a thread",
+            "                await self._proven(client, ends_at)\n",
+            "",
+        ),
+        (
+            "G10: every caller asks a silent NameNode in a thread of its own",
+            "if client.question is None or client.question.future.done():",
+            "if client.question is None or client.question:",
+        ),
+        (
+            "G10: a client that was replaced is trusted in spite of its silence",
+            "        client.proven_at = _UNPROVEN\n",
+            "",
+        ),
+        (
+            "a call that was given up may change what was cleaned up after it",
+            "            if asyncio.get_running_loop().time() < ends_at:\n",
+            "            if asyncio.get_running_loop().time() > ends_at:\n",
+        ),
+    ),
     *UPLOADS.edits(
         (
             "G9: the log that went up is not compared with the one that was planned",

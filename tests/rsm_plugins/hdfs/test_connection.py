@@ -1,14 +1,19 @@
-"""Deadlines, replaced clients and bounds of the calls, without any server."""
+"""Deadlines, replaced clients and bounds of the calls, without any HDFS."""
 
 import asyncio
 import gc
-import weakref
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pytest
 from structlog.testing import capture_logs
 
 from kip405.errors import Busy, RemoteStorageError, Unavailable
-from rsm_plugins.hdfs.connection import CALLS_AT_ONCE, CLIENTS_MAX, Connection, Repeat
+from rsm_plugins.hdfs.connection import CALLS_AT_ONCE, CLIENTS_MAX, Connection, PooledClient, Repeat
 from rsm_plugins.hdfs.settings import HdfsSettings
 from tests.rsm_plugins.hdfs.stores import replaced_clients
 
@@ -27,8 +32,25 @@ def connection(call_timeout_ms: int = DAY_MS, *, ha: bool = False) -> Connection
     return Connection(HdfsSettings(url=url, root="/", conf=conf, call_timeout_ms=call_timeout_ms))
 
 
-async def silent() -> None:
-    await asyncio.Event().wait()
+class Silent:
+    """Calls that give no answer; they end with the test."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.was_begun = threading.Event()
+        self.ended = threading.Event()
+
+    def __call__(self) -> None:
+        self.begun += 1
+        self.was_begun.set()
+        self.ended.wait()
+
+
+@pytest.fixture
+def silent() -> Iterator[Silent]:
+    calls = Silent()
+    yield calls
+    calls.ended.set()
 
 
 class Failing:
@@ -38,14 +60,14 @@ class Failing:
         self.left = times
         self.error = error
 
-    async def __call__(self) -> str:
+    def __call__(self) -> str:
         if self.left:
             self.left -= 1
             raise self.error
         return "answer"
 
 
-async def test_what_gives_no_answer_is_unavailable_and_costs_one_client() -> None:
+async def test_what_gives_no_answer_is_unavailable_and_costs_one_client(silent: Silent) -> None:
     """Many at once through one client; late ones when the next client was not even made."""
     made = connection(50)
     session = made.session()
@@ -58,7 +80,36 @@ async def test_what_gives_no_answer_is_unavailable_and_costs_one_client() -> Non
     assert made.session().client is not session.client
 
 
-async def test_a_full_house_is_busy() -> None:
+@dataclass
+class Asked:
+    """A client whose NameNode answers the small question when the test says so."""
+
+    calls: Silent
+    questions: list[str] = field(default_factory=list)
+
+    def get_file_info(self, path: str) -> None:
+        self.questions.append(path)
+        self.calls()
+        raise OSError("a standby answers too")
+
+
+async def test_g10_a_silent_name_node_takes_one_thread_for_each_client(silent: Silent) -> None:
+    made = connection(50)
+    clients = [Asked(silent) for _ in range(CLIENTS_MAX)]
+    made._clients.extend(map(PooledClient, clients))  # type: ignore[arg-type] # fakes
+    for _ in range(3 * CLIENTS_MAX):
+        with pytest.raises(Unavailable, match="no answer within"):
+            await made.session().call("wait for", "/x", silent)
+    assert silent.begun == 1 + CLIENTS_MAX
+    assert [len(one.questions) for one in clients] == [1] * CLIENTS_MAX
+    silent.ended.set()
+    made._seconds = 60.0
+    for _ in range(2):
+        assert await made.session().call("ask", "/x", Failing(0, OSError())) == "answer"
+    assert sum(len(one.questions) for one in clients) <= 1 + CLIENTS_MAX
+
+
+async def test_a_full_house_is_busy(silent: Silent) -> None:
     made = connection()
     session = made.session()
     waiting = [asyncio.ensure_future(session.call("wait", "/x", silent)) for _ in range(5000)]
@@ -70,6 +121,7 @@ async def test_a_full_house_is_busy() -> None:
         one.cancel()
     ended = await asyncio.gather(*waiting, return_exceptions=True)
     assert sum(isinstance(one, Busy) for one in ended) == 5000 - CALLS_AT_ONCE - 4096
+    silent.ended.set()
     assert await session.call("ask", "/x", Failing(0, OSError())) == "answer"
 
 
@@ -103,20 +155,62 @@ async def test_a_single_name_node_is_not_waited_for() -> None:
         await connection().session().call("ask", "/x", call)
 
 
+async def test_a_caller_that_gives_up_waits_for_its_call_before_it_cleans_up(
+    silent: Silent,
+) -> None:
+    session = connection().session()
+    caller = asyncio.ensure_future(session.call("create", "/x", silent))
+    await asyncio.to_thread(silent.was_begun.wait)
+    caller.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not caller.done(), "the file would be made after its removal"
+    silent.ended.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+
+
+async def test_a_session_of_a_replaced_client_asks_before_it_calls_again(silent: Silent) -> None:
+    """Also after it answered and fell silent again while another client was the present one."""
+    answering, made = Silent(), connection(200)
+    answering.ended.set()
+    old, asked = made.session(), Asked(answering)
+    made._clients[0].blocking = asked  # type: ignore[assignment] # a fake
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="no answer within"):
+            await old.call("wait for", "/x", silent)
+    asked.calls = silent
+    with pytest.raises(Unavailable, match="no answer within"):
+        await old.call("wait for", "/x", Failing(0, OSError()))
+    assert (answering.begun, silent.begun) == (1, 3)
+
+
 async def test_a_missing_file_is_for_the_caller_to_decide() -> None:
     for error in (FileNotFoundError("x"), FileExistsError("x")):
         with pytest.raises(type(error)):
             await connection(ha=True).session().call("ask", "/x", Failing(1, error))
 
 
-def test_no_client_is_ever_let_go() -> None:
-    """The end of one can stop the whole process: it waits for its threads with Python's lock held,
-    and they may wait for the lock.
-    """
+async def test_no_client_is_ever_let_go() -> None:
+    """The end of one waits for its threads with Python's lock held."""
     made = connection()
-    client = weakref.ref(made.session().client)
-    made.close()
+    client = made.session().client
+    await made.close()
     del made
     gc.collect()
-    assert client() is not None
+    assert sys.getrefcount(client) == 3, "this function's, its argument's, and one for ever"
     assert CLIENTS_MAX % 2 == CLIENTS_MAX % 3 == 0
+
+
+def test_connections_that_break_under_many_calls_do_not_stop_the_process() -> None:
+    """As the library's asyncio functions do within seconds (see connection.py)."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.rsm_plugins.hdfs.breaking_name_node"],
+        capture_output=True,
+        check=False,
+        env=os.environ | {"RUST_LOG": "off"},
+        text=True,
+        timeout=120,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert int(ended.stdout) > 0, "no connection broke under a call"

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -44,7 +45,7 @@ async def test_a_panic_of_the_library_is_unavailable_and_the_next_client_is_used
         return await session.call("read", path, lambda: reader.read_range(0, end))
 
     session = connection.session()
-    writer = await session.call("create", path, lambda: session.client.create(path))
+    writer = await session.call("create", path, lambda: session.client.create(path, WriteOptions()))
     await session.call("write", path, lambda: writer.write(b"abc"))
     await session.call("close", path, writer.close)
     used = {id(session.client)}
@@ -57,25 +58,28 @@ async def test_a_panic_of_the_library_is_unavailable_and_the_next_client_is_used
             used.add(id(connection.session().client))
     assert await read(session, 3) == b"abc"
     assert len(used) == CLIENTS_MAX
-    connection.close()
+    await connection.close()
     with pytest.raises(Unavailable, match="closed"):
         connection.session()
 
 
 async def test_calls_at_once_are_bounded(hdfs_server: HdfsServer) -> None:
     connection = Connection(HdfsSettings(url=hdfs_server.url, root="/"))
+    lock = threading.Lock()
     now = most = 0
 
-    async def slow() -> None:
+    def slow() -> None:
         nonlocal now, most
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(0.001)
-        now -= 1
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.02)
+        with lock:
+            now -= 1
 
     session = connection.session()
     await asyncio.gather(*(session.call("wait", "x", slow) for _ in range(5 * CALLS_AT_ONCE)))
-    connection.close()
+    await connection.close()
     assert most == CALLS_AT_ONCE
 
 

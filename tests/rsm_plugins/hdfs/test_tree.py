@@ -10,7 +10,7 @@ import pytest
 from kip405.contracts import StoreIdentity
 from kip405.errors import Corrupt, Unavailable
 from kip405.ids import Uuid
-from rsm_plugins.hdfs.connection import Connection
+from rsm_plugins.hdfs.connection import Connection, PooledClient
 from rsm_plugins.hdfs.settings import HdfsSettings
 from rsm_plugins.hdfs.tree import HdfsTree
 
@@ -37,16 +37,16 @@ class Writer:
     path: str
     taken: list[bytes]
 
-    async def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         if self.taken:
             self.files[self.path] += self.taken.pop()
             raise REFUSED
         self.files[self.path] += data
 
-    async def hsync(self) -> None:
+    def hsync(self) -> None:
         """Nothing to do."""
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Nothing to do."""
 
 
@@ -56,10 +56,10 @@ class Reader:
 
     data: bytes
 
-    def __len__(self) -> int:
+    def file_length(self) -> int:
         return len(self.data)
 
-    async def read_range(self, start: int, size_bytes: int) -> bytes:
+    def read_range(self, start: int, size_bytes: int) -> bytes:
         return self.data[start : start + size_bytes]
 
 
@@ -72,7 +72,7 @@ class Client:
     short_reads: int = 0
     """So many readers are given no last block: no DataNode has reported it yet."""
 
-    async def read(self, path: str) -> "Reader":
+    def read(self, path: str) -> "Reader":
         if path not in self.files:
             raise FileNotFoundError(path)
         if self.short_reads:
@@ -80,30 +80,30 @@ class Client:
             return Reader(b"")
         return Reader(self.files[path])
 
-    async def create(self, path: str, options: Any) -> Writer:
+    def create(self, path: str, options: Any) -> Writer:
         self.files[path] = b""
         return Writer(self.files, path, self.taken)
 
-    async def get_file_info(self, path: str) -> Status:
+    def get_file_info(self, path: str) -> Status:
         if path not in self.files:
             raise FileNotFoundError(path)
         return Status(len(self.files[path]))
 
-    async def mkdirs(self, path: str, mode: int, parents: bool) -> None:
+    def mkdirs(self, path: str, mode: int, parents: bool) -> None:
         """Folders are there."""
 
-    async def rename(self, source: str, target: str, overwrite: bool = False) -> None:
+    def rename(self, source: str, target: str, overwrite: bool = False) -> None:
         assert not self.short_reads, f"{target} is published before it can be read"
         self.files[target] = self.files.pop(source)
 
-    async def delete(self, path: str, recursive: bool) -> bool:
+    def delete(self, path: str, recursive: bool) -> bool:
         return self.files.pop(path, None) is not None
 
 
 def tree_of(client: Client, call_timeout_ms: int = 60_000) -> HdfsTree:
     settings = HdfsSettings(url="hdfs://ns", root="/", conf=HA, call_timeout_ms=call_timeout_ms)
     connection = Connection(settings)
-    connection._clients.append(client)  # type: ignore[arg-type] # a fake
+    connection._clients.append(PooledClient(client))  # type: ignore[arg-type] # a fake
     return HdfsTree(connection, "hdfs://ns", "/")
 
 
