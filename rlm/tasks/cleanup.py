@@ -254,7 +254,7 @@ class CleanupTask:
         found = await self._lost.ask(snapshot, (metadata, *(one.metadata for one in others)))
         if metadata.segment_id.id not in found.gone:
             return False
-        is_readable = await self._evidence.presence(metadata) is Presence.COMPLETE
+        is_readable = await self._evidence.is_readable(metadata)
         return is_superseded(
             metadata,
             others,

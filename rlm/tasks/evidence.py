@@ -87,13 +87,30 @@ class StoreEvidence:
                 [self._expected(metadata) for metadata in wanted]
             )
             for metadata, seen in zip(wanted, found, strict=True):
-                lacks_manifest = needs_manifest and not seen.manifest_present
-                if seen.presence is not Presence.COMPLETE or lacks_manifest:
-                    what = seen.detail or ("manifest missing" if lacks_manifest else "")
-                    missing[metadata.segment_id.id] = (
-                        f"{metadata.segment_id} is {seen.presence.value}: {what}"
-                    )
+                if seen.presence is Presence.COMPLETE and seen.manifest_present:
+                    continue
+                if not needs_manifest and await self.is_readable(metadata):
+                    continue
+                missing[metadata.segment_id.id] = (
+                    f"{metadata.segment_id} is {seen.presence.value}: "
+                    f"{seen.detail or 'manifest missing'}"
+                )
         return missing
+
+    async def is_readable(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether readers can still get it: log and indexes have their sizes, with or without a
+        manifest. Stores report a segment without its manifest as missing, whatever else is there.
+        """
+        store, size = self._stores.manager(store_of(metadata)), metadata.segment_size_bytes
+        last_and_next = ByteRange(start=max(size - 1, 0), end=size + 1)
+        try:
+            indexes = await store.fetch_indexes(self.locator(metadata))
+            found = await store.fetch_log_segment(self.locator(metadata), last_and_next)
+        except (NotFound, Corrupt):
+            return False
+        found_bytes = found.size_bytes if isinstance(found, FileSlice) else len(found)
+        has_end = found_bytes == size - last_and_next.start
+        return has_end and len(indexes) == metadata.custom().indexes_size_bytes
 
     async def presence(self, metadata: RemoteLogSegmentMetadata) -> Presence:
         """Presence of the objects that this metadata (with sizes) lists."""

@@ -142,8 +142,7 @@ class MemoryStore:
                 break
             if len(found) != size:
                 presence, detail = Presence.DIFFERENT, names[kind]
-        return SegmentPresence(
-            presence=presence,
-            manifest_present=names[ObjectKind.MANIFEST] in self.objects,
-            detail=detail,
-        )
+        manifest_present = names[ObjectKind.MANIFEST] in self.objects
+        if not manifest_present:  # as every real store (rsm_plugins/conformance/objects.py)
+            presence, detail = Presence.MISSING, detail or names[ObjectKind.MANIFEST]
+        return SegmentPresence(presence=presence, manifest_present=manifest_present, detail=detail)

@@ -38,6 +38,7 @@ EVIDENCE = Target(
         "tests/rlm/stores/test_tasks_over_stores.py",
     ),
 )
+READABLE = Target("rlm/tasks/evidence.py", ("tests/rlm/tasks/test_accept_loss.py",))
 ROUND = Target(
     "rlm/tasks/expiration.py",
     ("tests/rlm/tasks/test_expiration.py", "tests/rlm/tasks/test_evidence.py"),
@@ -206,6 +207,28 @@ EDITS: tuple[Edit, ...] = (
             "    if not found.cluster_id:\n",
         ),
     ),
+    *READABLE.edits(
+        (
+            "H25: a copy that only lacks its manifest is accepted as lost and deleted",
+            "if not needs_manifest and await self.is_readable(metadata):",
+            "if not needs_manifest and await self.is_readable(metadata) and not metadata:",
+        ),
+        (
+            "H25: a log that was cut short counts as readable",
+            "has_end = found_bytes == size - last_and_next.start",
+            "has_end = found_bytes >= 0",
+        ),
+        (
+            "H25: indexes that were cut short count as readable",
+            "return has_end and len(indexes) == metadata.custom().indexes_size_bytes",
+            "return has_end and len(indexes) > 0",
+        ),
+        (
+            "H25: a log that is longer than recorded counts as readable",
+            "end=size + 1)",
+            "end=size)",
+        ),
+    ),
     *EVIDENCE.edits(
         (
             "H11: only the first store is asked who it is",
@@ -215,13 +238,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H11: an object of another size is there",
-            "if seen.presence is not Presence.COMPLETE or lacks_manifest:",
-            "if seen.presence is Presence.MISSING or lacks_manifest:",
+            "if seen.presence is Presence.COMPLETE and seen.manifest_present:",
+            "if seen.presence is not Presence.MISSING and seen.manifest_present:",
         ),
         (
             "H11: a segment without manifest is trimmed on",
-            "if seen.presence is not Presence.COMPLETE or lacks_manifest:",
-            "if seen.presence is not Presence.COMPLETE:",
+            "if seen.presence is Presence.COMPLETE and seen.manifest_present:",
+            "if seen.presence is Presence.COMPLETE or not seen.manifest_present:",
         ),
         (
             "H6: a manifest that cannot be read is none",

@@ -173,6 +173,23 @@ async def test_h25_what_lacks_its_manifest_only_can_be_read_and_is_no_loss(tmp_p
     assert segment in finished(rig)
 
 
+@pytest.mark.parametrize("kind", [ObjectKind.LOG, ObjectKind.INDEXES])
+@pytest.mark.parametrize("change", [b"", b"x", None])
+async def test_h25_what_lacks_more_than_its_manifest_is_lost(
+    tmp_path: Path, kind: ObjectKind, change: bytes | None
+) -> None:
+    """Missing, cut short or longer than recorded: readers would not get it."""
+    rig = await trimmed(tmp_path)
+    (segment,) = [one for one in finished(rig) if one.start_offset == 100]
+    del rig.store.objects[object_name(segment.locator(CLUSTER_ID), ObjectKind.MANIFEST)]
+    name = object_name(segment.locator(CLUSTER_ID), kind)
+    data = rig.store.objects.pop(name)
+    if change is not None:
+        rig.store.objects[name] = data + change if change else data[:-1]
+    (found,) = await acceptance(rig).accept(PARTITION.key, by="op", apply=False)
+    assert (found.start, found.next_offset) == (100, 200)
+
+
 async def test_h15_what_was_accepted_and_is_copied_after_all_is_a_hole_no_more(
     tmp_path: Path,
 ) -> None:

@@ -96,6 +96,8 @@ async def test_h11_a_lost_object_is_found_without_a_reader(rig: Rig, kind: Objec
     assert report.unchecked == ()
     snapshot = await rig.snapshots.take(rig.led)
     assert segment(rig, 100) in rig.lost.suspects(snapshot)
+    is_readable = kind is ObjectKind.MANIFEST
+    assert bool(rig.losses.segments(PARTITION.key)) is not is_readable
 
 
 async def test_h11_a_truncated_object_is_found_by_its_size(rig: Rig) -> None:
