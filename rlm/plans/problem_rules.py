@@ -440,6 +440,7 @@ _VERIFY_KINDS = {
     IssueKind.GAP: ProblemKind.OFFSETS_MISSING,
     IssueKind.OBJECTS: ProblemKind.SEGMENT_LOST,
     IssueKind.DAMAGED: ProblemKind.SEGMENT_LOST,
+    IssueKind.UNLISTED: ProblemKind.SEGMENT_UNLISTED,
 }
 """A frozen partition is a problem of its own, and manifests are compared on request only."""
 _MOST_ISSUES_NAMED = 3

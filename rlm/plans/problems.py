@@ -79,6 +79,7 @@ class ProblemKind(enum.Enum):
     SEGMENT_LOST = "segment-lost"
     OFFSETS_MISSING = "offsets-missing"
     OFFSETS_DISORDERED = "offsets-disordered"
+    SEGMENT_UNLISTED = "segment-unlisted"
     NOT_VERIFIED = "not-verified"
     OTHER = "other"
 
@@ -189,6 +190,10 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.OFFSETS_DISORDERED: _alarm(
         "The offsets of a partition's tiers contradict each other, e.g. the remote log ends beyond "
         "the last stable offset."
+    ),
+    ProblemKind.SEGMENT_UNLISTED: _alarm(
+        "A store has a whole segment above the remote log start that the ledger does not list: the "
+        "ledger has lost its record (H6)."
     ),
     ProblemKind.NOT_VERIFIED: _warning(
         "The remote data of a partition was not verified for two intervals (verify.interval.ms)."

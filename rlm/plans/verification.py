@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from kip405.ids import TopicPartition, Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm.plans.coverage import Cover, DoubtfulSegment, OffsetRange, missed
+from rlm.plans.problems import human_bytes
 from rlmm.ledger import Hole, SegmentEntry, UsableSegment
 
 _MOST_NAMED = 3
@@ -32,12 +33,14 @@ class IssueKind(enum.Enum):
     OBJECTS = "objects"
     DAMAGED = "damaged"
     MANIFEST = "manifest"
+    UNLISTED = "unlisted"
     HOLE = "hole"
     DISPUTED = "disputed"
     UNFINISHED = "unfinished"
+    LEFTOVER = "leftover"
 
 
-NOTES = frozenset({IssueKind.HOLE, IssueKind.DISPUTED, IssueKind.UNFINISHED})
+NOTES = frozenset({IssueKind.HOLE, IssueKind.DISPUTED, IssueKind.UNFINISHED, IssueKind.LEFTOVER})
 """Kinds that are listed and need no operator."""
 
 
@@ -144,6 +147,8 @@ _ACTIONS = {
     "records they are copied again",
     IssueKind.DAMAGED: "restore the object from a version or a backup of the store; while "
     "the broker still has the records they are copied again",
+    IssueKind.UNLISTED: "delete nothing; `rlm freeze` the topic, and find out whether the ledger "
+    "topic lost records",
     IssueKind.MANIFEST: "keep the objects; compare the manifest with `rlm segments --json`",
 }
 
@@ -232,6 +237,42 @@ def _attempts(view: PartitionView) -> Iterator[Issue]:
             text=text,
             segment_id=metadata.segment_id.id,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlistedSegment:
+    """Objects in a store of a segment that the ledger does not list. `objects_stem`: their name
+    without the suffix.
+    """
+
+    segment_id: Uuid
+    start_offset: int
+    objects_stem: str
+    has_manifest: bool
+    size_bytes: int
+
+
+def unlisted_issue(
+    partition: TopicPartition, segment: UnlistedSegment, remote_log_start_offset: int
+) -> Issue:
+    """With its manifest, a segment above the remote log start was finished once: the ledger has
+    lost its record (H6). Anything else is what a deletion or an old attempt left, which nobody
+    reads.
+    """
+    is_lost = segment.has_manifest and segment.start_offset >= remote_log_start_offset
+    kind = IssueKind.UNLISTED if is_lost else IssueKind.LEFTOVER
+    manifest = "with its manifest" if segment.has_manifest else "without a manifest"
+    return Issue(
+        kind=kind,
+        partition=partition,
+        start_offset=-1,
+        next_offset=-1,
+        text=f"the ledger does not list this segment from offset {segment.start_offset}, which is "
+        f"in the store {manifest}, {human_bytes(segment.size_bytes)}",
+        action=_ACTIONS.get(kind, ""),
+        segment_id=segment.segment_id,
+        object_name=segment.objects_stem,
+    )
 
 
 def segment_issue(

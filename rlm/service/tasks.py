@@ -22,6 +22,7 @@ from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.pool import Schedule, TaskPool, TaskRun
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
+from rlm.tasks.unlisted_segments import UnlistedSegments
 from rlm.tasks.verification import PartitionVerifier
 from rlm.tasks.verify_runs import VerifyRuns
 from rlm.tasks.verify_watch import VerifyWatch
@@ -296,6 +297,12 @@ def _verify_tasks(
             threads=dependencies.threads.evidence,
             clock=dependencies.clock,
             bytes_per_second=config.verify_max_bytes_per_second,
+        ),
+        unlisted=UnlistedSegments(
+            stores=dependencies.stores.stores,
+            store_ids=dependencies.stores.stores.known,
+            ledger=metadata.manager,
+            cluster_id=config.cluster_id,
         ),
         lost=lost,
         clock=dependencies.clock,

@@ -30,12 +30,14 @@ from rlm.plans.verification import (
     confirmed,
     partition_issues,
     segment_issue,
+    unlisted_issue,
 )
 from rlm.remote_log.ports import Broker, Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotTaker
 from rlm.tasks.deep_check import MANIFEST, DeepCheck
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
+from rlm.tasks.unlisted_segments import UnlistedSegments
 from rlmm.ledger import UsableSegment
 from rsm_plugins.layout.keys import segment_stem
 
@@ -115,6 +117,7 @@ class PartitionVerifier:
         settings: Settings,
         evidence: StoreEvidence,
         deep_check: DeepCheck,
+        unlisted: UnlistedSegments,
         lost: LostSegments,
         clock: Clock,
         barrier_deadline_ms: int,
@@ -125,6 +128,7 @@ class PartitionVerifier:
         self._settings = settings
         self._evidence = evidence
         self._deep_check = deep_check
+        self._unlisted = unlisted
         self._lost = lost
         self._clock = clock
         self._barrier_deadline_ms = barrier_deadline_ms
@@ -134,11 +138,17 @@ class PartitionVerifier:
         run = _Run(led=led, deep=deep)
         offsets: PartitionOffsets | None = None
         try:
+            before = await self._unlisted.listing(led.topic_id_partition)
             view, issues = await self._confirmed(run)
             offsets = view.offsets
             for issue in issues:
                 run.findings += issue.is_finding
                 yield issue
+            for unlisted in await self._unlisted.confirmed(led.topic_id_partition, before):
+                issue = unlisted_issue(run.partition, unlisted, offsets.remote_log_start_offset)
+                run.findings += issue.is_finding
+                yield issue
+            run.unchecked += before.errors
             async for step in self._objects(run, view):
                 yield step
         except RemoteStorageError as error:

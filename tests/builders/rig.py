@@ -25,6 +25,7 @@ from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
+from rlm.tasks.unlisted_segments import UnlistedSegments
 from rlm.tasks.verification import PartitionVerifier
 from rlm.tasks.verify_runs import VerifyRuns
 from rlmm.settings_records import ServiceRecord, StartRecord, TopicRecord
@@ -205,6 +206,12 @@ class Rig:
                 threads=self.threads.evidence,
                 clock=self.clock,
                 bytes_per_second=VERIFY_BYTES_PER_SECOND,
+            ),
+            unlisted=UnlistedSegments(
+                stores=self.shelf,
+                store_ids=lambda: tuple(self.shelf.stores),
+                ledger=self.ledger,
+                cluster_id=CLUSTER_ID,
             ),
             lost=self.lost,
             clock=self.clock,

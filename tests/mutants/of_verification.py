@@ -7,6 +7,8 @@ TASK = Target("rlm/tasks/verification.py", ("tests/rlm/tasks/test_verification.p
 DEEP = Target("rlm/tasks/deep_check.py", ("tests/rlm/tasks/test_verification.py",))
 WATCH = Target("rlm/tasks/verify_watch.py", ("tests/rlm/tasks/test_verify_watch.py",))
 RULES = Target("rlm/plans/problem_rules.py", ("tests/rlm/tasks/test_verify_watch.py",))
+UNLISTED = Target("rlm/tasks/unlisted_segments.py", ("tests/rlm/tasks/test_unlisted_segments.py",))
+UNLISTED_PLAN = Target("rlm/plans/verification.py", ("tests/rlm/tasks/test_unlisted_segments.py",))
 RUNS = Target("rlm/tasks/verify_runs.py", ("tests/rlm/tasks/test_verification.py",))
 CLUSTER = Target("rlm/api/cluster_verify.py", ("tests/rlm/api/test_verify.py",))
 COMMAND = Target("rlm/cli/verify.py", ("tests/rlm/cli/test_verify.py",))
@@ -148,6 +150,40 @@ EDITS: tuple[Edit, ...] = (
             "H15: a gap that the service found is no alarm",
             "    IssueKind.GAP: ProblemKind.OFFSETS_MISSING,\n",
             "",
+        ),
+    ),
+    *UNLISTED.edits(
+        (
+            "H12: objects of a copy that began meanwhile are unlisted",
+            "            for segment_id, segment in again.segments.items()\n",
+            "            for segment_id, segment in before.segments.items()\n",
+        ),
+        (
+            "H38: a store that could not be listed is clean",
+            "found.errors.append(",
+            "found.errors.index(",
+        ),
+        (
+            "H11: another store's objects are compared with the ledger",
+            "        if problem is not None:\n",
+            "        if problem is None and not problem == problem:\n",
+        ),
+        (
+            "objects of other partitions are compared with this one's ledger",
+            "if name.segment_id in entries or (name.topic_id, name.partition) != partition.key:",
+            "if name.segment_id in entries:",
+        ),
+    ),
+    *UNLISTED_PLAN.edits(
+        (
+            "H6: a segment that the ledger lost is a note",
+            "is_lost = segment.has_manifest and",
+            "is_lost = not segment.has_manifest and",
+        ),
+        (
+            "what a deletion left below the remote log start is an alarm",
+            "segment.start_offset >= remote_log_start_offset\n",
+            "segment.start_offset >= 0\n",
         ),
     ),
     *RUNS.edits(

@@ -51,6 +51,8 @@ def name_of(rig: Rig, start: int, kind: ObjectKind) -> str:
 
 def leave(rig: Rig, made: RemoteLogSegmentMetadata) -> None:
     """The segment is deleted as cleanup deletes one."""
+    for kind in ObjectKind:
+        rig.store.objects.pop(object_name(made.locator(CLUSTER_ID), kind), None)
     for before, state in ((FINISHED, DELETING), (DELETING, DELETED)):
         deleted = made.in_state(state, event_timestamp_ms=0, broker_id=1)
         rig.ledger.write(deleted, previous=int(before))
@@ -159,7 +161,7 @@ async def test_h38_a_store_that_is_away_or_another_one_is_not_clean(rig: Rig, de
         issues, report = await verified(rig, deep=deep)
         assert issues == []
         assert report.segments == 0
-        assert "3 segments in store" in report.unchecked[0]
+        assert any("3 segments in store" in why for why in report.unchecked)
     assert rig.losses.segments(PARTITION.key) == frozenset()
 
 
@@ -304,7 +306,7 @@ async def test_a_second_store_that_is_away_leaves_the_first_checked(rig: Rig) ->
     issues, report = await verified(rig)
     assert [one.start_offset for one in issues] == [200]
     assert report.segments == 3
-    assert "1 segments in store" in report.unchecked[0]
+    assert any("1 segments in store" in why for why in report.unchecked)
 
 
 async def test_a_deep_run_keeps_its_rate_and_reports_how_far_it_is(rig: Rig) -> None:
