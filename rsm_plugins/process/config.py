@@ -30,6 +30,7 @@ from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 from rsm_plugins.threads import THREADS_DEFAULT
 
 SWEEP_GRACE_MS_DEFAULT = 3_600_000
+HANG_MS_DEFAULT = 60_000
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -144,6 +145,15 @@ class PluginSettings:
         integer(0),
         "Age from which temporary files of crashed copies are removed at start.",
         default=SWEEP_GRACE_MS_DEFAULT,
+        unit="ms",
+    )
+    hang_ms: int = setting(
+        "loop.hang.ms",
+        integer(0),
+        "Time after which a plugin whose event loop stands still, as in a deadlock of a store's "
+        "library, prints the stack of every thread and ends with status 1, to be started again. "
+        "0 = never, such as under a debugger.",
+        default=HANG_MS_DEFAULT,
         unit="ms",
     )
     # The checked rows of the kind by key; may hold secrets.

@@ -13,6 +13,7 @@ from kip405.process import software_version
 from kip405.settings import Setting, Table, masked
 from rsm_plugins.conformance.command import conformance_command
 from rsm_plugins.process.config import SETTINGS, PluginSettings, load_settings
+from rsm_plugins.process.hang_guard import ended_if_it_hangs
 from rsm_plugins.process.logs import configure_logs
 from rsm_plugins.process.plugin import serve
 from rsm_plugins.store_kinds import KIND_NAMES, store_kind
@@ -82,7 +83,8 @@ async def _serve_until_signal(settings: PluginSettings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    await serve(settings, stopped, _announce)
+    with ended_if_it_hangs(settings.hang_ms):
+        await serve(settings, stopped, _announce)
 
 
 def _announce(line: str) -> None:

@@ -17,7 +17,26 @@ HDFS_CALLS = Target(
     "rsm_plugins/hdfs/connection.py", ("tests/rsm_plugins/hdfs/test_connection.py",)
 )
 
+HANGS = Target("rsm_plugins/process/hang_guard.py", ("tests/rsm_plugins/test_hang_guard.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *HANGS.edits(
+        (
+            "a plugin that does not hang ends after the limit",
+            "        timer = loop.call_later(seconds / _SETS_WITHIN_LIMIT, set_again)\n",
+            "",
+        ),
+        (
+            "a plugin that hangs says so and goes on hanging",
+            "exit=True",
+            "exit=False",
+        ),
+        (
+            "the timer is set again after the plugin has stopped",
+            "            timer.cancel()\n",
+            "            timer.cancelled()\n",
+        ),
+    ),
     *HDFS_CALLS.edits(
         (
             "G10: every call to a silent NameNode takes a thread",

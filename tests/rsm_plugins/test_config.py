@@ -40,12 +40,14 @@ def test_every_setting_reaches_its_field() -> None:
         "file.threads": 3,
         "copies.by.bytes.max": 2,
         "sweep.grace.ms": 5,
+        "loop.hang.ms": 6,
     }
     settings = settings_of(content)
     assert set(content) == {row.key for row in (*SETTINGS, *KIND.settings)}
     assert settings.store["rsm.config.prefix"] == "a/b"
     assert (settings.log_level, settings.file_threads) == ("debug", 3)
     assert (settings.copies_by_bytes_max, settings.sweep_grace_ms) == (2, 5)
+    assert settings.hang_ms == 6
     assert settings.source_folders == (Path("/logs"),)
     assert settings.scratch_folders == (Path("/scratch"),)
     assert settings.spool_folder == Path("/spool")

@@ -76,6 +76,16 @@ async def spawned(
         assert os.listdir(folder) == []
 
 
+async def until_serves_another(client: GrpcRemoteStorageManager, instance: str) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                assert (await client.get_info()).instance != instance
+                return
+            except Unavailable:
+                await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_plugin_serves_is_killed_and_serves_again(tmp_path: Path, way: str) -> None:
     lines: list[str] = []
@@ -91,13 +101,7 @@ async def test_a_plugin_serves_is_killed_and_serves_again(tmp_path: Path, way: s
         assert first is not None
         os.killpg(first, signal.SIGKILL)
         await until(lambda: plugin.pid not in (None, first) and plugin.problem is None)
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    assert (await client.get_info()).instance != instance
-                    break
-                except Unavailable:
-                    await asyncio.sleep(0.01)
+        await until_serves_another(client, instance)
         await client.close()
         last = plugin.pid
         assert last is not None
@@ -136,6 +140,59 @@ async def test_a_plugin_that_runs_and_does_not_answer_is_started_again(
         assert (await client.get_info()).name == "local"
         await client.close()
     assert not psutil.pid_exists(first)
+
+
+HANGS_ONCE = """
+import ctypes, os, sys, threading, time
+from rsm_plugins.process.main import main
+def hang(flag):
+    while not os.path.exists(flag):
+        time.sleep(0.01)
+    os.remove(flag)
+    ctypes.PyDLL(None).sleep(600)  # a PyDLL's function keeps Python's lock
+threading.Thread(target=hang, args=(sys.argv.pop(1),), daemon=True).start()
+sys.argv.insert(1, "serve")
+main()
+"""
+
+
+async def test_a_plugin_whose_loop_stands_still_ends_itself_and_is_started_again(
+    tmp_path: Path,
+) -> None:
+    """With Python's lock held by a library no signal handler runs and no deadline passes."""
+    flag, lines, problems = tmp_path / "hang", list[str](), list[str]()
+    config = {
+        "plugin": "local",
+        "rsm.config.root": str(tmp_path),
+        "log_level": None,
+        "loop.hang.ms": 6_000,
+    }
+
+    async def sleep(seconds: float) -> None:
+        problems.append(problem_of(plugin))
+        await asyncio.sleep(seconds)
+
+    command = [*script(HANGS_ONCE), str(flag)]
+    never_asked = replace(QUICK, ask=600)
+    async with spawned(
+        command, config, times=never_asked, sleep=sleep, on_log=lines.append
+    ) as plugin:
+        await plugin.ready()
+        client = GrpcRemoteStorageManager.connect(
+            plugin.address, principal="t", deadlines=DEADLINES
+        )
+        instance, first = (await client.get_info()).instance, plugin.pid
+        flag.touch()
+        await until(lambda: not flag.exists())
+        with pytest.raises(Unavailable):
+            await client.get_info()
+        await until(lambda: plugin.pid not in (None, first) and plugin.problem is None)
+        await until_serves_another(client, instance)
+        await client.close()
+    assert len(problems) == 1
+    assert "it ended with status 1; its last words: " in problems[0]
+    assert "Timeout (0:00:06)!" in lines
+    assert any("in hang" in line for line in lines), "where the threads were is in the log"
 
 
 @pytest.mark.parametrize(
