@@ -91,6 +91,14 @@ class LogTime:
         """The next record was read."""
         self._last = times
 
+    def now_ms(self, monotonic_ms: int) -> int | None:
+        """The brokers' wall time; None while only records of the replay were read, since nobody
+        knows how long ago those were appended.
+        """
+        if self._last is None or self._last.read_ms is None:
+            return None
+        return self._last.appended_ms + max(0, monotonic_ms - self._last.read_ms)
+
     def least_age_ms(self, times: RecordTimes | None, monotonic_ms: int) -> int | None:
         """How old a record is at least; None where the append time is not known. The
         time before the end of a replay does not count: show the age, but do not rely on it.
@@ -229,6 +237,12 @@ class SettingsView:
             for found in self.records()
             if isinstance(found.record, ReaderRecord)
         )
+
+    def log_time_ms(self, monotonic_ms: int) -> int | None:
+        """The brokers' wall time by the newest record and the time since it was read, None = not
+        known (H16). Heartbeats keep it current.
+        """
+        return self._log_time.now_ms(monotonic_ms)
 
     def heard_age_ms(self, key: str, monotonic_ms: int) -> int | None:
         """How long ago a settings record was heard, None = not since this process follows the log

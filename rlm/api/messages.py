@@ -48,6 +48,7 @@ def partition_message(status: PartitionStatus) -> fetch_pb2.PartitionDescription
         last_error=status.last_error,
         copy_reason=status.copy_reason,
         trim_reason=status.trim_reason,
+        expiry_reason=status.expiry_reason,
         frozen=status.frozen,
         remote_size_bytes=status.remote_size_bytes,
         remote_segments=status.remote_segments,

@@ -23,7 +23,7 @@ class PartitionStatus:
     `remote_next_offset` is the first offset after the remote data of the lineage, -1 without any.
     `lag_*` are closed segments that are not remote yet, None where that is not known. The texts are
     empty when all is well: `copy_reason` and `trim_reason` say why nothing is copied or trimmed
-    now, `frozen` why the partition is frozen (H4).
+    now, `expiry_reason` what total retention does, `frozen` why the partition is frozen (H4).
     """
 
     topic: str
@@ -42,6 +42,7 @@ class PartitionStatus:
     last_error: str = ""
     copy_reason: str = ""
     trim_reason: str = ""
+    expiry_reason: str = ""
     frozen: str = ""
     remote_size_bytes: int = 0
     remote_segments: int = 0

@@ -106,6 +106,8 @@ def _remark(row: fetch_pb2.PartitionDescription) -> str:
     reasons = [f"copy: {row.copy_reason}"] if row.copy_reason else []
     if row.trim_reason:
         reasons.append(f"trim: {row.trim_reason}")
+    if row.expiry_reason:
+        reasons.append(f"expiry: {row.expiry_reason}")
     return "; ".join(reasons)
 
 

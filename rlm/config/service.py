@@ -356,6 +356,20 @@ class ServiceConfig(CommonConfig):
         "undone. Counted from the decision, with the value of that time.",
         least=0,
     )
+    remote_delete_max_percent: int = _count(
+        "remote.delete.max.percent",
+        10,
+        "Percent of a partition's remote bytes that total retention deletes in one run, but always "
+        "one segment. A run after a change of retention has no limit.",
+        most=100,
+    )
+    audit_log_file: Path | None = setting(
+        "audit.log.file",
+        PATH,
+        "File with a JSON line for each deleted segment. Rename it to rotate it.",
+        default=None,
+        default_doc="audit.log in state.dir",
+    )
     access_check_interval_ms: int = _ms(
         "access.check.interval.ms",
         30_000,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kip405.acls import Acl, MissingAcls, grants
 from kip405.errors import Corrupt, Internal, RemoteStorageError
 from kip405.ids import TopicPartition
+from rlm.plans import expiry
 from rlm.plans.copy import CopyLag, WhyNot
 from rlm.plans.problems import Finding, ProblemKind, human_bytes, human_duration
 from rlm.plans.trim import NoTrim
@@ -234,6 +235,18 @@ def _why_no_trim(observed: TrimObservation) -> str:
     if observed.reason is None:
         return "a trim is planned and not carried out"
     return " ".join((observed.reason.value, observed.detail)).strip()
+
+
+def expiry_findings(partition: TopicPartition, held: expiry.Held | None) -> Iterator[Finding]:
+    """Total retention that should act and must not, as no clock can be believed (H16). `held`:
+    why its last run stopped, None = there was none.
+    """
+    if held is not None and held.reason is expiry.NoExpiry.CLOCK:
+        yield partition_finding(
+            partition,
+            ProblemKind.EXPIRY_STOPPED,
+            f"nothing expires: {held.words}; set the clocks right",
+        )
 
 
 def acl_findings(errors: Iterable[Exception | None]) -> Iterator[Finding]:

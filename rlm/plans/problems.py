@@ -75,6 +75,7 @@ class ProblemKind(enum.Enum):
     TRIM_STOPPED = "trim-stopped"
     TRIM_UNKNOWN = "trim-unknown"
     FOREIGN_LOG_START = "foreign-log-start"
+    EXPIRY_STOPPED = "expiry-stopped"
     CLEANUP_REFUSED = "cleanup-refused"
     SEGMENT_LOST = "segment-lost"
     OFFSETS_MISSING = "offsets-missing"
@@ -179,6 +180,9 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ),
     ProblemKind.TRIM_UNKNOWN: _warning("It is unknown whether an abandoned trim was executed."),
     ProblemKind.FOREIGN_LOG_START: _alarm("Somebody else moved the broker's log start (H1)."),
+    ProblemKind.EXPIRY_STOPPED: _alarm(
+        "Total retention deletes nothing, because the clocks of service and brokers disagree."
+    ),
     ProblemKind.CLEANUP_REFUSED: _alarm(
         "The rest of a failed copy is neither adopted nor deleted, because its objects in the "
         "store cannot be explained."

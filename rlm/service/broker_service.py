@@ -27,6 +27,13 @@ from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
 from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.dependencies import Dependencies, build_dependencies
+from rlm.service.gauges import (
+    partition_gauges,
+    problem_gauges,
+    store_gauges,
+    task_gauges,
+    thread_gauges,
+)
 from rlm.service.lifetime import (
     check_broker,
     check_disks,
@@ -37,14 +44,7 @@ from rlm.service.lifetime import (
 )
 from rlm.service.listeners import HealthState, Listening
 from rlm.service.metadata import remember_reads, remember_topics
-from rlm.service.metrics import (
-    ServiceMetrics,
-    partition_gauges,
-    problem_gauges,
-    store_gauges,
-    task_gauges,
-    thread_gauges,
-)
+from rlm.service.metrics import ServiceMetrics
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problems import (
     CommonSources,
@@ -98,7 +98,7 @@ class BrokerService:
         metrics = ServiceMetrics()
         self._dependencies = shared = build_dependencies(config, clock, tasks, threads)
         self._pools = pools = build_pools(config, clock, metrics.task_failed)
-        self._tasks = TaskWiring(shared, pools, metrics.segment_copied)
+        self._tasks = TaskWiring(shared, pools, metrics)
         self._peers = build_peers(shared, tokens)
         self._topics = build_topics(shared, PeerServicesAccess(self._peers))
         self._certificates = Certificates(certificate_paths(config), clock, threads.other)

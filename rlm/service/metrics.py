@@ -6,19 +6,11 @@ methods. It is built before the components that count, and they add their gauges
 """
 
 import enum
-from collections import Counter as Counts
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-
-from kip405.ids import PartitionKey
-from rlm.api.ports import PartitionStatus
-from rlm.plans.problems import KINDS, Problem
-from rlm.stores.reports import StoreStatus
-from rsm_plugins.threads import Threads
 
 
 class MetricKind(enum.Enum):
@@ -94,6 +86,19 @@ TABLE: tuple[MetricRow, ...] = (
         name="rlm_remote_copy_segments_total",
         kind=MetricKind.COUNTER,
         doc="Segments copied to the remote store.",
+        labels=("topic",),
+    ),
+    MetricRow(
+        name="rlm_remote_delete_bytes_total",
+        kind=MetricKind.COUNTER,
+        doc="Bytes of the segments that total retention has deleted from the remote store.",
+        labels=("topic",),
+    ),
+    MetricRow(
+        name="rlm_remote_delete_segments_total",
+        kind=MetricKind.COUNTER,
+        doc="Segments that total retention has deleted from the remote store (Kafka: "
+        "RemoteDeleteRequestsPerSec).",
         labels=("topic",),
     ),
     MetricRow(
@@ -371,6 +376,11 @@ class ServiceMetrics:
         self._counters["rlm_remote_copy_segments_total"].labels(topic).inc()
         self._counters["rlm_remote_copy_bytes_total"].labels(topic).inc(size_bytes)
 
+    def segments_deleted(self, topic: str, *, segments: int, size_bytes: int) -> None:
+        """Retention has deleted segments."""
+        self._counters["rlm_remote_delete_segments_total"].labels(topic).inc(segments)
+        self._counters["rlm_remote_delete_bytes_total"].labels(topic).inc(size_bytes)
+
     def task_failed(self, pool_name: str) -> None:
         """One job of a task failed."""
         self._counters["rlm_task_errors_total"].labels(pool_name).inc()
@@ -403,82 +413,6 @@ def _family(row: MetricRow) -> GaugeMetricFamily | CounterMetricFamily:
     if row.kind is MetricKind.GAUGE:
         return GaugeMetricFamily(row.name, row.doc, labels=row.labels)
     return CounterMetricFamily(row.name, row.doc, labels=row.labels)
-
-
-def partition_gauges(statuses: Iterable[PartitionStatus]) -> dict[str, Labelled]:
-    """Gauges of the partitions that this node leads."""
-    rows: dict[str, dict[tuple[str, ...], float]] = {}
-    for status in statuses:
-        labels = (status.topic, str(status.partition))
-        for name, value in (
-            ("rlm_remote_copy_lag_bytes", status.lag_bytes),
-            ("rlm_remote_copy_lag_segments", status.lag_segments),
-            ("rlm_remote_log_size_bytes", status.remote_size_bytes),
-            ("rlm_remote_log_start_offset", status.remote_log_start_offset),
-            ("rlm_remote_next_offset", status.remote_next_offset),
-            ("rlm_local_log_start_offset", status.local_log_start_offset),
-            ("rlm_partition_frozen", int(bool(status.frozen))),
-            ("rlm_partition_alarms", len(status.alarms)),
-        ):
-            if value is None:
-                continue
-            rows.setdefault(name, {})[labels] = value
-    return dict(rows)
-
-
-class PoolView(Protocol):
-    """What metrics show of a task pool (rlm.tasks.pool.TaskPool)."""
-
-    name: str
-
-    @property
-    def running(self) -> Collection[PartitionKey]: ...
-
-    @property
-    def waiting_count(self) -> int: ...
-
-
-def task_gauges(partition_tasks: Iterable[PoolView]) -> dict[str, Labelled]:
-    """Gauges of the copy and cleanup pools."""
-    pools = tuple(partition_tasks)
-    return {
-        "rlm_tasks_waiting": {(pool.name,): pool.waiting_count for pool in pools},
-        "rlm_tasks_running": {(pool.name,): len(pool.running) for pool in pools},
-    }
-
-
-def thread_gauges(pools: Iterable[Threads]) -> dict[str, Labelled]:
-    """The number of hanging threads in each pool."""
-    found = {pool.name: pool.hung() for pool in pools}
-    return {
-        "rlm_threads_hung": {(name,): hung.count if hung else 0 for name, hung in found.items()}
-    }
-
-
-def store_gauges(stores: Iterable[StoreStatus]) -> dict[str, Labelled]:
-    """Gauges of the stores. A store that only segments name has no name and is not available."""
-    rows: dict[str, dict[tuple[str, ...], float]] = {"rlm_stores_configured": {(): 0}}
-    for store in stores:
-        rows["rlm_stores_configured"][()] += bool(store.name)
-        labels = (store.name, "" if store.store_id is None else str(store.store_id))
-        for name, value in (
-            ("rlm_store_available", int(not store.problem)),
-            ("rlm_store_segments", store.segments),
-            ("rlm_store_size_bytes", store.size_bytes),
-            ("rlm_store_alarms", len(store.alarms)),
-        ):
-            rows.setdefault(name, {})[labels] = value
-    return dict(rows)
-
-
-def problem_gauges(problems: Iterable[Problem]) -> dict[str, Labelled]:
-    """The number of problems by kind; a kind without any is 0, so that alerts have a series."""
-    counts = Counts(problem.kind for problem in problems)
-    return {
-        "rlm_problems": {
-            (kind.value, row.severity.value): counts[kind] for kind, row in KINDS.items()
-        }
-    }
 
 
 def generate_docs() -> str:

@@ -20,6 +20,7 @@ from rlm.plans.problem_rules import (
     Limits,
     TrimObservation,
     copy_findings,
+    expiry_findings,
     known_lag,
     partition_finding,
     trim_findings,
@@ -128,6 +129,8 @@ class PartitionProblems:
         copy = self._partition_tasks.copy.statuses.get(key)
         if copy is not None:
             yield from copy.findings()
+        expiry = self._partition_tasks.expiry.statuses.get(key)
+        yield from expiry_findings(partition, expiry.held if expiry else None)
         cleanup = self._partition_tasks.cleanup.statuses.get(key)
         for text in cleanup.alarms if cleanup else ():
             yield partition_finding(partition, ProblemKind.CLEANUP_REFUSED, text)

@@ -26,6 +26,7 @@ from rlm.remote_log.history import LineageReader, Losses
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.service.certificates import Certificates, certificate_paths
+from rlm.service.gauges import problem_gauges, store_gauges, thread_gauges
 from rlm.service.heartbeat import ReaderHeartbeat
 from rlm.service.lifetime import (
     configure_service_logs,
@@ -40,12 +41,7 @@ from rlm.service.metadata import (
     remember_reads,
     remember_topics,
 )
-from rlm.service.metrics import (
-    ServiceMetrics,
-    problem_gauges,
-    store_gauges,
-    thread_gauges,
-)
+from rlm.service.metrics import ServiceMetrics
 from rlm.service.problems import CommonSources, ProblemWatch, reader_limits
 from rlm.service.read_path import (
     build_disk_cache,

@@ -13,18 +13,21 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
-from rlm.plans.problems import Problem, Severity
+from rlm.plans.expiry import NoExpiry
+from rlm.plans.problems import Problem, Severity, human_bytes
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.tasks import PartitionTasks
 from rlm.tasks.copy import CopyStatus
+from rlm.tasks.expiry import ExpiryStatus
 from rlm.tasks.pool import Job
 from rlm.tasks.trim import TrimStatus
 from rlmm.ledger import PartitionLedger
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_USUAL = (NoExpiry.UNLIMITED, NoExpiry.WITHIN_RETENTION)
 _COPY_NOW_DEADLINE_MS = 600_000
 _COPY_NOW_RETRY_MS = 100
 
@@ -149,6 +152,7 @@ class Statuses:
             log_end_offset=snapshot.log_end_offset,
             copy_reason=_reason(self._partition_tasks.copy.statuses.get(snapshot.key)),
             trim_reason=_reason(self._partition_tasks.trim.statuses.get(snapshot.key)),
+            expiry_reason=_expiry_reason(self._partition_tasks.expiry.statuses.get(snapshot.key)),
             frozen=snapshot.frozen.reason if snapshot.frozen else "",
         )
 
@@ -156,6 +160,17 @@ class Statuses:
         pools = self._partition_tasks.copy_pool, self._partition_tasks.cleanup_pool
         errors = (pool.last_errors.get(key) for pool in pools)
         return "; ".join(error.message for error in errors if error is not None)
+
+
+def _expiry_reason(status: ExpiryStatus | None) -> str:
+    """Empty where nothing is deleted and nothing prevents it."""
+    if status is None:
+        return ""
+    words = [] if status.held.reason in _USUAL else [status.held.words]
+    if status.deleted_at_ms is not None:
+        size = human_bytes(status.deleted_bytes)
+        words.append(f"the last run that deleted took {status.deleted_segments} segments, {size}")
+    return "; ".join(words)
 
 
 def _reason(status: CopyStatus | TrimStatus | None) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from kip405.errors import Unavailable
 from kip405.ids import PartitionKey
@@ -12,12 +13,14 @@ from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
 from rlm.service.dependencies import Dependencies
 from rlm.service.metadata import BARRIER_DEADLINE_MS
+from rlm.tasks.audit_log import AuditLog
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
-from rlm.tasks.copy import Copied, CopyTask, CopyWatch
+from rlm.tasks.copy import CopyTask, CopyWatch
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
 from rlm.tasks.deep_check import DeepCheck
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask
+from rlm.tasks.expiry import ExpirySettings, ExpiryTask
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.pool import Schedule, TaskPool, TaskRun
 from rlm.tasks.segment_deletion import SegmentDeleter
@@ -28,6 +31,7 @@ from rlm.tasks.verify_runs import VerifyRuns
 from rlm.tasks.verify_watch import VerifyWatch
 
 DEAD_AFTER_BEATS = 3
+_AUDIT_LOG = "audit.log"
 _TASK_QUEUE_LIMIT = 10_000
 _DELETE_HOLD_MS = 1_000
 """A follower that keeps up follows the log start within half a second (replica.fetch.wait.max.ms).
@@ -41,6 +45,7 @@ class PartitionTasks:
 
     copy: CopyTask
     trim: TrimTask
+    expiry: ExpiryTask
     cleanup: CleanupTask
     copy_pool: TaskPool
     cleanup_pool: TaskPool
@@ -75,13 +80,20 @@ def build_pools(
     return copy, cleanup
 
 
+class SegmentCounts(Protocol):
+    """Counts copied and deleted segments (rlm.service.metrics.ServiceMetrics)."""
+
+    def segment_copied(self, topic: str, size_bytes: int) -> None: ...
+
+    def segments_deleted(self, topic: str, *, segments: int, size_bytes: int) -> None: ...
+
+
 class TaskWiring:
     """Copies, trims and cleans the partitions led by this node; each segment in its own store."""
 
     def __init__(
-        self, dependencies: Dependencies, pools: tuple[TaskPool, TaskPool], copied: Copied
+        self, dependencies: Dependencies, pools: tuple[TaskPool, TaskPool], counts: SegmentCounts
     ) -> None:
-        """`copied` counts copied segments."""
         self._dependencies = dependencies
         self.writes = StoreWrites()
         config = dependencies.config
@@ -125,9 +137,10 @@ class TaskWiring:
                 holes=self.holes,
                 snapshot_wait_ms=config.copy_snapshot_wait_ms,
                 segments_at_once=config.copy_segments_max_in_flight,
-                copied=copied,
+                copied=counts.segment_copied,
             ),
             trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost),
+            expiry=_expiry_task(dependencies, deleter, live, counts),
             cleanup=_cleanup_task(dependencies, self.evidence, deleter, self.lost, live),
             copy_pool=pools[0],
             cleanup_pool=pools[1],
@@ -142,6 +155,7 @@ class TaskWiring:
         self._expiration_task = ExpirationTask(
             snapshots=dependencies.snapshots,
             trim=self.partition_tasks.trim,
+            expiry=self.partition_tasks.expiry,
             cleanup=self.partition_tasks.cleanup,
             clock=dependencies.clock,
             saw=self._copy_watch.saw,
@@ -154,7 +168,7 @@ class TaskWiring:
         await self.partition_tasks.copy.run(led, up_to_offset)
 
     async def run_expiration(self, led: LedPartition) -> None:
-        """Trim, then clean up; a failure of one does not prevent the other."""
+        """Trim, expire, clean up; a failure of one does not prevent the others."""
         await self._expiration_task.run(led)
 
     async def run_copies(self) -> None:
@@ -172,10 +186,11 @@ class TaskWiring:
         await schedule.run(self._unless_rival(self._copy_watch.scheduled))
 
     async def run_cleanups(self) -> None:
-        """Schedule trim and cleanup tasks until cancelled."""
+        """Schedule expiration tasks until cancelled."""
 
         def forget(key: PartitionKey) -> None:
             self.partition_tasks.trim.forget(key)
+            self.partition_tasks.expiry.forget(key)
             self.partition_tasks.cleanup.forget(key)
 
         schedule = self._schedule(
@@ -265,6 +280,7 @@ def _cleanup_task(
         deleter=deleter,
         lost=lost,
         live=live,
+        audit=_audit_log(dependencies),
         clock=dependencies.clock,
         config=CleanupSettings(
             node_id=dependencies.config.node_id,
@@ -319,6 +335,37 @@ def _verify_tasks(
             clock=dependencies.clock,
             interval_ms=config.verify_interval_ms,
         ),
+    )
+
+
+def _expiry_task(
+    dependencies: Dependencies, deleter: SegmentDeleter, live: LiveAttempts, counts: SegmentCounts
+) -> ExpiryTask:
+    config = dependencies.config
+    return ExpiryTask(
+        snapshots=dependencies.snapshots,
+        ledger=dependencies.metadata.manager,
+        settings=dependencies.metadata.settings,
+        deleter=deleter,
+        live=live,
+        audit=_audit_log(dependencies),
+        clock=dependencies.clock,
+        config=ExpirySettings(
+            most_percent=config.remote_delete_max_percent,
+            heartbeat_max_age_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
+            barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        ),
+        deleted=counts.segments_deleted,
+    )
+
+
+def _audit_log(dependencies: Dependencies) -> AuditLog:
+    config = dependencies.config
+    return AuditLog(
+        config.audit_log_file or config.state_dir / _AUDIT_LOG,
+        threads=dependencies.threads.other,
+        clock=dependencies.clock,
+        node_id=config.node_id,
     )
 
 

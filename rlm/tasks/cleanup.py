@@ -35,6 +35,7 @@ from rlm.plans.sweep import (
 )
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
+from rlm.tasks.audit_log import Audit
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
@@ -80,6 +81,7 @@ class CleanupTask:
         deleter: SegmentDeleter,
         lost: LostSegments,
         live: LiveAttempts,
+        audit: Audit,
         clock: Clock,
         config: CleanupSettings,
     ) -> None:
@@ -90,6 +92,7 @@ class CleanupTask:
         self._deleter = deleter
         self._lost = lost
         self._live = live
+        self._audit = audit
         self._clock = clock
         self._config = config
         self._statuses: dict[PartitionKey, CleanupStatus] = {}
@@ -281,6 +284,7 @@ class CleanupTask:
             check_right=partial(self._snapshots.check_leadership, snapshot.led),
             check_reason=partial(self._check_reason_stands, snapshot),
             may_be_written=lambda _: True,
+            record=partial(self._audit.segments_deleted, cause=reason),
         )
         result = await self._deleter.delete([entry.metadata], permit)
         if result.stopped is not None:

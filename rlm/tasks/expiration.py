@@ -1,67 +1,94 @@
-"""The expiration task of the cleanup pool: trims, then cleans up, with one snapshot where possible.
+"""The expiration task of the cleanup pool: trims, expires and cleans up, if possible by one
+snapshot.
 
-The cleanup reuses the trim's snapshot only if the trim changed nothing and the snapshot is fresh:
-after a trim that acted, waited or failed, the cleanup takes its own. Either task checks an
-irreversible step again right before it, however old the snapshot. No snapshot is taken while a
+A step uses the snapshot of the step before only if that changed nothing and the snapshot is fresh:
+after a step that acted, waited or failed, the next one takes its own. Each step checks an
+irreversible action again right before it, however old the snapshot. No snapshot is taken while a
 DeleteRecords that was given up may still be executed (H41).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from kip405.ids import Uuid
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.cleanup import CleanupTask
+from rlm.tasks.expiry import ExpiryTask
 from rlm.tasks.trim import TrimTask
 
 GIVEN_ON_FOR_MS = 1_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """A snapshot, when it began (monotonic ms), and the copy attempts that were live before."""
+
+    snapshot: PartitionSnapshot
+    began_at_ms: int
+    live_before: frozenset[Uuid]
+
+
 class ExpirationTask:
-    """Trim and cleanup of the partitions that a service leads."""
+    """Trim, expiry and cleanup of the partitions that a service leads."""
 
     def __init__(
         self,
         *,
         snapshots: Snapshots,
         trim: TrimTask,
+        expiry: ExpiryTask,
         cleanup: CleanupTask,
         clock: Clock,
         saw: Callable[[PartitionSnapshot, int], None],
     ) -> None:
-        """`saw` is called with each snapshot of a run and when it began (monotonic ms)."""
+        """`saw` is called with the first snapshot of a run and when it began (monotonic ms)."""
         self._snapshots = snapshots
         self._trim = trim
+        self._expiry = expiry
         self._cleanup = cleanup
         self._clock = clock
         self._saw = saw
 
     async def run(self, led: LedPartition) -> None:
-        """Trim, then clean up; a failure of one does not prevent the other.
+        """Trim, then expire, then clean up; a failure of one does not prevent the others.
 
-        Raises the error of the snapshot, or the first failure. Unavailable, and nothing is planned,
-        while the outcome of a DeleteRecords is not known.
+        Raises the error of the first snapshot, or the first failure. Unavailable, and nothing is
+        planned, while the outcome of a DeleteRecords is not known.
         """
+        first = await self._see(led)
+        self._saw(first.snapshot, first.began_at_ms)
+        seen: _Seen | None = first
+        failures: list[Exception] = []
+        for step in (self._run_trim, self._run_expiry, self._run_cleanup):
+            try:
+                if seen is None or self._is_old(seen):
+                    seen = await self._see(led)
+                if await step(seen):
+                    seen = None
+            except Exception as error:  # noqa: BLE001 - the first one is raised below
+                failures.append(error)
+                seen = None
+        if failures:
+            raise failures[0]
+
+    async def _see(self, led: LedPartition) -> _Seen:
         await self._trim.settle(led)
         began_at_ms = self._clock.monotonic_ms()
         live_before = self._cleanup.live_attempts()
         snapshot = await self._snapshots.take(led)
-        self._saw(snapshot, began_at_ms)
-        failures: list[Exception] = []
-        is_given_on = False
-        try:
-            acted = await self._trim.run_on(snapshot, began_at_ms)
-            age_ms = self._clock.monotonic_ms() - began_at_ms
-            is_given_on = not acted and age_ms <= GIVEN_ON_FOR_MS
-        except Exception as error:  # noqa: BLE001 - raised below, after the cleanup
-            failures.append(error)
-        try:
-            if is_given_on:
-                await self._cleanup.run_on(snapshot, live_before)
-            else:
-                await self._trim.settle(led)
-                await self._cleanup.run(led)
-        except Exception as error:  # noqa: BLE001 - raised below, after the trim's error
-            failures.append(error)
-        if failures:
-            raise failures[0]
+        return _Seen(snapshot=snapshot, began_at_ms=began_at_ms, live_before=live_before)
+
+    def _is_old(self, seen: _Seen) -> bool:
+        return self._clock.monotonic_ms() - seen.began_at_ms > GIVEN_ON_FOR_MS
+
+    async def _run_trim(self, seen: _Seen) -> bool:
+        return await self._trim.run_on(seen.snapshot, seen.began_at_ms)
+
+    async def _run_expiry(self, seen: _Seen) -> bool:
+        return await self._expiry.run_on(seen.snapshot)
+
+    async def _run_cleanup(self, seen: _Seen) -> bool:
+        await self._cleanup.run_on(seen.snapshot, seen.live_before)
+        return True

@@ -1,7 +1,7 @@
 """Deletes segments from their stores and the ledger, in the order of G4, whoever has the reason.
 
     check -> DELETE_SEGMENT_STARTED, read back as our own -> reason and check again -> objects
-    -> DELETE_SEGMENT_FINISHED -> tombstone
+    -> audit log -> DELETE_SEGMENT_FINISHED -> tombstone
 
 A batch is deleted in groups: within a group many records are published and many objects deleted at
 the same time. The next group begins with a check of its own, and a freeze is noticed before each
@@ -42,6 +42,7 @@ class DeletionPermit:
     `check_right`: Fenced where this service may no longer act, as without leadership.
     `check_reason`: Fenced where the reason to delete a segment does not hold any more.
     `may_be_written`: whether a write of a segment that was given up may still reach its store.
+    `record`: called with segments whose objects are gone, before the ledger forgets them.
     """
 
     leader_epoch: int
@@ -49,6 +50,7 @@ class DeletionPermit:
     check_right: Callable[[], Awaitable[object]]
     check_reason: Callable[[RemoteLogSegmentMetadata], Awaitable[None]]
     may_be_written: Callable[[RemoteLogSegmentMetadata], bool]
+    record: Callable[[Sequence[RemoteLogSegmentMetadata]], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -138,6 +140,8 @@ class SegmentDeleter:
             await _each(group, _OBJECTS_AT_ONCE, delete_objects)
         except Fenced as error:
             stopped = error  # what is gone by now is still recorded
+        if gone:
+            await permit.record(gone)
         await _each(gone, _GROUP, lambda one: self._end(one, permit))
         result.deleted += gone
         if stopped is not None:

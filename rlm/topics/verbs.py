@@ -48,9 +48,9 @@ from rlmm.settings_records import NO_LEADER_EPOCH, TopicRecord, TotalRetention
 
 def notes_of(record: TopicRecord) -> tuple[str, ...]:
     """Permanent remarks, for list and describe."""
-    notes = ["total retention is stored and not yet enforced"]
     if record.state == "kept":
-        return ("disabled: nothing is copied or trimmed, remote data is kept", *notes)
+        return ("disabled: nothing is copied, trimmed or expired; remote data is kept",)
+    notes = []
     if record.mode == "copy":
         notes.append("mode copy: the broker's own retention acts, local retention does not")
     elif not record.trim:

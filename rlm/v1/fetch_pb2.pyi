@@ -188,7 +188,7 @@ class DescribePartitionRequest(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class PartitionDescription(_message.Message):
-    __slots__ = ("topic", "topic_id", "partition", "leader", "leader_epoch", "remote_log_start_offset", "remote_next_offset", "local_log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "lag_bytes", "lag_segments", "last_error", "copy_reason", "trim_reason", "frozen", "remote_size_bytes", "remote_segments", "alarms")
+    __slots__ = ("topic", "topic_id", "partition", "leader", "leader_epoch", "remote_log_start_offset", "remote_next_offset", "local_log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "lag_bytes", "lag_segments", "last_error", "copy_reason", "trim_reason", "frozen", "remote_size_bytes", "remote_segments", "alarms", "expiry_reason")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -209,6 +209,7 @@ class PartitionDescription(_message.Message):
     REMOTE_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     REMOTE_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     ALARMS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_REASON_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     partition: int
@@ -229,7 +230,8 @@ class PartitionDescription(_message.Message):
     remote_size_bytes: int
     remote_segments: int
     alarms: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_next_offset: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_segments: _Optional[int] = ..., last_error: _Optional[str] = ..., copy_reason: _Optional[str] = ..., trim_reason: _Optional[str] = ..., frozen: _Optional[str] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., alarms: _Optional[_Iterable[str]] = ...) -> None: ...
+    expiry_reason: str
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_next_offset: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_segments: _Optional[int] = ..., last_error: _Optional[str] = ..., copy_reason: _Optional[str] = ..., trim_reason: _Optional[str] = ..., frozen: _Optional[str] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., alarms: _Optional[_Iterable[str]] = ..., expiry_reason: _Optional[str] = ...) -> None: ...
 
 class ListSegmentsRequest(_message.Message):
     __slots__ = ("topic", "partition", "all_states")

@@ -22,13 +22,15 @@ from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
 from rlm.tasks.deep_check import DeepCheck
 from rlm.tasks.evidence import StoreEvidence
+from rlm.tasks.expiry import ExpirySettings, ExpiryTask
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
 from rlm.tasks.unlisted_segments import UnlistedSegments
 from rlm.tasks.verification import PartitionVerifier
 from rlm.tasks.verify_runs import VerifyRuns
-from rlmm.settings_records import ServiceRecord, StartRecord, TopicRecord
+from rlmm.settings_records import ServiceRecord, StartRecord, TopicRecord, TotalRetention
+from tests.builders.audit import MemoryAudit
 from tests.builders.broker import MemoryBroker
 from tests.builders.checkpoints import Checkpoints
 from tests.builders.clock import ManualClock
@@ -47,11 +49,13 @@ from tests.builders.store import STORE_ID, MemoryStore, Shelf
 from tests.builders.threads import THREADS, all_of
 
 NODE_ID = 1
+UNLIMITED = TotalRetention()
 GRACE_MS = 10_000
 PRESENCE_CHECK_MS = 3_600_000
 SNAPSHOT_WAIT_MS = 300_000
 DRAIN_MS = 5_000
 VERIFY_BYTES_PER_SECOND = 1_000
+MOST_PERCENT = 10
 _COPY = CopySettings(
     cluster_id=CLUSTER_ID,
     node_id=NODE_ID,
@@ -67,6 +71,9 @@ _TRIM = TrimSettings(
     hold_max_ms=3_600_000,
     heartbeat_max_age_ms=60_000,
     delete_hold_ms=1_000,
+)
+_EXPIRY = ExpirySettings(
+    most_percent=MOST_PERCENT, heartbeat_max_age_ms=60_000, barrier_deadline_ms=1_000
 )
 _CLEANUP = CleanupSettings(node_id=NODE_ID, writer=OUR_WRITER, grace_ms=GRACE_MS)
 
@@ -140,6 +147,8 @@ class Rig:
         self.shelf = Shelf({STORE_ID: store})
         evidence, self.losses = _evidence(self.shelf), Losses()
         self.lost = _lost_segments(evidence, self.losses, self.clock)
+        self.audit = MemoryAudit()
+        self.expired: list[tuple[str, int, int]] = []
         self.deleter = SegmentDeleter(
             ledger=ledger, evidence=evidence, clock=clock, node_id=NODE_ID
         )
@@ -164,9 +173,11 @@ class Rig:
             deleter=self.deleter,
             lost=self.lost,
             live=self.live,
+            audit=self.audit,
             clock=self.clock,
             config=_CLEANUP,
         )
+        self.expiry = self._new_expiry(ledger, settings)
         self.enable()
         self.heartbeat()
 
@@ -188,6 +199,21 @@ class Rig:
             share_groups=self.share_groups,
             clock=self.clock,
             config=_TRIM,
+        )
+
+    def _new_expiry(self, ledger: MemoryLedger, settings: MemorySettings) -> ExpiryTask:
+        return ExpiryTask(
+            snapshots=self.snapshots,
+            ledger=ledger,
+            settings=settings,
+            deleter=self.deleter,
+            live=self.live,
+            audit=self.audit,
+            clock=self.clock,
+            config=_EXPIRY,
+            deleted=lambda topic, *, segments, size_bytes: self.expired.append(
+                (topic, segments, size_bytes)
+            ),
         )
 
     @cached_property
@@ -258,7 +284,15 @@ class Rig:
         """Snapshots as a service has them: kept, and their lineage published."""
         return SnapshotCache(self.snapshots, self.lineage_publisher)
 
-    def enable(self, *, mode: str = "tier", trim: bool = True, local_ms: int = 0) -> None:
+    def enable(
+        self,
+        *,
+        mode: str = "tier",
+        trim: bool = True,
+        local_ms: int = 0,
+        total: TotalRetention = UNLIMITED,
+    ) -> None:
+        """`total` is decided and in force."""
         self.settings.write(
             TopicRecord(
                 topic_id=PARTITION.topic_id,
@@ -266,8 +300,9 @@ class Rig:
                 mode=mode,
                 state="enabled",
                 trim=trim,
-                retention_ms=-1,
-                retention_bytes=-1,
+                retention_ms=total.retention_ms,
+                retention_bytes=total.retention_bytes,
+                enforced=total,
                 local_retention_ms=local_ms,
                 local_retention_bytes=-2,
             )
@@ -275,6 +310,13 @@ class Rig:
 
     def heartbeat(self, node_id: int = NODE_ID) -> None:
         self.settings.now_ms = self.clock.now
+        self.settings.write(
+            ServiceRecord(node_id=node_id, listen={}, advertised={}, version="1"), node_id=node_id
+        )
+
+    def heartbeat_of(self, node_id: int, *, time_ms: int) -> None:
+        """A heartbeat of another node's service, whose clock shows that time."""
+        self.settings.now_ms = time_ms
         self.settings.write(
             ServiceRecord(node_id=node_id, listen={}, advertised={}, version="1"), node_id=node_id
         )

@@ -296,13 +296,13 @@ EDITS: tuple[Edit, ...] = (
     *ROUND.edits(
         (
             "a snapshot is given on though the trim has acted",
-            "is_given_on = not acted and age_ms <= GIVEN_ON_FOR_MS",
-            "is_given_on = age_ms <= GIVEN_ON_FOR_MS",
+            "                if await step(seen):\n                    seen = None\n",
+            "                await step(seen)\n",
         ),
         (
             "an old snapshot is given on",
-            "is_given_on = not acted and age_ms <= GIVEN_ON_FOR_MS",
-            "is_given_on = not acted",
+            "if seen is None or self._is_old(seen):",
+            "if seen is None:",
         ),
         (
             "H6: attempts that began before the snapshot are not known as live",
@@ -313,8 +313,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a trim that failed is not reported",
-            "            failures.append(error)\n        try:\n            if is_given_on:",
-            "            del error\n        try:\n            if is_given_on:",
+            "                failures.append(error)\n",
+            "                del error\n",
+        ),
+        (
+            "a snapshot is given on though the step failed",
+            "                failures.append(error)\n                seen = None\n",
+            "                failures.append(error)\n",
+        ),
+        (
+            "H41: a snapshot is taken while a DeleteRecords may still be executed",
+            "        await self._trim.settle(led)\n",
+            "",
         ),
     ),
     *WATCH.edits(

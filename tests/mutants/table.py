@@ -3,6 +3,7 @@
 from tests.mutants import (
     of_cleaning,
     of_copying,
+    of_expiry,
     of_kip405,
     of_ledger,
     of_metadata,
@@ -25,6 +26,7 @@ EDITS: tuple[Edit, ...] = (
     *of_cleaning.EDITS,
     *of_trim.EDITS,
     *of_verification.EDITS,
+    *of_expiry.EDITS,
     *of_ledger.EDITS,
     *of_metadata.EDITS,
     *of_reading.EDITS,

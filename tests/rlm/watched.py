@@ -23,9 +23,10 @@ from rlm.plans.problem_rules import Limits
 from rlm.plans.problems import Problem
 from rlm.remote_log.history import Losses
 from rlm.service.certificates import CertificatePath, Certificates
+from rlm.service.gauges import partition_gauges, problem_gauges
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.listeners import HealthState, HttpServer
-from rlm.service.metrics import ServiceMetrics, partition_gauges, problem_gauges
+from rlm.service.metrics import ServiceMetrics
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problems import CommonSources, ProblemWatch, ServiceSources
 from rlm.service.statuses import Statuses
@@ -130,6 +131,7 @@ class Watched:
         partition_tasks = PartitionTasks(
             copy=rig.copy,
             trim=rig.trim,
+            expiry=rig.expiry,
             cleanup=rig.cleanup,
             copy_pool=self.copy_pool,
             cleanup_pool=self.cleanup_pool,

@@ -10,15 +10,9 @@ from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.api.ports import PartitionStatus
 from rlm.plans.problems import Problem, ProblemKind
+from rlm.service.gauges import partition_gauges, problem_gauges, task_gauges
 from rlm.service.listeners import HealthState, HttpServer
-from rlm.service.metrics import (
-    TABLE,
-    ServiceMetrics,
-    generate_docs,
-    partition_gauges,
-    problem_gauges,
-    task_gauges,
-)
+from rlm.service.metrics import TABLE, ServiceMetrics, generate_docs
 from rlm.tasks.pool import TaskPool
 from tests.builders.clock import ManualClock
 

@@ -12,7 +12,7 @@ from kip405.ids import Uuid
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.api.messages import report_message, store_message
 from rlm.service.dependencies import ServiceStores
-from rlm.service.metrics import store_gauges
+from rlm.service.gauges import store_gauges
 from rlm.stores.inspection import Inspection
 from rlm.stores.opened import OpenStores
 from rlm.stores.reports import DAY_MS, Level

@@ -49,6 +49,7 @@ def expiration_of(rig: Rig) -> ExpirationTask:
     return ExpirationTask(
         snapshots=rig.snapshots,
         trim=rig.trim,
+        expiry=rig.expiry,
         cleanup=rig.cleanup,
         clock=rig.clock,
         saw=lambda _take, _began_at_ms: None,
@@ -72,6 +73,7 @@ async def test_the_snapshot_is_reported_with_the_time_it_began(
     one = ExpirationTask(
         snapshots=rig.snapshots,
         trim=rig.trim,
+        expiry=rig.expiry,
         cleanup=rig.cleanup,
         clock=clock,
         saw=lambda snapshot, began: seen.append((snapshot, began)),

@@ -12,7 +12,7 @@ from kip405.errors import Unavailable
 from rlm.config.loader import reader_from_mapping
 from rlm.plans.problem_rules import hung_threads_finding
 from rlm.plans.problems import ProblemKind
-from rlm.service.metrics import thread_gauges
+from rlm.service.gauges import thread_gauges
 from rlm.service.threads import service_threads
 from rlm.tasks.copy_order import Turn
 from rsm_plugins.threads import Threads

@@ -1,6 +1,7 @@
 """The deletion of a batch of segments: order, and what stops it between two segments (G4)."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ class Permit:
             check_right=self._check_right,
             check_reason=self._check_reason,
             may_be_written=lambda _: late,
+            record=partial(self.rig.audit.segments_deleted, cause="a test"),
         )
 
     async def _check_right(self) -> None:
@@ -137,6 +139,7 @@ async def test_h05_leadership_that_is_lost_between_records_and_objects_keeps_the
         check_right=lambda: rig.snapshots.check_leadership(led),
         check_reason=Permit(rig).permit().check_reason,
         may_be_written=lambda _: False,
+        record=partial(rig.audit.segments_deleted, cause="a test"),
     )
     result = await rig.deleter.delete(segments, permit)
     assert isinstance(result.stopped, Fenced)

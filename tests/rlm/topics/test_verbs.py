@@ -207,7 +207,6 @@ async def test_enabling_again_after_disable_takes_fresh_originals() -> None:
 async def test_notes_say_what_does_not_act() -> None:
     service = ServiceUnderTest(cluster_with())
     copy = await service.verbs.enable(TOPIC, EnableOptions())
-    assert any("not yet enforced" in note for note in notes_of(copy.record))
     assert any("local retention does not" in note for note in notes_of(copy.record))
     tier = await service.verbs.enable(TOPIC, with_retention(trim=True, retention_ms=-1))
     assert any("nothing is trimmed" in note for note in notes_of(tier.record))

@@ -1,0 +1,146 @@
+"""The audit log: one JSON line for each segment that was deleted and each raise of a log start.
+
+A file of its own, so that it can be kept longer than the service's log. Lines are appended and
+synced to disk before the ledger forgets a segment: a deletion whose line cannot be written is
+repeated, so a segment may have two lines, but never none. It has no contents of records and no
+secrets. Rotate it by renaming it: it is opened for each batch.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from kip405.errors import Unavailable
+from kip405.ids import TopicIdPartition
+from kip405.segments import RemoteLogSegmentMetadata
+from rlm.clock import Clock
+from rlmm.settings_records import TotalRetention
+from rsm_plugins.threads import Threads
+
+
+class Audit(Protocol):
+    """What tasks record; every call returns once its lines are on disk. Unavailable: they are not,
+    so the caller must not go on.
+    """
+
+    async def segments_deleted(
+        self,
+        segments: Sequence[RemoteLogSegmentMetadata],
+        *,
+        cause: str,
+        retention: TotalRetention | None = None,
+    ) -> None:
+        """Objects of these segments are gone. `retention`: in force where it is the cause."""
+        ...
+
+    async def start_raised(
+        self,
+        partition: TopicIdPartition,
+        *,
+        before: int,
+        remote_log_start_offset: int,
+        cause: str,
+        retention: TotalRetention | None = None,
+    ) -> None:
+        """The remote log start is about to move up."""
+        ...
+
+
+class AuditLog:
+    """Implements `Audit` by a file; one writer at a time."""
+
+    def __init__(self, path: Path, *, threads: Threads, clock: Clock, node_id: int) -> None:
+        self._path = path
+        self._threads = threads
+        self._clock = clock
+        self._node_id = node_id
+
+    async def segments_deleted(
+        self,
+        segments: Sequence[RemoteLogSegmentMetadata],
+        *,
+        cause: str,
+        retention: TotalRetention | None = None,
+    ) -> None:
+        """See `Audit`."""
+        await self._write(
+            self._line(
+                "segment_deleted",
+                one.topic_id_partition,
+                cause,
+                retention,
+                segment_id=str(one.segment_id.id),
+                start_offset=one.start_offset,
+                end_offset=one.end_offset,
+                size_bytes=one.segment_size_bytes,
+                max_timestamp_ms=one.max_timestamp_ms,
+            )
+            for one in segments
+        )
+
+    async def start_raised(
+        self,
+        partition: TopicIdPartition,
+        *,
+        before: int,
+        remote_log_start_offset: int,
+        cause: str,
+        retention: TotalRetention | None = None,
+    ) -> None:
+        """See `Audit`."""
+        line = self._line(
+            "remote_log_start_raised",
+            partition,
+            cause,
+            retention,
+            before=before,
+            remote_log_start_offset=remote_log_start_offset,
+        )
+        await self._write([line])
+
+    def _line(
+        self,
+        event: str,
+        partition: TopicIdPartition,
+        cause: str,
+        retention: TotalRetention | None,
+        **fields: Any,
+    ) -> Mapping[str, Any]:
+        limits = retention and {
+            "retention_ms": retention.retention_ms,
+            "retention_bytes": retention.retention_bytes,
+        }
+        return {
+            "time_ms": self._clock.now_ms(),
+            "event": event,
+            "node_id": self._node_id,
+            "cause": cause,
+            "topic": partition.topic,
+            "topic_id": str(partition.topic_id),
+            "partition": partition.partition,
+            **fields,
+            **(limits or {}),
+        }
+
+    async def _write(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        try:
+            await self._threads.run(_append, self._path, data)
+        except OSError as error:
+            raise Unavailable(
+                f"the audit log {self._path} cannot be written, so nothing more is deleted: {error}"
+            ) from error
+
+
+def _append(path: Path, data: bytes) -> None:
+    """One write, so that lines of several writers never mix."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+    try:
+        if os.write(file, data) != len(data):
+            raise OSError(f"only a part of {len(data)} bytes was written")
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,40 @@
+"""An audit log in memory."""
+
+from collections.abc import Callable, Sequence
+
+from kip405.ids import TopicIdPartition
+from kip405.segments import RemoteLogSegmentMetadata
+from rlmm.settings_records import TotalRetention
+
+
+class MemoryAudit:
+    """Implements `Audit`. `before_write` is called first: it may raise, like a full disk."""
+
+    def __init__(self) -> None:
+        self.deleted: list[RemoteLogSegmentMetadata] = []
+        self.causes: list[str] = []
+        self.starts: list[int] = []
+        self.before_write: Callable[[], None] = lambda: None
+
+    async def segments_deleted(
+        self,
+        segments: Sequence[RemoteLogSegmentMetadata],
+        *,
+        cause: str,
+        retention: TotalRetention | None = None,
+    ) -> None:
+        self.before_write()
+        self.deleted += segments
+        self.causes += [cause] * len(segments)
+
+    async def start_raised(
+        self,
+        partition: TopicIdPartition,
+        *,
+        before: int,
+        remote_log_start_offset: int,
+        cause: str,
+        retention: TotalRetention | None = None,
+    ) -> None:
+        self.before_write()
+        self.starts.append(remote_log_start_offset)

@@ -1,0 +1,260 @@
+"""Planted bugs in what total retention ends, in how it is deleted, and in the audit log."""
+
+from tests.mutants.edits import Edit, Target
+
+PLAN = Target(
+    "rlm/plans/expiry.py",
+    (
+        "tests/rlm/plans/test_expiry.py",
+        "tests/rlm/plans/test_expiry_guards.py",
+        "tests/rlm/tasks/test_expiry.py",
+    ),
+)
+TASK = Target("rlm/tasks/expiry.py", ("tests/rlm/tasks/test_expiry.py",))
+AUDIT = Target("rlm/tasks/audit_log.py", ("tests/rlm/tasks/test_audit_log.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *PLAN.edits(
+        (
+            "H1: expiry by the broker's log start",
+            "    new_start = start\n    for segment",
+            "    new_start = max(start, view.local_log_start_offset)\n    for segment",
+        ),
+        (
+            "H16: the clock that is ahead counts",
+            "return min(clocks.own_ms, clocks.log_ms)",
+            "return max(clocks.own_ms, clocks.log_ms)",
+        ),
+        (
+            "H16: clocks that disagree delete",
+            "    if abs(skew_ms) > MOST_SKEW_MS:\n",
+            "    if skew_ms < -MOST_SKEW_MS:\n",
+        ),
+        (
+            "H16: a clock that is behind does not count as a disagreement",
+            "    if abs(skew_ms) > MOST_SKEW_MS:\n",
+            "    if skew_ms > MOST_SKEW_MS:\n",
+        ),
+        (
+            "H16: nobody else is asked for the time",
+            "        if abs(other.skew_ms) > MOST_SKEW_MS:\n",
+            "        if False:\n",
+        ),
+        (
+            "H16: without a time of the brokers our own is enough",
+            "    if clocks.log_ms is None:\n        return Held(",
+            "    if clocks.log_ms is None:\n        return clocks.own_ms or Held(",
+        ),
+        (
+            "G1: a freeze by command does not stop it",
+            "    if guards.freeze_record is not None:\n        return Held(",
+            "    if guards.freeze_record == '':\n        return Held(",
+        ),
+        (
+            "H4: a frozen partition expires",
+            "    if guards.frozen is not None:\n        return Held(",
+            "    if guards.frozen == '':\n        return Held(",
+        ),
+        (
+            "H6: a ledger with a problem is believed",
+            "    if guards.ledger_problem is not None:\n        return Held(",
+            "    if guards.ledger_problem == '':\n        return Held(",
+        ),
+        (
+            "H35: a topic that became compacted expires",
+            "    if refused is not None:\n        return Held(",
+            "    if refused == ():\n        return Held(",
+        ),
+        (
+            "segments that retention keeps are passed over",
+            "        if held is not None:\n            return expired, new_start, held\n",
+            "        if held is not None:\n            continue\n",
+        ),
+        (
+            "the limit of a pass counts nothing",
+            "        budget = None if budget is None else budget - size_bytes\n",
+            "",
+        ),
+        (
+            "the limit of a pass lets nothing go where one segment is larger",
+            "if held is None and expired and budget is not None and size_bytes > budget:",
+            "if held is None and budget is not None and size_bytes > budget:",
+        ),
+        (
+            "H4: the start moves over records of a dead lineage",
+            "        new_start = max(new_start, segment.next_offset)\n",
+            "        new_start = max(new_start, segment.metadata.next_offset)\n",
+        ),
+        (
+            "retention time is compared loosely",
+            "0 <= newest_ms < self._oldest_ms",
+            "0 <= newest_ms <= self._oldest_ms",
+        ),
+        (
+            "a segment without timestamps is too old",
+            "0 <= newest_ms < self._oldest_ms",
+            "newest_ms < self._oldest_ms",
+        ),
+        (
+            "a part of a segment that is too much takes all of it",
+            "excess > 0 and size_bytes <= excess",
+            "excess > 0",
+        ),
+        (
+            "what went by age is counted as still there",
+            "            self._excess_bytes -= size_bytes\n",
+            "            self._excess_bytes -= 0\n",
+        ),
+        (
+            "overlaps are counted twice",
+            "max(metadata.start_offset, reach)",
+            "metadata.start_offset",
+        ),
+        (
+            "KAFKA-20732: bytes that are remote are counted as local too",
+            "if one.base_offset >= end)",
+            "if one.base_offset >= 0)",
+        ),
+        (
+            "local segments beyond the remote end are not counted",
+            "total = sum(counted.values()) + _only_local_bytes(view, usable)",
+            "total = sum(counted.values())",
+        ),
+        (
+            "H3: a disputed segment expires",
+            "    if segment.disputed:\n        return Held(",
+            "    if segment.disputed is None:\n        return Held(",
+        ),
+        (
+            "a segment that is being copied stops nothing",
+            "        if entry is not None and entry.metadata.start_offset < end:\n",
+            "        if entry is not None and entry.metadata.start_offset < 0:\n",
+        ),
+        (
+            "records that only the broker has are passed over",
+            "        if view.local_log_start_offset < gap_end:\n",
+            "        if view.local_log_start_offset < 0:\n",
+        ),
+        (
+            "H15: offsets of an attempt that may be adopted are passed over",
+            "        if unsettled != SETTLED:\n",
+            "        if unsettled == view.log_end_offset:\n",
+        ),
+        (
+            "H2: a segment that reaches beyond the new start is deleted",
+            "        and entry.metadata.next_offset <= new_start\n",
+            "        and entry.metadata.start_offset <= new_start\n",
+        ),
+        (
+            "H3: a disputed segment below the start is deleted",
+            "        if not entry.disputed\n        and",
+            "        if True\n        and",
+        ),
+        (
+            "H4: records of a later epoch than the decision are deleted",
+            "    return newest <= view.remote_log_start_epoch\n",
+            "    return newest <= 1 << 40\n",
+        ),
+        (
+            "H4: a segment of a dead lineage goes with its neighbours",
+            "    if metadata.next_offset > start or metadata",
+            "    if metadata.next_offset > 1 << 40 or metadata",
+        ),
+        (
+            "H2: a remote log start that is not known counts as 0",
+            "    if start is None:\n        held",
+            "    if start is None:\n        start = 0\n    if start < 0:\n        held",
+        ),
+    ),
+    *TASK.edits(
+        (
+            "H2: objects go before the remote log start is raised",
+            "        if plan.raises:\n            await self._raise_start(fresh, plan)\n"
+            "        await self._delete(fresh, plan)\n",
+            "        await self._delete(fresh, plan)\n        if plan.raises:\n"
+            "            await self._raise_start(fresh, plan)\n",
+        ),
+        (
+            "H2: segments above the durable start are deleted",
+            "        if start is None or metadata.next_offset > start:\n",
+            "        if start is None:\n",
+        ),
+        (
+            "H5: leadership is not asked for before the start is raised",
+            "        await self._snapshots.check_leadership(snapshot.led)\n        self._check",
+            "        self._check",
+        ),
+        (
+            "G1: nothing is checked right before the start is raised",
+            "        self._check_decision(snapshot, retention)\n",
+            "",
+        ),
+        (
+            "H16: the clocks are not compared again before the start is raised",
+            "        if held is None and isinstance(now_ms := self._now_ms(), Held):\n",
+            "        if held is None and isinstance(now_ms := 0, Held):\n",
+        ),
+        (
+            "a longer retention is not noticed before the start is raised",
+            "if record is None or retention_in_force(record) != retention:",
+            "if record is None:",
+        ),
+        (
+            "H5: the first snapshot's plan is carried out",
+            "        plan = self.plan(fresh)\n",
+            "        plan = first\n",
+        ),
+        (
+            "a second plan that does not confirm the first is carried out",
+            "        if plan.new_start < first.new_start:\n",
+            "        if plan.new_start < 0:\n",
+        ),
+        (
+            "a freeze of trims stops expiry",
+            "for one in freezes if STOPS_DELETE in one.stopped]",
+            "for one in freezes if one.stopped]",
+        ),
+        (
+            "a freeze of deletions does not stop expiry",
+            'STOPS_DELETE = "delete"',
+            'STOPS_DELETE = "expiry"',
+        ),
+        (
+            "the limit of a run never holds",
+            "return self._config.most_percent if before == retention else None",
+            "return None",
+        ),
+        (
+            "a store that refuses is not reported",
+            "        for error in result.store_errors:\n            raise error\n",
+            "",
+        ),
+        (
+            "a batch that was stopped is not reported",
+            "        if result.stopped is not None:\n            raise result.stopped\n",
+            "",
+        ),
+        (
+            "the raise is not in the audit log",
+            "        await self._audit.start_raised(\n",
+            "        self._audit.start_raised(\n",
+        ),
+        (
+            "H16: a service that is dead counts as a witness",
+            "if skew.node_id in live)",
+            "if skew.node_id > 0)",
+        ),
+    ),
+    *AUDIT.edits(
+        (
+            "the audit log keeps the last batch only",
+            "os.O_WRONLY | os.O_APPEND | os.O_CREAT",
+            "os.O_WRONLY | os.O_TRUNC | os.O_CREAT",
+        ),
+        (
+            "a line that cannot be written is no error",
+            "        except OSError as error:\n            raise Unavailable(",
+            "        except KeyError as error:\n            raise Unavailable(",
+        ),
+    ),
+)

@@ -1,0 +1,76 @@
+"""The audit log: one line for each deletion, on disk before the ledger forgets the segment."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kip405.errors import Unavailable
+from rlm.tasks.audit_log import AuditLog
+from rlmm.settings_records import TotalRetention
+from tests.builders.clock import ManualClock
+from tests.builders.ledger import PARTITION, metadata
+from tests.builders.threads import THREADS
+
+SEGMENT = metadata(1, 0, 100, {0: 0})
+
+
+def audit_at(path: Path) -> AuditLog:
+    return AuditLog(path, threads=THREADS, clock=ManualClock(), node_id=7)
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+async def test_each_deleted_segment_has_a_line_with_all_that_was_known(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "audit.log"
+    audit = audit_at(path)
+    total = TotalRetention(retention_ms=5, retention_bytes=-1)
+    await audit.segments_deleted([SEGMENT], cause="retention", retention=total)
+    await audit.segments_deleted([SEGMENT, metadata(2, 100, 200, {0: 100})], cause="superseded")
+    found = lines(path)
+    assert [line["start_offset"] for line in found] == [0, 0, 100]
+    assert found[0] == {
+        "time_ms": ManualClock().now_ms(),
+        "event": "segment_deleted",
+        "node_id": 7,
+        "cause": "retention",
+        "topic": PARTITION.topic,
+        "topic_id": str(PARTITION.topic_id),
+        "partition": 0,
+        "segment_id": str(SEGMENT.segment_id.id),
+        "start_offset": 0,
+        "end_offset": 99,
+        "size_bytes": 1,
+        "max_timestamp_ms": 0,
+        "retention_ms": 5,
+        "retention_bytes": -1,
+    }
+    assert "retention_ms" not in found[1]
+
+
+async def test_a_raise_has_a_line_with_both_offsets(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    await audit_at(path).start_raised(
+        PARTITION, before=10, remote_log_start_offset=20, cause="retention"
+    )
+    (line,) = lines(path)
+    assert line["event"] == "remote_log_start_raised"
+    assert (line["before"], line["remote_log_start_offset"]) == (10, 20)
+
+
+async def test_a_file_that_was_renamed_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    audit = audit_at(path)
+    await audit.segments_deleted([SEGMENT], cause="retention")
+    path.rename(tmp_path / "audit.log.1")
+    await audit.segments_deleted([SEGMENT], cause="retention")
+    assert len(lines(path)) == 1
+
+
+async def test_a_line_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "file" / "audit.log"
+    path.parent.write_text("no folder")
+    with pytest.raises(Unavailable, match=r"audit\.log cannot be written"):
+        await audit_at(path).segments_deleted([SEGMENT], cause="retention")
