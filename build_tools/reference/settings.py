@@ -14,7 +14,7 @@ _HEAD = """\
 # Settings of `rlm serve`
 
 The service reads one YAML file with one setting a line. Made from
-`rlm/config/service.py` and `rlm/config/stores.py`; edit there.
+`rlm/config/common.py`, `rlm/config/service.py` and `rlm/config/stores.py`; edit there.
 
 ## In every role
 

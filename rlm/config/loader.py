@@ -15,8 +15,9 @@ from rlm.config.broker_files import (
     read_meta_properties,
     read_server_properties,
 )
+from rlm.config.common import CommonConfig
 from rlm.config.secured import NOT_YET
-from rlm.config.service import CommonConfig, ReaderConfig, ServiceConfig, settings
+from rlm.config.service import ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
 from rsm_plugins.contract.tls import require_both
 from rsm_plugins.process.config import yaml_fault

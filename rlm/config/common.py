@@ -1,0 +1,238 @@
+"""The settings that a service has in every role, and how rows of whole numbers are written.
+
+Pure; the loader reads files.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kip405.addresses import Address
+from kip405.settings import (
+    ADDRESS,
+    ADDRESSES,
+    FLAG,
+    PATH,
+    TCP,
+    TEXT,
+    checked_later,
+    choice,
+    integer,
+    number,
+    rows_of,
+    setting,
+)
+from rlm.config.stores import STORES_ALLOWED, StoreConfig
+from rsm_plugins.contract.tls import ServerTls, Tls
+
+_LEAST_QUOTA = 1 << 20  # below this, a delayed stream looks dead to its client
+
+
+def milliseconds(key: str, default: int, doc: str, least: int = 1) -> Any:
+    return setting(key, integer(least), doc, default=default, unit="ms")
+
+
+def count(key: str, default: int, doc: str, most: int = 10_000) -> Any:
+    return setting(key, integer(1, most), doc, default=default)
+
+
+def size_bytes(key: str, default: int, doc: str, least: int) -> Any:
+    return setting(key, integer(least), doc, default=default, unit="bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonConfig:
+    """Settings that a service has in every role."""
+
+    cluster_id: str = setting(
+        "cluster.id", TEXT, "Id of the Kafka cluster.", default_doc="from meta.properties"
+    )
+    state_dir: Path = setting(
+        "state.dir", PATH, "Directory for the state and the lock of this service alone."
+    )
+    grpc_listen: Address = setting("grpc.listen", ADDRESS, "Where the gRPC API is served.")
+    grpc_advertised: Address = setting(
+        "grpc.advertised",
+        ADDRESS,
+        "Address of the gRPC API for peers and clients.",
+        default_doc="grpc.listen",
+    )
+    http_listen: Address = setting("http.listen", TCP, "Where /healthz and /metrics are served.")
+    allow_insecure: bool = setting(
+        "allow_insecure",
+        FLAG,
+        "Allow gRPC, HTTP and plugin endpoints without TLS beyond loopback.",
+        default=False,
+    )
+    grpc_tls_cert_file: Path | None = setting(
+        "grpc.tls.cert.file",
+        PATH,
+        "PEM file with the certificate of the gRPC API, which then speaks TLS. The service "
+        "also shows it to its peers, and calls them with TLS, so set it on all services of a "
+        "cluster alike. A renewed file is used without a restart.",
+        default=None,
+    )
+    grpc_tls_key_file: Path | None = setting(
+        "grpc.tls.key.file", PATH, "PEM file with the key of that certificate.", default=None
+    )
+    grpc_tls_client_ca_file: Path | None = setting(
+        "grpc.tls.client.ca.file",
+        PATH,
+        "PEM file with authorities. Only callers with a certificate from one of them are accepted.",
+        default=None,
+    )
+    grpc_tls_ca_file: Path | None = setting(
+        "grpc.tls.ca.file",
+        PATH,
+        "PEM file with the authorities of the peers' certificates.",
+        default=None,
+        default_doc="the public authorities that gRPC knows",
+    )
+    grpc_tls_server_name: str = setting(
+        "grpc.tls.server.name",
+        TEXT,
+        "Name in the peers' certificates, if it is not the host of their grpc.advertised.",
+        default="",
+        default_doc="that host",
+    )
+    api_token_file: Path | None = setting(
+        "api.token.file",
+        PATH,
+        "File with the token that callers of the API must send, and that peers are sent. A second "
+        "line is accepted too. A changed file is used without a restart.",
+        default=None,
+    )
+    principal: str = setting(
+        "principal",
+        TEXT,
+        "Name under which this service calls its peers and the plugin.",
+        default="",
+        default_doc="rlm-<node.id>",
+    )
+    kafka_bootstrap_servers: tuple[Address, ...] = setting(
+        "kafka.bootstrap.servers",
+        ADDRESSES,
+        "Direct addresses of the brokers, for the ledger and settings topics.",
+        default_doc="broker.direct.address",
+    )
+    stores: tuple[StoreConfig, ...] = setting(
+        "stores",
+        checked_later(STORES_ALLOWED),
+        "Several stores by name, each with the settings below; the first is the default one.",
+        default=(),
+        default_doc="one store `default` of the settings below, or none: nothing is tiered",
+    )
+    plugin_call_timeout_ms: int = milliseconds(
+        "plugin.call.timeout.ms", 30_000, "How long a call of the plugin may go without progress."
+    )
+    remote_log_reader_threads: int = count(
+        "remote.log.reader.threads", 10, "Threads that verify fetched bytes."
+    )
+    threads_hang_ms: int = milliseconds(
+        "threads.hang.ms",
+        60_000,
+        "How long work on a file may take before its thread counts as hung and is replaced. "
+        "For reading a segment that is copied, copy.deadline.ms applies instead.",
+    )
+    remote_log_reader_max_pending_tasks: int = count(
+        "remote.log.reader.max.pending.tasks",
+        100,
+        "Remote reads that may wait for the store at a time. Further ones are answered Busy.",
+        most=1_000_000,
+    )
+    remote_log_manager_fetch_max_bytes_per_second: int = size_bytes(
+        "remote.log.manager.fetch.max.bytes.per.second",
+        1 << 30,
+        "Bytes a second of all historical reads of this service, over proxy and API. The default "
+        "is most of a 10 Gbit/s link. Local reads and producing are never delayed.",
+        _LEAST_QUOTA,
+    )
+    remote_fetch_client_max_bytes_per_second: int = size_bytes(
+        "remote.fetch.client.max.bytes.per.second",
+        512 << 20,
+        "The same for one client: a client.id on one connection at the proxy, a principal at "
+        "the API. The default is about twice what one client took in measurements.",
+        _LEAST_QUOTA,
+    )
+    remote_fetch_cpu_max_cores: float = setting(
+        "remote.fetch.cpu.max.cores",
+        number(0.1),
+        "Cores of this process that historical reads through the API may use on average: its "
+        "measured processor time, divided by the bytes that it receives and sends.",
+        default=2.0,
+    )
+    fetch_chunk_cache_bytes: int = size_bytes(
+        "fetch.chunk.cache.bytes",
+        256 << 20,
+        "Memory for data of remote segments: cached, being fetched or being sent, with indexes.",
+        1 << 20,
+    )
+    fetch_chunk_cache_path: Path | None = setting(
+        "fetch.chunk.cache.path",
+        PATH,
+        "Folder of the disk cache, for this service alone. Without it there is no disk cache.",
+        default=None,
+    )
+    fetch_chunk_cache_disk_bytes: int = size_bytes(
+        "fetch.chunk.cache.disk.bytes", 16 << 30, "Disk space for the disk cache.", 1 << 20
+    )
+    fetch_range_max_bytes: int = size_bytes(
+        "fetch.range.max.bytes", 16 << 20, "The largest range of one request to the store.", 1 << 20
+    )
+    fetch_read_ahead_max_bytes: int = size_bytes(
+        "fetch.read.ahead.max.bytes",
+        64 << 20,
+        "The most bytes that are read ahead for one reader of one partition.",
+        0,
+    )
+    fetch_ranges_max_in_flight: int = count(
+        "fetch.ranges.max.in.flight", 64, "Requests for ranges that the store is sent at a time."
+    )
+    heartbeat_interval_ms: int = milliseconds(
+        "heartbeat.interval.ms", 10_000, "How often this service publishes its heartbeat."
+    )
+    problem_certificate_days: int = count(
+        "problem.certificate.days", 14, "Days before its end at which a certificate is a warning."
+    )
+    log_level: str = setting(
+        "log.level",
+        choice("debug", "info", "warning", "error"),
+        "The lowest level that is logged.",
+        default="info",
+    )
+    log_format: str = setting(
+        "log.format", choice("json", "console"), "Format of a log line.", default="json"
+    )
+
+    @property
+    def grpc_tls(self) -> ServerTls | None:
+        """The certificate of the API and the callers that it accepts; None = no TLS."""
+        if self.grpc_tls_cert_file is None or self.grpc_tls_key_file is None:
+            return None
+        return ServerTls(
+            cert_file=self.grpc_tls_cert_file,
+            key_file=self.grpc_tls_key_file,
+            client_ca_file=self.grpc_tls_client_ca_file,
+        )
+
+    @property
+    def peer_tls(self) -> Tls | None:
+        """TLS of calls to peers, which is that of this service; None = no TLS."""
+        if self.grpc_tls is None:
+            return None
+        return Tls(
+            ca_file=self.grpc_tls_ca_file,
+            cert_file=self.grpc_tls_cert_file,
+            key_file=self.grpc_tls_key_file,
+            server_name=self.grpc_tls_server_name,
+        )
+
+    def shown(self) -> dict[str, str]:
+        """Every setting by key, fit for a log: what may be a secret is not shown."""
+        rows = {row.key: _text(getattr(self, name)) for name, row in rows_of(type(self)).items()}
+        rows["stores"] = ",".join(store.name for store in self.stores)
+        return rows | {key: text for store in self.stores for key, text in store.shown().items()}
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
