@@ -16,6 +16,7 @@ from rlm.api import messages
 from rlm.api.calls import Answering, Caller, Context, Gate
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
+from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.peers import Peers, Sent, Stubs
 from rlm.api.ports import Broker, Ledger, PartitionStatuses, StoreDoctor
 from rlm.broker.answers import TopicDescription
@@ -163,6 +164,7 @@ class AdminDependencies:
     peers: Peers
     stores: StoreDoctor
     verify: ClusterVerify
+    expiry_plans: ExpiryPlans
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
@@ -334,6 +336,16 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             async with aclosing(events):
                 async for event in events:
                     yield event
+
+    async def PlanExpiry(
+        self, request: pb.PlanExpiryRequest, context: Context
+    ) -> pb.PlanExpiryResponse:
+        async with Answering(self._dependencies.gate, context, "plan expiry") as caller:
+            topic = await self._dependencies.summaries.by_name(checked_name(request.topic))
+            plans = self._dependencies.expiry_plans
+            if request.local_only:
+                return await plans.own(topic)
+            return await plans.whole(topic, caller.principal)
 
     async def ProveAccess(
         self, request: pb.ProveAccessRequest, context: Context

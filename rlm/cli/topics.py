@@ -1,4 +1,4 @@
-"""`rlm topics`: enable, disable, trim, list, describe, adopt-log-start."""
+"""`rlm topics`: enable, retention, disable, trim, list, describe, adopt-log-start."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +10,8 @@ from kip405.ids import Uuid
 from rlm.cli.output import (
     human_ms,
     human_size,
+    human_time,
+    offset,
     plain,
     show_json,
     show_pairs,
@@ -92,6 +94,42 @@ def enable(
             request, metadata=target.metadata, timeout=target.timeout_s
         )
     _show_topic(answer, connect)
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--dry-run", is_flag=True, required=True, help="Show it; nothing is changed.")
+@service_options
+def retention(*, topic: str, dry_run: bool, connect: Connect) -> None:
+    """Show what total retention would delete of TOPIC now, and why nothing more."""
+    with connect.open() as target:
+        answer = target.admin.PlanExpiry(
+            pb.PlanExpiryRequest(topic=topic), metadata=target.metadata, timeout=target.timeout_s
+        )
+    if connect.as_json:
+        show_json(plain(answer))
+        return
+    show_table(
+        ("partition", "start", "new start", "segments", "bytes", "oldest", "newest", "remark"),
+        [
+            (
+                f"{row.topic}-{row.partition}",
+                offset(row.remote_log_start_offset),
+                offset(row.new_remote_log_start_offset),
+                row.segments,
+                human_size(row.size_bytes),
+                _time(row, "oldest_timestamp_ms"),
+                _time(row, "newest_timestamp_ms"),
+                f"not planned: {row.problem}" if row.problem else row.reason,
+            )
+            for row in answer.partitions
+        ],
+        "no partition",
+    )
+
+
+def _time(row: pb.ExpiryPlan, name: str) -> str:
+    return human_time(getattr(row, name)) if row.HasField(name) else "-"
 
 
 @topics.command()

@@ -26,6 +26,7 @@ import enum
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
@@ -176,6 +177,14 @@ class ExpiryPlan:
     @property
     def raises(self) -> bool:
         return self.new_start > self.remote_log_start_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionExpiry:
+    """The plan of one partition, or why there is none."""
+
+    partition: int
+    plan: ExpiryPlan | RemoteStorageError
 
 
 def plan_expiry(view: ExpiryView) -> ExpiryPlan:

@@ -13,6 +13,7 @@ from rlm.api.calls import Gate, TokenSource
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
+from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.fetch import FetchDependencies, FetchService
 from rlm.api.peers import Peers
 from rlm.api.ports import Problems
@@ -220,6 +221,7 @@ def build_admin(
             resolver=TopicResolver(broker, settings),
             peers=peers,
             stores=dependencies.stores,
+            expiry_plans=ExpiryPlans(peers=peers, planner=tasks, broker=broker),
             verify=ClusterVerify(
                 peers=peers, runs=tasks.verify.runs, settings=settings, broker=broker
             ),

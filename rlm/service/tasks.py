@@ -1,16 +1,17 @@
 """Wires the copy and expiration tasks of one service over all of its stores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kip405.errors import Unavailable
+from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey
 from kip405.process import software_name
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
+from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
 from rlm.service.dependencies import Dependencies
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.tasks.audit_log import AuditLog
@@ -29,6 +30,7 @@ from rlm.tasks.unlisted_segments import UnlistedSegments
 from rlm.tasks.verification import PartitionVerifier
 from rlm.tasks.verify_runs import VerifyRuns
 from rlm.tasks.verify_watch import VerifyWatch
+from rlmm.settings_records import TopicRecord
 
 DEAD_AFTER_BEATS = 3
 _AUDIT_LOG = "audit.log"
@@ -170,6 +172,21 @@ class TaskWiring:
     async def run_expiration(self, led: LedPartition) -> None:
         """Trim, expire, clean up; a failure of one does not prevent the others."""
         await self._expiration_task.run(led)
+
+    async def plan_expiry(self, topic: TopicRecord) -> Sequence[PartitionExpiry]:
+        """What the next run would delete of each partition of the topic that is led here."""
+        rows = self._dependencies.leadership.snapshot.led_by(self._dependencies.config.node_id)
+        return [
+            PartitionExpiry(partition=row.topic_id_partition.partition, plan=await self._plan(row))
+            for row in rows
+            if row.topic_id_partition.topic_id == topic.topic_id
+        ]
+
+    async def _plan(self, led: LedPartition) -> ExpiryPlan | RemoteStorageError:
+        try:
+            return self.partition_tasks.expiry.plan(await self._dependencies.snapshots.take(led))
+        except RemoteStorageError as error:
+            return error
 
     async def run_copies(self) -> None:
         """Schedule copy tasks until cancelled."""

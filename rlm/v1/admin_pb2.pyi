@@ -414,6 +414,44 @@ class PartitionOffsets(_message.Message):
     remote_log_end_offset: int
     def __init__(self, local_log_start_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., local_log_end_offset: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_log_end_offset: _Optional[int] = ...) -> None: ...
 
+class PlanExpiryRequest(_message.Message):
+    __slots__ = ("topic", "local_only")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    local_only: bool
+    def __init__(self, topic: _Optional[str] = ..., local_only: _Optional[bool] = ...) -> None: ...
+
+class PlanExpiryResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[ExpiryPlan]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[ExpiryPlan, _Mapping]]] = ...) -> None: ...
+
+class ExpiryPlan(_message.Message):
+    __slots__ = ("topic", "partition", "remote_log_start_offset", "new_remote_log_start_offset", "segments", "size_bytes", "oldest_timestamp_ms", "newest_timestamp_ms", "reason", "problem")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEW_REMOTE_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    remote_log_start_offset: int
+    new_remote_log_start_offset: int
+    segments: int
+    size_bytes: int
+    oldest_timestamp_ms: int
+    newest_timestamp_ms: int
+    reason: str
+    problem: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., new_remote_log_start_offset: _Optional[int] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., oldest_timestamp_ms: _Optional[int] = ..., newest_timestamp_ms: _Optional[int] = ..., reason: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
+
 class ProveAccessRequest(_message.Message):
     __slots__ = ("topic", "tier")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

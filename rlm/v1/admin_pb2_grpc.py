@@ -108,6 +108,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.VerifyRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.VerifyResponse.FromString,
                 _registered_method=True)
+        self.PlanExpiry = channel.unary_unary(
+                '/rlm.v1.AdminService/PlanExpiry',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.FromString,
+                _registered_method=True)
         self.ProveAccess = channel.unary_unary(
                 '/rlm.v1.AdminService/ProveAccess',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.ProveAccessRequest.SerializeToString,
@@ -214,6 +219,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PlanExpiry(self, request, context):
+        """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ProveAccess(self, request, context):
         """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
         The service that enables a topic makes this call to the services of the other partitions' leaders.
@@ -289,6 +301,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Verify,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.VerifyRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.VerifyResponse.SerializeToString,
+            ),
+            'PlanExpiry': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanExpiry,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.SerializeToString,
             ),
             'ProveAccess': grpc.unary_unary_rpc_method_handler(
                     servicer.ProveAccess,
@@ -655,6 +672,33 @@ class AdminService:
             '/rlm.v1.AdminService/Verify',
             rlm_dot_v1_dot_admin__pb2.VerifyRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.VerifyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanExpiry(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/PlanExpiry',
+            rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.FromString,
             options,
             channel_credentials,
             insecure,

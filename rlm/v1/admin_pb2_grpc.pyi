@@ -68,6 +68,8 @@ class AdminServiceStub:
     size or, with `deep`, byte by byte. Issues come as they are found, then one row for each partition. Nothing is
     changed; cancel the call to stop it. RESOURCE_EXHAUSTED: too many verifications run.
     """
+    PlanExpiry: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]
+    """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
     ProveAccess: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]
     """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
     The service that enables a topic makes this call to the services of the other partitions' leaders.
@@ -112,6 +114,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     size or, with `deep`, byte by byte. Issues come as they are found, then one row for each partition. Nothing is
     changed; cancel the call to stop it. RESOURCE_EXHAUSTED: too many verifications run.
     """
+    PlanExpiry: _aio.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]  # type: ignore[assignment]
+    """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
     ProveAccess: _aio.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]  # type: ignore[assignment]
     """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
     The service that enables a topic makes this call to the services of the other partitions' leaders.
@@ -231,6 +235,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         size or, with `deep`, byte by byte. Issues come as they are found, then one row for each partition. Nothing is
         changed; cancel the call to stop it. RESOURCE_EXHAUSTED: too many verifications run.
         """
+
+    @_abc_1.abstractmethod
+    def PlanExpiry(
+        self,
+        request: _admin_pb2.PlanExpiryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.PlanExpiryResponse, _abc.Awaitable[_admin_pb2.PlanExpiryResponse]]:
+        """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
 
     @_abc_1.abstractmethod
     def ProveAccess(

@@ -34,7 +34,7 @@ def test_h19_what_the_brokers_own_retention_removed_is_read_through_the_proxy(
     """Records keep coming, or the broker would remove its active segment as well."""
     topic = fresh("copied")
     one.create_topic(topic, configs={"retention.ms": str(retention_s * 1000)})
-    one.rlm("topics", "enable", topic)
+    one.rlm("topics", "enable", topic, "--retention", "-1")
     before = one.topic_config(topic)
     with SteadyProducer(one, topic, [0], kib_per_s=_KIB_PER_S) as load:
         removed = one.wait_trimmed(topic, beyond=2_048, timeout_s=3 * retention_s + 30)

@@ -17,7 +17,7 @@ import pytest
 from rlm_sandbox import state as states
 from rlm_sandbox.ports import PortReservation
 from rlm_sandbox.sandbox import Sandbox
-from rlm_sandbox.spec import Layout
+from rlm_sandbox.spec import Layout, Override
 from rlm_sandbox.state import prepared
 from tests.scenarios.cluster import Cluster, Row, assert_same
 
@@ -35,7 +35,10 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with tarfile.open(KEPT / "sandbox.tar.xz") as kept:
         kept.extractall(root, filter="data")
     _take_free_ports(root)
-    sandbox = Sandbox.up(root, Sandbox.open(root).state.spec)
+    spec = Sandbox.open(root).state.spec
+    # As in production: the retention that was never enforced would soon end the kept records.
+    delay = Override.parse("rlm.remote.delete.delay.ms=86400000")
+    sandbox = Sandbox.up(root, replace(spec, overrides=(*spec.overrides, delay)))
     try:
         with Cluster(sandbox) as cluster:
             yield cluster

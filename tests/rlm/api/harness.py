@@ -15,6 +15,7 @@ from rlm.api.calls import Gate, TokenSource, no_tokens
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
+from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.fetch import FetchDependencies, FetchService
 from rlm.api.peers import Peers, PeerServicesAccess
 from rlm.api.ports import CopyOutcome, PartitionStatus
@@ -30,7 +31,6 @@ from rlm.remote_log.history import RemoteHistory
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
-from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 from rlm.remote_log.topic_refs import TopicResolver
 from rlm.topics.access import PeerAccess
@@ -44,7 +44,7 @@ from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import MemoryStore
 from tests.builders.threads import THREADS
 from tests.kip405.batch_builder import batch
-from tests.rlm.api.node_fakes import ApiLosses, ApiRuns, ApiStores
+from tests.rlm.api.node_fakes import ApiLosses, ApiPlanner, ApiRuns, ApiStores, Blind
 from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceSettings, ServiceUnderTest, _go_on
 
 PER_BATCH = 3
@@ -285,6 +285,7 @@ class Node:
     stores: ApiStores
     losses: ApiLosses
     runs: ApiRuns
+    planner: ApiPlanner
     statuses: ApiStatuses
     throttle: ReadThrottle
     reading: PartitionReading
@@ -315,6 +316,7 @@ class Fakes:
         self.stores = ApiStores()
         self.losses = ApiLosses()
         self.runs = ApiRuns()
+        self.planner = ApiPlanner()
         self.gate = Gate(self.tokens)
         self.throttle = throttle(self.service.clock, self.limits)
         self.resolver = TopicResolver(self.broker, self.service.settings)
@@ -364,6 +366,7 @@ class Fakes:
                 resolver=self.resolver,
                 peers=self.peers,
                 stores=self.stores,
+                expiry_plans=ExpiryPlans(peers=self.peers, planner=self.planner, broker=broker),
                 verify=ClusterVerify(
                     peers=self.peers, runs=self.runs, settings=settings, broker=broker
                 ),
@@ -414,16 +417,11 @@ def _no_remote_logs() -> RemoteLogs:
     return RemoteLogs(
         cluster_id=CLUSTER_ID,
         known=lambda _: None,
-        snapshots=_Blind(),
+        snapshots=Blind(),
         ledgers=MemoryLedger(),
         store=MemoryStore(CLUSTER_ID),
         threads=THREADS,
     )
-
-
-class _Blind:
-    async def take(self, led: LedPartition) -> PartitionSnapshot:
-        raise Fenced(f"{led.topic_id_partition} is not led here")
 
 
 @contextlib.asynccontextmanager
@@ -466,6 +464,7 @@ async def api_node(
                 stores=fakes.stores,
                 losses=fakes.losses,
                 runs=fakes.runs,
+                planner=fakes.planner,
                 statuses=fakes.statuses,
                 throttle=fakes.throttle,
                 reading=fakes.reading,

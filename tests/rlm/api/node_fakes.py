@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from kip405.errors import RemoteStorageError
+from kip405.errors import Fenced, RemoteStorageError
 from kip405.ids import PartitionKey
+from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import LostRange
+from rlm.plans.expiry import PartitionExpiry
+from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.verify_runs import Event
+from rlmm.settings_records import TopicRecord
 
 
 class ApiLosses:
@@ -20,6 +24,23 @@ class ApiLosses:
     async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]:
         self.asked.append((key.partition, by, apply))
         return (LostRange(start=10, next_offset=20, segments=1, size_bytes=99, why="gone"),)
+
+
+class Blind:
+    """Takes no snapshot."""
+
+    async def take(self, led: LedPartition) -> PartitionSnapshot:
+        raise Fenced(f"{led.topic_id_partition} is not led here")
+
+
+class ApiPlanner:
+    """What total retention would do on one node."""
+
+    def __init__(self) -> None:
+        self.plans: list[PartitionExpiry] = []
+
+    async def plan_expiry(self, topic: TopicRecord) -> list[PartitionExpiry]:
+        return self.plans
 
 
 class ApiRuns:
