@@ -90,14 +90,15 @@ async def test_copy_cancelled_at_every_step_is_mended_by_the_next_runs(tmp_path:
 
 
 async def test_sweep_cancelled_at_every_step_is_finished_by_the_next_one(tmp_path: Path) -> None:
-    async def break_a_copy(rig: Rig) -> None:
+    async def break_two_copies(rig: Rig) -> None:
         def die(operation: str) -> None:
             if operation == "manifest":
                 raise ConnectionError
 
         rig.store.before = die
-        with pytest.raises(ConnectionError):
-            await rig.copy.run(rig.led)
+        for _ in range(2):
+            with pytest.raises(ConnectionError):
+                await rig.copy.run(rig.led, up_to_offset=100)
         rig.store.before = lambda _: None
         states = [entry.state for entry in rig.ledger.view.entries.values()]
         assert states == [STARTED, STARTED]
@@ -110,7 +111,9 @@ async def test_sweep_cancelled_at_every_step_is_finished_by_the_next_one(tmp_pat
         await rig.copy.run(rig.led)
         check_done(rig)
 
-    steps = await every_step(tmp_path, break_a_copy, lambda rig: rig.cleanup.run(rig.led), check)
+    steps = await every_step(
+        tmp_path, break_two_copies, lambda rig: rig.cleanup.run(rig.led), check
+    )
     assert steps > 30
 
 
