@@ -18,11 +18,12 @@ from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.peers import Peers, Sent, Stubs
-from rlm.api.ports import Broker, Ledger, PartitionStatuses, StoreDoctor
+from rlm.api.ports import Broker, Ledger, PartitionStatuses, Pending, StoreDoctor
 from rlm.broker.answers import TopicDescription
 from rlm.plans.coverage import LostRange
 from rlm.remote_log.topic_refs import TopicResolver, checked_name, topic_records
 from rlm.topics.access import Access
+from rlm.topics.deletions import PendingDeletions
 from rlm.topics.partition_records import Adoption, Freezes
 from rlm.topics.ports import NotLeader, Settings
 from rlm.topics.recreated import GoneTopic, gone_text, gone_topics, recreated, recreated_text
@@ -44,11 +45,13 @@ class TopicSummaries:
         self,
         *,
         settings: Settings,
+        pending: Pending,
         ledger: Ledger,
         broker: Broker,
         barrier_deadline_ms: int,
     ) -> None:
         self._settings = settings
+        self._pending = pending
         self._ledger = ledger
         self._broker = broker
         self._barrier_deadline_ms = barrier_deadline_ms
@@ -117,6 +120,7 @@ class TopicSummaries:
             partitions=len(found.partitions) if found is not None and gone is None else 0,
             remote_size_bytes=sum(segment.segment_size_bytes for segment in finished),
             remote_segments=len(finished),
+            pending=self._pending(record),
             warnings=(*warnings, *self._gone_texts(gone)),
         )
 
@@ -157,6 +161,7 @@ class AdminDependencies:
     freezes: Freezes
     adoption: Adoption
     losses: Losses
+    deletions: PendingDeletions
     summaries: TopicSummaries
     status: ClusterStatus
     statuses: PartitionStatuses
@@ -258,6 +263,31 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             topic = checked_name(request.topic) if request.topic else ""
             await self._dependencies.freezes.unfreeze(topic)
             return self._freezes()
+
+    async def ListDeletions(
+        self, request: pb.ListDeletionsRequest, context: Context
+    ) -> pb.ListDeletionsResponse:
+        async with Answering(self._dependencies.gate, context, "list deletions"):
+            found = await self._dependencies.deletions.listed()
+            rows = [messages.deletion_message(one) for one in found]
+            return pb.ListDeletionsResponse(deletions=rows)
+
+    async def UndoDeletion(
+        self, request: pb.UndoDeletionRequest, context: Context
+    ) -> pb.TopicDescription:
+        async with Answering(self._dependencies.gate, context, "undo deletion") as caller:
+
+            async def here() -> pb.TopicDescription:
+                record = await self._dependencies.deletions.undo(checked_name(request.topic))
+                return await self._dependencies.summaries.describe(record)
+
+            return await self._at_leader(
+                caller,
+                here,
+                lambda stubs, sent, timeout: stubs.admin.UndoDeletion(
+                    request, metadata=sent, timeout=timeout
+                ),
+            )
 
     async def Status(self, request: pb.StatusRequest, context: Context) -> pb.StatusResponse:
         async with Answering(self._dependencies.gate, context, "status") as caller:

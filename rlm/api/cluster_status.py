@@ -11,7 +11,7 @@ from kip405.ids import PartitionKey
 from rlm.api import messages
 from rlm.api.endpoints import Endpoints
 from rlm.api.peers import Peer, Peers
-from rlm.api.ports import Broker, PartitionStatus, PartitionStatuses, Problems
+from rlm.api.ports import Broker, PartitionStatus, PartitionStatuses, Pending, Problems
 from rlm.broker.answers import PartitionDescription
 from rlm.plans.problems import Problem, ProblemKind, Severity, about, health_of
 from rlm.stores.reports import StoreStatus
@@ -36,6 +36,7 @@ class ClusterStatus:
         settings: Settings,
         broker: Broker,
         freezes: Freezes,
+        pending: Pending,
         problems: Problems,
         stores: Callable[[], Sequence[StoreStatus]],
         endpoints: Endpoints,
@@ -47,6 +48,7 @@ class ClusterStatus:
         self._settings = settings
         self._broker = broker
         self._freezes = freezes
+        self._pending = pending
         self._problems = problems
         self._stores = stores
         self._endpoints = endpoints
@@ -66,6 +68,7 @@ class ClusterStatus:
             freezes=self._freeze_rows(),
             services=[self._own_service(problems)],
             readers=self._reader_rows(),
+            deletions=self._deletion_rows(topic),
             problems=[
                 messages.problem_message(one, self._peers.node_id) for one in about(problems, topic)
             ],
@@ -96,6 +99,7 @@ class ClusterStatus:
             freezes=own.freezes,
             services=services,
             readers=own.readers,
+            deletions=own.deletions,
             problems=_merged(problems),
         )
 
@@ -191,6 +195,11 @@ class ClusterStatus:
             messages.reader_message(one, is_alive=self._endpoints.is_alive(one))
             for one in self._endpoints.readers()
         ]
+
+    def _deletion_rows(self, topic: str) -> list[pb.PendingDeletion]:
+        records = self._settings.view.topics()
+        found = [self._pending(record) for record in records if topic in ("", record.name)]
+        return [messages.deletion_message(one) for one in found if one is not None]
 
     def _freeze_rows(self) -> list[pb.Freeze]:
         return [messages.freeze_message(*row) for row in self._freezes.listed()]

@@ -10,7 +10,9 @@ from kip405.segments import RemoteLogSegmentMetadata
 from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
 from rlm.plans.coverage import LostRange
+from rlm.plans.deletions import PendingDeletion
 from rlm.plans.problems import Problem
+from rlm.plans.retention import retention_in_force
 from rlm.plans.verification import Issue
 from rlm.remote_log.list_offsets import Position
 from rlm.remote_log.objects import RemoteLogDescription
@@ -24,7 +26,7 @@ from rlm.topics.verbs import notes_of
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.ledger import SegmentEntry
 from rlmm.records import encode_value
-from rlmm.settings_records import FreezeRecord, TopicRecord
+from rlmm.settings_records import DELETES_BY_RETENTION, FreezeRecord, TopicRecord
 from rsm_plugins.layout.keys import segment_stem
 
 _BATCHES = fetch_pb2.FetchResponse.BATCHES_FIELD_NUMBER
@@ -75,6 +77,7 @@ def topic_message(
     partitions: int,
     remote_size_bytes: int,
     remote_segments: int,
+    pending: PendingDeletion | None,
     warnings: tuple[str, ...] = (),
 ) -> admin_pb2.TopicDescription:
     """Only originals that were set on the topic itself are named."""
@@ -96,6 +99,24 @@ def topic_message(
         warnings=warnings,
         gone=gone is not None,
         present_topic_id=gone.present_id.raw if gone and gone.present_id else b"",
+        pending_deletion=None if pending is None else deletion_message(pending),
+    )
+
+
+def deletion_message(pending: PendingDeletion) -> admin_pb2.PendingDeletion:
+    record, announced = pending.record, pending.announced
+    in_force = retention_in_force(record)
+    return admin_pb2.PendingDeletion(
+        kind=DELETES_BY_RETENTION,
+        topic=record.name,
+        topic_id=record.topic_id.raw,
+        by="" if announced is None else announced.by,
+        decided_ms=-1 if announced is None else announced.decided_ms,
+        due_in_ms=pending.due_in_ms,
+        retention_ms=record.retention_ms,
+        retention_bytes=record.retention_bytes,
+        retention_in_force_ms=in_force.retention_ms,
+        retention_in_force_bytes=in_force.retention_bytes,
     )
 
 

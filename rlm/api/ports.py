@@ -10,10 +10,12 @@ from typing import Protocol
 
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import LocalRecords, OwnOffsets
+from rlm.plans.deletions import PendingDeletion
 from rlm.plans.problems import Problem
 from rlm.stores.reports import StoreReport
 from rlm.topics.ports import Broker as TopicBroker
 from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import TopicRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,14 @@ class StoreDoctor(Protocol):
 
     async def inspect(self) -> Sequence[StoreReport]:
         """New reports; the report of a store that does not answer says so."""
+        ...
+
+
+class Pending(Protocol):
+    """Deletions that can still be undone (rlm.topics.deletions)."""
+
+    def __call__(self, record: TopicRecord) -> PendingDeletion | None:
+        """What is pending for a topic, None = nothing."""
         ...
 
 

@@ -45,6 +45,11 @@ COMMANDS = {
         attribute="copy",
         summary="Copy closed segments of a partition now.",
     ),
+    "deletions": LazyCommand(
+        module="rlm.cli.deletions",
+        attribute="deletions",
+        summary="List and undo decisions that will delete data.",
+    ),
     "download": LazyCommand(
         module="rlm.cli.download",
         attribute="download",

@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 from kip405.batches import BatchHeader, batch_headers, check_crc
 from kip405.ids import Uuid
 from kip405.records import ControlType, Record, records
+from rlm.v1.admin_pb2 import PendingDeletion
 from rlm.v1.fetch_pb2 import PartitionDescription
 
 _UUID_BYTES = 16
@@ -116,6 +117,33 @@ def human_time(time_ms: int) -> str:
     if time_ms < 0:
         return "-"
     return f"{datetime.fromtimestamp(time_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def human_retention(time_ms: int, size_bytes: int) -> str:
+    """Both limits, as far as there are any."""
+    if time_ms == size_bytes:
+        return (
+            human_ms(time_ms) if time_ms < 0 else f"{human_ms(time_ms)}, {human_size(size_bytes)}"
+        )
+    limits = [human_ms(time_ms)] if time_ms != -1 else []
+    if size_bytes != -1:
+        limits.append(human_size(size_bytes))
+    return ", ".join(limits)
+
+
+def human_wait(duration_ms: int) -> str:
+    """Two units at most: `23h 59m`, `1m 5s`, `0s`."""
+    left, words = duration_ms // 1000, []
+    for unit, size_ms in _UNITS_MS:
+        count, left = divmod(left, size_ms // 1000)
+        if count:
+            words.append(f"{count}{unit}")
+    return " ".join(words[:2]) or "0s"
+
+
+def due_in(row: PendingDeletion) -> str:
+    """How long a deletion can be undone at least."""
+    return human_wait(row.due_in_ms) if row.HasField("due_in_ms") else "unknown (not announced yet)"
 
 
 def lag(row: PartitionDescription) -> str:

@@ -11,6 +11,7 @@ import click
 
 from kip405.errors import Invalid
 from kip405.ids import Uuid
+from rlm.cli.deletions import show_deletions
 from rlm.cli.output import human_size, human_time, lag, offset, plain, show_json, show_table
 from rlm.cli.target import Connect, service_options
 from rlm.plans.problems import Severity
@@ -53,6 +54,9 @@ def _show(answer: pb.StatusResponse) -> None:
             ],
             "",
         )
+    if answer.deletions:
+        click.echo()
+        show_deletions(answer.deletions, "")
     if answer.problems:
         click.echo()
     for row in answer.problems:

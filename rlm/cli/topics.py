@@ -8,7 +8,8 @@ import click
 from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.cli.output import (
-    human_ms,
+    due_in,
+    human_retention,
     human_size,
     human_time,
     offset,
@@ -93,7 +94,7 @@ def enable(
         answer = target.admin.EnableTopic(
             request, metadata=target.metadata, timeout=target.timeout_s
         )
-    _show_topic(answer, connect)
+    show_topic(answer, connect)
 
 
 @topics.command()
@@ -148,7 +149,7 @@ def disable(*, topic: str, confirm: bool, delete_remote: bool, connect: Connect)
         answer = target.admin.DisableTopic(
             request, metadata=target.metadata, timeout=target.timeout_s
         )
-    _show_topic(answer, connect)
+    show_topic(answer, connect)
 
 
 @topics.command()
@@ -169,7 +170,7 @@ def trim(*, topic: str, switch: str, giveback: bool, force: bool, connect: Conne
     if connect.as_json:
         show_json(plain(answer))
         return
-    _show_topic(answer.topic, connect)
+    show_topic(answer.topic, connect)
     warn(answer.warnings)
 
 
@@ -192,8 +193,8 @@ def list_topics(*, connect: Connect) -> None:
                 row.mode,
                 _state(row),
                 "on" if row.trim else "off",
-                _retention(row.retention_ms, row.retention_bytes),
-                _retention(row.local_retention_ms, row.local_retention_bytes),
+                human_retention(row.retention_ms, row.retention_bytes),
+                human_retention(row.local_retention_ms, row.local_retention_bytes),
                 row.partitions,
                 row.remote_segments,
                 human_size(row.remote_size_bytes),
@@ -216,7 +217,7 @@ def describe(*, topic: str, connect: Connect) -> None:
             metadata=target.metadata,
             timeout=target.timeout_s,
         )
-    _show_topic(answer, connect)
+    show_topic(answer, connect)
 
 
 @topics.command(name="adopt-log-start")
@@ -246,7 +247,7 @@ def _one_of(name: str, short: int | None, long: int | None) -> int | None:
     return long if short is None else short
 
 
-def _show_topic(topic: pb.TopicDescription, connect: Connect) -> None:
+def show_topic(topic: pb.TopicDescription, connect: Connect) -> None:
     if connect.as_json:
         show_json(plain(topic))
         return
@@ -259,31 +260,32 @@ def _show_topic(topic: pb.TopicDescription, connect: Connect) -> None:
             ("mode", topic.mode),
             ("state", _state(topic)),
             ("trim", "on" if topic.trim else "off"),
-            ("retention", _retention(topic.retention_ms, topic.retention_bytes)),
+            ("retention", human_retention(topic.retention_ms, topic.retention_bytes)),
             (
                 "local retention",
-                _retention(topic.local_retention_ms, topic.local_retention_bytes),
+                human_retention(topic.local_retention_ms, topic.local_retention_bytes),
             ),
             ("originals", originals or "none set on the topic"),
             ("partitions", topic.partitions),
             ("remote segments", topic.remote_segments),
             ("remote size", human_size(topic.remote_size_bytes)),
+            *_pending(topic),
             *(("note", text) for text in topic.notes),
         ]
     )
     warn(topic.warnings)
 
 
+def _pending(topic: pb.TopicDescription) -> list[tuple[str, str]]:
+    if not topic.HasField("pending_deletion"):
+        return []
+    pending = topic.pending_deletion
+    limits = human_retention(pending.retention_in_force_ms, pending.retention_in_force_bytes)
+    undo = f"`rlm deletions undo {topic.topic}` keeps it"
+    return [
+        ("in force now", f"{limits}; the shorter retention is due in {due_in(pending)}; {undo}")
+    ]
+
+
 def _state(topic: pb.TopicDescription) -> str:
     return f"gone, was {topic.state}" if topic.gone else topic.state
-
-
-def _retention(time_ms: int, size_bytes: int) -> str:
-    if time_ms == size_bytes:
-        return (
-            human_ms(time_ms) if time_ms < 0 else f"{human_ms(time_ms)}, {human_size(size_bytes)}"
-        )
-    limits = [human_ms(time_ms)] if time_ms != -1 else []
-    if size_bytes != -1:
-        limits.append(human_size(size_bytes))
-    return ", ".join(limits)

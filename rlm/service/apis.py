@@ -31,7 +31,7 @@ from rlm.service.tasks import TaskWiring
 from rlm.tasks.accept_loss import LossAcceptance
 from rlm.topics.access import Access, AccessWatch, ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ClusterGroups, OtherBrokers, ReaderCheck
-from rlm.topics.deletions import Announcements, DeletionKeeper
+from rlm.topics.deletions import Announcements, PendingDeletions
 from rlm.topics.keeper import RecreatedTopicWatch, RetentionKeeper
 from rlm.topics.local_logs import DiskLogs, LogDirSpace
 from rlm.topics.partition_records import Adoption, Freezes, Starts
@@ -50,8 +50,7 @@ class TopicWiring:
     access: Access
     access_watch: AccessWatch
     keeper: RetentionKeeper
-    announcements: Announcements
-    deletions: DeletionKeeper
+    deletions: PendingDeletions
     recreated: RecreatedTopicWatch
     freezes: Freezes
     brokers: OtherBrokers
@@ -114,8 +113,7 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
         access=access,
         access_watch=watch,
         keeper=keeper,
-        announcements=announcements,
-        deletions=DeletionKeeper(
+        deletions=PendingDeletions(
             announcements=announcements,
             settler=settler,
             settings=settings,
@@ -199,8 +197,10 @@ def build_admin(
                 broker=broker, settings=settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
             ),
             losses=_loss_acceptance(dependencies, tasks),
+            deletions=topics.deletions,
             summaries=TopicSummaries(
                 settings=settings,
+                pending=topics.deletions.pending,
                 ledger=dependencies.metadata.manager,
                 broker=broker,
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
@@ -211,6 +211,7 @@ def build_admin(
                 settings=settings,
                 broker=broker,
                 freezes=topics.freezes,
+                pending=topics.deletions.pending,
                 problems=problems,
                 stores=dependencies.stores.statuses,
                 endpoints=_endpoints(dependencies),

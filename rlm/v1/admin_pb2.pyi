@@ -74,7 +74,7 @@ class DescribeTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class TopicDescription(_message.Message):
-    __slots__ = ("topic", "topic_id", "mode", "state", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "originals", "partitions", "remote_size_bytes", "remote_segments", "notes", "warnings", "gone", "present_topic_id")
+    __slots__ = ("topic", "topic_id", "mode", "state", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "originals", "partitions", "remote_size_bytes", "remote_segments", "notes", "warnings", "gone", "present_topic_id", "pending_deletion")
     class OriginalsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +99,7 @@ class TopicDescription(_message.Message):
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
     PRESENT_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PENDING_DELETION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     mode: str
@@ -116,7 +117,48 @@ class TopicDescription(_message.Message):
     warnings: _containers.RepeatedScalarFieldContainer[str]
     gone: bool
     present_topic_id: bytes
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., mode: _Optional[str] = ..., state: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., originals: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[int] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[str]] = ..., gone: _Optional[bool] = ..., present_topic_id: _Optional[bytes] = ...) -> None: ...
+    pending_deletion: PendingDeletion
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., mode: _Optional[str] = ..., state: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., originals: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[int] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[str]] = ..., gone: _Optional[bool] = ..., present_topic_id: _Optional[bytes] = ..., pending_deletion: _Optional[_Union[PendingDeletion, _Mapping]] = ...) -> None: ...
+
+class PendingDeletion(_message.Message):
+    __slots__ = ("kind", "topic", "topic_id", "by", "decided_ms", "due_in_ms", "retention_ms", "retention_bytes", "retention_in_force_ms", "retention_in_force_bytes")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_MS_FIELD_NUMBER: _ClassVar[int]
+    DUE_IN_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_IN_FORCE_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_IN_FORCE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    topic: str
+    topic_id: bytes
+    by: str
+    decided_ms: int
+    due_in_ms: int
+    retention_ms: int
+    retention_bytes: int
+    retention_in_force_ms: int
+    retention_in_force_bytes: int
+    def __init__(self, kind: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., by: _Optional[str] = ..., decided_ms: _Optional[int] = ..., due_in_ms: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_in_force_ms: _Optional[int] = ..., retention_in_force_bytes: _Optional[int] = ...) -> None: ...
+
+class ListDeletionsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListDeletionsResponse(_message.Message):
+    __slots__ = ("deletions",)
+    DELETIONS_FIELD_NUMBER: _ClassVar[int]
+    deletions: _containers.RepeatedCompositeFieldContainer[PendingDeletion]
+    def __init__(self, deletions: _Optional[_Iterable[_Union[PendingDeletion, _Mapping]]] = ...) -> None: ...
+
+class UndoDeletionRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class FreezeRequest(_message.Message):
     __slots__ = ("topic", "why")
@@ -155,18 +197,20 @@ class StatusRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., local_only: _Optional[bool] = ...) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("partitions", "freezes", "services", "readers", "problems")
+    __slots__ = ("partitions", "freezes", "services", "readers", "problems", "deletions")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     FREEZES_FIELD_NUMBER: _ClassVar[int]
     SERVICES_FIELD_NUMBER: _ClassVar[int]
     READERS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    DELETIONS_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[_fetch_pb2.PartitionDescription]
     freezes: _containers.RepeatedCompositeFieldContainer[Freeze]
     services: _containers.RepeatedCompositeFieldContainer[ServiceStatus]
     readers: _containers.RepeatedCompositeFieldContainer[ReaderStatus]
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
-    def __init__(self, partitions: _Optional[_Iterable[_Union[_fetch_pb2.PartitionDescription, _Mapping]]] = ..., freezes: _Optional[_Iterable[_Union[Freeze, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ...) -> None: ...
+    deletions: _containers.RepeatedCompositeFieldContainer[PendingDeletion]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[_fetch_pb2.PartitionDescription, _Mapping]]] = ..., freezes: _Optional[_Iterable[_Union[Freeze, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., deletions: _Optional[_Iterable[_Union[PendingDeletion, _Mapping]]] = ...) -> None: ...
 
 class Problem(_message.Message):
     __slots__ = ("kind", "severity", "subject", "text", "topic", "since_ms", "node_ids")

@@ -78,6 +78,16 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.FreezeRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.FreezeResponse.FromString,
                 _registered_method=True)
+        self.ListDeletions = channel.unary_unary(
+                '/rlm.v1.AdminService/ListDeletions',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.ListDeletionsRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.ListDeletionsResponse.FromString,
+                _registered_method=True)
+        self.UndoDeletion = channel.unary_unary(
+                '/rlm.v1.AdminService/UndoDeletion',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.UndoDeletionRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.TopicDescription.FromString,
+                _registered_method=True)
         self.Status = channel.unary_unary(
                 '/rlm.v1.AdminService/Status',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.StatusRequest.SerializeToString,
@@ -170,6 +180,20 @@ class AdminServiceServicer:
 
     def Unfreeze(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDeletions(self, request, context):
+        """Decisions that make data deletable and can still be undone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndoDeletion(self, request, context):
+        """Makes the retention that is in force the topic's retention. NOT_FOUND where nothing is pending (any more).
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -271,6 +295,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Unfreeze,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.FreezeRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.FreezeResponse.SerializeToString,
+            ),
+            'ListDeletions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeletions,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.ListDeletionsRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.ListDeletionsResponse.SerializeToString,
+            ),
+            'UndoDeletion': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndoDeletion,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.UndoDeletionRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.TopicDescription.SerializeToString,
             ),
             'Status': grpc.unary_unary_rpc_method_handler(
                     servicer.Status,
@@ -510,6 +544,60 @@ class AdminService:
             '/rlm.v1.AdminService/Unfreeze',
             rlm_dot_v1_dot_admin__pb2.FreezeRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.FreezeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeletions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/ListDeletions',
+            rlm_dot_v1_dot_admin__pb2.ListDeletionsRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.ListDeletionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndoDeletion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/UndoDeletion',
+            rlm_dot_v1_dot_admin__pb2.UndoDeletionRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.TopicDescription.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,10 @@ class AdminServiceStub:
     Freeze: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]
     """Stops trims, deletions and sweeps on every service. Durable; needs no leader and no store."""
     Unfreeze: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]
+    ListDeletions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListDeletionsRequest, _admin_pb2.ListDeletionsResponse]
+    """Decisions that make data deletable and can still be undone."""
+    UndoDeletion: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UndoDeletionRequest, _admin_pb2.TopicDescription]
+    """Makes the retention that is in force the topic's retention. NOT_FOUND where nothing is pending (any more)."""
     Status: _grpc.UnaryUnaryMultiCallable[_admin_pb2.StatusRequest, _admin_pb2.StatusResponse]
     InspectStores: _grpc.UnaryUnaryMultiCallable[_admin_pb2.InspectStoresRequest, _admin_pb2.InspectStoresResponse]
     """Inspects how the stores of the called service are set up now, and what that means for the topics in them. The call
@@ -96,6 +100,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     Freeze: _aio.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]  # type: ignore[assignment]
     """Stops trims, deletions and sweeps on every service. Durable; needs no leader and no store."""
     Unfreeze: _aio.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]  # type: ignore[assignment]
+    ListDeletions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDeletionsRequest, _admin_pb2.ListDeletionsResponse]  # type: ignore[assignment]
+    """Decisions that make data deletable and can still be undone."""
+    UndoDeletion: _aio.UnaryUnaryMultiCallable[_admin_pb2.UndoDeletionRequest, _admin_pb2.TopicDescription]  # type: ignore[assignment]
+    """Makes the retention that is in force the topic's retention. NOT_FOUND where nothing is pending (any more)."""
     Status: _aio.UnaryUnaryMultiCallable[_admin_pb2.StatusRequest, _admin_pb2.StatusResponse]  # type: ignore[assignment]
     InspectStores: _aio.UnaryUnaryMultiCallable[_admin_pb2.InspectStoresRequest, _admin_pb2.InspectStoresResponse]  # type: ignore[assignment]
     """Inspects how the stores of the called service are set up now, and what that means for the topics in them. The call
@@ -181,6 +189,22 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.FreezeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.FreezeResponse, _abc.Awaitable[_admin_pb2.FreezeResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListDeletions(
+        self,
+        request: _admin_pb2.ListDeletionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListDeletionsResponse, _abc.Awaitable[_admin_pb2.ListDeletionsResponse]]:
+        """Decisions that make data deletable and can still be undone."""
+
+    @_abc_1.abstractmethod
+    def UndoDeletion(
+        self,
+        request: _admin_pb2.UndoDeletionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.TopicDescription, _abc.Awaitable[_admin_pb2.TopicDescription]]:
+        """Makes the retention that is in force the topic's retention. NOT_FOUND where nothing is pending (any more)."""
 
     @_abc_1.abstractmethod
     def Status(

@@ -3,6 +3,7 @@
 from tests.mutants import (
     of_cleaning,
     of_copying,
+    of_deletions,
     of_expiry,
     of_kip405,
     of_ledger,
@@ -32,6 +33,7 @@ EDITS: tuple[Edit, ...] = (
     *of_reading.EDITS,
     *of_stores.EDITS,
     *of_topics.EDITS,
+    *of_deletions.EDITS,
     *of_proxy.EDITS,
 )
 MOST_HARMLESS = 5

@@ -40,11 +40,9 @@ from rlmm.settings_records import ServiceRecord
 from rsm_plugins.contract.tls import ServerTls, Tls
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemoryLedger
-from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
-from tests.builders.store import MemoryStore
-from tests.builders.threads import THREADS
+from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.kip405.batch_builder import batch
-from tests.rlm.api.node_fakes import ApiLosses, ApiPlanner, ApiRuns, ApiStores, Blind
+from tests.rlm.api.node_fakes import ApiLosses, ApiPlanner, ApiRuns, ApiStores, no_remote_logs
 from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceSettings, ServiceUnderTest, _go_on
 
 PER_BATCH = 3
@@ -347,8 +345,13 @@ class Fakes:
                 freezes=freezes,
                 adoption=Adoption(broker=broker, settings=settings, barrier_deadline_ms=1_000),
                 losses=self.losses,
+                deletions=self.service.deletions,
                 summaries=TopicSummaries(
-                    settings=settings, ledger=self.ledger, broker=broker, barrier_deadline_ms=1_000
+                    settings=settings,
+                    pending=self.service.deletions.pending,
+                    ledger=self.ledger,
+                    broker=broker,
+                    barrier_deadline_ms=1_000,
                 ),
                 status=ClusterStatus(
                     peers=self.peers,
@@ -356,6 +359,7 @@ class Fakes:
                     settings=settings,
                     broker=broker,
                     freezes=freezes,
+                    pending=self.service.deletions.pending,
                     problems=lambda: self.statuses.problems,
                     stores=lambda: self.stores.statuses,
                     endpoints=self.endpoints(),
@@ -412,18 +416,6 @@ class Fakes:
         )
 
 
-def _no_remote_logs() -> RemoteLogs:
-    """Of a service that knows no partition yet."""
-    return RemoteLogs(
-        cluster_id=CLUSTER_ID,
-        known=lambda _: None,
-        snapshots=Blind(),
-        ledgers=MemoryLedger(),
-        store=MemoryStore(CLUSTER_ID),
-        threads=THREADS,
-    )
-
-
 @contextlib.asynccontextmanager
 async def api_node(
     cluster: Cluster,
@@ -444,7 +436,7 @@ async def api_node(
         tokens=tokens,
         peer_tls=peer_tls,
         limits=limits,
-        remote_logs=remote_logs or _no_remote_logs(),
+        remote_logs=remote_logs or no_remote_logs(),
     )
     admin, fetch = fakes.admin(), fakes.fetch()
     server = ApiServer(admin=admin, fetch=fetch, listen="127.0.0.1:0", tls=tls)

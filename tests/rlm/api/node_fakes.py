@@ -9,10 +9,15 @@ from kip405.ids import PartitionKey
 from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import LostRange
 from rlm.plans.expiry import PartitionExpiry
+from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.verify_runs import Event
 from rlmm.settings_records import TopicRecord
+from tests.builders.ledger import MemoryLedger
+from tests.builders.log_dir import CLUSTER_ID
+from tests.builders.store import MemoryStore
+from tests.builders.threads import THREADS
 
 
 class ApiLosses:
@@ -78,3 +83,15 @@ class ApiStores:
 
     async def inspect(self) -> tuple[StoreReport, ...]:
         return self.reports
+
+
+def no_remote_logs() -> RemoteLogs:
+    """Of a service that knows no partition yet."""
+    return RemoteLogs(
+        cluster_id=CLUSTER_ID,
+        known=lambda _: None,
+        snapshots=Blind(),
+        ledgers=MemoryLedger(),
+        store=MemoryStore(CLUSTER_ID),
+        threads=THREADS,
+    )

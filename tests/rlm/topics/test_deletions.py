@@ -10,56 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kip405.errors import Fenced, RemoteStorageError
-from kip405.ids import Uuid
 from rlm.plans.retention import retention_in_force
-from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions
-from rlmm.settings_records import DeletionRecord, FreezeRecord, TopicRecord, TotalRetention
+from rlmm.settings_records import DeletionRecord, TopicRecord, TotalRetention
 from tests.builders.clock import ManualClock
-from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.rlm.topics.retentions import (
+    ANOTHER_ID,
+    DAY_MS,
+    STORED,
+    UNLIMITED,
+    WEEK_MS,
+    enabled,
+    freeze,
+    in_force,
+    keeping,
+    other_record,
+    pass_delay,
+    total,
+)
 from tests.rlm.topics.world import DELAY_MS, Cluster, Crash, CrashAt, PauseAt, ServiceUnderTest
-
-WEEK_MS = 604_800_000
-DAY_MS = 86_400_000
-UNLIMITED = TotalRetention()
-ANOTHER_ID = Uuid(b"\x09" * 16)
-
-
-STORED = metadata(1, 0, 100, {0: 0})
-
-
-def keeping(retention_ms: int, retention_bytes: int | None = None) -> EnableOptions:
-    asked = RetentionOptions(retention_ms=retention_ms, retention_bytes=retention_bytes)
-    return EnableOptions(by="ada", trim=True, retention=asked)
-
-
-def total(retention_ms: int, retention_bytes: int = -1) -> TotalRetention:
-    return TotalRetention(retention_ms=retention_ms, retention_bytes=retention_bytes)
-
-
-def in_force(cluster: Cluster) -> TotalRetention:
-    record = cluster.record()
-    assert record is not None
-    return retention_in_force(record)
-
-
-async def enabled(cluster: Cluster, retention_ms: int = WEEK_MS) -> ServiceUnderTest:
-    """Enabled like that, and nothing pending any more."""
-    service = ServiceUnderTest(cluster)
-    await service.verbs.enable(TOPIC, keeping(retention_ms))
-    await pass_delay(service)
-    assert in_force(cluster) == total(retention_ms)
-    assert cluster.view().deletion(TOPIC_ID) is None
-    return service
-
-
-async def pass_delay(service: ServiceUnderTest) -> None:
-    """The append time of another record shows a restarted service how much time has passed."""
-    service.clock.advance(DELAY_MS)
-    await service.settings.publish(other_record())
-    await service.deletions.check()
-    await service.deletions.check()
 
 
 async def test_the_retention_that_a_topic_has_is_in_force_at_once() -> None:
@@ -285,10 +255,6 @@ async def test_a_restarted_service_knows_how_old_an_announcement_is() -> None:
     assert in_force(cluster) == total(DAY_MS)
 
 
-def other_record(topic_id: Uuid = ANOTHER_ID) -> DeletionRecord:
-    return DeletionRecord(topic_id=topic_id, what="other", by="", delay_ms=0, decided_ms=0)
-
-
 async def test_a_retention_of_a_version_that_enforced_none_is_announced_first() -> None:
     cluster = Cluster()
     service = await enabled(cluster)
@@ -348,11 +314,6 @@ async def test_h17_a_freeze_that_was_just_written_stops_the_keeper() -> None:
     await freeze(other)
     await service.deletions.check()
     assert in_force(cluster) == total(WEEK_MS)
-
-
-async def freeze(service: ServiceUnderTest) -> None:
-    record = FreezeRecord(topic_id=TOPIC_ID, stopped=("delete",), by="ada", why="hold")
-    await service.settings.publish(record)
 
 
 async def test_h39_nothing_is_enforced_for_another_topic_of_the_name() -> None:

@@ -18,7 +18,7 @@ from rlm.broker.answers import (
 )
 from rlm.topics.access import ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ReaderCheck
-from rlm.topics.deletions import Announcements, DeletionKeeper
+from rlm.topics.deletions import Announcements, PendingDeletions
 from rlm.topics.keeper import RetentionKeeper
 from rlm.topics.partition_records import Starts
 from rlm.topics.ports import GroupOffset
@@ -421,8 +421,8 @@ class ServiceUnderTest:
         )
         self.deletions = self._deletion_keeper()
 
-    def _deletion_keeper(self) -> DeletionKeeper:
-        return DeletionKeeper(
+    def _deletion_keeper(self) -> PendingDeletions:
+        return PendingDeletions(
             announcements=self.announcements,
             settler=self.settler,
             settings=self.settings,

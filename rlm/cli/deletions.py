@@ -1,0 +1,63 @@
+"""`rlm deletions`: list and undo decisions that will delete data."""
+
+from collections.abc import Iterable
+
+import click
+
+from rlm.cli.output import due_in, human_retention, human_time, plain, show_json, show_table
+from rlm.cli.target import Connect, service_options
+from rlm.cli.topics import show_topic
+from rlm.v1 import admin_pb2 as pb
+
+
+@click.group()
+def deletions() -> None:
+    """List and undo decisions that will delete data."""
+
+
+@deletions.command(name="list")
+@service_options
+def list_deletions(*, connect: Connect) -> None:
+    """List what was decided, deletes data soon, and can still be undone."""
+    with connect.open() as target:
+        answer = target.admin.ListDeletions(
+            pb.ListDeletionsRequest(), metadata=target.metadata, timeout=target.timeout_s
+        )
+    if connect.as_json:
+        show_json(plain(answer))
+        return
+    show_deletions(answer.deletions, "no deletion is pending")
+
+
+@deletions.command()
+@click.argument("topic")
+@service_options
+def undo(*, topic: str, connect: Connect) -> None:
+    """Keep the data of TOPIC: the retention that is in force becomes its retention."""
+    with connect.open() as target:
+        answer = target.admin.UndoDeletion(
+            pb.UndoDeletionRequest(topic=topic),
+            metadata=target.metadata,
+            timeout=target.timeout_s,
+        )
+    show_topic(answer, connect)
+
+
+def show_deletions(rows: Iterable[pb.PendingDeletion], empty: str) -> None:
+    """A table of what is pending, or the words for nothing."""
+    show_table(
+        ("topic", "kind", "retention", "in force until then", "due in", "decided (UTC)", "by"),
+        [
+            (
+                row.topic,
+                row.kind,
+                human_retention(row.retention_ms, row.retention_bytes),
+                human_retention(row.retention_in_force_ms, row.retention_in_force_bytes),
+                due_in(row),
+                human_time(row.decided_ms),
+                row.by or "-",
+            )
+            for row in rows
+        ],
+        empty,
+    )

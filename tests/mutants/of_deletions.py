@@ -1,0 +1,195 @@
+"""Planted bugs in pending deletions: a shorter retention is in force too early, or stays."""
+
+from tests.mutants.edits import Edit, Target
+
+PENDING = Target(
+    "rlm/plans/deletions.py",
+    ("tests/rlm/plans/test_deletions.py", "tests/rlm/topics/test_deletions.py"),
+)
+DELETIONS = Target(
+    "rlm/topics/deletions.py",
+    ("tests/rlm/topics/test_deletions.py", "tests/rlm/topics/test_undo_of_deletions.py"),
+)
+IN_FORCE = Target(
+    "rlm/plans/retention.py",
+    ("tests/rlm/plans/test_deletions.py", "tests/rlm/plans/test_retention.py"),
+)
+AGES = Target("rlmm/settings_view.py", ("tests/rlmm/test_settings_view.py",))
+SHORTENING = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_deletions.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *SHORTENING.edits(
+        (
+            "H10: a shorter retention is written before it is announced",
+            "        if record.total.laxer(_decided(seen, in_force)) != record.total:\n"
+            "            await self._dependencies.announcements.announce(\n"
+            "                record.topic_id, by=options.by, writing=seen.writing\n"
+            "            )\n"
+            "        await self._publish(seen, record)\n",
+            "        await self._publish(seen, record)\n"
+            "        if record.total.laxer(_decided(seen, in_force)) != record.total:\n"
+            "            await self._dependencies.announcements.announce(\n"
+            "                record.topic_id, by=options.by, writing=seen.writing\n"
+            "            )\n",
+        ),
+        (
+            "a shorter retention is in force at once",
+            "        enforced=in_force.laxer(retention.total),\n",
+            "        enforced=retention.total,\n",
+        ),
+        (
+            "the brokers' retention counts for what is stored already",
+            "        return TotalRetention() if is_stored else rules.total_of(seen.config)\n",
+            "        return rules.total_of(seen.config)\n",
+        ),
+        (
+            "a retention from before a disable is in force again",
+            'trim=False, mode="copy", enforced=None)',
+            'trim=False, mode="copy")',
+        ),
+        (
+            "a second announcement overwrites a deletion of another kind",
+            "        self._dependencies.announcements.refuse_other("
+            "seen.topic.name, seen.topic.topic_id)\n",
+            "",
+        ),
+    ),
+    *IN_FORCE.edits(
+        (
+            "what was decided is enforced at once",
+            "    return record.enforced.laxer(record.total)\n",
+            "    return record.total\n",
+        ),
+        (
+            "a longer retention is not in force yet",
+            "    return record.enforced.laxer(record.total)\n",
+            "    return record.enforced\n",
+        ),
+        (
+            "a retention that was stored and never enforced is in force",
+            '    if record.state != "enabled" or record.enforced is None:\n'
+            "        return TotalRetention()\n",
+            '    if record.state != "enabled":\n'
+            "        return TotalRetention()\n"
+            "    if record.enforced is None:\n"
+            "        return record.total\n",
+        ),
+        (
+            "what is kept after a disable expires",
+            '    if record.state != "enabled" or record.enforced is None:\n',
+            "    if record.enforced is None:\n",
+        ),
+    ),
+    *PENDING.edits(
+        (
+            "the delay counts from the announcement alone",
+            "        for key in (announced.key, record.key)\n",
+            "        for key in (announced.key,)\n",
+        ),
+        (
+            "the delay counts from the topic's record alone",
+            "        for key in (announced.key, record.key)\n",
+            "        for key in (record.key,)\n",
+        ),
+        (
+            "a shorter retention is enforced without a delay",
+            '    if pending.due_in_ms or view.is_stopped(record.topic_id, "delete"):\n',
+            '    if view.is_stopped(record.topic_id, "delete"):\n',
+        ),
+        (
+            "a freeze does not stop a shorter retention",
+            '    if pending.due_in_ms or view.is_stopped(record.topic_id, "delete"):\n',
+            "    if pending.due_in_ms:\n",
+        ),
+        (
+            "a deletion of another kind is taken for ours",
+            '    if record.state == "deleting" or '
+            "(found and found.what != DELETES_BY_RETENTION):\n",
+            '    if record.state == "deleting":\n',
+        ),
+        (
+            "a stricter retention stays enforced where a longer one was decided",
+            "    if _lags(record):\n        return DeletionStep.WIDEN\n",
+            "",
+        ),
+        (
+            "an announcement that nothing follows stays for good",
+            "        return None if found is None else DeletionStep.FORGET\n",
+            "        return None\n",
+        ),
+    ),
+    *DELETIONS.edits(
+        (
+            "H17: a shorter retention is enforced from a view that is behind",
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n"
+            "        view = self._settings.view\n",
+            "        view = self._settings.view\n",
+        ),
+        (
+            "H6: a shorter retention is enforced while a settings record cannot be read",
+            "        return None if step is DeletionStep.ENFORCE and self._settings.problem "
+            "else step\n",
+            "        return step\n",
+        ),
+        (
+            "H39: a retention is enforced for a topic of the same name",
+            "        if record is None or topic.topic_id != topic_id:\n",
+            "        if record is None:\n",
+        ),
+        (
+            "an undo leaves the shorter retention in the topic's record",
+            "                retention_ms=in_force.retention_ms,\n",
+            "",
+        ),
+        (
+            "H17: an undo goes by a view that is behind",
+            "            await self._settings.barrier(self._barrier_deadline_ms)\n"
+            "            view = self._settings.view\n",
+            "            view = self._settings.view\n",
+        ),
+        (
+            "what is in force is undone, as if it had deleted nothing",
+            "            if record is None or not is_pending(record):\n",
+            "            if record is None:\n",
+        ),
+        (
+            "an undo removes a deletion of another kind",
+            "            self._announcements.refuse_other(name, topic.topic_id)\n",
+            "",
+        ),
+        (
+            "nothing is read yet, and a shorter retention is enforced",
+            "        if not self._settings.is_ready:\n            return\n"
+            "        for record in self._settings.view.topics():\n"
+            "            if self._next_step",
+            "        for record in self._settings.view.topics():\n            if self._next_step",
+        ),
+    ),
+    *AGES.edits(
+        (
+            "H16: a broker whose clock is ahead ends a delay",
+            "        return max(since_read_ms, min(by_log_ms, by_clock_ms))\n",
+            "        return max(since_read_ms, by_log_ms)\n",
+        ),
+        (
+            "H16: our own clock ends a delay",
+            "        return max(since_read_ms, min(by_log_ms, by_clock_ms))\n",
+            "        return max(since_read_ms, by_clock_ms)\n",
+        ),
+        (
+            "H16: the clock of the broker that appended the record ends a delay",
+            "        by_clock_ms = now_ms - max(found.times.appended_ms, found.stamp.time_ms)\n",
+            "        by_clock_ms = now_ms - found.times.appended_ms\n",
+        ),
+        (
+            "H16: the writer's clock ends a delay",
+            "        by_clock_ms = now_ms - max(found.times.appended_ms, found.stamp.time_ms)\n",
+            "        by_clock_ms = now_ms - found.stamp.time_ms\n",
+        ),
+        (
+            "H10: a late announcement replaces a newer one",
+            "FENCED_RECORDS = (TopicRecord, DeletionRecord, ",
+            "FENCED_RECORDS = (TopicRecord, ",
+        ),
+    ),
+)
