@@ -196,6 +196,25 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 ),
             )
 
+    async def PlanRetention(
+        self, request: pb.EnableTopicRequest, context: Context
+    ) -> pb.RetentionPlan:
+        async with Answering(self._dependencies.gate, context, "plan retention") as caller:
+            options = _enable_options(request, caller)
+
+            async def here() -> pb.RetentionPlan:
+                name = checked_name(request.topic)
+                plan = await self._dependencies.verbs.plan_retention(name, options)
+                return messages.retention_plan_message(plan)
+
+            return await self._at_leader(
+                caller,
+                here,
+                lambda stubs, sent, timeout: stubs.admin.PlanRetention(
+                    request, metadata=sent, timeout=timeout
+                ),
+            )
+
     async def DisableTopic(
         self, request: pb.DisableTopicRequest, context: Context
     ) -> pb.TopicDescription:
@@ -426,6 +445,7 @@ def _enable_options(request: pb.EnableTopicRequest, caller: Caller) -> EnableOpt
         by=caller.principal,
         trim=request.trim,
         force=request.force,
+        yes=request.yes,
         retention=RetentionOptions(
             retention_ms=given("retention_ms"),
             retention_bytes=given("retention_bytes"),

@@ -22,6 +22,7 @@ from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.verification import PartitionReport
 from rlm.tasks.verify_runs import Event, Progress
 from rlm.topics.recreated import GoneTopic
+from rlm.topics.shortening import RetentionPlan
 from rlm.topics.verbs import notes_of
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.ledger import SegmentEntry
@@ -117,6 +118,28 @@ def deletion_message(pending: PendingDeletion) -> admin_pb2.PendingDeletion:
         retention_bytes=record.retention_bytes,
         retention_in_force_ms=in_force.retention_ms,
         retention_in_force_bytes=in_force.retention_bytes,
+    )
+
+
+def retention_plan_message(plan: RetentionPlan) -> admin_pb2.RetentionPlan:
+    change = plan.change
+    return admin_pb2.RetentionPlan(
+        topic=plan.topic,
+        retention_ms=change.wanted.retention_ms,
+        retention_bytes=change.wanted.retention_bytes,
+        retention_in_force_ms=change.in_force.retention_ms,
+        retention_in_force_bytes=change.in_force.retention_bytes,
+        deletable=[
+            admin_pb2.DeletableRecords(
+                partition=one.partition,
+                start_offset=one.start_offset,
+                end_offset=one.next_offset,
+                size_bytes=one.size_bytes,
+                oldest_ms=one.oldest_ms,
+                newest_ms=one.newest_ms,
+            )
+            for one in plan.deletable
+        ],
     )
 
 

@@ -1,11 +1,12 @@
 """`rlm topics`: enable, retention, disable, trim, list, describe, adopt-log-start."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import click
+import grpc
 
-from kip405.errors import Invalid
+from kip405.errors import Fenced, Invalid
 from kip405.ids import Uuid
 from rlm.cli.output import (
     due_in,
@@ -20,7 +21,7 @@ from rlm.cli.output import (
     warn,
 )
 from rlm.cli.partitions import partition_option, show_partition
-from rlm.cli.target import Connect, service_options
+from rlm.cli.target import Connect, Target, service_options
 from rlm.plans.retention import parse_duration_ms, parse_size_bytes
 from rlm.v1 import admin_pb2 as pb
 
@@ -62,6 +63,7 @@ _SIZE = _Parsed("size", parse_size_bytes)
     is_flag=True,
     help="Go on despite readers below the bound and segments that cannot be copied.",
 )
+@click.option("--yes", is_flag=True, help="Go on although data becomes deletable.")
 @service_options
 def enable(
     *,
@@ -74,12 +76,16 @@ def enable(
     local_retention_ms: int | None,
     local_retention_bytes: int | None,
     force: bool,
+    yes: bool,
     connect: Connect,
 ) -> None:
     """Enable TOPIC, or change its settings.
 
     Without --trim the mode is copy: nothing in the cluster is altered. Without options the topic's
     present retention is taken over.
+
+    What a shorter retention makes deletable is shown, and needs --yes. It is deleted after a delay,
+    in which `rlm deletions undo` keeps it.
     """
     request = pb.EnableTopicRequest(
         topic=topic,
@@ -89,12 +95,65 @@ def enable(
         local_retention_ms=_one_of("--local-retention", local_retention, local_retention_ms),
         local_retention_bytes=local_retention_bytes,
         force=force,
+        yes=yes,
     )
     with connect.open() as target:
+        plan = planned(request, target)
+        if plan.deletable and not yes:
+            _refuse(plan, connect)
         answer = target.admin.EnableTopic(
             request, metadata=target.metadata, timeout=target.timeout_s
         )
+    if connect.as_json:
+        show_json({**plain(answer), "deletable": plain(plan)["deletable"]})
+        return
+    if plan.deletable:
+        _show_deletable(plan)
     show_topic(answer, connect)
+
+
+def planned(request: pb.EnableTopicRequest, target: Target) -> pb.RetentionPlan:
+    """What becomes deletable; nothing at a service of a version that deletes nothing by
+    retention.
+    """
+    try:
+        return target.admin.PlanRetention(
+            request, metadata=target.metadata, timeout=target.timeout_s
+        )
+    except grpc.RpcError as error:
+        if cast(grpc.Call, error).code() is grpc.StatusCode.UNIMPLEMENTED:
+            return pb.RetentionPlan(topic=request.topic)
+        raise
+
+
+def _refuse(plan: pb.RetentionPlan, connect: Connect) -> NoReturn:
+    if connect.as_json:
+        show_json({"applied": False, **plain(plan)})
+    else:
+        _show_deletable(plan)
+    raise Fenced(
+        f"nothing was changed: this retention makes records of {plan.topic} deletable; --yes "
+        f"confirms it, and `rlm deletions undo {plan.topic}` keeps them for a while"
+    )
+
+
+def _show_deletable(plan: pb.RetentionPlan) -> None:
+    show_table(
+        ("deletable", "records", "from", "up to", "size", "oldest (UTC)", "newest (UTC)"),
+        [
+            (
+                f"{plan.topic}-{row.partition}",
+                row.end_offset - row.start_offset,
+                row.start_offset,
+                row.end_offset,
+                human_size(row.size_bytes),
+                human_time(row.oldest_ms),
+                human_time(row.newest_ms),
+            )
+            for row in plan.deletable
+        ],
+        "",
+    )
 
 
 @topics.command()

@@ -33,8 +33,9 @@ from rlm.topics.access import Access, AccessWatch, ClusterAccess, PeerAccess, Se
 from rlm.topics.cluster import ClusterGroups, OtherBrokers, ReaderCheck
 from rlm.topics.deletions import Announcements, PendingDeletions
 from rlm.topics.keeper import RecreatedTopicWatch, RetentionKeeper
-from rlm.topics.local_logs import DiskLogs, LogDirSpace
+from rlm.topics.local_logs import DiskLogs, LogDirSpace, Scan
 from rlm.topics.partition_records import Adoption, Freezes, Starts
+from rlm.topics.shortening import Shortening
 from rlm.topics.takeover import Settler
 from rlm.topics.verbs import Dependencies as VerbDependencies
 from rlm.topics.verbs import TopicVerbs
@@ -154,7 +155,14 @@ def _topic_verbs(
             disk=LogDirSpace(dependencies.config.log_dirs, dependencies.threads.other),
             starts=Starts(settings=settings, offsets=brokers),
             access=access,
-            announcements=announcements,
+            shortening=Shortening(
+                settings=settings,
+                ledger=dependencies.metadata.manager,
+                announcements=announcements,
+                scan=_scan(dependencies),
+                threads=dependencies.threads.snapshots,
+                clock=dependencies.clock,
+            ),
             logs=_disk_logs(dependencies),
             readers=ReaderCheck(
                 offsets=brokers,
@@ -171,8 +179,11 @@ def _topic_verbs(
 
 
 def _disk_logs(dependencies: Dependencies) -> DiskLogs:
-    log_dirs = LogDirs([str(path) for path in dependencies.config.log_dirs])
-    return DiskLogs(log_dirs.scan, dependencies.threads.snapshots, dependencies.clock)
+    return DiskLogs(_scan(dependencies), dependencies.threads.snapshots, dependencies.clock)
+
+
+def _scan(dependencies: Dependencies) -> Scan:
+    return LogDirs([str(path) for path in dependencies.config.log_dirs]).scan
 
 
 def build_admin(

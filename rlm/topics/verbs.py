@@ -24,12 +24,12 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
-from rlm.plans.retention import Retention, effective_local_retention, retention_in_force
+from rlm.plans.retention import Retention, effective_local_retention
 from rlm.remote_log.topic_refs import topic_records
 from rlm.topics import rules
 from rlm.topics.access import ClusterAccess
 from rlm.topics.cluster import ReaderCheck
-from rlm.topics.deletions import Announcements, Writing
+from rlm.topics.deletions import Writing
 from rlm.topics.local_logs import ExistingLogs, Growth, bytes_a_day
 from rlm.topics.partition_records import Starts
 from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
@@ -42,6 +42,7 @@ from rlm.topics.rules import (
     retention_of,
     value_of,
 )
+from rlm.topics.shortening import RetentionChange, RetentionPlan, Shortening
 from rlm.topics.takeover import Settler, is_taken_over, originals_of
 from rlmm.settings_records import NO_LEADER_EPOCH, TopicRecord, TotalRetention
 
@@ -79,7 +80,7 @@ def change_warnings(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnableOptions:
     """`trim` = mode tier: take retention over and trim, in one step; `tier` = the mode alone. `by`:
-    the caller, for what can be undone.
+    the caller, for what can be undone; `yes`: what becomes deletable is confirmed.
     """
 
     by: str = ""
@@ -87,6 +88,7 @@ class EnableOptions:
     tier: bool = False
     retention: RetentionOptions = field(default_factory=RetentionOptions)
     force: bool = False
+    yes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,7 @@ class Dependencies:
     disk: Disk
     starts: Starts
     access: ClusterAccess
-    announcements: Announcements
+    shortening: Shortening
     readers: ReaderCheck
     logs: ExistingLogs
     settler: Settler
@@ -153,11 +155,22 @@ class TopicVerbs:
 
         NotFound: no such topic. Invalid: it must not be enabled, or LogConfig refuses the values.
         MissingAcls: the services lack rights for it; nothing was altered. Fenced: trimming would
-        harm readers, or some of the log could not be copied, and no `force`.
+        harm readers, or some of the log could not be copied, and no `force`; data would become
+        deletable, and no `yes`.
         """
         async with self.lock:
             seen = await self._see_allowed(name, tier=options.trim)
             return await self._enable(seen, options)
+
+    async def plan_retention(self, name: str, options: EnableOptions) -> RetentionPlan:
+        """What `enable` would make deletable now; alters nothing. Errors as of `enable`."""
+        async with self.lock:
+            seen = await self._see_allowed(name, tier=options.trim)
+            rules.refuse(seen.topic, seen.config)
+            retention = rules.choose_retention(options.retention, seen.record, seen.config)
+            return await self._dependencies.shortening.plan(
+                seen.topic, self._change(seen, retention)
+            )
 
     async def enable_like(self, gone: TopicRecord, topic_id: Uuid) -> None:
         """Enable the topic of this id with the options of a deleted topic of the same name (H39).
@@ -176,7 +189,7 @@ class TopicVerbs:
                     local_retention_bytes=gone.local_retention_bytes,
                 )
                 options = EnableOptions(
-                    by=_REENABLED_BY, trim=gone.trim, tier=tier, retention=retention
+                    by=_REENABLED_BY, trim=gone.trim, tier=tier, retention=retention, yes=True
                 )
                 await self._enable(seen, options)
 
@@ -273,10 +286,10 @@ class TopicVerbs:
         before = seen.record
         if before is not None and before.state == "deleting":
             raise Fenced(f"topic {seen.topic.name} is being deleted from the remote store")
-        self._dependencies.announcements.refuse_other(seen.topic.name, seen.topic.topic_id)
         retention = rules.choose_retention(options.retention, before, seen.config)
-        in_force = self._in_force(seen)
-        record = _wanted(seen, options, retention, in_force)
+        change = self._change(seen, retention)
+        await self._dependencies.shortening.check(seen.topic, change, yes=options.yes)
+        record = _wanted(seen, options, retention, change.in_force)
         warnings = change_warnings(before, record, options.retention, seen.config)
         if before is None:
             records = topic_records(self._dependencies.settings.view.records())
@@ -291,29 +304,16 @@ class TopicVerbs:
             )
             warnings += await self._dependencies.logs.check(seen.topic, force=options.force)
         await self._dependencies.starts.ensure(seen.topic)
-        await self._write(seen, record, options, in_force)
+        await self._dependencies.shortening.announce(
+            seen.topic, change, by=options.by, writing=seen.writing
+        )
+        await self._publish(seen, record)
         return Outcome(record=await self._settle_or_undo(seen, record), warnings=warnings)
 
-    async def _write(
-        self, seen: _Seen, record: TopicRecord, options: EnableOptions, in_force: TotalRetention
-    ) -> None:
-        """A shorter retention is announced first: whoever reads it knows that it may be undone."""
-        if record.total.laxer(_decided(seen, in_force)) != record.total:
-            await self._dependencies.announcements.announce(
-                record.topic_id, by=options.by, writing=seen.writing
-            )
-        await self._publish(seen, record)
-
-    def _in_force(self, seen: _Seen) -> TotalRetention:
-        """The total retention that acts on the topic before the change. Where no record of ours
-        says so, it is the brokers' own; but nothing deletes what is in the store already.
-        """
-        if seen.record is not None and seen.record.state == "enabled":
-            return retention_in_force(seen.record)
-        ledger, topic = self._dependencies.ledger, seen.topic
-        keys = (PartitionKey(topic.topic_id, partition) for partition in topic.partitions)
-        is_stored = any(ledger.ledger(key).entries for key in keys)
-        return TotalRetention() if is_stored else rules.total_of(seen.config)
+    def _change(self, seen: _Seen, wanted: Retention) -> RetentionChange:
+        return self._dependencies.shortening.change(
+            seen.topic, seen.config, seen.record, wanted.total
+        )
 
     async def _settle_or_undo(self, seen: _Seen, ours: TopicRecord) -> TopicRecord:
         """A change that the cluster refuses permanently leaves the topic unchanged (H14 c).
@@ -386,12 +386,6 @@ class TopicVerbs:
 
 
 _REENABLED_BY = "topics.reenable"
-
-
-def _decided(seen: _Seen, in_force: TotalRetention) -> TotalRetention:
-    """The total retention that was decided before; without a decision, the one that acts."""
-    before = seen.record
-    return before.total if before is not None and before.state == "enabled" else in_force
 
 
 def _kept(record: TopicRecord) -> TopicRecord:

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EnableTopicRequest(_message.Message):
-    __slots__ = ("topic", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "force")
+    __slots__ = ("topic", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "force", "yes")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TRIM_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class EnableTopicRequest(_message.Message):
     LOCAL_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     LOCAL_RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
+    YES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     trim: bool
     retention_ms: int
@@ -23,7 +24,40 @@ class EnableTopicRequest(_message.Message):
     local_retention_ms: int
     local_retention_bytes: int
     force: bool
-    def __init__(self, topic: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., force: _Optional[bool] = ...) -> None: ...
+    yes: bool
+    def __init__(self, topic: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., force: _Optional[bool] = ..., yes: _Optional[bool] = ...) -> None: ...
+
+class RetentionPlan(_message.Message):
+    __slots__ = ("topic", "retention_ms", "retention_bytes", "retention_in_force_ms", "retention_in_force_bytes", "deletable")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_IN_FORCE_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_IN_FORCE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DELETABLE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    retention_ms: int
+    retention_bytes: int
+    retention_in_force_ms: int
+    retention_in_force_bytes: int
+    deletable: _containers.RepeatedCompositeFieldContainer[DeletableRecords]
+    def __init__(self, topic: _Optional[str] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_in_force_ms: _Optional[int] = ..., retention_in_force_bytes: _Optional[int] = ..., deletable: _Optional[_Iterable[_Union[DeletableRecords, _Mapping]]] = ...) -> None: ...
+
+class DeletableRecords(_message.Message):
+    __slots__ = ("partition", "start_offset", "end_offset", "size_bytes", "oldest_ms", "newest_ms")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_MS_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+    oldest_ms: int
+    newest_ms: int
+    def __init__(self, partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ...) -> None: ...
 
 class DisableTopicRequest(_message.Message):
     __slots__ = ("topic", "delete_remote", "confirm")

@@ -48,6 +48,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.TopicDescription.FromString,
                 _registered_method=True)
+        self.PlanRetention = channel.unary_unary(
+                '/rlm.v1.AdminService/PlanRetention',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.RetentionPlan.FromString,
+                _registered_method=True)
         self.DisableTopic = channel.unary_unary(
                 '/rlm.v1.AdminService/DisableTopic',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.DisableTopicRequest.SerializeToString,
@@ -143,6 +148,13 @@ class AdminServiceServicer:
 
     def EnableTopic(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanRetention(self, request, context):
+        """What EnableTopic with the same request would make deletable now. Alters nothing.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -266,6 +278,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.TopicDescription.SerializeToString,
             ),
+            'PlanRetention': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanRetention,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.RetentionPlan.SerializeToString,
+            ),
             'DisableTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DisableTopic,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.DisableTopicRequest.FromString,
@@ -382,6 +399,33 @@ class AdminService:
             '/rlm.v1.AdminService/EnableTopic',
             rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.TopicDescription.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanRetention(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/PlanRetention',
+            rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.RetentionPlan.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,8 @@ class AdminServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     EnableTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.TopicDescription]
+    PlanRetention: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.RetentionPlan]
+    """What EnableTopic with the same request would make deletable now. Alters nothing."""
     DisableTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DisableTopicRequest, _admin_pb2.TopicDescription]
     SetTrim: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetTrimRequest, _admin_pb2.SetTrimResponse]
     ListTopics: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]
@@ -93,6 +95,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     EnableTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.TopicDescription]  # type: ignore[assignment]
+    PlanRetention: _aio.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.RetentionPlan]  # type: ignore[assignment]
+    """What EnableTopic with the same request would make deletable now. Alters nothing."""
     DisableTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DisableTopicRequest, _admin_pb2.TopicDescription]  # type: ignore[assignment]
     SetTrim: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetTrimRequest, _admin_pb2.SetTrimResponse]  # type: ignore[assignment]
     ListTopics: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]  # type: ignore[assignment]
@@ -146,6 +150,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.EnableTopicRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.TopicDescription, _abc.Awaitable[_admin_pb2.TopicDescription]]: ...
+
+    @_abc_1.abstractmethod
+    def PlanRetention(
+        self,
+        request: _admin_pb2.EnableTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.RetentionPlan, _abc.Awaitable[_admin_pb2.RetentionPlan]]:
+        """What EnableTopic with the same request would make deletable now. Alters nothing."""
 
     @_abc_1.abstractmethod
     def DisableTopic(

@@ -15,22 +15,28 @@ IN_FORCE = Target(
     ("tests/rlm/plans/test_deletions.py", "tests/rlm/plans/test_retention.py"),
 )
 AGES = Target("rlmm/settings_view.py", ("tests/rlmm/test_settings_view.py",))
-SHORTENING = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_deletions.py",))
+VERBS = Target(
+    "rlm/topics/verbs.py",
+    ("tests/rlm/topics/test_deletions.py", "tests/rlm/topics/test_shortening.py"),
+)
+SHORTENING = Target(
+    "rlm/topics/shortening.py",
+    ("tests/rlm/topics/test_shortening.py", "tests/rlm/topics/test_deletions.py"),
+)
+DELETABLE = Target("rlm/plans/deletable.py", ("tests/rlm/plans/test_deletable.py",))
 
 EDITS: tuple[Edit, ...] = (
-    *SHORTENING.edits(
+    *VERBS.edits(
         (
             "H10: a shorter retention is written before it is announced",
-            "        if record.total.laxer(_decided(seen, in_force)) != record.total:\n"
-            "            await self._dependencies.announcements.announce(\n"
-            "                record.topic_id, by=options.by, writing=seen.writing\n"
-            "            )\n"
+            "        await self._dependencies.shortening.announce(\n"
+            "            seen.topic, change, by=options.by, writing=seen.writing\n"
+            "        )\n"
             "        await self._publish(seen, record)\n",
             "        await self._publish(seen, record)\n"
-            "        if record.total.laxer(_decided(seen, in_force)) != record.total:\n"
-            "            await self._dependencies.announcements.announce(\n"
-            "                record.topic_id, by=options.by, writing=seen.writing\n"
-            "            )\n",
+            "        await self._dependencies.shortening.announce(\n"
+            "            seen.topic, change, by=options.by, writing=seen.writing\n"
+            "        )\n",
         ),
         (
             "a shorter retention is in force at once",
@@ -38,20 +44,55 @@ EDITS: tuple[Edit, ...] = (
             "        enforced=retention.total,\n",
         ),
         (
-            "the brokers' retention counts for what is stored already",
-            "        return TotalRetention() if is_stored else rules.total_of(seen.config)\n",
-            "        return rules.total_of(seen.config)\n",
-        ),
-        (
             "a retention from before a disable is in force again",
             'trim=False, mode="copy", enforced=None)',
             'trim=False, mode="copy")',
         ),
         (
-            "a second announcement overwrites a deletion of another kind",
-            "        self._dependencies.announcements.refuse_other("
-            "seen.topic.name, seen.topic.topic_id)\n",
+            "data becomes deletable without a confirmation",
+            "        await self._dependencies.shortening.check("
+            "seen.topic, change, yes=options.yes)\n",
             "",
+        ),
+    ),
+    *SHORTENING.edits(
+        (
+            "a shorter retention is not announced",
+            "        if change.shortens:\n            await self._announcements.announce(",
+            "        if change.shortens and not by:\n"
+            "            await self._announcements.announce(",
+        ),
+        (
+            "the brokers' retention counts for what is stored already",
+            "        in_force = TotalRetention() if is_stored else rules.total_of(config)\n",
+            "        in_force = rules.total_of(config)\n",
+        ),
+        (
+            "a second announcement overwrites a deletion of another kind",
+            "        self._announcements.refuse_other(topic.name, topic.topic_id)\n",
+            "",
+        ),
+        (
+            "what is deletable is counted from the wanted retention alone",
+            "before=change.in_force, after=change.wanted)",
+            "before=TotalRetention(), after=change.wanted)",
+        ),
+        (
+            "local segments that no store has do not count",
+            "                return await self._threads.run(self._scan, topic, partition)\n",
+            "                await self._threads.run(self._scan, topic, partition)\n",
+        ),
+        (
+            "a partition without a replica here fails the command",
+            "            except RemoteStorageError:  # no replica here",
+            "            except OSError:  # no replica here",
+        ),
+    ),
+    *DELETABLE.edits(
+        (
+            "segments that are ended already are counted",
+            "    segments = [one for one in plan.segments if one.next_offset > start]\n",
+            "    segments = list(plan.segments)\n",
         ),
     ),
     *IN_FORCE.edits(

@@ -31,8 +31,14 @@ EDITS: tuple[Edit, ...] = (
         (
             "H2: a topic is enabled before its remote log starts are written",
             "        await self._dependencies.starts.ensure(seen.topic)\n"
-            "        await self._write(seen, record, options, in_force)\n",
-            "        await self._write(seen, record, options, in_force)\n"
+            "        await self._dependencies.shortening.announce(\n"
+            "            seen.topic, change, by=options.by, writing=seen.writing\n"
+            "        )\n"
+            "        await self._publish(seen, record)\n",
+            "        await self._dependencies.shortening.announce(\n"
+            "            seen.topic, change, by=options.by, writing=seen.writing\n"
+            "        )\n"
+            "        await self._publish(seen, record)\n"
             "        await self._dependencies.starts.ensure(seen.topic)\n",
         ),
         (
@@ -52,8 +58,9 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "topics that must not be enabled are",
-            "        rules.refuse(seen.topic, seen.config)\n",
-            "",
+            "        rules.refuse(seen.topic, seen.config)\n"
+            "        self._dependencies.refuse_untiered(",
+            "        self._dependencies.refuse_untiered(",
         ),
         (
             "H14: originals that are known are overwritten",

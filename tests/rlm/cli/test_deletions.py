@@ -1,13 +1,20 @@
 """`rlm deletions` and what other commands show of a shorter retention that is not in force yet."""
 
+import json
+from typing import Any
+
+import grpc
 import pytest
+from grpc import aio
 
 from rlm.cli.output import human_wait
+from rlm.cli.topics import planned
 from rlm.v1 import admin_pb2 as pb
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import api_node
 from tests.rlm.api.test_admin_service import call
 from tests.rlm.cli.test_commands import as_json, asked, assert_one_line
+from tests.rlm.topics.test_shortening import stored
 from tests.rlm.topics.world import DELAY_MS, Cluster
 
 WEEK_MS = 604_800_000
@@ -63,3 +70,60 @@ async def test_the_status_of_a_topic_has_its_deletion_only() -> None:
 )
 def test_a_time_to_wait_in_words(duration_ms: int, words: str) -> None:
     assert human_wait(duration_ms) == words
+
+
+async def test_what_becomes_deletable_is_printed_and_needs_yes() -> None:
+    async with api_node(Cluster()) as node:
+        await as_json(node, "topics", "enable", TOPIC)
+        now_ms = node.service.clock.now_ms()
+        node.service.ledger.copied(stored(1, 0, 100, at_ms=now_ms - 200_000))
+        shorter = ("topics", "enable", TOPIC, "--retention", "100s")
+        refused = await asked(node, *shorter)
+        assert refused.exit_code == 1
+        row = refused.stdout.splitlines()[1].split()
+        assert row[:6] == [f"{TOPIC}-0", "100", "0", "100", "100", "B"]
+        assert row[6:] == ["1970-01-01", "00:13:20", "1970-01-01", "00:13:20"]
+        assert "nothing was changed" in refused.stderr and "--yes" in refused.stderr
+        machine = await asked(node, *shorter, "--json")
+        assert machine.exit_code == 1
+        document = json.loads(machine.stdout)
+        assert document["applied"] is False
+        assert document["retention_in_force_ms"] == WEEK_MS
+        assert [one["end_offset"] for one in document["deletable"]] == [100]
+        assert (await as_json(node, "deletions", "list"))["deletions"] == []
+        made = await as_json(node, *shorter, "--yes")
+        assert made["pending_deletion"]["retention_ms"] == 100_000
+        assert [one["size_bytes"] for one in made["deletable"]] == [100]
+        again = await asked(node, "topics", "enable", TOPIC, "--retention", "50s", "--yes")
+        assert again.exit_code == 0
+        assert again.stdout.splitlines()[0].startswith("deletable")
+
+
+async def test_a_change_that_ends_nothing_prints_nothing_deletable() -> None:
+    async with api_node(Cluster()) as node:
+        assert (await as_json(node, "topics", "enable", TOPIC))["deletable"] == []
+        shown = await asked(node, "topics", "enable", TOPIC, "--retention", "1d")
+        assert shown.stdout.startswith("topic ")
+
+
+class Refusing:
+    """A service whose answer to PlanRetention is an error of gRPC's own."""
+
+    metadata = ()
+    timeout_s = 1.0
+
+    def __init__(self, code: grpc.StatusCode) -> None:
+        self._code = code
+        self.admin = self
+
+    def PlanRetention(self, request: object, **_: object) -> None:
+        raise aio.AioRpcError(self._code, aio.Metadata(), aio.Metadata())
+
+
+def test_a_service_of_a_version_that_plans_nothing_is_asked_to_enable() -> None:
+    request = pb.EnableTopicRequest(topic=TOPIC)
+    older: Any = Refusing(grpc.StatusCode.UNIMPLEMENTED)
+    assert not planned(request, older).deletable
+    away: Any = Refusing(grpc.StatusCode.UNAVAILABLE)
+    with pytest.raises(grpc.RpcError):
+        planned(request, away)

@@ -16,12 +16,14 @@ from rlm.broker.answers import (
     TopicConfigValue,
     TopicDescription,
 )
+from rlm.log_dir.scanner import PartitionLog
 from rlm.topics.access import ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ReaderCheck
 from rlm.topics.deletions import Announcements, PendingDeletions
 from rlm.topics.keeper import RetentionKeeper
 from rlm.topics.partition_records import Starts
 from rlm.topics.ports import GroupOffset
+from rlm.topics.shortening import Shortening
 from rlm.topics.takeover import Settler
 from rlm.topics.verbs import Dependencies, TopicVerbs
 from rlmm.settings_codec import Headers, WriterKnowledge, encode_settings_record
@@ -30,6 +32,7 @@ from rlmm.settings_view import RecordTimes, SettingsView
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.builders.threads import THREADS
 
 DEFAULTS = {
     "cleanup.policy": "delete",
@@ -68,6 +71,9 @@ class Cluster:
     groups_error: RemoteStorageError | None = None
     share_starts: dict[int, int] = field(default_factory=dict)
     internal: bool = False
+    logs: dict[int, PartitionLog] = field(default_factory=dict)
+    """What is on the disks of every broker; of no other partition is there a replica."""
+
     leaders: dict[int, int] = field(default_factory=dict)
     """Of partitions that another broker than `leader` leads."""
 
@@ -121,6 +127,11 @@ class Cluster:
                 for number in range(self.partitions)
             },
         )
+
+    def scan(self, topic: str, partition: int) -> PartitionLog:
+        if partition not in self.logs:
+            raise NotFound("no replica here")
+        return self.logs[partition]
 
     def own_config(self) -> dict[str, str]:
         return dict(self.configs[TOPIC])
@@ -395,7 +406,7 @@ class ServiceUnderTest:
                 disk=self.broker,
                 starts=Starts(settings=self.settings, offsets=self.broker),
                 access=ClusterAccess(node_id=node_id, own=self.access, peers=others),
-                announcements=self.announcements,
+                shortening=self._shortening(),
                 logs=LogsOf(cluster),
                 readers=ReaderCheck(
                     offsets=self.broker,
@@ -420,6 +431,16 @@ class ServiceUnderTest:
             barrier_deadline_ms=1_000,
         )
         self.deletions = self._deletion_keeper()
+
+    def _shortening(self) -> Shortening:
+        return Shortening(
+            settings=self.settings,
+            ledger=self.ledger,
+            announcements=self.announcements,
+            scan=self.cluster.scan,
+            threads=THREADS,
+            clock=self.clock,
+        )
 
     def _deletion_keeper(self) -> PendingDeletions:
         return PendingDeletions(
