@@ -27,7 +27,8 @@ from rlm_sandbox.spec import SandboxSpec
 _HEAP_MIB = 1024
 _TIMEOUT_S = 600
 _POLL_S = 0.1
-_LEAST_SEGMENTS = 8
+_LEAST_SEGMENTS = 4
+"""In each partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,8 @@ def _measured(
 ) -> CopyRun:
     topic = f"copying-{segment_mib}-{partitions}-{number}"
     make_topic(sandbox, topic, partitions, segment_mib)
-    produce(sandbox, topic, max(size_mib, _LEAST_SEGMENTS * segment_mib) * MIB // 1024)
+    least_mib = _LEAST_SEGMENTS * segment_mib * partitions
+    produce(sandbox, topic, max(size_mib, least_mib) * MIB // 1024)
     closed = sum(len(local_starts(sandbox, topic, one)) - 1 for one in range(partitions))
     if closed < 2:
         raise BenchError(f"{topic} has {closed} closed segments: make it larger")
@@ -156,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     made = parser("python -m bench.copying", __doc__)
     made.add_argument("--rounds", type=int, default=5)
     made.add_argument("--size-mib", type=int, default=256, help="values of each topic")
-    made.add_argument("--segment-mib", type=numbers(), default=(1, 64), help="such as 1,64")
+    made.add_argument("--segment-mib", type=numbers(), default=(1, 16), help="such as 1,16")
     made.add_argument("--partitions", type=numbers(), default=(1, 8), help="such as 1,8")
     return made
 
