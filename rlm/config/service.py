@@ -134,6 +134,12 @@ class ServiceConfig(CommonConfig):
     log_dir_scan_threads: int = _count(
         "log.dir.scan.threads", 8, "Threads that scan the broker's log directories."
     )
+    log_dir_watch_interval_ms: int = _ms(
+        "log.dir.watch.interval.ms",
+        500,
+        "How often the service checks for new segments of the partitions that it copies. A closed "
+        "segment is copied then, without a wait for remote.log.manager.task.interval.ms.",
+    )
     leadership_poll_interval_ms: int = _ms(
         "leadership.poll.interval.ms", 1_000, "How often the broker is asked for leadership."
     )

@@ -177,6 +177,7 @@ class BrokerService:
             "copy tasks": copy_pool.run,
             "cleanup tasks": cleanup_pool.run,
             "copies": self._after_metadata(self._tasks.run_copies),
+            "rolls": self._after_metadata(self._tasks.watch_rolls),
             "cleanups": self._after_metadata(self._tasks.run_cleanups),
             "topics": self._topics.keeper.run,
             "deletions": self._topics.deletions.run,

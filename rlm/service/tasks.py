@@ -11,6 +11,7 @@ from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
+from rlm.log_dir.rolls import Rolls
 from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
 from rlm.service.dependencies import Dependencies
 from rlm.service.metadata import BARRIER_DEADLINE_MS
@@ -23,7 +24,8 @@ from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
-from rlm.tasks.pool import Schedule, TaskPool, TaskRun
+from rlm.tasks.pool import Schedule, TaskPool, TaskRun, led_rows
+from rlm.tasks.roll_watch import RollWatch
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
 from rlm.tasks.unlisted_segments import UnlistedSegments
@@ -201,6 +203,26 @@ class TaskWiring:
             forget,
         )
         await schedule.run(self._unless_rival(self._copy_watch.scheduled))
+
+    async def watch_rolls(self) -> None:
+        """Request a copy task for every new segment until cancelled."""
+        dependencies, config = self._dependencies, self._dependencies.config
+        copy, pool = self.partition_tasks.copy, self.partition_tasks.copy_pool
+        watch = RollWatch(
+            rolls=Rolls([str(path) for path in config.log_dirs]),
+            led=lambda: led_rows(
+                dependencies.leadership, dependencies.metadata.settings, config.node_id
+            ),
+            request=self._copy_watch.request,
+            is_open=lambda key: (
+                pool.is_running(key) or pool.is_waiting(key) or copy.waits_for_broker(key)
+            ),
+            threads=dependencies.threads.snapshots,
+            clock=dependencies.clock,
+            interval_ms=config.log_dir_watch_interval_ms,
+            most_wait_ms=config.remote_log_manager_task_interval_ms,
+        )
+        await watch.run()
 
     async def run_cleanups(self) -> None:
         """Schedule expiration tasks until cancelled."""

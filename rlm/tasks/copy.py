@@ -238,6 +238,11 @@ class CopyTask:
         is_due = bool(plan.segments) or plan.reason in _NOT_YET
         return is_due or self._lost.is_due(snapshot)
 
+    def waits_for_broker(self, key: PartitionKey) -> bool:
+        """Whether the last snapshot showed a closed segment that will be eligible soon."""
+        status = self._statuses.get(key)
+        return status is not None and status.reason in [why.value for why in _NOT_YET]
+
     async def _ensure_start(self, snapshot: PartitionSnapshot) -> int:
         """The durable remote log start; the broker's log start where none was ever written (H2)."""
         if snapshot.remote_log_start_offset is not None:
@@ -411,14 +416,15 @@ class CopyWatch:
         if snapshot.key in self._pool.running:
             return  # that task has newer information
         if self._task.is_due(snapshot):
-            self.forget(snapshot.key)
-            self._ask_for(snapshot.led)
+            self.request(snapshot.led)
             return
         self._idle[snapshot.key] = _Idle(
             leader_epoch=snapshot.led.leader_epoch, until_ms=began_at_ms + self._interval_ms
         )
 
-    def _ask_for(self, led: LedPartition) -> None:
+    def request(self, led: LedPartition) -> None:
+        """Ask for a copy task now, whatever a snapshot has shown."""
+        self.forget(led.key)
         try:
             self._pool.submit(led.topic_id_partition.key, lambda: self._copy(led))
         except Busy as error:

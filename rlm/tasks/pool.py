@@ -178,6 +178,16 @@ class TaskPool:
 TaskRun = Callable[[LedPartition], Awaitable[None]]
 
 
+def led_rows(leadership: Leadership, settings: Settings, node_id: int) -> tuple[LedPartition, ...]:
+    """The partitions of enabled topics that the node leads."""
+    view = settings.view
+    return tuple(
+        row
+        for row in leadership.snapshot.led_by(node_id)
+        if view.topic(row.topic_id_partition.topic_id) is not None
+    )
+
+
 class Schedule:
     """Submits one kind of task for the partitions of a node."""
 
@@ -204,19 +214,11 @@ class Schedule:
     async def run(self, task: TaskRun) -> None:
         """Submit until cancelled; partitions that are led elsewhere now are dropped."""
         while True:
-            led = self._led()
+            led = led_rows(self._leadership, self._settings, self._node_id)
             self._forget_others(row.topic_id_partition.key for row in led)
             for row in led:
                 self._submit(row, task)
             await self._clock.sleep_ms(jittered_ms(self._interval_ms))
-
-    def _led(self) -> tuple[LedPartition, ...]:
-        view = self._settings.view
-        return tuple(
-            row
-            for row in self._leadership.snapshot.led_by(self._node_id)
-            if view.topic(row.topic_id_partition.topic_id) is not None
-        )
 
     def _submit(self, row: LedPartition, task: TaskRun) -> None:
         try:

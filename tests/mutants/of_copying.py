@@ -18,6 +18,8 @@ ATTEMPT = Target(
         "tests/rlm/tasks/test_copy_order.py",
     ),
 )
+ROLLS = Target("rlm/log_dir/rolls.py", ("tests/rlm/log_dir/test_rolls.py",))
+ROLL_WATCH = Target("rlm/tasks/roll_watch.py", ("tests/rlm/tasks/test_roll_watch.py",))
 ORDER = Target("rlm/tasks/copy_order.py", ("tests/rlm/tasks/test_copy_order.py",))
 PREPARE = Target(
     "rlm/tasks/segment_data.py",
@@ -398,6 +400,45 @@ EDITS: tuple[Edit, ...] = (
             "the error of a later copy hides that of the first",
             "raise errors[min(errors)]",
             "raise errors[max(errors)]",
+        ),
+    ),
+    *ROLLS.edits(
+        (
+            "a roll within the tick of the one before is never seen",
+            "if old is not None and is_same and old.is_settled:",
+            "if old is not None and is_same:",
+        ),
+        (
+            "every directory is listed at every poll",
+            "if old is not None and is_same and old.is_settled:",
+            "if old is not None and old.newest == directory:",
+        ),
+        (
+            "any file is a roll",
+            "if name.endswith(_SUFFIX))",
+            "if name)",
+        ),
+    ),
+    *ROLL_WATCH.edits(
+        (
+            "a segment that is not eligible yet waits for the schedule",
+            "                if self._is_open(key):\n",
+            "                if not key:\n",
+        ),
+        (
+            "requests never end while the broker is not ready",
+            "if key not in led or repeat.wait_ms > self._most_wait_ms:",
+            "if key not in led:",
+        ),
+        (
+            "a partition that is led elsewhere is asked for",
+            "if key not in led or repeat.wait_ms > self._most_wait_ms:",
+            "if repeat.wait_ms > self._most_wait_ms:",
+        ),
+        (
+            "a disk that cannot be asked ends the watch",
+            "            self._note(str(error))\n            return\n",
+            "            raise\n",
         ),
     ),
 )

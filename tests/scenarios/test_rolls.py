@@ -1,0 +1,87 @@
+"""A closed segment is copied right after the roll, with the intervals of production."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rlm_sandbox.stores.objects import store_objects
+from tests.sandbox_fixtures import SandboxFactory
+from tests.scenarios.cluster import Cluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+_INTERVALS = (
+    "rlm.remote.log.manager.task.interval.ms=30000",
+    "rlm.trim.interval.ms=30000",
+    "broker.log.flush.offset.checkpoint.interval.ms=100",  # one replica waits for it (H35)
+)
+_ROLLS = 6
+_LIMIT_S = 8.0
+"""Four times the two seconds that are promised, for the machine that runs all tests at a time."""
+
+
+@pytest.fixture
+def cluster(sandbox_factory: SandboxFactory) -> Iterator[Cluster]:
+    with Cluster(sandbox_factory(overrides=_INTERVALS)) as made:
+        yield made
+
+
+class Seen:
+    """When each segment was seen: new ones in the broker's directory, copies in the store."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        (log_dir,) = cluster.sandbox.log_dirs(1)
+        self._directory = log_dir / f"{topic}-0"
+        self._objects = store_objects(cluster.sandbox.json["store"])
+        self._topic = topic
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.rolled_s: dict[str, float] = {}
+        self.copied_s: list[float] = []
+
+    def __enter__(self) -> "Seen":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._end.wait(0.02):
+            now_s = time.monotonic()
+            for path in self._directory.glob("*.log"):
+                self.rolled_s.setdefault(path.name, now_s)
+            copies = sum(
+                1
+                for name in self._objects.sizes()
+                if Path(name).suffix == ".log" and f"/{self._topic}-" in name
+            )
+            self.copied_s += [now_s] * (copies - len(self.copied_s))
+
+    def waits_s(self) -> list[float]:
+        """From each roll to the copy of the segment that it closed."""
+        rolls = sorted(self.rolled_s.values())[1:]
+        return [copied - rolled for rolled, copied in zip(rolls, self.copied_s, strict=False)]
+
+
+def test_a_closed_segment_is_copied_within_seconds_of_the_roll(cluster: Cluster) -> None:
+    topic = "rolls"
+    cluster.create_topic(topic)
+    cluster.enable(topic)
+    cluster.fill(topic, mib=1)
+    with Seen(cluster, topic) as seen:
+        for number in range(1, _ROLLS + 1):
+            cluster.fill(topic, mib=1, first=number * 1024)
+            cluster.wait_for(
+                lambda: len(seen.rolled_s) > 1 and len(seen.copied_s) >= len(seen.rolled_s) - 1,
+                "the copies of all closed segments",
+                _LIMIT_S,
+            )
+        waits_s = seen.waits_s()
+    print("seconds from roll to copy:", [round(one, 2) for one in sorted(waits_s)])
+    assert len(waits_s) >= _ROLLS
+    assert max(waits_s) < _LIMIT_S
