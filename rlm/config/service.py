@@ -131,6 +131,13 @@ class ServiceConfig(CommonConfig):
     remote_log_manager_expiration_thread_pool_size: int = _count(
         "remote.log.manager.expiration.thread.pool.size", 10, "Cleanup tasks at a time."
     )
+    remote_log_manager_copy_max_bytes_per_second: int = _size(
+        "remote.log.manager.copy.max.bytes.per.second",
+        1 << 30,
+        "Bytes a second that this service copies to its stores, over all partitions. The default "
+        "is most of a 10 Gbit/s link. A segment is charged whole before it is uploaded.",
+        least=1 << 20,
+    )
     log_dir_scan_threads: int = _count(
         "log.dir.scan.threads", 8, "Threads that scan the broker's log directories."
     )

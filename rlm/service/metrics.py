@@ -89,6 +89,12 @@ TABLE: tuple[MetricRow, ...] = (
         labels=("topic",),
     ),
     MetricRow(
+        name="rlm_remote_copy_throttled_seconds_total",
+        kind=MetricKind.COUNTER,
+        doc="Time for which copies waited for remote.log.manager.copy.max.bytes.per.second "
+        "(Kafka: remote-copy-throttle-time).",
+    ),
+    MetricRow(
         name="rlm_remote_delete_bytes_total",
         kind=MetricKind.COUNTER,
         doc="Bytes of the segments that total retention has deleted from the remote store.",
@@ -375,6 +381,10 @@ class ServiceMetrics:
         """One segment is remote and FINISHED."""
         self._counters["rlm_remote_copy_segments_total"].labels(topic).inc()
         self._counters["rlm_remote_copy_bytes_total"].labels(topic).inc(size_bytes)
+
+    def copy_throttled(self, wait_ms: int) -> None:
+        """A copy waits so long for the quota."""
+        self._counters["rlm_remote_copy_throttled_seconds_total"].inc(wait_ms / 1000)
 
     def segments_deleted(self, topic: str, *, segments: int, size_bytes: int) -> None:
         """Retention has deleted segments."""

@@ -19,6 +19,7 @@ from rlm.tasks.audit_log import AuditLog
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.copy import CopyTask, CopyWatch
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
+from rlm.tasks.copy_quota import CopyQuota
 from rlm.tasks.deep_check import DeepCheck
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask
@@ -85,9 +86,11 @@ def build_pools(
 
 
 class SegmentCounts(Protocol):
-    """Counts copied and deleted segments (rlm.service.metrics.ServiceMetrics)."""
+    """Counts copied and deleted segments, and waits (rlm.service.metrics.ServiceMetrics)."""
 
     def segment_copied(self, topic: str, size_bytes: int) -> None: ...
+
+    def copy_throttled(self, wait_ms: int) -> None: ...
 
     def segments_deleted(self, topic: str, *, segments: int, size_bytes: int) -> None: ...
 
@@ -133,7 +136,7 @@ class TaskWiring:
         self.partition_tasks = PartitionTasks(
             copy=CopyTask(
                 snapshots=dependencies.snapshots,
-                copier=_copier(dependencies, live, self.writes),
+                copier=_copier(dependencies, live, self.writes, counts.copy_throttled),
                 ledger=dependencies.metadata.manager,
                 settings=dependencies.metadata.settings,
                 clock=dependencies.clock,
@@ -269,7 +272,13 @@ class TaskWiring:
         )
 
 
-def _copier(dependencies: Dependencies, live: LiveAttempts, writes: StoreWrites) -> Copier:
+def _copier(
+    dependencies: Dependencies,
+    live: LiveAttempts,
+    writes: StoreWrites,
+    throttled: Callable[[int], None],
+) -> Copier:
+    rate = dependencies.config.remote_log_manager_copy_max_bytes_per_second
     return Copier(
         snapshots=dependencies.snapshots,
         ledger=dependencies.metadata.manager,
@@ -277,6 +286,7 @@ def _copier(dependencies: Dependencies, live: LiveAttempts, writes: StoreWrites)
         targets=dependencies.stores.targets,
         live=live,
         writes=writes,
+        quota=CopyQuota(rate, dependencies.clock, throttled),
         threads=dependencies.threads.copies,
         clock=dependencies.clock,
         new_uuid=new_uuid,

@@ -31,6 +31,7 @@ from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.stores.connection import identity_problem
 from rlm.stores.stores import CopyTarget
 from rlm.tasks.copy_order import Step, Turn
+from rlm.tasks.copy_quota import CopyQuota
 from rlm.tasks.segment_data import PreparedSegment, prepare
 from rlmm.records import NO_PREVIOUS, encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -130,6 +131,7 @@ class Copier:
         targets: Targets,
         live: LiveAttempts,
         writes: StoreWrites,
+        quota: CopyQuota,
         threads: Threads,
         clock: Clock,
         new_uuid: Callable[[], Uuid],
@@ -141,6 +143,7 @@ class Copier:
         self._targets = targets
         self._live = live
         self._writes = writes
+        self._quota = quota
         self._threads = threads
         self._clock = clock
         self._new_uuid = new_uuid
@@ -161,14 +164,15 @@ class Copier:
     ) -> RemoteLogSegmentMetadata:
         """Copy one segment; returns the FINISHED metadata once it was read back as accepted.
 
-        Waits while too many attempts are running. `turn`: see copy_order. Fenced: leadership, file
-        or ledger changed meanwhile. Unavailable: try again later, with a fresh id. OutcomeUnknown:
-        the record may be there; the next snapshot passes a barrier first.
+        Waits while too many attempts are running, and for the quota. `turn`: see copy_order.
+        Fenced: leadership, file or ledger changed meanwhile. Unavailable: try again later, with a
+        fresh id. OutcomeUnknown: the record may be there; the next snapshot passes a barrier first.
         """
         segment_id = self._new_uuid()
         await turn.after(Step.ADMITTED)
         async with self._slots:
             turn.taken(Step.ADMITTED)
+            await self._quota.take(segment.size_bytes)
             deadline_at_ms = self._clock.monotonic_ms() + self._settings.deadline_ms
             with self._live.working_on(segment_id):
                 try:

@@ -20,6 +20,7 @@ from rlm.service.threads import ServiceThreads
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
+from rlm.tasks.copy_quota import CopyQuota
 from rlm.tasks.deep_check import DeepCheck
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
@@ -118,6 +119,7 @@ class Rig:
         checkpoints: Checkpoints | None = None,
         threads: ServiceThreads | None = None,
         attempts_at_once: int = 10,
+        copy_bytes_per_second: int = 1 << 40,
     ) -> None:
         """With `checkpoints` every call to ledger, settings, broker and store is a step."""
         self.threads, clock = threads or all_of(THREADS), ManualClock()
@@ -152,7 +154,7 @@ class Rig:
         self.deleter = SegmentDeleter(
             ledger=ledger, evidence=evidence, clock=clock, node_id=NODE_ID
         )
-        self.copier = self._new_copier(ledger, replace(_COPY, most_at_once=attempts_at_once))
+        self.copier = self._new_copier(ledger, attempts_at_once, copy_bytes_per_second)
         self.copy = CopyTask(
             snapshots=self.snapshots,
             copier=self.copier,
@@ -254,7 +256,8 @@ class Rig:
             clock=self.clock,
         )
 
-    def _new_copier(self, ledger: MemoryLedger, config: CopySettings) -> Copier:
+    def _new_copier(self, ledger: MemoryLedger, at_once: int, rate: int) -> Copier:
+        self.throttled_ms: list[int] = []
         return Copier(
             snapshots=self.snapshots,
             ledger=ledger,
@@ -262,10 +265,11 @@ class Rig:
             targets=self.shelf,
             live=self.live,
             writes=self.writes,
+            quota=CopyQuota(rate, self.clock, self.throttled_ms.append),
             threads=self.threads.copies,
             clock=self.clock,
             new_uuid=uuids(),
-            settings=config,
+            settings=replace(_COPY, most_at_once=at_once),
         )
 
     def _new_evidence(self) -> StoreEvidence:

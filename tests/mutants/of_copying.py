@@ -16,10 +16,12 @@ ATTEMPT = Target(
         "tests/rlm/tasks/test_attempt.py",
         "tests/rlm/tasks/test_copy.py",
         "tests/rlm/tasks/test_copy_order.py",
+        "tests/rlm/tasks/test_copy_quota.py",
     ),
 )
 ROLLS = Target("rlm/log_dir/rolls.py", ("tests/rlm/log_dir/test_rolls.py",))
 ROLL_WATCH = Target("rlm/tasks/roll_watch.py", ("tests/rlm/tasks/test_roll_watch.py",))
+QUOTA = Target("rlm/tasks/copy_quota.py", ("tests/rlm/tasks/test_copy_quota.py",))
 ORDER = Target("rlm/tasks/copy_order.py", ("tests/rlm/tasks/test_copy_order.py",))
 PREPARE = Target(
     "rlm/tasks/segment_data.py",
@@ -185,6 +187,11 @@ EDITS: tuple[Edit, ...] = (
             "the last checks are made while earlier segments are uploaded",
             "        await turn.take(Step.UPLOADED)\n",
             "        turn.taken(Step.UPLOADED)\n",
+        ),
+        (
+            "copies do not count against the quota",
+            "            await self._quota.take(segment.size_bytes)\n",
+            "",
         ),
         (
             "G10: attempts that wait for others keep them out",
@@ -439,6 +446,23 @@ EDITS: tuple[Edit, ...] = (
             "a disk that cannot be asked ends the watch",
             "            self._note(str(error))\n            return\n",
             "            raise\n",
+        ),
+    ),
+    *QUOTA.edits(
+        (
+            "the quota delays no copy",
+            "                await self._clock.sleep_ms(wait_ms)\n",
+            "",
+        ),
+        (
+            "the quota is never charged",
+            "            self._bucket.take(size_bytes, self._clock.monotonic_ms())\n",
+            "",
+        ),
+        (
+            "who comes later passes who waits for the quota",
+            "        async with self._turn:\n",
+            "        if self._turn:\n",
         ),
     ),
 )
