@@ -84,6 +84,9 @@ async def run_in_order(
     async def attempt(number: int, item: T, turn: Turn) -> None:
         try:
             await run(item, turn)
+        except asyncio.CancelledError:
+            errors[number] = Unavailable("the copy was cancelled")
+            raise
         except Exception as error:  # noqa: BLE001 - raised to the caller
             errors[number] = error
         finally:

@@ -389,6 +389,11 @@ EDITS: tuple[Edit, ...] = (
             "        if self._before._has_failed and step is Step.STARTED:\n",
         ),
         (
+            "G3: copies after a cancelled one are finished",
+            "            errors[number] = Unavailable(\"the copy was cancelled\")\n",
+            "",
+        ),
+        (
             "a failed copy leaves those behind it waiting",
             "        for step in Step:\n            self.taken(step)\n",
             "",

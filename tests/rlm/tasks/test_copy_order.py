@@ -275,3 +275,18 @@ async def test_a_run_that_is_cancelled_cancels_every_copy(rig: Rig) -> None:
     await rig.cleanup.run(rig.led)
     await rig.copy.run(rig.led)
     assert starts_in(rig, FINISHED) == list(BASES)
+
+
+async def test_g03_a_copy_that_is_cancelled_alone_stops_those_after_it(rig: Rig) -> None:
+    """As by a pool of threads or a connection that is closed: nobody cancelled the run."""
+    store = slow(rig)
+    store.open(*BASES)
+
+    def cancel(start: int) -> None:
+        if start == 100:
+            raise asyncio.CancelledError
+
+    store.before_manifest = cancel
+    with pytest.raises(Unavailable, match="the copy was cancelled"):
+        await rig.copy.run(rig.led)
+    assert store.manifests == finished_in_order(rig) == [0]
