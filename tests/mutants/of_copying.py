@@ -390,7 +390,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G3: copies after a cancelled one are finished",
-            "            errors[number] = Unavailable(\"the copy was cancelled\")\n",
+            '            errors[number] = Unavailable("the copy was cancelled")\n',
             "",
         ),
         (
