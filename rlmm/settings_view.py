@@ -86,10 +86,18 @@ class LogTime:
 
     def __init__(self) -> None:
         self._last: RecordTimes | None = None
+        self._followed_since_ms: int | None = None
 
     def note(self, times: RecordTimes) -> None:
         """The next record was read."""
         self._last = times
+        if self._followed_since_ms is None:
+            self._followed_since_ms = times.read_ms
+
+    def followed_ms(self, monotonic_ms: int) -> int:
+        """Since when a record was read that is not of the replay; 0 = none was."""
+        since_ms = self._followed_since_ms
+        return 0 if since_ms is None else monotonic_ms - since_ms
 
     def now_ms(self, monotonic_ms: int) -> int | None:
         """The brokers' wall time; None while only records of the replay were read, since nobody
@@ -276,6 +284,39 @@ class SettingsView:
         """
         skews = (_clock_skew(found) for found in self.records())
         return tuple(skew for skew in skews if skew and abs(skew.skew_ms) > MOST_SKEW_MS)
+
+    def followed_ms(self, monotonic_ms: int) -> int:
+        """How long this process has followed the log beyond the replay. Before it has done so for a
+        heartbeat's interval, it cannot know which services are there.
+        """
+        return self._log_time.followed_ms(monotonic_ms)
+
+    def clock_skews_now(self, monotonic_ms: int, *, max_age_ms: int) -> tuple[ClockSkew, ...]:
+        """How far the clocks of services beside brokers are ahead of the brokers' time now, if they
+        were heard at most so long ago by our monotonic clock.
+
+        Unlike `clock_skews` it shows at once that the brokers' time has jumped, as when a broker
+        whose clock is wrong begins to lead this topic.
+        """
+        log_ms = self.log_time_ms(monotonic_ms)
+        if log_ms is None:
+            return ()
+        heard = (
+            (found, monotonic_ms - found.times.read_ms)
+            for found in self.records()
+            if isinstance(found.record, ServiceRecord)
+            and found.times is not None
+            and found.times.read_ms is not None
+        )
+        return tuple(
+            ClockSkew(
+                node_id=found.stamp.node_id,
+                who=found.record.key,
+                skew_ms=found.stamp.time_ms + age_ms - log_ms,
+            )
+            for found, age_ms in heard
+            if age_ms <= max_age_ms
+        )
 
     def _times(self, key: str) -> RecordTimes | None:
         found = self._adopted.get(key)

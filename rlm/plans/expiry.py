@@ -70,7 +70,7 @@ class NoExpiry(enum.Enum):
 class Clocks:
     """The times that must agree, in wall ms: our own clock, and the brokers' by the newest record
     of the settings topic and the monotonic time since it was read (None = none was read yet).
-    `others`: live services beside brokers whose clock differs from the brokers'.
+    `others`: live services beside brokers, and how far their clocks are ahead of the brokers'.
     """
 
     own_ms: int

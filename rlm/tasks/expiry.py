@@ -27,12 +27,12 @@ from rlm.plans.expiry import (
     ExpiryPlan,
     ExpiryView,
     Held,
+    NoExpiry,
     plan_expiry,
     refuse_expiry,
     retention_now,
 )
 from rlm.plans.retention import retention_in_force
-from rlm.plans.services import heartbeats, live_nodes
 from rlm.remote_log.log_starts import raise_start
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
@@ -291,16 +291,15 @@ class ExpiryTask:
             self._completed[snapshot.key] = self._retention(snapshot)
 
     def _now_ms(self) -> int | Held:
-        monotonic_ms = self._clock.monotonic_ms()
+        monotonic_ms, max_age_ms = self._clock.monotonic_ms(), self._config.heartbeat_max_age_ms
         view = self._settings.view
-        live = live_nodes(
-            heartbeats(view, monotonic_ms), max_age_ms=self._config.heartbeat_max_age_ms
-        )
+        if view.followed_ms(monotonic_ms) < max_age_ms:
+            return Held(reason=NoExpiry.NOT_READY, detail="other services may not be heard yet")
         return retention_now(
             Clocks(
                 own_ms=self._clock.now_ms(),
                 log_ms=view.log_time_ms(monotonic_ms),
-                others=tuple(skew for skew in view.clock_skews() if skew.node_id in live),
+                others=view.clock_skews_now(monotonic_ms, max_age_ms=max_age_ms),
             )
         )
 

@@ -254,6 +254,14 @@ class MemorySettings:
         self.broker_ahead_ms = 0
         self.is_replay = False
         self._unread: list[tuple[bytes, bytes, int]] = []
+        self._read: list[tuple[bytes, bytes, int]] = []
+
+    def restart(self) -> None:
+        """What was written up to now is a replay for the next process."""
+        self._unread, self._read, self.view = self._read, [], SettingsView()
+        self.is_replay = True
+        self.catch_up()
+        self.is_replay = False
 
     async def barrier(self, deadline_ms: int) -> None:
         self.on_barrier()
@@ -263,6 +271,7 @@ class MemorySettings:
     def catch_up(self) -> None:
         """Read the log to its end, as the tail does sooner or later."""
         unread, self._unread = self._unread, []
+        self._read += unread
         for key, value, appended_ms in unread:
             read_ms = self.clock.monotonic_ms() if self.clock else self.now_ms
             times = RecordTimes(

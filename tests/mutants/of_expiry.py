@@ -11,9 +11,22 @@ PLAN = Target(
     ),
 )
 TASK = Target("rlm/tasks/expiry.py", ("tests/rlm/tasks/test_expiry.py",))
+CLOCKS = Target("rlmm/settings_view.py", ("tests/rlm/tasks/test_expiry.py",))
 AUDIT = Target("rlm/tasks/audit_log.py", ("tests/rlm/tasks/test_audit_log.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *CLOCKS.edits(
+        (
+            "H16: a dead service with a wrong clock stops expiry",
+            "            if age_ms <= max_age_ms\n",
+            "",
+        ),
+        (
+            "H16: a broker's clock that has jumped is noticed at the next heartbeats",
+            "skew_ms=found.stamp.time_ms + age_ms - log_ms,",
+            "skew_ms=found.stamp.time_ms - (found.times.appended_ms if found.times else 0),",
+        ),
+    ),
     *PLAN.edits(
         (
             "H1: expiry by the broker's log start",
@@ -240,9 +253,9 @@ EDITS: tuple[Edit, ...] = (
             "        self._audit.start_raised(\n",
         ),
         (
-            "H16: a service that is dead counts as a witness",
-            "if skew.node_id in live)",
-            "if skew.node_id > 0)",
+            "H16: a service that has just started believes its host",
+            "        if view.followed_ms(monotonic_ms) < max_age_ms:\n",
+            "        if view.followed_ms(monotonic_ms) < 0:\n",
         ),
     ),
     *AUDIT.edits(

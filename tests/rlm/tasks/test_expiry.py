@@ -14,7 +14,7 @@ from rlmm.settings_records import CAUSE_RETENTION, FreezeRecord, StartRecord, To
 from rsm_plugins.layout.keys import parse_name
 from tests.builders.checkpoints import Checkpoints
 from tests.builders.ledger import OTHER_WRITER, PARTITION
-from tests.builders.rig import Rig
+from tests.builders.rig import NODE_ID, Rig
 from tests.rlm.tasks.test_cancel_everywhere import cancelled_at
 from tests.rlm.tasks.test_expiration import expiration_of
 
@@ -186,6 +186,38 @@ async def test_h16_another_service_that_disagrees_with_the_brokers_stops_it(rig:
     await rig.expiry.run(rig.led)
     assert (start_of(rig), stored(rig)) == (0, 3)
     assert "service/2" in rig.expiry.statuses[PARTITION.key].held.detail
+
+
+def run_ahead(rig: Rig) -> None:
+    """The clock of our host is a year ahead, and the broker on it now leads the settings topic."""
+    rig.clock.wall_ahead_ms = rig.settings.broker_ahead_ms = 31_536_000_000
+    rig.heartbeat_of(NODE_ID, time_ms=rig.clock.now_ms())
+
+
+async def test_h16_a_wrong_broker_that_takes_over_the_settings_is_noticed_at_once(rig: Rig) -> None:
+    """It has stamped nothing but our own heartbeat, whose clock is the same: the others, which were
+    heard before, show the time.
+    """
+    rig.heartbeat_of(2, time_ms=rig.clock.now)
+    run_ahead(rig)
+    await rig.expiry.run(rig.led)
+    assert (start_of(rig), stored(rig)) == (0, 3)
+    assert "service/2" in rig.expiry.statuses[PARTITION.key].held.detail
+
+
+async def test_h16_a_service_that_has_just_started_waits_until_it_has_heard_the_others(
+    rig: Rig,
+) -> None:
+    rig.settings.restart()
+    run_ahead(rig)
+    await rig.expiry.run(rig.led)
+    rig.clock.advance(59_999)
+    await rig.expiry.run(rig.led)
+    assert (start_of(rig), stored(rig)) == (0, 3)
+    assert rig.expiry.statuses[PARTITION.key].held.reason is NoExpiry.NOT_READY
+    rig.clock.advance(1)
+    await rig.expiry.run(rig.led)
+    assert start_of(rig) != 0, "nobody has said that the time is another one"
 
 
 def frozen(*stopped: str) -> FreezeRecord:
