@@ -31,6 +31,7 @@ class NoTrim(enum.Enum):
     MODE_COPY = "topic is in mode copy"
     TRIM_OFF = "trim is off"
     RETENTION_BOUNDED = "a broker's own retention is bounded"
+    RETENTION_UNKNOWN = "a broker did not say whether its own retention is off"
     NO_LIVE_SERVICE = "a broker with a replica has no live service"
     ISR_HOLD = "waiting for replicas to catch up"
     UNLIMITED = "local retention has no limit"
@@ -43,6 +44,7 @@ class TrimGuards:
     """Everything that can forbid a trim, apart from offsets.
 
     `freeze_record`, `ledger_problem`, `retention_bounded`: text if there is one.
+    `retention_unknown`: which broker did not answer for its retention, None if all did.
     `replicas_short_ms`: how long ISR has been smaller than the replicas, None if it is not.
     `hold_max_ms`: trim.hold.max.ms.
     """
@@ -55,6 +57,7 @@ class TrimGuards:
     mode_is_tier: bool
     trim_on: bool
     retention_bounded: str | None
+    retention_unknown: str | None
     replicas: Sequence[int]
     live_nodes: Collection[int]
     replicas_short_ms: int | None
@@ -174,6 +177,8 @@ def _forbidden_trim(guards: TrimGuards) -> Held | None:
         return Held(reason=NoTrim.TRIM_OFF)
     if guards.retention_bounded is not None:
         return Held(reason=NoTrim.RETENTION_BOUNDED, detail=guards.retention_bounded)
+    if guards.retention_unknown is not None:
+        return Held(reason=NoTrim.RETENTION_UNKNOWN, detail=guards.retention_unknown)
     dead = sorted(set(guards.replicas) - set(guards.live_nodes))
     if dead or not guards.replicas:
         return Held(reason=NoTrim.NO_LIVE_SERVICE, detail=f"brokers {dead}")

@@ -124,3 +124,15 @@ class ShareGroups(Protocol):
     async def starts_now(self, topic: str) -> Mapping[int, int]:
         """The same by partition, asked now."""
         ...
+
+
+class ClusterRetention(Protocol):
+    """What the brokers say of their own retention of a topic (G1)."""
+
+    async def bounded(self, topic: str) -> str | None:
+        """The brokers whose own retention of the topic is not off, and their values, by the answer
+        of every live broker; None = it is off at all of them.
+
+        The answer may be a few seconds old. RemoteStorageError: some broker did not answer.
+        """
+        ...

@@ -28,8 +28,8 @@ from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from rsm_plugins.threads import Threads
 
 _UNLIMITED = "-1"
-_RETENTION = ("retention.ms", "retention.bytes")
-_CONFIG = ("cleanup.policy", "remote.storage.enable", *_RETENTION)
+RETENTION_CONFIGS = ("retention.ms", "retention.bytes")
+_CONFIG = ("cleanup.policy", "remote.storage.enable", *RETENTION_CONFIGS)
 _INTERNAL = frozenset(
     {
         "__cluster_metadata",
@@ -192,7 +192,7 @@ class SnapshotReader:
                 cleanup_policy=_value(config, "cleanup.policy"),
                 native_tiering=_value(config, "remote.storage.enable") == "true",
             ),
-            retention_bounded=_bounded(config),
+            retention_bounded=bounded_retention(config),
         )
 
     async def check_leadership(self, led: LedPartition) -> TopicDescription:
@@ -261,8 +261,13 @@ def _value(config: Mapping[str, TopicConfigValue], name: str) -> str:
     return (found.value or "") if found else ""
 
 
-def _bounded(config: Mapping[str, TopicConfigValue]) -> str | None:
+def bounded_retention(config: Mapping[str, TopicConfigValue]) -> str | None:
+    """The retention of a broker's answer that is not off, as text; a value that it leaves out is
+    not off. None = it is off.
+    """
     bounds = [
-        f"{name}={value}" for name in _RETENTION if (value := _value(config, name)) != _UNLIMITED
+        f"{name}={value}"
+        for name in RETENTION_CONFIGS
+        if (value := _value(config, name)) != _UNLIMITED
     ]
     return ", ".join(bounds) or None

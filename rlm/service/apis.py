@@ -31,6 +31,7 @@ from rlm.service.tasks import TaskWiring
 from rlm.tasks.accept_loss import LossAcceptance
 from rlm.topics.access import Access, AccessWatch, ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ClusterGroups, OtherBrokers, ReaderCheck
+from rlm.topics.cluster_retention import BrokersRetention
 from rlm.topics.deletions import Announcements, PendingDeletions
 from rlm.topics.keeper import RecreatedTopicWatch, RetentionKeeper
 from rlm.topics.local_logs import DiskLogs, LogDirSpace, Scan
@@ -55,6 +56,7 @@ class TopicWiring:
     recreated: RecreatedTopicWatch
     freezes: Freezes
     brokers: OtherBrokers
+    retention: BrokersRetention
 
 
 def build_peers(dependencies: Dependencies, tokens: TokenSource) -> Peers:
@@ -133,6 +135,7 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
         ),
         freezes=freezes,
         brokers=brokers,
+        retention=BrokersRetention(brokers, dependencies.clock),
     )
 
 

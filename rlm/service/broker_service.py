@@ -98,9 +98,9 @@ class BrokerService:
         metrics = ServiceMetrics()
         self._dependencies = shared = build_dependencies(config, clock, tasks, threads)
         self._pools = pools = build_pools(config, clock, metrics.task_failed)
-        self._tasks = TaskWiring(shared, pools, metrics)
         self._peers = build_peers(shared, tokens)
         self._topics = build_topics(shared, PeerServicesAccess(self._peers))
+        self._tasks = TaskWiring(shared, pools, metrics, self._topics.retention)
         self._certificates = Certificates(certificate_paths(config), clock, threads.other)
         partition_problems = _partition_problems(shared, self._tasks)
         self._problems = problems = ProblemWatch(

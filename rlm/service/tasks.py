@@ -13,10 +13,12 @@ from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
 from rlm.log_dir.rolls import Rolls
 from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
+from rlm.remote_log.ports import ClusterRetention
 from rlm.service.dependencies import Dependencies
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.tasks.audit_log import AuditLog
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
+from rlm.tasks.cluster_evidence import ClusterEvidence
 from rlm.tasks.copy import CopyTask, CopyWatch
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
 from rlm.tasks.copy_quota import CopyQuota
@@ -99,8 +101,13 @@ class TaskWiring:
     """Copies, trims and cleans the partitions led by this node; each segment in its own store."""
 
     def __init__(
-        self, dependencies: Dependencies, pools: tuple[TaskPool, TaskPool], counts: SegmentCounts
+        self,
+        dependencies: Dependencies,
+        pools: tuple[TaskPool, TaskPool],
+        counts: SegmentCounts,
+        retention: ClusterRetention,
     ) -> None:
+        """`retention` is what all brokers say of their own."""
         self._dependencies = dependencies
         self.writes = StoreWrites()
         config = dependencies.config
@@ -123,12 +130,7 @@ class TaskWiring:
             clock=dependencies.clock,
             node_id=config.node_id,
         )
-        self.lost = LostSegments(
-            evidence=self.evidence,
-            losses=dependencies.tier.losses,
-            clock=dependencies.clock,
-            check_interval_ms=config.copy_presence_check_interval_ms,
-        )
+        self.lost = _lost_segments(dependencies, self.evidence)
         self.holes = HoleRecords(
             settings=dependencies.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
@@ -146,7 +148,7 @@ class TaskWiring:
                 segments_at_once=config.copy_segments_max_in_flight,
                 copied=counts.segment_copied,
             ),
-            trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost),
+            trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost, retention),
             expiry=_expiry_task(dependencies, deleter, live, counts),
             cleanup=_cleanup_task(dependencies, self.evidence, deleter, self.lost, live),
             copy_pool=pools[0],
@@ -294,11 +296,21 @@ def _copier(
     )
 
 
+def _lost_segments(dependencies: Dependencies, evidence: StoreEvidence) -> LostSegments:
+    return LostSegments(
+        evidence=evidence,
+        losses=dependencies.tier.losses,
+        clock=dependencies.clock,
+        check_interval_ms=dependencies.config.copy_presence_check_interval_ms,
+    )
+
+
 def _trim_task(
     dependencies: Dependencies,
     deletions: RecordDeletions,
     evidence: StoreEvidence,
     lost: LostSegments,
+    retention: ClusterRetention,
 ) -> TrimTask:
     return TrimTask(
         snapshots=dependencies.snapshots,
@@ -308,7 +320,7 @@ def _trim_task(
         settings=dependencies.metadata.settings,
         evidence=evidence,
         lost=lost,
-        share_groups=dependencies.share_groups,
+        cluster=ClusterEvidence(dependencies.share_groups, retention),
         clock=dependencies.clock,
         config=_trim_settings(dependencies.config),
     )

@@ -38,8 +38,9 @@ from rlm.plans.trim import (
     plan_trim,
     why_not_confirmed,
 )
-from rlm.remote_log.ports import Broker, Ledger, Settings, ShareGroups
+from rlm.remote_log.ports import Broker, Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
+from rlm.tasks.cluster_evidence import ClusterAnswers, ClusterEvidence
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
 from rlmm.ledger import Hole
@@ -91,7 +92,7 @@ class TrimTask:
         settings: Settings,
         evidence: StoreEvidence,
         lost: LostSegments,
-        share_groups: ShareGroups,
+        cluster: ClusterEvidence,
         clock: Clock,
         config: TrimSettings,
     ) -> None:
@@ -102,7 +103,7 @@ class TrimTask:
         self._settings = settings
         self._evidence = evidence
         self._lost = lost
-        self._share_groups = share_groups
+        self._cluster = cluster
         self._clock = clock
         self._config = config
         self._short_since_ms: dict[PartitionKey, int] = {}
@@ -144,9 +145,8 @@ class TrimTask:
         if record is None or snapshot.remote_log_start_offset is None:
             self._statuses.pop(snapshot.key, None)
             return False
-        partition = led.topic_id_partition
-        group_start = await self._share_groups.start_offset(partition.topic, partition.partition)
-        plan = self._decide(snapshot, record, group_start, planned_at_ms)
+        answers = await self._cluster.recent(led.topic_id_partition, record)
+        plan = self._decide(snapshot, record, answers, planned_at_ms)
         self._note(snapshot, record, plan)
         if isinstance(plan, Held):
             return False
@@ -161,19 +161,21 @@ class TrimTask:
         self,
         snapshot: PartitionSnapshot,
         record: TopicRecord,
-        group_start: int | None,
+        answers: ClusterAnswers,
         planned_at_ms: int,
     ) -> TrimPlan | EndedPlan | Held:
         """What the rules say of a snapshot and of guards that are read now."""
-        guards = self._guards(snapshot, record)
-        offsets = self._offsets(snapshot, record, group_start)
+        guards = self._guards(snapshot, record, answers)
+        offsets = self._offsets(snapshot, record, answers.share_group_start)
         plan = plan_trim(guards, offsets, now_ms=self._clock.now_ms(), planned_at_ms=planned_at_ms)
         if isinstance(plan, TrimPlan) and is_hold_overdue(guards):
             led = snapshot.led
             log.warning("trim_hold_overdue", **_fields_of(led), isr=led.isr, replicas=led.replicas)
         return plan
 
-    def _guards(self, snapshot: PartitionSnapshot, record: TopicRecord) -> TrimGuards:
+    def _guards(
+        self, snapshot: PartitionSnapshot, record: TopicRecord, answers: ClusterAnswers
+    ) -> TrimGuards:
         settings, topic_id = self._settings, snapshot.key.topic_id
         frozen = settings.view.is_stopped(topic_id, STOPS_TRIM)
         deletion = self._ledger.ledger(snapshot.key).deletion_problem
@@ -185,7 +187,8 @@ class TrimTask:
             topic=snapshot.topic.state,
             mode_is_tier=record.mode == "tier",
             trim_on=record.trim,
-            retention_bounded=snapshot.topic.retention_bounded,
+            retention_bounded=snapshot.topic.retention_bounded or answers.retention_bounded,
+            retention_unknown=answers.retention_unknown,
             replicas=snapshot.led.replicas,
             live_nodes=live_nodes(
                 heartbeats(settings.view, self._clock.monotonic_ms()),
@@ -377,15 +380,14 @@ class TrimTask:
         its last request; that wait is bounded.
         """
         partition = snapshot.led.topic_id_partition
-        starts: Mapping[int, int] = {}
-        if isinstance(plan, TrimPlan):  # all brokers are asked, which may take long
-            starts = await self._share_groups.starts_now(partition.topic)
+        is_trim = isinstance(plan, TrimPlan)  # then all brokers are asked, which may take long
+        answers = await self._cluster.now(partition) if is_trim else ClusterAnswers()
         asked_at_ms = self._clock.monotonic_ms()
         fresh = await self._snapshots.take(snapshot.led)
         record = self._settings.view.topic(snapshot.key.topic_id)
         if record is None or fresh.remote_log_start_offset is None:
             raise Fenced(f"{partition}: the topic's settings are gone")
-        again = self._decide(fresh, record, starts.get(partition.partition), plan.planned_at_ms)
+        again = self._decide(fresh, record, answers, plan.planned_at_ms)
         why = why_not_confirmed(plan, again) or self._why_other_evidence(snapshot, fresh, plan)
         if why is not None:
             if isinstance(again, Held):
@@ -470,10 +472,8 @@ def _copies_below(
 
 def _without_records(snapshot: PartitionSnapshot, holes: Iterable[Hole]) -> tuple[Hole, ...]:
     """Closed segments of our log, in its current state, that are proven to be empty."""
-    return tuple(
-        Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS)
-        for one in empty_ranges(snapshot.log, holes)
-    )
+    ranges = empty_ranges(snapshot.log, holes)
+    return tuple(Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS) for one in ranges)
 
 
 def _freeze_text(settings: Settings, key: PartitionKey) -> str:

@@ -58,11 +58,17 @@ class OtherBrokers:
         for node_id in [
             one for one, node in self._nodes.items() if addresses.get(one) != node.address
         ]:
-            await self._nodes.pop(node_id).close()
+            gone = self._nodes.pop(node_id, None)  # another caller may have been faster
+            if gone is not None:
+                await gone.close()
         for node_id, address in addresses.items():
             if node_id not in self._nodes:
                 self._nodes[node_id] = self._connect(address)
         return dict(self._nodes)
+
+    async def sources(self) -> dict[int, OwnBroker]:
+        """The calls of every broker that is alive now (rlm.topics.cluster_retention)."""
+        return {node_id: node.calls for node_id, node in (await self.all()).items()}
 
     async def of(self, node_id: int) -> Node:
         """One broker; Unavailable if it is not alive."""

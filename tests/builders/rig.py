@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kip405.batches import batch_headers
+from kip405.errors import RemoteStorageError
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
@@ -18,6 +19,7 @@ from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.threads import ServiceThreads
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
+from rlm.tasks.cluster_evidence import ClusterEvidence
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
 from rlm.tasks.copy_quota import CopyQuota
@@ -94,6 +96,24 @@ class ShareGroupsAt:
         return {} if found is None else {0: found}
 
 
+class RetentionAt:
+    """What all brokers say of their own retention: None = it is off. An error set = no answer."""
+
+    def __init__(self) -> None:
+        self.answer: str | None = None
+        self.error: RemoteStorageError | None = None
+        self.after_answer: Callable[[], None] = lambda: None
+        self.asked = 0
+
+    async def bounded(self, topic: str) -> str | None:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        found = self.answer
+        self.after_answer()
+        return found
+
+
 class WatchedLogDirs:
     """`after_scan` is called once the disk was read: what changes then, the scan does not know."""
 
@@ -128,7 +148,8 @@ class Rig:
         self.disk, self.broker = self.log_dir.partition(), MemoryBroker(node_id=NODE_ID)
         self.ledger, self.settings = MemoryLedger(), MemorySettings()
         self.store = MemoryStore(CLUSTER_ID)
-        self.share_groups, self.live, self.writes = ShareGroupsAt(), LiveAttempts(), StoreWrites()
+        self.share_groups, self.retention = ShareGroupsAt(), RetentionAt()
+        self.live, self.writes = LiveAttempts(), StoreWrites()
         self.settings.now_ms = self.ledger.now_ms = self.clock.now
         self.settings.clock = self.clock
         around = checkpoints.around if checkpoints else _as_is
@@ -149,8 +170,7 @@ class Rig:
         self.shelf = Shelf({STORE_ID: store})
         evidence, self.losses = _evidence(self.shelf), Losses()
         self.lost = _lost_segments(evidence, self.losses, self.clock)
-        self.audit = MemoryAudit()
-        self.expired: list[tuple[str, int, int]] = []
+        self.audit, self.expired = MemoryAudit(), list[tuple[str, int, int]]()
         self.deleter = SegmentDeleter(
             ledger=ledger, evidence=evidence, clock=clock, node_id=NODE_ID
         )
@@ -198,7 +218,7 @@ class Rig:
             settings=settings,
             evidence=evidence,
             lost=self.lost,
-            share_groups=self.share_groups,
+            cluster=ClusterEvidence(self.share_groups, self.retention),
             clock=self.clock,
             config=_TRIM,
         )

@@ -142,8 +142,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H14: retention by size is not looked at",
-            '_RETENTION = ("retention.ms", "retention.bytes")',
-            '_RETENTION = ("retention.ms",)',
+            'RETENTION_CONFIGS = ("retention.ms", "retention.bytes")',
+            'RETENTION_CONFIGS = ("retention.ms",)',
         ),
         (
             "H5: offsets are asked of whoever leads, under whatever epoch",

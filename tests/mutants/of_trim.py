@@ -62,6 +62,11 @@ EDITS: tuple[Edit, ...] = (
             "    if guards.retention_bounded == '':\n",
         ),
         (
+            "G1: a trim goes on while a broker does not answer for its retention",
+            "    if guards.retention_unknown is not None:\n",
+            "    if guards.retention_unknown == '':\n",
+        ),
+        (
             "G1: a trim goes on while a replica has no live service",
             "    if dead or not guards.replicas:\n",
             "    if not guards.replicas:\n",
@@ -307,9 +312,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H19: share groups that began since are not asked for",
-            "again = self._decide(fresh, record, starts.get(partition.partition), "
-            "plan.planned_at_ms)",
-            "again = self._decide(fresh, record, None, plan.planned_at_ms)",
+            "if is_trim else ClusterAnswers()",
+            "if plan is None else ClusterAnswers()",
         ),
         (
             "H5: the second plan does not count",

@@ -2,6 +2,7 @@
 
 from tests.mutants import (
     of_cleaning,
+    of_cluster_retention,
     of_copying,
     of_deletions,
     of_expiry,
@@ -25,6 +26,7 @@ EDITS: tuple[Edit, ...] = (
     *of_offsets.EDITS,
     *of_copying.EDITS,
     *of_cleaning.EDITS,
+    *of_cluster_retention.EDITS,
     *of_trim.EDITS,
     *of_verification.EDITS,
     *of_expiry.EDITS,

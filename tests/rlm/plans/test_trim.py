@@ -98,6 +98,7 @@ def test_segments_already_trimmed_but_still_on_disk_do_not_count_as_kept() -> No
         ({"mode_is_tier": False}, NoTrim.MODE_COPY),
         ({"trim_on": False}, NoTrim.TRIM_OFF),
         ({"retention_bounded": "retention.ms=1"}, NoTrim.RETENTION_BOUNDED),
+        ({"retention_unknown": "broker 2: no answer"}, NoTrim.RETENTION_UNKNOWN),
         ({"live_nodes": frozenset({1, 2})}, NoTrim.NO_LIVE_SERVICE),
         ({"replicas": ()}, NoTrim.NO_LIVE_SERVICE),
         ({"replicas_short_ms": 10}, NoTrim.ISR_HOLD),

@@ -79,6 +79,7 @@ def guards(**changes: Any) -> TrimGuards:
         mode_is_tier=True,
         trim_on=True,
         retention_bounded=None,
+        retention_unknown=None,
         replicas=(1, 2, 3),
         live_nodes=frozenset({1, 2, 3}),
         replicas_short_ms=None,
