@@ -7,21 +7,23 @@ replaced by another copy inside the lineage (H25).
 
 A segment is lost where its objects are missing or damaged under a FINISHED record (H11). The
 reading client gets an error, and the operator must learn of the loss too, so `Losses` keeps it
-until the segment is read again, as after a restore from a backup. This module must not know
-snapshots, leaders or settings.
+until the segment is read again, as after a restore from a backup. One that the ledger does not list
+as finished any more was deleted in order, during the read: it is no loss, and its reader looks it
+up again (`ChangedMeanwhile`). This module must not know snapshots, leaders or settings.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import structlog
 
-from kip405.errors import Corrupt, Internal, NotFound, Unavailable
+from kip405.errors import Corrupt, Internal, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from kip405.indexes import AbortedTransaction, aborted_for_fetch
 from kip405.lineage import Lineage
-from kip405.segments import RemoteLogSegmentMetadata
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.coverage import SETTLED, Ranges, missed, unsettled_end
 from rlm.plans.fetch import ReadBounds, decided_below, has_transactions, open_at, shared_end
 from rlm.reading.reader import RemoteReader
@@ -30,6 +32,12 @@ from rlmm.ledger import PartitionLedger, UsableSegment
 
 log = structlog.get_logger(__name__)
 _MOST_PER_PARTITION = 100
+_BARRIER_DEADLINE_MS = 2_000
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+class ChangedMeanwhile(Unavailable):
+    """What was to be read was deleted in order since it was looked up: look it up again."""
 
 
 class Losses:
@@ -155,11 +163,23 @@ class RemoteHistory:
             )
 
 
-class LineageReader:
-    """Reads along a lineage through the reader; `losses` keeps segments that cannot be read."""
+class Ledgers(Protocol):
+    """The ledger as it is now (rlmm's manager)."""
 
-    def __init__(self, reader: RemoteReader) -> None:
+    def ledger(self, key: PartitionKey) -> PartitionLedger: ...
+
+    async def barrier(self, key: PartitionKey, deadline_ms: int) -> None: ...
+
+
+class LineageReader:
+    """Reads along a lineage through the reader; `losses` keeps segments that cannot be read.
+
+    ChangedMeanwhile: a segment of the history given was deleted in order.
+    """
+
+    def __init__(self, reader: RemoteReader, ledgers: Ledgers) -> None:
         self._reader = reader
+        self._ledgers = ledgers
         self.losses = Losses()
 
     async def read(self, history: RemoteHistory, request: RemoteRead) -> RemoteRecords:
@@ -203,7 +223,7 @@ class LineageReader:
                 at_least_one=request.at_least_one,
             )
             try:
-                with self._noticing(history.ledger, usable.metadata):
+                async with self._noticing(history.ledger, usable.metadata):
                     read = await self._reader.read(
                         usable.metadata,
                         bounds,
@@ -281,7 +301,7 @@ class LineageReader:
     async def _aborted_list(
         self, history: RemoteHistory, usable: UsableSegment
     ) -> tuple[AbortedTransaction, ...]:
-        with self._noticing(history.ledger, usable.metadata):
+        async with self._noticing(history.ledger, usable.metadata):
             return await self._reader.aborted_list(usable.metadata)
 
     async def offset_for_timestamp(
@@ -297,7 +317,7 @@ class LineageReader:
                 continue
             history.refuse_unsettled(start, usable.metadata.start_offset)
             try:
-                with self._noticing(history.ledger, usable.metadata):
+                async with self._noticing(history.ledger, usable.metadata):
                     found = await self._reader.find_timestamp(usable.metadata, timestamp_ms, start)
             except (NotFound, Corrupt):
                 lost.append(usable)
@@ -309,18 +329,31 @@ class LineageReader:
         history.refuse_unsettled(start, next_offset)
         return None
 
-    @contextmanager
-    def _noticing(
+    @asynccontextmanager
+    async def _noticing(
         self, ledger: PartitionLedger, segment: RemoteLogSegmentMetadata
-    ) -> Iterator[None]:
+    ) -> AsyncIterator[None]:
         """Records a lost segment, and clears the entry once the segment is read again."""
         segment_id = segment.segment_id.id
         try:
             yield
         except (NotFound, Corrupt) as error:
+            if not await self._is_listed(ledger.key, segment_id):
+                text = f"segment {segment_id} was deleted meanwhile: look it up again"
+                raise ChangedMeanwhile(text) from error
             self.losses.note(ledger.key, segment_id, error, ledger.entries.keys())
             raise
         self.losses.forget(ledger.key, segment_id)
+
+    async def _is_listed(self, key: PartitionKey, segment_id: Uuid) -> bool:
+        """Whether the segment is to be readable now. DELETE_SEGMENT_STARTED is in the ledger before
+        any object is deleted (G4), so a barrier shows it; a known loss has passed one.
+        """
+        if segment_id not in self.losses.segments(key):
+            with suppress(RemoteStorageError):
+                await self._ledgers.barrier(key, _BARRIER_DEADLINE_MS)
+        entry = self._ledgers.ledger(key).entries.get(segment_id)
+        return entry is not None and (entry.state is _FINISHED or bool(entry.disputed))
 
 
 def _is_cut(usable: UsableSegment) -> bool:

@@ -16,7 +16,7 @@ from rlm.broker.leadership import Leadership, LedPartition, partitions_of
 from rlm.plans.coverage import SETTLED, Ranges, ranges_without_records
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
-from rlm.remote_log.history import LineageReader, RemoteHistory
+from rlm.remote_log.history import ChangedMeanwhile, LineageReader, RemoteHistory
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotTaker
@@ -62,7 +62,7 @@ class LocalTier:
         self._ledger = ledger
         self._snapshots = snapshots
         self._coalesced = coalesced
-        self.lineage_reader = LineageReader(reader)
+        self.lineage_reader = LineageReader(reader, ledger)
         self.losses = self.lineage_reader.losses
         self._views: dict[PartitionKey, tuple[_Seen, TierPartition]] = {}
 
@@ -151,7 +151,11 @@ class LocalTier:
         )
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
-        _, history = self._readable(PartitionKey(request.topic_id, request.partition))
+        key = PartitionKey(request.topic_id, request.partition)
+        _, history = self._readable(key)
+        start = self._settings.view.remote_log_start(key) or 0
+        if request.offset < start:  # what has ended is no hole, which a reader would skip (H15)
+            raise ChangedMeanwhile(f"partition {key}: the remote log starts at {start} by now")
         return await self.lineage_reader.read(history, request)
 
     async def offset_for_timestamp(

@@ -17,6 +17,7 @@ from rlm.broker.answers import LocalRecords
 from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import missed
 from rlm.reading.values import RemoteRead, RemoteRecords
+from rlm.remote_log.history import ChangedMeanwhile
 from rlm.remote_log.tier import Tier, TierPartition, TopicRef, Watermarks, has_remote
 
 _MAX_REFRESHES = 5
@@ -137,7 +138,7 @@ class PartitionReading:
                 _refuse_ended(led, offset, state)
             try:
                 piece = await self._next(led, replace(request, start_offset=offset), state, upper)
-            except Fenced:
+            except (Fenced, ChangedMeanwhile):
                 # The log start moved up, or we no longer lead: the barrier shows which.
                 refreshes += 1
                 if refreshes > _MAX_REFRESHES:

@@ -22,7 +22,7 @@ from rlm.clock import Clock
 from rlm.plans.coverage import ranges_without_records
 from rlm.plans.history import published_lineage
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
-from rlm.remote_log.history import RemoteHistory
+from rlm.remote_log.history import ChangedMeanwhile, RemoteHistory
 from rlm.remote_log.list_offsets import (
     Position,
     position_of_timestamp,
@@ -357,13 +357,16 @@ class RemoteReading:
             _refuse_ended(state, offset)
             try:
                 piece = await self._piece(state, request, offset, upper, remote_end)
-            except (NotFound, Corrupt) as error:
+            except (NotFound, Corrupt, ChangedMeanwhile) as error:
                 raise await self._lost(state, error, offset) from error
             yield piece
             offset = piece.next_offset
 
     async def _lost(
-        self, state: RemotePartitionState, error: NotFound | Corrupt, offset: int
+        self,
+        state: RemotePartitionState,
+        error: NotFound | Corrupt | ChangedMeanwhile,
+        offset: int,
     ) -> RemoteStorageError:
         """The error for missing objects, as current as Kafka allows: they may have been deleted in
         order. Invalid: the offset is below the remote log start by now.
@@ -371,6 +374,8 @@ class RemoteReading:
         topic = fetch_pb2.TopicRef(topic_id=state.topic_id_partition.topic_id.raw)
         now = await self._view.partition(topic, state.topic_id_partition.partition)
         _refuse_ended(now, offset)
+        if isinstance(error, ChangedMeanwhile):
+            return error
         is_same = now.history.ledger.version == state.history.ledger.version
         if is_same and now.log_start_offset == state.log_start_offset:
             return lost(state.topic_id_partition, error)
@@ -437,7 +442,7 @@ class RemoteReading:
                 start=state.log_start_offset,
                 next_offset=state.next_offset,
             )
-        except (NotFound, Corrupt) as error:
+        except (NotFound, Corrupt, ChangedMeanwhile) as error:
             raise await self._lost(state, error, MAX_OFFSET) from error
 
 

@@ -105,7 +105,7 @@ class ReaderService:
         )
         disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
         reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
-        self.segments = LineageReader(reader)
+        self.segments = LineageReader(reader, metadata.manager)
         throttle = build_throttle(config, clock)
         self._heartbeat = ReaderHeartbeat(
             settings=metadata.settings,

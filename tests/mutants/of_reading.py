@@ -12,11 +12,16 @@ HISTORY = Target(
         "tests/rlm/api/test_remote_only.py",
         "tests/rlm/api/test_remote_losses.py",
         "tests/rlm/api/test_h04_remote_only.py",
+        "tests/rlm/test_h02_reads_of_ended_data.py",
     ),
 )
 TIER = Target(
     "rlm/remote_log/leader_view.py",
-    ("tests/rlm/test_local_tier.py", "tests/rlm/test_tier_histories.py"),
+    (
+        "tests/rlm/test_local_tier.py",
+        "tests/rlm/test_tier_histories.py",
+        "tests/rlm/test_h02_reads_of_ended_data.py",
+    ),
 )
 PARTITIONS = Target(
     "rlm/remote_log/snapshot_cache.py",
@@ -42,10 +47,18 @@ MEMORY = Target(
     "rlm/reading/load_scheduler.py",
     ("tests/rlm/reading/test_memory.py", "tests/rlm/reading/test_loads.py"),
 )
-READINGS = Target("rlm/remote_log/reads.py", ("tests/rlm/api/test_fetch_service.py",))
+READINGS = Target(
+    "rlm/remote_log/reads.py",
+    ("tests/rlm/api/test_fetch_service.py", "tests/rlm/test_h02_reads_of_ended_data.py"),
+)
 
 EDITS: tuple[Edit, ...] = (
     *READINGS.edits(
+        (
+            "H2: a stream ends with an error where a segment was deleted in order",
+            "except (Fenced, ChangedMeanwhile):",
+            "except Fenced:",
+        ),
         (
             "H15: below the start a start is named that leaves out what is not settled",
             "first = offset if view is None else max(offset, view.remote_log_start_offset)",
@@ -144,6 +157,16 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
+            "H2: a segment that was deleted in order is an alarm",
+            "if not await self._is_listed(ledger.key, segment_id):",
+            "if False:",
+        ),
+        (
+            "H2: what another service deleted is an alarm",
+            "                await self._ledgers.barrier(key, _BARRIER_DEADLINE_MS)\n",
+            "                pass\n",
+        ),
+        (
             "H11: a segment that is read again stays lost",
             "        self.losses.forget(ledger.key, segment_id)\n",
             "",
@@ -155,6 +178,11 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *TIER.edits(
+        (
+            "H2: what has ended is skipped like a hole",
+            "if request.offset < start:  # what",
+            "if request.offset < 0:  # what",
+        ),
         (
             "H17: the tier is ready before the settings were read",
             "            self._settings.is_ready\n            and self._ledger.is_ready\n",

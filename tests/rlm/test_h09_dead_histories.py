@@ -85,7 +85,7 @@ class ReadAlong:
             ledger.write(segment, epoch=epoch, previous=1)
         lists = {one.segment_id.id: listed for one, listed in self.segments.items()}
         self.reader = Reader(lists)
-        lineage_reader = LineageReader(self.reader)  # type: ignore[arg-type]  # the two methods it needs
+        lineage_reader = LineageReader(self.reader, ledger)  # type: ignore[arg-type]  # the two methods it needs
         history = RemoteHistory(
             name="t-0",
             ledger=ledger.view,

@@ -55,7 +55,7 @@ class Site:
             ledger=ledger,  # type: ignore[arg-type]
             clock=self.rig.clock,
         )
-        self.lineage_reader = LineageReader(self.reader)
+        self.lineage_reader = LineageReader(self.reader, ledger)
         self.reading = RemoteReading(view=self.view, reader=self.lineage_reader)
         self.service = RemoteFetchService(
             RemoteDependencies(
