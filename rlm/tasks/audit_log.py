@@ -135,10 +135,15 @@ class AuditLog:
 
 
 def _append(path: Path, data: bytes) -> None:
-    """One write, so that lines of several writers never mix."""
+    """One write, so that lines of several writers never mix; on a line of its own, whatever an
+    earlier write left that a full disk cut off.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o640)
     try:
+        size_bytes = os.fstat(file).st_size
+        if size_bytes and os.pread(file, 1, size_bytes - 1) != b"\n":
+            data = b"\n" + data
         if os.write(file, data) != len(data):
             raise OSError(f"only a part of {len(data)} bytes was written")
         os.fsync(file)

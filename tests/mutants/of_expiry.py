@@ -260,9 +260,14 @@ EDITS: tuple[Edit, ...] = (
     ),
     *AUDIT.edits(
         (
+            "a line follows on one that was cut off",
+            'data = b"\\n" + data',
+            "data = data + b''",
+        ),
+        (
             "the audit log keeps the last batch only",
-            "os.O_WRONLY | os.O_APPEND | os.O_CREAT",
-            "os.O_WRONLY | os.O_TRUNC | os.O_CREAT",
+            "os.O_RDWR | os.O_APPEND | os.O_CREAT",
+            "os.O_RDWR | os.O_TRUNC | os.O_CREAT",
         ),
         (
             "a line that cannot be written is no error",

@@ -69,6 +69,16 @@ async def test_a_file_that_was_renamed_is_made_again(tmp_path: Path) -> None:
     assert len(lines(path)) == 1
 
 
+async def test_a_line_after_one_that_a_full_disk_cut_off_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    path.write_text('{"time_ms": 1, "event": "segm', encoding="utf-8")
+    await audit_at(path).segments_deleted([SEGMENT], cause="retention")
+    await audit_at(path).segments_deleted([SEGMENT], cause="retention")
+    cut, *whole = path.read_text(encoding="utf-8").splitlines()
+    assert cut.endswith("segm")
+    assert [json.loads(line)["start_offset"] for line in whole] == [0, 0]
+
+
 async def test_a_line_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "file" / "audit.log"
     path.parent.write_text("no folder")
