@@ -325,9 +325,22 @@ def _doubt(view: ExpiryView, segment: UsableSegment, cursor: int) -> Held | None
 
 
 def _without_records(view: ExpiryView) -> tuple[tuple[int, int], ...]:
-    """Ranges that are known to hold no records that anybody misses, ascending."""
+    """Ranges that are known to hold no records that anybody misses, ascending. A recorded hole
+    never covers what the local log holds: it is copied first (H15).
+    """
     empty = ((one.start, one.next_offset) for one in empty_ranges(view.log, view.holes))
-    return tuple(sorted({*empty, *((hole.start, hole.end) for hole in view.holes)}))
+    holes = missed(((hole.start, hole.end) for hole in view.holes), _local_ranges(view))
+    return tuple(sorted({*empty, *holes}))
+
+
+def _local_ranges(view: ExpiryView) -> tuple[tuple[int, int], ...]:
+    """What the local segments that have records hold, ascending; perhaps below the log start."""
+    end = view.log_end_offset
+    return tuple(
+        (one.base_offset, end if one.next_offset is None else one.next_offset)
+        for one in view.log.segments
+        if one.size_bytes
+    )
 
 
 def _deletable(

@@ -29,6 +29,16 @@ EDITS: tuple[Edit, ...] = (
     ),
     *PLAN.edits(
         (
+            "H15: a recorded hole ends what the local log has",
+            "for hole in view.holes), _local_ranges(view))",
+            "for hole in view.holes), ())",
+        ),
+        (
+            "H15: an empty file holds the records of a recorded hole",
+            "        if one.size_bytes\n    )\n\n\ndef _deletable",
+            "    )\n\n\ndef _deletable",
+        ),
+        (
             "H1: expiry by the broker's log start",
             "    new_start = start\n    for segment",
             "    new_start = max(start, view.local_log_start_offset)\n    for segment",

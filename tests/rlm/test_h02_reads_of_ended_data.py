@@ -1,5 +1,5 @@
-"""Reads that are under way when retention deletes their segment: they look again, nothing is lost,
-and nothing is skipped.
+"""Reads that are under way when retention deletes their segment: it is looked up again, nothing is
+lost, and nothing is skipped.
 """
 
 import asyncio
@@ -112,7 +112,9 @@ async def test_h02_a_consumer_is_sent_to_the_new_start(behind: Behind) -> None:
     assert (await behind.fetch(100))["records"] in behind.stored
 
 
-async def test_h02_a_stream_of_a_leader_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_h02_a_stream_of_a_leader_continues_by_the_new_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     read_tier, log, failed = ApiTier.read, Log(), list[int]()
 
     async def changing(tier: ApiTier, request: RemoteRead) -> RemoteRecords:

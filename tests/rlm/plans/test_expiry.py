@@ -304,6 +304,20 @@ def test_the_walk_stops_before_offsets_that_only_the_local_log_holds() -> None:
     assert plan_expiry(recorded).new_start == 30
 
 
+def test_h15_a_recorded_hole_does_not_end_what_the_local_log_has_after_all() -> None:
+    """As where a replica that still has the records became the leader: they are copied first."""
+    segments = [segment(1, 0, 10, age_ms=5_000), segment(3, 20, 30, age_ms=5_000)]
+    hole = Hole(start=10, end=20, cause="accepted loss")
+    for log in (log_of(local(10, 20)), log_of(local(0, 15), local(15, 40)), log_of(local(0, None))):
+        plan = plan_expiry(
+            view(segments, total=by_age(1_000), local_start=0, holes=[hole], log=log)
+        )
+        assert (plan.new_start, plan.held.reason) == (10, NoExpiry.ONLY_LOCAL)
+    for log, local_start in ((log_of(local(10, 20)), 20), (log_of(local(10, 20, 0)), 0)):
+        given = view(segments, total=by_age(1_000), local_start=local_start, holes=[hole], log=log)
+        assert plan_expiry(given).new_start == 30
+
+
 def test_h03_a_disputed_segment_stops_the_walk_and_is_not_deleted() -> None:
     ledger = MemoryLedger()
     one = segment(1, 0, 10, age_ms=5_000)
