@@ -34,11 +34,6 @@ EDITS: tuple[Edit, ...] = (
             "for hole in view.holes), ())",
         ),
         (
-            "H15: an empty file holds the records of a recorded hole",
-            "        if one.size_bytes\n    )\n\n\ndef _deletable",
-            "    )\n\n\ndef _deletable",
-        ),
-        (
             "H1: expiry by the broker's log start",
             "    new_start = start\n    for segment",
             "    new_start = max(start, view.local_log_start_offset)\n    for segment",
