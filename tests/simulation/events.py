@@ -1,0 +1,292 @@
+"""What happens to a cluster: each event has a name, is counted, and ends by itself.
+
+A seed takes some of the kinds only (as in swarm testing), so that rare ones meet in every
+combination.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from tests.simulation.loop import Process
+from tests.simulation.model_cluster import Broker
+from tests.simulation.model_service import LEDGER, SETTINGS
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Event = Callable[["World"], Awaitable[None]]
+_YEAR_MS = 365 * 24 * 3_600_000
+
+
+async def run(world: "World") -> None:
+    """Chaos until its time is over; every event is over by then, too."""
+    chance = world.chance
+    kinds = [one for one in EVENTS if chance.random() < 0.5] or list(EVENTS)
+    world.say("events: " + ", ".join(one.__name__ for one in kinds))
+    end_s = world.loop.time() + world.chaos_s
+    async with asyncio.TaskGroup() as tasks:
+        while world.loop.time() < end_s:
+            await asyncio.sleep(chance.expovariate(1 / 2.5))
+            tasks.create_task(chance.choice(kinds)(world))  # type: ignore[arg-type]
+    world.is_chaos = False
+
+
+def _pause(
+    world: "World", process: Process, duration_s: float, name: str, *, within: int = 300
+) -> None:
+    loop = world.loop
+
+    def go_on() -> None:
+        process.is_paused = False
+        world.say(f"{process.name} goes on")
+
+    def paused() -> None:
+        world.happened(name, f"{process.name} for {duration_s:.2f} s")
+        loop.call_later(duration_s, go_on, context=loop.world.context)
+
+    process.pause_after(world.chance.randint(0, within), paused)
+
+
+async def pause_service(world: "World") -> None:
+    """SIGSTOP at any await, then SIGCONT: a zombie that knows what it knew."""
+    service = world.chance.choice(list(world.services.values()))
+    if not service.process.is_paused:
+        long = world.chance.random() < 0.3
+        _pause(world, service.process, world.chance.uniform(0.1, 25.0 if long else 5.0), "pause")
+    await asyncio.sleep(1)
+
+
+async def pause_in_copy(world: "World") -> None:
+    """A zombie whose copy has begun, for longer than anybody else waits for it."""
+    for _ in range(2_000):
+        await asyncio.sleep(0.005)
+        writer = world.newest_started()
+        service = next((one for one in world.services.values() if one.writer == writer), None)
+        if service is not None and service.is_up and not service.process.is_paused:
+            long = world.chance.random() < 0.5
+            duration_s = world.chance.uniform(21.0, 26.0) if long else world.chance.uniform(1, 20)
+            return _pause(world, service.process, duration_s, "pause", within=20)
+
+
+async def pause_broker(world: "World") -> None:
+    broker = world.chance.choice(list(world.cluster.brokers.values()))
+    if broker.is_up and not broker.process.is_paused:
+        _pause(world, broker.process, world.chance.uniform(0.1, 6.0), "broker pause")
+    await asyncio.sleep(1)
+
+
+async def kill_service(world: "World") -> None:
+    node_id = world.chance.choice(list(world.services))
+    if not world.services[node_id].is_up:
+        return
+    world.happened("kill", world.services[node_id].process.name)
+    world.kill_service(node_id)
+    await asyncio.sleep(world.chance.uniform(0.1, 6.0))
+    world.start_service(node_id)
+
+
+async def _down(world: "World", broker: Broker, *, has_lost_power: bool) -> None:
+    """One broker and its service die; a controller elects somebody; both come back."""
+    cluster, chance = world.cluster, world.chance
+    node_id = broker.node_id
+    cluster.stop(broker)
+    was_up = world.services[node_id].is_up
+    if was_up:
+        world.kill_service(node_id)
+    await asyncio.sleep(chance.uniform(0.2, 1.5))
+    if cluster.partition.leader == node_id:
+        cluster.elect_from_isr()
+    await asyncio.sleep(chance.uniform(0.5, 6.0))
+    cluster.start(broker, has_lost_power=has_lost_power)
+    await asyncio.sleep(chance.uniform(0.1, 2.0))
+    if was_up:
+        world.start_service(node_id)
+
+
+async def kill_broker(world: "World") -> None:
+    broker = world.chance.choice(list(world.cluster.brokers.values()))
+    if broker.is_up:
+        has_lost_power = world.chance.random() < 0.5
+        world.happened("power loss" if has_lost_power else "broker kill", broker.process.name)
+        await _down(world, broker, has_lost_power=has_lost_power)
+
+
+async def clean_election(world: "World") -> None:
+    if world.cluster.leader is not None and world.cluster.elect_from_isr():
+        partition = world.cluster.partition
+        world.happened("clean election", f"{partition.leader} epoch {partition.leader_epoch}")
+
+
+async def unclean_election(world: "World") -> None:
+    """A follower falls behind, then is all that is left, and leads."""
+    cluster, chance = world.cluster, world.chance
+    others = [
+        one
+        for one in cluster.brokers.values()
+        if one.is_up and one.node_id != cluster.partition.leader
+    ]
+    if not others:
+        return
+    behind = chance.choice(others)
+    behind.cut_off_until_s = world.loop.time() + 60
+    world.happened("follower cut off", behind.process.name)
+    await asyncio.sleep(chance.uniform(2.5, 7.0))
+    behind.cut_off_until_s = 0.0
+    if not behind.is_up or cluster.partition.leader == behind.node_id:
+        return
+    rest = [one for one in cluster.brokers.values() if one is not behind and one.is_up]
+    stopped = [one for one in rest if chance.random() < 0.7]
+    for broker in stopped:
+        cluster.stop(broker)
+    cluster.elect(behind.node_id, isr=(behind.node_id,))
+    leader_end = max((one.replica.end for one in rest), default=0)
+    world.happened(
+        "unclean election", f"{behind.process.name} with {behind.replica.end} of {leader_end}"
+    )
+    await asyncio.sleep(chance.uniform(0.1, 5.0))
+    for broker in stopped:
+        cluster.start(broker, has_lost_power=chance.random() < 0.3)
+
+
+async def cut_off_follower(world: "World") -> None:
+    broker = world.chance.choice(list(world.cluster.brokers.values()))
+    broker.cut_off_until_s = world.loop.time() + world.chance.uniform(1.0, 6.0)
+    world.happened("follower cut off", broker.process.name)
+
+
+async def compaction(world: "World") -> None:
+    topic_partition = world.chance.choice((LEDGER, LEDGER, SETTINGS))
+    removed = world.topics.compact(topic_partition)
+    if topic_partition == LEDGER and removed:
+        world.happened("compaction", f"of {removed} records")
+
+
+async def ledger_loss(world: "World") -> None:
+    """Seldom, because nothing is trimmed or swept after it before an operator has repaired it."""
+    if world.chance.random() < 0.2 and world.all_have_read():
+        count = world.topics.lose_tail(LEDGER, world.chance.randint(1, 6))
+        if count:
+            world.happened("ledger tail loss", f"of {count} records")
+
+
+async def store_outage(world: "World") -> None:
+    world.happened("store outage")
+    world.store.is_away = True
+    await asyncio.sleep(world.chance.uniform(0.5, 9.0))
+    world.store.is_away = False
+
+
+async def store_errors(world: "World") -> None:
+    world.happened("store errors")
+    world.store.errors_share = world.chance.uniform(0.05, 0.4)
+    await asyncio.sleep(world.chance.uniform(1.0, 8.0))
+    world.store.errors_share = 0.0
+
+
+async def store_hides(world: "World") -> None:
+    """Objects of a finished segment are not found for a while."""
+    segments = list(world.watch.finished())
+    if segments:
+        names = world.watch.names_of(world.chance.choice(segments))
+        some = world.chance.sample(names, world.chance.randint(1, len(names)))
+        world.happened("404 after FINISHED", f"hidden: {some}")
+        world.store.hide(some)
+        await asyncio.sleep(world.chance.uniform(0.5, 8.0))
+        world.store.show()
+
+
+async def store_loses(world: "World") -> None:
+    """Objects of a finished segment are gone for good, which every in-sync broker still has."""
+    for _ in range(40):
+        if not world.trim_is_near():
+            break
+        await asyncio.sleep(0.05)
+    else:
+        return
+    lowest = max(one.replica.log_start for one in world.cluster.brokers.values())
+    segments = [one for one in world.watch.finished() if one.start_offset >= lowest]
+    if segments:
+        segment = world.chance.choice(segments)
+        world.damaged.add(segment.segment_id.id)
+        names = world.watch.names_of(segment)
+        some = world.chance.sample(names, world.chance.randint(1, len(names)))
+        world.happened("404 after FINISHED", f"lost: {some}")
+        for name in some:
+            world.store.objects.pop(name, None)
+
+
+async def clock_jump(world: "World") -> None:
+    service = world.chance.choice(list(world.services.values()))
+    jump_ms = world.chance.choice((-_YEAR_MS, -90_000, 90_000, _YEAR_MS))
+    service.clock.wall_ahead_ms = jump_ms
+    world.happened("clock jump", f"{service.process.name} {jump_ms} ms")
+    await asyncio.sleep(world.chance.uniform(1.0, 15.0))
+    service.clock.wall_ahead_ms = 0
+
+
+async def lost_acks(world: "World") -> None:
+    topics = world.topics
+    before = dict(topics.counts)
+    topics.lost_acks = world.chance.uniform(0.1, 0.5)
+    topics.late_appends = world.chance.uniform(0.1, 0.5)
+    await asyncio.sleep(world.chance.uniform(2.0, 10.0))
+    topics.lost_acks = topics.late_appends = 0.0
+    for name, count in topics.counts.items():
+        for _ in range(count - before[name]):
+            world.happened(name)
+
+
+async def deletion_faults(world: "World") -> None:
+    cluster, before = world.cluster, dict(world.cluster.counts)
+    cluster.deletion_faults = world.chance.uniform(0.3, 1.0)
+    await asyncio.sleep(world.chance.uniform(4.0, 15.0))
+    cluster.deletion_faults = 0.0
+    for name, count in cluster.counts.items():
+        for _ in range(count - before[name]):
+            world.happened(name)
+
+
+async def slow_network(world: "World") -> None:
+    processes = [one.process for one in world.cluster.brokers.values()]
+    processes += [one.process for one in world.services.values()]
+    process = world.chance.choice([*processes, world.topics.kafka, world.store.process])
+    world.network.slow_until[process.name] = world.loop.time() + world.chance.uniform(1.0, 8.0)
+    world.happened("slow network", process.name)
+
+
+async def lagging_view(world: "World") -> None:
+    service = world.chance.choice(list(world.services.values()))
+    service.log.lags_until_s = world.loop.time() + world.chance.uniform(1.0, 8.0)
+    world.happened("lagging view", service.process.name)
+
+
+async def late_manifests(world: "World") -> None:
+    world.store.late_writes_share = world.chance.uniform(0.3, 1.0)
+    world.happened("late manifests")
+    await asyncio.sleep(world.chance.uniform(1.0, 4.0))
+    world.store.late_writes_share = 0.0
+
+
+EVENTS: tuple[Event, ...] = (
+    pause_service,
+    pause_in_copy,
+    pause_broker,
+    kill_service,
+    kill_broker,
+    clean_election,
+    unclean_election,
+    cut_off_follower,
+    compaction,
+    ledger_loss,
+    store_outage,
+    store_errors,
+    store_hides,
+    store_loses,
+    clock_jump,
+    lost_acks,
+    deletion_faults,
+    slow_network,
+    lagging_view,
+    late_manifests,
+)

@@ -1,0 +1,164 @@
+"""What must hold at every moment, whatever the events (H31, H34), checked by contents alone.
+
+Nothing here uses the product's lineage, plans or views: a copy counts if the ledger's newest record
+of it says FINISHED and its stored bytes are the broker's own batches.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+
+from kip405.ids import Uuid
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlmm.records import LedgerRecord, decode_record
+from rlmm.replay import LedgerState
+from rlmm.tail import TailRecord
+from rsm_plugins.layout.keys import ObjectKind, object_name, parse_name
+from tests.builders.log_dir import CLUSTER_ID
+from tests.simulation.model_broker import BATCH_BYTES, RECORDS, content_of
+from tests.simulation.model_cluster import Broker
+from tests.simulation.model_log import ModelTopics, compacted
+from tests.simulation.model_service import KEY, LEDGER
+from tests.simulation.model_store import ModelStore
+
+_CUTS = 6
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+@lru_cache(4_096)
+def decoded(record: TailRecord) -> LedgerRecord:
+    """A record of the ledger as the product reads it."""
+    found = decode_record(
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        offset=record.offset,
+        timestamp_ms=record.timestamp_ms,
+    )
+    assert isinstance(found, LedgerRecord)
+    return found
+
+
+def newest_by_segment(records: list[TailRecord]) -> dict[bytes, LedgerRecord]:
+    """The newest record of each key that is no tombstone."""
+    newest: dict[bytes, LedgerRecord] = {}
+    for record in records:
+        assert record.key is not None
+        one = decoded(record)
+        if one.metadata is None:
+            newest.pop(record.key, None)
+        else:
+            newest[record.key] = one
+    return newest
+
+
+@dataclass(slots=True)
+class Watch:
+    """The invariants over one world. `lost_s`: when the store itself lost an object."""
+
+    topics: ModelTopics
+    store: ModelStore
+    trims: int = 0
+
+    def finished(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Segments that are FINISHED in the log as it is now."""
+        return (one for one in self.segments() if one.state is _FINISHED)
+
+    def segments(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Segments with a record in the log as it is now."""
+        for one in newest_by_segment(self.topics.records.get(LEDGER, [])).values():
+            if one.metadata is not None:
+                yield one.metadata
+
+    def contents_of(self, segment: RemoteLogSegmentMetadata) -> Mapping[int, int]:
+        """Content by base offset, of a segment that is whole in the store; else nothing."""
+        objects, hidden = self.store.objects, self.store.hidden
+        if any(name not in objects and name not in hidden for name in self.names_of(segment)):
+            return {}
+        name = object_name(segment.locator(CLUSTER_ID), ObjectKind.LOG)
+        return _contents(objects.get(name) or hidden[name])
+
+    def copied(self, *, without: Uuid | None = None) -> dict[int, set[int]]:
+        """Contents that the remote tier has at each base offset, whole and FINISHED. What was
+        FINISHED before the ledger lost the record counts: its manifest brings it back (H6).
+        """
+        found: dict[int, set[int]] = {}
+        lost = (decoded(one).metadata for one in self.topics.lost_records)
+        forgotten = (one for one in lost if one is not None and one.state is _FINISHED)
+        for segment in chain(self.finished(), forgotten):
+            if segment.segment_id.id == without:
+                continue
+            for base, content in self.contents_of(segment).items():
+                found.setdefault(base, set()).add(content)
+        return found
+
+    def check_trim(self, broker: Broker, offset: int, remote_start: int) -> None:
+        """Right before a DeleteRecords: what goes is in the remote tier, as this broker has it."""
+        self.trims += 1
+        replica, copied = broker.replica, self.copied()
+        first = max(replica.log_start, remote_start) // RECORDS * RECORDS
+        for one in replica.batches(first, -(-offset // RECORDS) * RECORDS):
+            if one.content not in copied.get(one.base_offset, ()):
+                raise Broken(
+                    f"early trim: broker {broker.node_id} deletes {replica.log_start}..{offset}, "
+                    f"and no finished copy has its batch at {one.base_offset}"
+                )
+
+    def names_of(self, segment: RemoteLogSegmentMetadata) -> list[str]:
+        """The names of a segment's objects."""
+        locator = segment.locator(CLUSTER_ID)
+        return [object_name(locator, kind) for kind in ObjectKind]
+
+    def check_deletion(self, name: str, leader: Broker, remote_start: int) -> None:
+        """Right before an object goes: the leader has its records, or another whole copy does."""
+        segment_id = parse_name(name).segment_id
+        log_name = next(
+            (
+                other
+                for other in self.store.objects
+                if other.endswith(ObjectKind.LOG.value)
+                and parse_name(other).segment_id == segment_id
+            ),
+            None,
+        )
+        if log_name is None:
+            return
+        replica = leader.replica
+        others = self.copied(without=segment_id)
+        for base, content in _contents(self.store.objects[log_name]).items():
+            is_history = base < replica.end and replica.history[base // RECORDS].content == content
+            is_wanted = is_history and remote_start < base + RECORDS <= replica.log_start
+            if is_wanted and content not in others.get(base, ()):
+                raise Broken(f"early deletion: {name} has the only copy of the batch at {base}")
+
+    def check_compaction(self, chance: random.Random) -> None:
+        """replay(compact(log)) == replay(log), at some cuts of all that was ever written."""
+        log = self.topics.written.get(LEDGER, [])
+        whole = _replayed(log)
+        for _ in range(_CUTS if log else 0):
+            cut = chance.randint(0, log[-1].offset)
+            if _replayed(compacted(log, cut, chance.randint(0, cut))) != whole:
+                raise Broken(f"replaying the ledger compacted up to {cut} gives another state")
+
+
+@lru_cache(1_024)
+def _contents(log: bytes) -> Mapping[int, int]:
+    """Content by base offset of a stored log object."""
+    data = memoryview(log)
+    batches = (content_of(data[at:]) for at in range(0, len(data), BATCH_BYTES))
+    return {base: content for base, _, content in batches}
+
+
+def _replayed(records: Sequence[TailRecord]) -> dict[bytes, RemoteLogSegmentMetadata | None]:
+    state = LedgerState()
+    for record in records:
+        state.apply(decoded(record))
+    partition = state.partitions.get(KEY)
+    found = partition.records if partition else {}
+    return {segment.raw: record.metadata for segment, record in found.items()}

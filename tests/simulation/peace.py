@@ -1,0 +1,218 @@
+"""The end of a run: every fault is healed, operators do their part, and all must come right.
+
+After quiescence every record of the leader's history from the remote log start on is read once and
+equal, all closed segments are remote and trimmed, and no object is left that the ledger does not
+know.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kip405.errors import RemoteStorageError
+from kip405.segments import RemoteLogSegmentState
+from rlm.topics.partition_records import Adoption
+from rlmm.publisher import Record
+from rlmm.records import (
+    NO_PREVIOUS,
+    LedgerKey,
+    LedgerRecord,
+    RecordHeaders,
+    decode_value,
+    encode_record_value,
+)
+from rsm_plugins.layout.keys import ObjectKind, parse_name
+from rsm_plugins.layout.manifest import Manifest
+from tests.simulation.consumer import Kind
+from tests.simulation.invariants import Broken, decoded, newest_by_segment
+from tests.simulation.model_service import KEY, LEDGER
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_QUIET_WITHIN_S = 240.0
+_MOST_EMPTY_ANSWERS = 40
+
+
+def tick(world: "World") -> None:
+    """What the brokers and their controller do now and then."""
+    cluster = world.cluster
+    world.check_start()
+    cluster.check_isr()
+    for broker in cluster.brokers.values():
+        if broker.is_up and world.chance.random() < 0.2:
+            broker.replica.checkpointed_start = broker.replica.log_start
+    leader = cluster.brokers.get(cluster.partition.leader)
+    if (leader is None or not leader.is_up) and world.chance.random() < 0.3:
+        cluster.elect_from_isr()
+
+
+async def make(world: "World") -> None:
+    """Heal everything; operators repair a ledger that lost records, and restart what noticed."""
+    world.say("-- peace")
+    cluster = world.cluster
+    for broker in cluster.brokers.values():
+        broker.cut_off_until_s = 0.0
+        if not broker.is_up:
+            cluster.start(broker, has_lost_power=False)
+    world.store.show()
+    for process in world.loop.processes:
+        process.callbacks_until_pause = -1
+        process.is_paused = False
+    for service in world.services.values():
+        service.log.lags_until_s = 0.0
+    await _until_led(world)
+    if any(state.lost or state.lost_when_started for state in world.topics.states.values()):
+        await _repair_ledger(world)
+    for node_id, service in list(world.services.items()):
+        if not service.is_up:
+            world.start_service(node_id)
+
+
+async def _until_led(world: "World") -> None:
+    cluster = world.cluster
+    for _ in range(120):
+        tick(world)
+        await asyncio.sleep(0.5)
+        ends = {one.replica.end for one in cluster.brokers.values()}
+        if cluster.leader is not None and len(ends) == 1:
+            return
+    raise Broken(f"the model's brokers do not come together: {cluster.partition}")
+
+
+async def _repair_ledger(world: "World") -> None:
+    """What `rlm ledger rebuild` is to do: records from manifests; then services start again."""
+    for node_id, service in world.services.items():
+        if service.is_up:
+            world.kill_service(node_id)
+    await asyncio.sleep(10)  # what was in flight has arrived
+    known = newest_by_segment(world.topics.records.get(LEDGER, []))
+    for name, data in sorted(world.store.objects.items()):
+        if not name.endswith(ObjectKind.MANIFEST.value):
+            continue
+        metadata = decode_value(Manifest.parse(data).segment_metadata)
+        key = LedgerKey.of(metadata.segment_id).encode()
+        if key in known:
+            continue
+        headers = RecordHeaders(
+            leader_epoch=world.cluster.partition.leader_epoch,
+            expected_previous=NO_PREVIOUS,
+            writer=world.services[1].writer,
+        )
+        world.topics.append(
+            Record(
+                topic_partition=LEDGER,
+                key=key,
+                value=encode_record_value(metadata),
+                headers=tuple(headers.encode()),
+            )
+        )
+    for state in world.topics.states.values():
+        state.lost.clear()
+        state.lost_when_started.clear()
+        state.positions.clear()
+
+
+async def check(world: "World") -> None:
+    """Wait for quiescence, then compare everything."""
+    for _ in range(12):
+        world.cluster.produce()
+        await asyncio.sleep(0.5)
+    limit_s = world.loop.time() + _QUIET_WITHIN_S
+    while (why := _unfinished(world)) is not None:
+        if world.loop.time() > limit_s:
+            world.watch.check_compaction(world.chance)
+            raise Broken(f"not quiet after {_QUIET_WITHIN_S} s: {why}")
+        tick(world)
+        await _adopt_where_frozen(world)
+        await asyncio.sleep(2)
+        world.raise_failure()
+    world.say("-- quiet")
+    await _read_all(world)
+    _check_objects(world)
+    world.raise_failure()
+    world.watch.check_compaction(world.chance)
+
+
+def _unfinished(world: "World") -> str | None:
+    """What is still to be done, None = nothing."""
+    for one in newest_by_segment(world.topics.records.get(LEDGER, [])).values():
+        is_open = one.metadata is not None and one.metadata.state is not _FINISHED
+        if one.metadata is not None and is_open and not _awaits_operator(world, one):
+            return f"{one.metadata.segment_id.id} is {one.metadata.state.name}"
+    leader = world.cluster.leader
+    if leader is None:
+        return "no leader"
+    replica = leader.replica
+    closed = [base for base in replica.bases[1:] if base < replica.high_watermark]
+    service = world.services[leader.node_id]
+    if closed and replica.log_start < closed[-1]:
+        return f"the log begins at {replica.log_start}, not at {closed[-1]}: {service.statuses()}"
+    starts = {one.replica.log_start for one in world.cluster.brokers.values()}
+    if len(starts) > 1:
+        world.cluster.wake_followers()
+        return f"log starts differ: {starts}"
+    return None
+
+
+def _awaits_operator(world: "World", record: LedgerRecord) -> bool:
+    """Whether an entry has a manifest without its objects, which a sweep only reports: the store
+    lost them, or a manifest came late and the ledger lost what said that they were deleted.
+    """
+    segment_id = record.key.segment_id
+    if segment_id in world.damaged:
+        return True
+    forgotten = {decoded(one).key.segment_id for one in world.topics.lost_records}
+    late = {parse_name(name).segment_id for name in world.store.late_manifests}
+    return segment_id in forgotten and segment_id in late
+
+
+async def _adopt_where_frozen(world: "World") -> None:
+    """What an operator does about a partition that was frozen (H4)."""
+    leader = world.cluster.leader
+    service = world.services[leader.node_id] if leader else None
+    if service is None or service.wiring is None:
+        return
+    led = service.leadership.snapshot.partitions.get(KEY)
+    status = service.wiring.partition_tasks.copy.statuses.get(KEY)
+    if led is None or status is None or not status.frozen or led.leader != service.broker.node_id:
+        return
+    adoption = Adoption(broker=service.client, settings=service.settings, barrier_deadline_ms=5_000)
+    try:
+        await adoption.adopt_log(led, frozen=status.frozen, by="the simulation")
+        world.happened("adopted", status.frozen)
+    except RemoteStorageError as error:
+        world.say(f"not adopted: {error}")
+
+
+async def _read_all(world: "World") -> None:
+    """H31: each offset from the remote log start on once, equal to the leader's history."""
+    leader = world.cluster.leader
+    assert leader is not None
+    offset, end = world.remote_start(), leader.replica.high_watermark
+    empty = 0
+    while offset < end:
+        answer = await world.consumer.step(offset, world.remote_start())
+        if answer.kind is Kind.RECORDS and answer.records:
+            offset = answer.next_offset
+            empty = 0
+            continue
+        empty += 1
+        if empty > _MOST_EMPTY_ANSWERS:
+            raise Broken(f"offset {offset} of {end} cannot be read: {answer}")
+        await asyncio.sleep(1)
+
+
+def _check_objects(world: "World") -> None:
+    """No object is left that no entry of the ledger knows, but for three kinds, which a comparison
+    of store and ledger is to find (H12): a manifest that was given up and came later, what a zombie
+    sent before it knew that its attempt was swept, and what a copy left whose only record the
+    ledger lost.
+    """
+    known = {one.segment_id.id for one in world.watch.finished()}
+    lost = (decoded(one).key.segment_id for one in world.topics.lost_records)
+    known |= {one for one in lost if one is not None} | world.damaged
+    for name in world.store.objects:
+        late = world.store.late_manifests | world.zombie_objects
+        if parse_name(name).segment_id not in known and name not in late:
+            raise Broken(f"object {name} is left, and no entry of the ledger has it")
