@@ -1,0 +1,250 @@
+"""Bugs that the simulator must see, as changes of the running product (H34).
+
+Each takes one rule away, and every guard behind it where there are several: a bug that another
+guard still catches would show nothing about the simulator. `broken` is part of the message of the
+invariant that must break.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from kip405.segments import RemoteLogSegmentState
+from rlm.plans import coverage, sweep
+from rlm.remote_log.leader_view import LocalTier
+from rlm.remote_log.log_starts import raise_start
+from rlm.remote_log.snapshots import PartitionSnapshot
+from rlm.tasks import cleanup
+from rlm.tasks.cleanup import CleanupTask
+from rlm.tasks.copy import CopyTask
+from rlm.tasks.copy_attempt import Copier
+from rlm.tasks.segment_deletion import SegmentDeleter
+from rlm.tasks.trim import TrimTask
+from rlmm.publisher import OutcomeUnknown
+from rlmm.replay import LedgerState
+from rlmm.settings_codec import encode_settings_record
+from rlmm.settings_records import Stamp, StartRecord
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+Patch = tuple[Any, str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """A rule that is taken away, and what must be noticed."""
+
+    name: str
+    broken: tuple[str, ...]
+    patches: Callable[[], list[Patch]]
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """The product with the bug in it."""
+        with contextlib.ExitStack() as stack:
+            for owner, name, changed in self.patches():
+                stack.enter_context(mock.patch.object(owner, name, changed))
+            yield
+
+
+async def _nothing(*_: object, **__: object) -> None:
+    return None
+
+
+def _end_of(
+    snapshot: PartitionSnapshot, start: int, states: set[RemoteLogSegmentState], without: Any
+) -> int:
+    """Contiguous end of all segments in these states, whatever their lineage."""
+    return coverage.Cover.of(
+        coverage.OffsetRange(start=one.metadata.start_offset, next_offset=one.metadata.next_offset)
+        for one in snapshot.ledger.entries.values()
+        if one.state in states and one.metadata.segment_id.id not in without
+    ).end_from(start)
+
+
+def _trim_before_finished() -> list[Patch]:
+    def contiguous_end(self: Any, snapshot: Any, start: int, *, without: Any = ()) -> int:
+        return _end_of(snapshot, start, {_STARTED, _FINISHED}, without)
+
+    return [(TrimTask, "_contiguous_end", contiguous_end)]
+
+
+def _no_lineage() -> list[Patch]:
+    def contiguous_end(self: Any, snapshot: Any, start: int, *, without: Any = ()) -> int:
+        return _end_of(snapshot, start, {_FINISHED}, without)
+
+    return [(TrimTask, "_contiguous_end", contiguous_end)]
+
+
+def _sweep_without_adoption() -> list[Patch]:
+    def decide(entry: sweep.SweepEntry, *_: Any, **__: Any) -> sweep.Decision:
+        is_deleted = entry.metadata.state is _DELETED
+        return sweep.Bury() if is_deleted else sweep.Delete(reason="planted")
+
+    async def delete_objects(self: Any, metadata: Any, permit: Any) -> None:
+        await self._evidence.delete(metadata)
+
+    return [
+        (cleanup, "decide", decide),
+        (CleanupTask, "_check_reason_stands", _nothing),
+        (SegmentDeleter, "_delete_objects", delete_objects),
+    ]
+
+
+def _unstable_replay() -> list[Patch]:
+    """Illegal records are ignored, as one would do it without compaction (H3)."""
+    take = LedgerState._take
+
+    def lawful_only(self: Any, partition: Any, segment: Any, record: Any) -> None:
+        before = partition.keys.get(segment)
+        take(self, partition, segment, record)
+        taken = partition.keys.get(segment)
+        if taken is not None and taken.why:
+            partition.keys.pop(segment)
+            partition.keys.update({segment: before} if before is not None else {})
+
+    return [(LedgerState, "_take", lawful_only)]
+
+
+def _start_in_memory() -> list[Patch]:
+    """The start is known to the process that decided it, and to nobody else (H2)."""
+
+    async def ensure_start(self: Any, snapshot: PartitionSnapshot) -> int:
+        view = self._settings.view
+        known: int | None = view.remote_log_start(snapshot.key)
+        if known is not None:
+            return known
+        start = snapshot.watermarks.log_start_offset
+        epoch = snapshot.led.leader_epoch
+        record = StartRecord(
+            partition=snapshot.key,
+            remote_log_start_offset=start,
+            cause="enable",
+            decided_epoch=epoch,
+        )
+        stamp = Stamp(
+            node_id=0, leader_epoch=epoch, writer=self._copier._settings.writer, time_ms=0
+        )
+        key, value = encode_settings_record(record, stamp)
+        view.apply(key=key, value=value, offset=view.next_offset - 1)
+        return start
+
+    return [(CopyTask, "_ensure_start", ensure_start)]
+
+
+def _trim_as_deletion() -> list[Patch]:
+    """The broker's log start, where our own trim put it, is taken for a user's deletion (H1)."""
+    run_on = CleanupTask.run_on
+
+    async def adopting(self: Any, snapshot: PartitionSnapshot, live_before: Any) -> None:
+        start = snapshot.watermarks.log_start_offset
+        if (snapshot.remote_log_start_offset or 0) < start:
+            await raise_start(
+                self._settings,
+                snapshot.key,
+                start,
+                leader_epoch=snapshot.led.leader_epoch,
+                cause="delete-records",
+                barrier_deadline_ms=5_000,
+            )
+        await run_on(self, snapshot, live_before)
+
+    return [(CleanupTask, "run_on", adopting)]
+
+
+def _stale_out_of_range() -> list[Patch]:
+    """The tier answers from the view that it has, without a barrier (H17)."""
+
+    async def barrier(self: LocalTier, topic: Any, partition: int, deadline_ms: int) -> Any:
+        return self.partition(topic, partition)
+
+    return [(LocalTier, "barrier", barrier), (LocalTier, "ready", lambda self: True)]
+
+
+def _unknown_is_failure() -> list[Patch]:
+    """An attempt whose publish has no answer removes its objects (H10)."""
+    attempt = Copier._attempt
+
+    async def cleaning(self: Any, snapshot: Any, segment: Any, segment_id: Any, *rest: Any) -> Any:
+        try:
+            return await attempt(self, snapshot, segment, segment_id, *rest)
+        except OutcomeUnknown:
+            entry = self._ledger.ledger(snapshot.key).entries.get(segment_id)
+            if entry is not None:
+                store = self._stores.manager(entry.metadata.custom().store_id)
+                await store.delete_log_segment_data(
+                    entry.metadata.locator(self._settings.cluster_id)
+                )
+            raise
+
+    return [(Copier, "_attempt", cleaning)]
+
+
+def _finished_unchecked() -> list[Patch]:
+    """Nothing is checked between the upload and FINISHED (H3, H13)."""
+    return [(Copier, "_check_unchanged", _nothing)]
+
+
+def _tombstone_first() -> list[Patch]:
+    """The ledger forgets a segment before its objects are deleted (G4)."""
+
+    async def delete_group(self: Any, group: Any, permit: Any, result: Any, away: Any) -> None:
+        await self._check(group, permit)
+        for one in group:
+            await self._begin(one, permit)
+            await self._end(one, permit)
+            await self._evidence.delete(one)
+            result.deleted.append(one)
+
+    return [(SegmentDeleter, "_delete_group", delete_group)]
+
+
+def _no_presence() -> list[Patch]:
+    """A trim believes FINISHED and asks no store (H11)."""
+    return [(TrimTask, "_see_copies", _nothing)]
+
+
+PLANTED: tuple[Planted, ...] = (
+    Planted(
+        name="trim before FINISHED read back",
+        broken=("early trim",),
+        patches=_trim_before_finished,
+    ),
+    Planted(name="no lineage in trim bound", broken=("early trim",), patches=_no_lineage),
+    Planted(
+        name="sweep without adoption",
+        broken=("early deletion",),
+        patches=_sweep_without_adoption,
+    ),
+    Planted(
+        name="replay not compaction-stable",
+        broken=("replaying the ledger",),
+        patches=_unstable_replay,
+    ),
+    Planted(
+        name="remote start not durable",
+        broken=("fetch at", "not quiet", "remote log start"),
+        patches=_start_in_memory,
+    ),
+    Planted(
+        name="own trim seen as user delete",
+        broken=("remote log start",),
+        patches=_trim_as_deletion,
+    ),
+    Planted(name="stale ledger OOR", broken=("fetch at",), patches=_stale_out_of_range),
+    Planted(
+        name="unknown outcome as failure",
+        broken=("early deletion", "offset", "early trim"),
+        patches=_unknown_is_failure,
+    ),
+    Planted(
+        name="FINISHED after epoch change",
+        broken=("unchecked FINISHED",),
+        patches=_finished_unchecked,
+    ),
+    Planted(name="tombstone before delete", broken=("object",), patches=_tombstone_first),
+    Planted(name="trim without asking the store", broken=("early trim",), patches=_no_presence),
+)
