@@ -126,6 +126,16 @@ def unsettled_end(
     return max(ends, default=SETTLED)
 
 
+def has_ended(
+    segment: RemoteLogSegmentMetadata, remote_log_start_offset: int, remote_log_start_epoch: int
+) -> bool:
+    """Whether the decision about the remote log start covers all records of the segment: those of
+    a later leader epoch nobody has ended (H4).
+    """
+    newest = max(one.epoch for one in segment.segment_leader_epochs)
+    return segment.next_offset <= remote_log_start_offset and newest <= remote_log_start_epoch
+
+
 def overlapping(
     segment: RemoteLogSegmentMetadata, usable: Iterable[UsableSegment]
 ) -> tuple[UsableSegment, ...]:

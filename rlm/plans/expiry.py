@@ -32,10 +32,10 @@ from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.copy import TopicState, refuse_topic
-from rlm.plans.coverage import SETTLED, empty_ranges, missed, unsettled_end
+from rlm.plans.coverage import SETTLED, empty_ranges, has_ended, missed, unsettled_end
 from rlm.plans.freeze import Frozen
 from rlm.plans.retention import UNLIMITED
-from rlmm.ledger import Hole, PartitionLedger, SegmentEntry, UsableSegment
+from rlmm.ledger import Hole, PartitionLedger, UsableSegment
 from rlmm.settings_records import TotalRetention
 from rlmm.settings_view import ClockSkew
 
@@ -352,15 +352,12 @@ def _deletable(
         for entry in view.ledger.in_state(*_ENDED_STATES)
         if not entry.disputed
         and entry.metadata.next_offset <= new_start
-        and (entry.metadata.segment_id.id in expired or _has_ended(view, entry, start))
+        and (entry.metadata.segment_id.id in expired or _has_ended(view, entry.metadata, start))
     ]
     return tuple(found)
 
 
-def _has_ended(view: ExpiryView, entry: SegmentEntry, start: int) -> bool:
-    """Whether the decision about the remote log start that holds covers all of its records."""
-    metadata = entry.metadata
-    if metadata.next_offset > start or metadata.segment_id.id in view.copying:
+def _has_ended(view: ExpiryView, metadata: RemoteLogSegmentMetadata, start: int) -> bool:
+    if metadata.segment_id.id in view.copying:
         return False
-    newest = max(one.epoch for one in metadata.segment_leader_epochs)
-    return newest <= view.remote_log_start_epoch
+    return has_ended(metadata, start, view.remote_log_start_epoch)

@@ -10,7 +10,8 @@ the new epoch begins, and copying continues from there.
 An orphan is a FINISHED segment of which nothing is usable because a higher epoch begins at or below
 its start. A segment whose offsets newer in-lineage segments hold is already replaced and does not
 count, nor does one whose divergence the operator has accepted (`rlm partition adopt`): caused by
-the accepted epoch or an older one, or by a later one that replaced it before it had records.
+the accepted epoch or an older one, or by a later one that replaced it before it had records. Nor
+does one that has ended: total retention deletes it soon, and there is nothing to decide about it.
 Nothing is copied, trimmed or deleted from a frozen partition.
 """
 
@@ -20,8 +21,9 @@ from dataclasses import dataclass
 from kip405.ids import MAX_OFFSET
 from kip405.lineage import Lineage, divergence
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlm.plans.coverage import cover
+from rlm.plans.coverage import cover, has_ended
 from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import NO_LEADER_EPOCH
 
 DEFAULT_MAX_ORPHANS = 3
 NONE_ACCEPTED = -1
@@ -51,11 +53,14 @@ def freeze(
     accepted_epoch: int = NONE_ACCEPTED,
     accepted_offset: int = MAX_OFFSET,
     max_orphans: int = DEFAULT_MAX_ORPHANS,
+    remote_log_start_offset: int = 0,
+    remote_log_start_epoch: int = NO_LEADER_EPOCH,
 ) -> Frozen | None:
     """The reason to freeze the partition now; None = not frozen.
 
     `lineage`: the leader's, merged with the ledger's. `accepted_epoch`, `accepted_offset`: an
-    operator accepted the log of this leader epoch when it ended there.
+    operator accepted the log of this leader epoch when it ended there. `remote_log_start_epoch`:
+    under which the start was decided.
     """
     remote_next_offset = ledger.highest_end(lineage) or 0
     if remote_next_offset > log_end_offset:
@@ -65,7 +70,9 @@ def freeze(
         )
         return Frozen(reason=reason)
     finished = tuple(
-        entry.metadata for entry in ledger.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        entry.metadata
+        for entry in ledger.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        if not has_ended(entry.metadata, remote_log_start_offset, remote_log_start_epoch)
     )
     accepted = _Accepted(epoch=accepted_epoch, end_offset=accepted_offset)
     orphans = _orphans(ledger, finished, lineage, accepted)

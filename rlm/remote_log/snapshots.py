@@ -153,6 +153,8 @@ class SnapshotReader:
                 accepted_epoch=divergence.epoch if divergence else NONE_ACCEPTED,
                 accepted_offset=divergence.offset if divergence else MAX_OFFSET,
                 max_orphans=self._max_orphans,
+                remote_log_start_offset=view.remote_log_start(led.key) or 0,
+                remote_log_start_epoch=view.remote_log_start_epoch(led.key),
             ),
         )
 

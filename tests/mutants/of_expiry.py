@@ -14,7 +14,37 @@ TASK = Target("rlm/tasks/expiry.py", ("tests/rlm/tasks/test_expiry.py",))
 CLOCKS = Target("rlmm/settings_view.py", ("tests/rlm/tasks/test_expiry.py",))
 AUDIT = Target("rlm/tasks/audit_log.py", ("tests/rlm/tasks/test_audit_log.py",))
 
+ENDED = Target(
+    "rlm/plans/coverage.py",
+    ("tests/rlm/plans/test_expiry.py", "tests/rlm/plans/test_h04_freeze.py"),
+)
+FREEZE = Target("rlm/remote_log/snapshots.py", ("tests/rlm/tasks/test_snapshot_reader.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *ENDED.edits(
+        (
+            "H4: records of a later epoch than the decision are deleted",
+            "next_offset <= remote_log_start_offset and newest <= remote_log_start_epoch",
+            "next_offset <= remote_log_start_offset",
+        ),
+        (
+            "H4: a segment of a dead lineage goes with its neighbours",
+            "segment.next_offset <= remote_log_start_offset and newest",
+            "newest",
+        ),
+    ),
+    *FREEZE.edits(
+        (
+            "H4: what has ended freezes a partition",
+            "                remote_log_start_offset=view.remote_log_start(led.key) or 0,\n",
+            "",
+        ),
+        (
+            "H4: what another epoch has ended freezes a partition",
+            "                remote_log_start_epoch=view.remote_log_start_epoch(led.key),\n",
+            "",
+        ),
+    ),
     *CLOCKS.edits(
         (
             "H16: a dead service with a wrong clock stops expiry",
@@ -167,16 +197,6 @@ EDITS: tuple[Edit, ...] = (
             "H3: a disputed segment below the start is deleted",
             "        if not entry.disputed\n        and",
             "        if True\n        and",
-        ),
-        (
-            "H4: records of a later epoch than the decision are deleted",
-            "    return newest <= view.remote_log_start_epoch\n",
-            "    return newest <= 1 << 40\n",
-        ),
-        (
-            "H4: a segment of a dead lineage goes with its neighbours",
-            "    if metadata.next_offset > start or metadata",
-            "    if metadata.next_offset > 1 << 40 or metadata",
         ),
         (
             "H2: a remote log start that is not known counts as 0",

@@ -125,3 +125,24 @@ def test_h04_a_log_lost_again_after_it_was_accepted_freezes() -> None:
     again = copied([{7: number * 100} for number in range(10)])
     assert decided(again, {8: 0}, 0, accepted=7, accepted_offset=0) is not None
     assert decided(of_epoch(5, 10), {8: 0}, 0, accepted=7, accepted_offset=400) is not None
+
+
+def test_h04_orphans_that_have_ended_freeze_nothing_and_later_epochs_are_not_ended() -> None:
+    """Retention has ended all that was usable; what a dead lineage has below goes next."""
+    ledger, local = of_epoch(5, 10), {7: 0}
+    whole = merge(ledger.remote_lineage, lineage(local))
+
+    def of(start: int, epoch: int) -> Frozen | None:
+        return freeze(
+            ledger,
+            whole,
+            log_end_offset=2_000,
+            remote_log_start_offset=start,
+            remote_log_start_epoch=epoch,
+        )
+
+    assert of(0, 7) is not None
+    assert of(999, 7) is not None
+    assert of(1_000, 4) is not None
+    assert of(1_000, 5) is None
+    assert of(1_000, 7) is None

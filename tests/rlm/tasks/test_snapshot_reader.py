@@ -250,3 +250,18 @@ async def test_h05_offsets_are_asked_for_under_the_epoch_that_is_led(rig: Rig) -
     rig.broker.after_answer = at("topic config", lambda: rig.broker.elect(1, 1))
     with pytest.raises(Fenced, match="FENCED_LEADER_EPOCH"):
         await rig.snapshots.take(rig.led)
+
+
+@pytest.mark.parametrize(("start", "is_frozen"), [(1_000, False), (999, True)])
+async def test_h04_what_has_ended_freezes_nothing(
+    tmp_path: Path, start: int, is_frozen: bool
+) -> None:
+    """As above; retention, or a client, has ended all that epoch 5 has."""
+    rig = Rig(tmp_path)
+    for number in range(10):
+        rig.ledger.copied(metadata(number + 1, number * 100, number * 100 + 100, {5: number * 100}))
+    rig.broker.elect(1, 8)
+    rig.disk.epochs({8: 0})
+    rig.write_log(0, 1_040, end=1_060, epoch=8)
+    rig.remote_start(start)
+    assert ((await rig.snapshots.take(rig.led)).frozen is not None) is is_frozen
