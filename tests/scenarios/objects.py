@@ -23,11 +23,16 @@ def finished_segments(cluster: Cluster, topic: str) -> list[RemoteLogSegmentMeta
 
 
 def manifests(cluster: Cluster, topic: str) -> Iterator[Manifest]:
-    """Every manifest of the topic, read from the store."""
+    """Every manifest of the topic, read from the store; not those that are deleted meanwhile."""
     objects = objects_of(cluster)
     for name in names_of(objects, topic):
         if name.endswith(MANIFEST):
-            manifest = Manifest.parse(objects.read(name))
+            try:
+                manifest = Manifest.parse(objects.read(name))
+            except Exception:
+                if name in objects.sizes():
+                    raise
+                continue
             if manifest.topic == topic:
                 yield manifest
 
