@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,7 +119,13 @@ class HdfsFaults:
             writer.write(head)
 
     def names(self) -> list[str]:
-        """Every file, temporary ones too."""
+        """Every file, temporary ones too. Listed again where a folder goes away meanwhile."""
+        for _ in range(9):
+            with suppress(FileNotFoundError):
+                return self._listed()
+        return self._listed()
+
+    def _listed(self) -> list[str]:
         found = self._client.list_status(self._root, recursive=True)
         paths = (one.path for one in found if not one.isdir)
         return sorted(path.removeprefix(f"{self._base}/") for path in paths)
