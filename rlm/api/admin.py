@@ -1,146 +1,36 @@
 """rlm.v1.AdminService: topics, freezes, status, and what an operator adopts.
 
 The service of the partition-0 leader makes every change to a topic (H14); the others forward to it.
-A topic is described by its settings record, with the additions of ledger and broker.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from kip405.errors import Invalid, NotFound, RemoteStorageError
-from kip405.ids import PartitionKey, Uuid
-from kip405.segments import RemoteLogSegmentState
-from rlm.api import messages
+from kip405.errors import Invalid
+from kip405.ids import PartitionKey
+from rlm.api import deletion_messages, messages
 from rlm.api.calls import Answering, Caller, Context, Gate
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.peers import Peers, Sent, Stubs
-from rlm.api.ports import Broker, Ledger, PartitionStatuses, Pending, StoreDoctor
-from rlm.broker.answers import TopicDescription
+from rlm.api.ports import PartitionStatuses, StoreDoctor
+from rlm.api.topic_summaries import TopicSummaries
+from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import LostRange
-from rlm.remote_log.topic_refs import TopicResolver, checked_name, topic_records
+from rlm.remote_log.topic_refs import TopicResolver, checked_name
 from rlm.topics.access import Access
 from rlm.topics.deletions import PendingDeletions
 from rlm.topics.partition_records import Adoption, Freezes
-from rlm.topics.ports import NotLeader, Settings
-from rlm.topics.recreated import GoneTopic, gone_text, gone_topics, recreated, recreated_text
-from rlm.topics.rules import RetentionOptions
+from rlm.topics.ports import NotLeader
+from rlm.topics.rules import (
+    RetentionOptions,
+)
 from rlm.topics.verbs import EnableOptions, TopicVerbs
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import admin_pb2_grpc, fetch_pb2
-from rlmm.settings_records import TopicRecord
-
-Present = Mapping[str, TopicDescription]
-
-
-class TopicSummaries:
-    """Answers from the views of this process. Only the partitions, and whether a topic was deleted,
-    need the broker: while it does not answer, no topic counts as deleted.
-    """
-
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        pending: Pending,
-        ledger: Ledger,
-        broker: Broker,
-        barrier_deadline_ms: int,
-    ) -> None:
-        self._settings = settings
-        self._pending = pending
-        self._ledger = ledger
-        self._broker = broker
-        self._barrier_deadline_ms = barrier_deadline_ms
-
-    async def describe(
-        self, record: TopicRecord, warnings: tuple[str, ...] = ()
-    ) -> pb.TopicDescription:
-        """One topic, by its settings record."""
-        present = await self._present([record])
-        return self._message(record, present, warnings)
-
-    async def all(self) -> list[pb.TopicDescription]:
-        """Every topic that was enabled and is not deleted, by name; those that are gone too."""
-        await self._settings.barrier(self._barrier_deadline_ms)
-        records = sorted(self._settings.view.topics(), key=lambda record: record.name)
-        present = await self._present(records)
-        return [self._message(record, present, ()) for record in records]
-
-    async def by_name(self, name: str) -> TopicRecord:
-        """The record of the topic that has the name now, else of the newest that had it (H39).
-
-        NotFound says whether the topic does not exist or is not enabled.
-        """
-        await self._settings.barrier(self._barrier_deadline_ms)
-        records = [record for record in self._records() if record.name == name]
-        if not records:
-            await self._broker.topic(name)
-            raise NotFound(f"topic {name} is not enabled")
-        present = await self._present(records)
-        for record in records:
-            if (
-                present is not None
-                and name in present
-                and present[name].topic_id == record.topic_id
-            ):
-                return record
-        return records[-1]
-
-    def _records(self) -> tuple[TopicRecord, ...]:
-        return topic_records(self._settings.view.records())
-
-    async def _present(self, records: Iterable[TopicRecord]) -> Present | None:
-        """The topics that have these names now; None while the broker does not answer."""
-        try:
-            topics = await self._broker.topics(sorted({record.name for record in records}))
-        except RemoteStorageError:
-            return None
-        return {topic.name: topic for topic in topics}
-
-    def _message(
-        self, record: TopicRecord, present: Present | None, warnings: tuple[str, ...]
-    ) -> pb.TopicDescription:
-        finished = [
-            entry.metadata
-            for key in self._ledger.partitions()
-            if key.topic_id == record.topic_id
-            for entry in self._ledger.ledger(key).in_state(
-                RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-            )
-        ]
-        gone = self._gone(record, present)
-        found = None if present is None else present.get(record.name)
-        return messages.topic_message(
-            record,
-            gone=gone,
-            partitions=len(found.partitions) if found is not None and gone is None else 0,
-            remote_size_bytes=sum(segment.segment_size_bytes for segment in finished),
-            remote_segments=len(finished),
-            pending=self._pending(record),
-            warnings=(*warnings, *self._gone_texts(gone)),
-        )
-
-    def _gone(self, record: TopicRecord, present: Present | None) -> GoneTopic | None:
-        if present is None:
-            return None
-        return next(iter(gone_topics([record], _ids(present))), None)
-
-    def _gone_texts(self, gone: GoneTopic | None) -> tuple[str, ...]:
-        if gone is None:
-            return ()
-        name, present_id = gone.record.name, gone.present_id
-        ids = {} if present_id is None else {name: present_id}
-        found = recreated((one for one in self._records() if one.name == name), ids)
-        return tuple(recreated_text(one) for one in found) or (gone_text(gone),)
-
-
-def _ids(present: Present) -> dict[str, Uuid]:
-    return {name: topic.topic_id for name, topic in present.items()}
-
 
 T = TypeVar("T")
 
@@ -205,7 +95,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             async def here() -> pb.RetentionPlan:
                 name = checked_name(request.topic)
                 plan = await self._dependencies.verbs.plan_retention(name, options)
-                return messages.retention_plan_message(plan)
+                return deletion_messages.retention_plan_message(plan)
 
             return await self._at_leader(
                 caller,
@@ -288,7 +178,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListDeletionsResponse:
         async with Answering(self._dependencies.gate, context, "list deletions"):
             found = await self._dependencies.deletions.listed()
-            rows = [messages.deletion_message(one) for one in found]
+            rows = [deletion_messages.deletion_message(one) for one in found]
             return pb.ListDeletionsResponse(deletions=rows)
 
     async def UndoDeletion(
@@ -355,21 +245,23 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, request: pb.AcceptLossRequest, context: Context
     ) -> pb.AcceptLossResponse:
         async with Answering(self._dependencies.gate, context, "accept loss") as caller:
-            led = await self._dependencies.resolver.partition(
-                fetch_pb2.TopicRef(name=request.topic), request.partition
-            )
-            if led.leader != self._dependencies.peers.node_id:
-                return await self._dependencies.peers.forward(
-                    led.leader,
-                    caller,
-                    lambda stubs, sent, timeout: stubs.admin.AcceptLoss(
-                        request, metadata=sent, timeout=timeout
-                    ),
+
+            async def here(led: LedPartition) -> pb.AcceptLossResponse:
+                found = await self._dependencies.losses.accept(
+                    led.key, by=caller.principal, apply=request.apply
                 )
-            found = await self._dependencies.losses.accept(
-                led.key, by=caller.principal, apply=request.apply
+                rows = [messages.lost_range_message(one) for one in found]
+                return pb.AcceptLossResponse(ranges=rows)
+
+            return await self._at_partition(
+                request.topic,
+                request.partition,
+                caller,
+                here,
+                lambda stubs, sent, timeout: stubs.admin.AcceptLoss(
+                    request, metadata=sent, timeout=timeout
+                ),
             )
-            return pb.AcceptLossResponse(ranges=[messages.lost_range_message(one) for one in found])
 
     async def Verify(
         self, request: pb.VerifyRequest, context: Context
@@ -412,14 +304,25 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         act: Callable[..., Awaitable[None]],
         call: Callable[[Stubs, Sent, float], Awaitable[fetch_pb2.PartitionDescription]],
     ) -> fetch_pb2.PartitionDescription:
-        led = await self._dependencies.resolver.partition(
-            fetch_pb2.TopicRef(name=request.topic), request.partition
-        )
+        async def here(led: LedPartition) -> fetch_pb2.PartitionDescription:
+            status = await self._dependencies.statuses.current(led.key)
+            await act(led, frozen=status.frozen, by=caller.principal)
+            return messages.partition_message(await self._dependencies.statuses.current(led.key))
+
+        return await self._at_partition(request.topic, request.partition, caller, here, call)
+
+    async def _at_partition(
+        self,
+        topic: str,
+        partition: int,
+        caller: Caller,
+        here: Callable[[LedPartition], Awaitable[T]],
+        call: Callable[[Stubs, Sent, float], Awaitable[T]],
+    ) -> T:
+        led = await self._dependencies.resolver.partition(fetch_pb2.TopicRef(name=topic), partition)
         if led.leader != self._dependencies.peers.node_id:
             return await self._dependencies.peers.forward(led.leader, caller, call)
-        status = await self._dependencies.statuses.current(led.key)
-        await act(led, frozen=status.frozen, by=caller.principal)
-        return messages.partition_message(await self._dependencies.statuses.current(led.key))
+        return await here(led)
 
     async def _at_leader(
         self,

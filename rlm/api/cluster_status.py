@@ -3,15 +3,21 @@
 A partition that no service reports is shown with the reason; a silent peer never fails the call.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
-from rlm.api import messages
+from rlm.api import deletion_messages, messages
 from rlm.api.endpoints import Endpoints
+from rlm.api.fan_out import ask_others
 from rlm.api.peers import Peer, Peers
-from rlm.api.ports import Broker, PartitionStatus, PartitionStatuses, Pending, Problems
+from rlm.api.ports import (
+    Broker,
+    PartitionStatus,
+    PartitionStatuses,
+    Pending,
+    Problems,
+)
 from rlm.broker.answers import PartitionDescription
 from rlm.plans.problems import Problem, ProblemKind, Severity, about, health_of
 from rlm.stores.reports import StoreStatus
@@ -77,14 +83,20 @@ class ClusterStatus:
     async def whole(self, topic: str, principal: str) -> pb.StatusResponse:
         """The status of this service, of all peers, and of partitions that none of them reports."""
         own = self.own(topic)
-        others = self._peers.others()
-        answers = await asyncio.gather(*(self._ask(peer, topic, principal) for peer in others))
+        request = pb.StatusRequest(topic=topic, local_only=True)
+        answers = await ask_others(
+            self._peers,
+            lambda stubs, sent, timeout: stubs.admin.Status(
+                request, metadata=sent, timeout=timeout
+            ),
+            principal,
+        )
         partitions = [*own.partitions]
         services = [*own.services]
         problems = [*own.problems]
-        for peer, answer in zip(others, answers, strict=True):
+        for peer, answer in answers:
             if isinstance(answer, RemoteStorageError):
-                services.append(_service(peer, [str(answer)], reachable=False))
+                services.append(_service(peer, pb.ServiceStatus(problems=[str(answer)])))
                 problems += self._unreachable(peer, answer)
                 continue
             partitions += answer.partitions
@@ -118,21 +130,6 @@ class ClusterStatus:
             since_ms=self._now_ms(),
         )
         return [messages.problem_message(problem, self._peers.node_id)]
-
-    async def _ask(
-        self, peer: Peer, topic: str, principal: str
-    ) -> pb.StatusResponse | RemoteStorageError:
-        request = pb.StatusRequest(topic=topic, local_only=True)
-        try:
-            return await self._peers.ask(
-                peer.grpc_address,
-                lambda stubs, sent, timeout: stubs.admin.Status(
-                    request, metadata=sent, timeout=timeout
-                ),
-                principal=principal,
-            )
-        except RemoteStorageError as error:
-            return error
 
     async def _missing(
         self, topic: str, known: Sequence[fetch_pb2.PartitionDescription]
@@ -176,19 +173,18 @@ class ClusterStatus:
 
     def _own_service(self, problems: Sequence[Problem]) -> pb.ServiceStatus:
         words = [one.line for one in problems if one.topic == ""]
-        stores = [messages.store_message(row) for row in self._stores()]
-        health = health_of(problems)
-        for peer in self._peers.known():
-            if peer.node_id == self._peers.node_id:
-                return _service(peer, words, stores, health=health, reachable=True)
-        return pb.ServiceStatus(
+        found = pb.ServiceStatus(
             node_id=self._peers.node_id,
             version=self._version,
             problems=words,
             reachable=True,
-            stores=stores,
-            health=health,
+            stores=[messages.store_message(row) for row in self._stores()],
+            health=health_of(problems),
         )
+        for peer in self._peers.known():
+            if peer.node_id == self._peers.node_id:
+                return _service(peer, found)
+        return found
 
     def _reader_rows(self) -> list[pb.ReaderStatus]:
         return [
@@ -199,7 +195,8 @@ class ClusterStatus:
     def _deletion_rows(self, topic: str) -> list[pb.PendingDeletion]:
         records = self._settings.view.topics()
         found = [self._pending(record) for record in records if topic in ("", record.name)]
-        return [messages.deletion_message(one) for one in found if one is not None]
+        rows = [deletion_messages.deletion_message(one) for one in found if one is not None]
+        return rows
 
     def _freeze_rows(self) -> list[pb.Freeze]:
         return [messages.freeze_message(*row) for row in self._freezes.listed()]
@@ -207,10 +204,16 @@ class ClusterStatus:
 
 def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:
     """The status that a peer reports of itself, with its known address and heartbeat."""
-    problems = [text for row in answer.services for text in row.problems]
-    stores = [store for row in answer.services for store in row.stores]
-    health = next((row.health for row in answer.services), "")
-    return _service(peer, problems, stores, health=health, reachable=True)
+    said = answer.services[0] if answer.services else pb.ServiceStatus()
+    return _service(
+        peer,
+        pb.ServiceStatus(
+            problems=[text for row in answer.services for text in row.problems],
+            reachable=True,
+            stores=[store for row in answer.services for store in row.stores],
+            health=said.health,
+        ),
+    )
 
 
 def _untyped_problems(peer: Peer, answer: pb.StatusResponse) -> list[pb.Problem]:
@@ -251,25 +254,14 @@ def _gravest_first(problem: pb.Problem) -> tuple[int, str, str]:
     return gravity, problem.kind, problem.subject
 
 
-def _service(
-    peer: Peer,
-    problems: Sequence[str],
-    stores: Sequence[pb.StoreStatus] = (),
-    *,
-    health: str = "",
-    reachable: bool,
-) -> pb.ServiceStatus:
-    return pb.ServiceStatus(
-        node_id=peer.node_id,
-        version=peer.version,
-        grpc_address=peer.grpc_address,
-        proxy_address=peer.proxy_address,
-        heartbeat_age_ms=messages.age_ms(peer.heartbeat_age_ms),
-        problems=problems,
-        reachable=reachable,
-        stores=stores,
-        health=health,
-    )
+def _service(peer: Peer, said: pb.ServiceStatus) -> pb.ServiceStatus:
+    """What a service says of itself, with its known address and heartbeat."""
+    row = pb.ServiceStatus()
+    row.CopyFrom(said)
+    row.node_id, row.version = peer.node_id, peer.version
+    row.grpc_address, row.proxy_address = peer.grpc_address, peer.proxy_address
+    row.heartbeat_age_ms = messages.age_ms(peer.heartbeat_age_ms)
+    return row
 
 
 def _newest(

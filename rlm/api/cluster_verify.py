@@ -4,8 +4,7 @@ A partition that no service reports is shown as unchecked with the reason: unkno
 (H38).
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,13 +12,13 @@ from typing import Protocol
 from kip405.errors import RemoteStorageError
 from kip405.ids import TopicPartition
 from rlm.api import messages
+from rlm.api.fan_out import merged_rows, why_silent
 from rlm.api.peers import Peer, Peers
 from rlm.api.ports import Broker
 from rlm.tasks.verify_runs import Event
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2 as pb
 
-_WAITING_MAX = 64
 _IDLE_MS = 300_000
 """A peer reports progress after each batch of its store, which may take as long as one call."""
 
@@ -58,27 +57,13 @@ class ClusterVerify:
     ) -> AsyncGenerator[pb.VerifyResponse, None]:
         """The partitions of all brokers, each service working at the same time."""
         gathered = _Gathered()
-        queue: asyncio.Queue[pb.VerifyResponse | None] = asyncio.Queue(_WAITING_MAX)
-        others = self._peers.others()
-
-        async def pump(node_id: int, rows: AsyncIterator[pb.VerifyResponse]) -> None:
-            try:
-                async for row in rows:
-                    await queue.put(row)
-            except RemoteStorageError as error:
-                gathered.errors[node_id] = str(error)
-            await queue.put(None)
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(pump(self._peers.node_id, self.own(topic, deep=deep)))
-            for peer in others:
-                group.create_task(pump(peer.node_id, self._of_peer(peer, topic, principal, deep)))
-            left = 1 + len(others)
-            while left:
-                row = await queue.get()
-                if row is None:
-                    left -= 1
-                    continue
+        streams: dict[int, AsyncIterator[pb.VerifyResponse]] = {
+            peer.node_id: self._of_peer(peer, topic, principal, deep)
+            for peer in self._peers.others()
+        }
+        streams[self._peers.node_id] = self.own(topic, deep=deep)
+        async with aclosing(merged_rows(streams, gathered.errors)) as rows:
+            async for row in rows:
                 if row.HasField("partition"):
                     gathered.reported.add(
                         TopicPartition(row.partition.topic, row.partition.partition)
@@ -118,19 +103,16 @@ class ClusterVerify:
         ]
         return unseen + [
             _unchecked(
-                described.name, number, partition.leader, _why(partition.leader, gathered.errors)
+                described.name,
+                number,
+                partition.leader,
+                why_silent(partition.leader, gathered.errors),
             )
             for described in topics
             if described.topic_id in records
             for number, partition in sorted(described.partitions.items())
             if TopicPartition(described.name, number) not in gathered.reported
         ]
-
-
-def _why(leader: int, errors: Mapping[int, str]) -> str:
-    if leader < 0:
-        return "no leader"
-    return errors.get(leader, f"the service of broker {leader} has not reported it")
 
 
 def _unchecked(topic: str, partition: int, leader: int, why: str) -> pb.VerifyResponse:

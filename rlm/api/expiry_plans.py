@@ -4,12 +4,12 @@ Only the leader of a partition can plan it. A partition that nobody planned is s
 reason: unknown is not nothing (H38).
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from kip405.errors import RemoteStorageError
-from rlm.api.peers import Peer, Peers
+from rlm.api.fan_out import ask_others
+from rlm.api.peers import Peers
 from rlm.api.ports import Broker
 from rlm.plans.expiry import PartitionExpiry
 from rlm.v1 import admin_pb2 as pb
@@ -37,12 +37,18 @@ class ExpiryPlans:
 
     async def whole(self, topic: TopicRecord, principal: str) -> pb.PlanExpiryResponse:
         """All partitions; those whose leader's service does not answer have a problem."""
-        others = self._peers.others()
         own = await self.own(topic)
-        answers = await asyncio.gather(*(self._ask(peer, topic.name, principal) for peer in others))
+        request = pb.PlanExpiryRequest(topic=topic.name, local_only=True)
+        answers = await ask_others(
+            self._peers,
+            lambda stubs, sent, timeout: stubs.admin.PlanExpiry(
+                request, metadata=sent, timeout=timeout
+            ),
+            principal,
+        )
         rows: list[pb.ExpiryPlan] = list(own.partitions)
         silent: dict[int, str] = {}
-        for peer, answer in zip(others, answers, strict=True):
+        for peer, answer in answers:
             if isinstance(answer, RemoteStorageError):
                 silent[peer.node_id] = str(answer)
             else:
@@ -50,21 +56,6 @@ class ExpiryPlans:
         rows += await self._missing(topic, rows, silent)
         rows.sort(key=lambda row: row.partition)
         return pb.PlanExpiryResponse(partitions=rows)
-
-    async def _ask(
-        self, peer: Peer, topic: str, principal: str
-    ) -> pb.PlanExpiryResponse | RemoteStorageError:
-        request = pb.PlanExpiryRequest(topic=topic, local_only=True)
-        try:
-            return await self._peers.ask(
-                peer.grpc_address,
-                lambda stubs, sent, timeout: stubs.admin.PlanExpiry(
-                    request, metadata=sent, timeout=timeout
-                ),
-                principal=principal,
-            )
-        except RemoteStorageError as error:
-            return error
 
     async def _missing(
         self, topic: TopicRecord, known: Iterable[pb.ExpiryPlan], silent: dict[int, str]

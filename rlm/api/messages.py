@@ -7,12 +7,12 @@ from kip405.bytes_field import with_bytes_field
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
+from rlm.api.deletion_messages import deletion_message
 from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
 from rlm.plans.coverage import LostRange
 from rlm.plans.deletions import PendingDeletion
 from rlm.plans.problems import Problem
-from rlm.plans.retention import retention_in_force
 from rlm.plans.verification import Issue
 from rlm.remote_log.list_offsets import Position
 from rlm.remote_log.objects import RemoteLogDescription
@@ -22,12 +22,14 @@ from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.verification import PartitionReport
 from rlm.tasks.verify_runs import Event, Progress
 from rlm.topics.recreated import GoneTopic
-from rlm.topics.shortening import RetentionPlan
-from rlm.topics.verbs import notes_of
+from rlm.topics.remarks import notes_of
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.ledger import SegmentEntry
 from rlmm.records import encode_value
-from rlmm.settings_records import DELETES_BY_RETENTION, FreezeRecord, TopicRecord
+from rlmm.settings_records import (
+    FreezeRecord,
+    TopicRecord,
+)
 from rsm_plugins.layout.keys import segment_stem
 
 _BATCHES = fetch_pb2.FetchResponse.BATCHES_FIELD_NUMBER
@@ -79,7 +81,7 @@ def topic_message(
     remote_size_bytes: int,
     remote_segments: int,
     pending: PendingDeletion | None,
-    warnings: tuple[str, ...] = (),
+    warnings: tuple[str, ...],
 ) -> admin_pb2.TopicDescription:
     """Only originals that were set on the topic itself are named."""
     return admin_pb2.TopicDescription(
@@ -101,45 +103,6 @@ def topic_message(
         gone=gone is not None,
         present_topic_id=gone.present_id.raw if gone and gone.present_id else b"",
         pending_deletion=None if pending is None else deletion_message(pending),
-    )
-
-
-def deletion_message(pending: PendingDeletion) -> admin_pb2.PendingDeletion:
-    record, announced = pending.record, pending.announced
-    in_force = retention_in_force(record)
-    return admin_pb2.PendingDeletion(
-        kind=DELETES_BY_RETENTION,
-        topic=record.name,
-        topic_id=record.topic_id.raw,
-        by="" if announced is None else announced.by,
-        decided_ms=-1 if announced is None else announced.decided_ms,
-        due_in_ms=pending.due_in_ms,
-        retention_ms=record.retention_ms,
-        retention_bytes=record.retention_bytes,
-        retention_in_force_ms=in_force.retention_ms,
-        retention_in_force_bytes=in_force.retention_bytes,
-    )
-
-
-def retention_plan_message(plan: RetentionPlan) -> admin_pb2.RetentionPlan:
-    change = plan.change
-    return admin_pb2.RetentionPlan(
-        topic=plan.topic,
-        retention_ms=change.wanted.retention_ms,
-        retention_bytes=change.wanted.retention_bytes,
-        retention_in_force_ms=change.in_force.retention_ms,
-        retention_in_force_bytes=change.in_force.retention_bytes,
-        deletable=[
-            admin_pb2.DeletableRecords(
-                partition=one.partition,
-                start_offset=one.start_offset,
-                end_offset=one.next_offset,
-                size_bytes=one.size_bytes,
-                oldest_ms=one.oldest_ms,
-                newest_ms=one.newest_ms,
-            )
-            for one in plan.deletable
-        ],
     )
 
 

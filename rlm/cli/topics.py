@@ -1,12 +1,8 @@
 """`rlm topics`: enable, retention, disable, trim, list, describe, adopt-log-start."""
 
-from collections.abc import Callable
-from typing import Any, NoReturn, cast
-
 import click
-import grpc
 
-from kip405.errors import Fenced, Invalid
+from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.cli.output import (
     due_in,
@@ -20,9 +16,10 @@ from rlm.cli.output import (
     show_table,
     warn,
 )
+from rlm.cli.parameters import DURATION, SIZE
 from rlm.cli.partitions import partition_option, show_partition
-from rlm.cli.target import Connect, Target, service_options
-from rlm.plans.retention import parse_duration_ms, parse_size_bytes
+from rlm.cli.retention_plans import planned, refuse, show_deletable
+from rlm.cli.target import Connect, service_options
 from rlm.v1 import admin_pb2 as pb
 
 
@@ -31,33 +28,15 @@ def topics() -> None:
     """Enable, trim, disable, list and describe topics."""
 
 
-class _Parsed(click.ParamType[int]):
-    """A duration or a size, read by a parser of rlm.plans.retention."""
-
-    def __init__(self, name: str, parse: Callable[[str], int]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        try:
-            return value if isinstance(value, int) else self._parse(str(value))
-        except Invalid as error:
-            self.fail(str(error), param, ctx)
-
-
-_DURATION = _Parsed("duration", parse_duration_ms)
-_SIZE = _Parsed("size", parse_size_bytes)
-
-
 @topics.command()
 @click.argument("topic")
 @click.option("--trim", is_flag=True, help="Mode tier: take retention over and trim.")
-@click.option("--retention", type=_DURATION, help="Total: 180d, 12h, 30m, 90s, ms, -1.")
-@click.option("--retention-ms", type=_DURATION, help="The same by Kafka's name.")
-@click.option("--retention-bytes", type=_SIZE, help="Total per partition: 2TiB, 10GB, bytes, -1.")
-@click.option("--local-retention", type=_DURATION, help="On the brokers; -2 = as total.")
-@click.option("--local-retention-ms", type=_DURATION, help="The same by Kafka's name.")
-@click.option("--local-retention-bytes", type=_SIZE, help="On the brokers; -2 = as total.")
+@click.option("--retention", type=DURATION, help="Total: 180d, 12h, 30m, 90s, ms, -1.")
+@click.option("--retention-ms", type=DURATION, help="The same by Kafka's name.")
+@click.option("--retention-bytes", type=SIZE, help="Total per partition: 2TiB, 10GB, bytes, -1.")
+@click.option("--local-retention", type=DURATION, help="On the brokers; -2 = as total.")
+@click.option("--local-retention-ms", type=DURATION, help="The same by Kafka's name.")
+@click.option("--local-retention-bytes", type=SIZE, help="On the brokers; -2 = as total.")
 @click.option(
     "--force",
     is_flag=True,
@@ -99,61 +78,16 @@ def enable(
     )
     with connect.open() as target:
         plan = planned(request, target)
-        if plan.deletable and not yes:
-            _refuse(plan, connect)
+        if plan.deletable and not request.yes:
+            refuse(plan, connect)
         answer = target.admin.EnableTopic(
             request, metadata=target.metadata, timeout=target.timeout_s
         )
     if connect.as_json:
         show_json({**plain(answer), "deletable": plain(plan)["deletable"]})
         return
-    if plan.deletable:
-        _show_deletable(plan)
+    show_deletable([plan])
     show_topic(answer, connect)
-
-
-def planned(request: pb.EnableTopicRequest, target: Target) -> pb.RetentionPlan:
-    """What becomes deletable; nothing at a service of a version that deletes nothing by
-    retention.
-    """
-    try:
-        return target.admin.PlanRetention(
-            request, metadata=target.metadata, timeout=target.timeout_s
-        )
-    except grpc.RpcError as error:
-        if cast(grpc.Call, error).code() is grpc.StatusCode.UNIMPLEMENTED:
-            return pb.RetentionPlan(topic=request.topic)
-        raise
-
-
-def _refuse(plan: pb.RetentionPlan, connect: Connect) -> NoReturn:
-    if connect.as_json:
-        show_json({"applied": False, **plain(plan)})
-    else:
-        _show_deletable(plan)
-    raise Fenced(
-        f"nothing was changed: this retention makes records of {plan.topic} deletable; --yes "
-        f"confirms it, and `rlm deletions undo {plan.topic}` keeps them for a while"
-    )
-
-
-def _show_deletable(plan: pb.RetentionPlan) -> None:
-    show_table(
-        ("deletable", "records", "from", "up to", "size", "oldest (UTC)", "newest (UTC)"),
-        [
-            (
-                f"{plan.topic}-{row.partition}",
-                row.end_offset - row.start_offset,
-                row.start_offset,
-                row.end_offset,
-                human_size(row.size_bytes),
-                human_time(row.oldest_ms),
-                human_time(row.newest_ms),
-            )
-            for row in plan.deletable
-        ],
-        "",
-    )
 
 
 @topics.command()

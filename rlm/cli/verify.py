@@ -1,7 +1,5 @@
 """`rlm verify` checks that every offset of a topic can be read, and every object is as recorded."""
 
-import math
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,17 +9,14 @@ import click
 from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from rlm.cli.main import fail
-from rlm.cli.output import human_size, plain, show_json, show_table
+from rlm.cli.output import plain, show_json, show_table
+from rlm.cli.progress import ShownProgress
 from rlm.cli.target import Connect, Target, service_options
-from rlm.clock import SystemClock
-from rlm.plans.problems import human_duration
 from rlm.v1 import admin_pb2 as pb
 
 EXIT_CLEAN = 0
 EXIT_FINDINGS = 1
 EXIT_UNCHECKED = 2
-_PROGRESS_MS = 1_000
-_PROGRESS_LINE_MS = 10_000
 
 
 @click.command()
@@ -92,7 +87,7 @@ class _Result:
 def _run(target: Target, request: pb.VerifyRequest, result: _Result) -> None:
     """Without a deadline: Ctrl-C ends it, and the service stops with the call."""
     call = target.admin.Verify(request, metadata=target.metadata)
-    shown = _Shown()
+    shown = ShownProgress()
     try:
         for row in call:
             result.take(row)
@@ -100,48 +95,6 @@ def _run(target: Target, request: pb.VerifyRequest, result: _Result) -> None:
     finally:
         call.cancel()
         shown.clear()
-
-
-class _Shown:
-    """Progress on standard error: one line that changes on a terminal, a line now and then else."""
-
-    def __init__(self) -> None:
-        self._clock = SystemClock()
-        self._began_ms = self._last_ms = self._clock.monotonic_ms()
-        self._is_terminal = sys.stderr.isatty()
-        self._pause_ms = _PROGRESS_MS if self._is_terminal else _PROGRESS_LINE_MS
-
-    def update(self, rows: Iterable[pb.VerifyProgress]) -> None:
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._last_ms < self._pause_ms:
-            return
-        self._last_ms = now_ms
-        text = progress_line(tuple(rows), now_ms - self._began_ms)
-        end = "\x1b[K\r" if self._is_terminal else "\n"
-        click.echo(text + end, err=True, nl=False)
-
-    def clear(self) -> None:
-        if self._is_terminal:
-            click.echo("\x1b[K", err=True, nl=False)
-
-
-def progress_line(rows: tuple[pb.VerifyProgress, ...], duration_ms: int) -> str:
-    """Share done, rate and time left, of all services together."""
-    done, total = sum(one.segments for one in rows), sum(one.segments_total for one in rows)
-    size = sum(one.size_bytes for one in rows)
-    size_total = sum(one.size_total_bytes for one in rows)
-    share = _share(size, size_total) if size_total else _share(done, total)
-    parts = [f"{math.floor(share * 100)} %", f"{done} of {total} segments"]
-    if size_total:
-        parts.append(f"{human_size(size)} of {human_size(size_total)}")
-        parts.append(f"{human_size(size * 1000 // max(duration_ms, 1))}/s")
-    if 0 < share < 1:
-        parts.append(f"{human_duration(round(duration_ms * (1 - share) / share))} left")
-    return ", ".join(parts)
-
-
-def _share(done: int, total: int) -> float:
-    return min(done / total, 1.0) if total else 0.0
 
 
 def _show(result: _Result) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey
 from kip405.process import software_version
-from rlm.api.admin import AdminDependencies, AdminService, TopicSummaries
+from rlm.api.admin import AdminDependencies, AdminService
 from rlm.api.calls import Gate, TokenSource
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
@@ -18,6 +18,7 @@ from rlm.api.fetch import FetchDependencies, FetchService
 from rlm.api.peers import Peers
 from rlm.api.ports import Problems
 from rlm.api.remote_fetch import RemoteDependencies
+from rlm.api.topic_summaries import TopicSummaries
 from rlm.log_dir.scanner import LogDirs
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading

@@ -16,13 +16,14 @@ from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
 from rlm.remote_log.ports import ClusterRetention
 from rlm.service.dependencies import Dependencies
 from rlm.service.metadata import BARRIER_DEADLINE_MS
+from rlm.service.verify_tasks import verify_tasks
 from rlm.tasks.audit_log import AuditLog
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.cluster_evidence import ClusterEvidence
-from rlm.tasks.copy import CopyTask, CopyWatch
+from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
 from rlm.tasks.copy_quota import CopyQuota
-from rlm.tasks.deep_check import DeepCheck
+from rlm.tasks.copy_watch import CopyWatch
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
@@ -31,10 +32,6 @@ from rlm.tasks.pool import Schedule, TaskPool, TaskRun, led_rows
 from rlm.tasks.roll_watch import RollWatch
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
-from rlm.tasks.unlisted_segments import UnlistedSegments
-from rlm.tasks.verification import PartitionVerifier
-from rlm.tasks.verify_runs import VerifyRuns
-from rlm.tasks.verify_watch import VerifyWatch
 from rlmm.settings_records import TopicRecord
 
 DEAD_AFTER_BEATS = 3
@@ -56,14 +53,6 @@ class PartitionTasks:
     cleanup: CleanupTask
     copy_pool: TaskPool
     cleanup_pool: TaskPool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyTasks:
-    """Verification on request, and at intervals."""
-
-    runs: VerifyRuns
-    watch: VerifyWatch
 
 
 def build_pools(
@@ -111,13 +100,7 @@ class TaskWiring:
         self._dependencies = dependencies
         self.writes = StoreWrites()
         config = dependencies.config
-        self.deletions = RecordDeletions(
-            dependencies.broker.deletion_connection,
-            dependencies.clock,
-            at_once=config.remote_log_manager_expiration_thread_pool_size,
-            drain_ms=config.trim_drain_ms,
-            had_predecessor=True,
-        )
+        self.deletions = _record_deletions(dependencies)
         live = LiveAttempts()
         self.evidence = StoreEvidence(
             dependencies.stores.stores,
@@ -134,20 +117,9 @@ class TaskWiring:
         self.holes = HoleRecords(
             settings=dependencies.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
-        self.verify = _verify_tasks(dependencies, self.evidence, self.lost)
+        self.verify = verify_tasks(dependencies, self.evidence, self.lost)
         self.partition_tasks = PartitionTasks(
-            copy=CopyTask(
-                snapshots=dependencies.snapshots,
-                copier=_copier(dependencies, live, self.writes, counts.copy_throttled),
-                ledger=dependencies.metadata.manager,
-                settings=dependencies.metadata.settings,
-                clock=dependencies.clock,
-                lost=self.lost,
-                holes=self.holes,
-                snapshot_wait_ms=config.copy_snapshot_wait_ms,
-                segments_at_once=config.copy_segments_max_in_flight,
-                copied=counts.segment_copied,
-            ),
+            copy=self._copy_task(live, counts),
             trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost, retention),
             expiry=_expiry_task(dependencies, deleter, live, counts),
             cleanup=_cleanup_task(dependencies, self.evidence, deleter, self.lost, live),
@@ -168,6 +140,21 @@ class TaskWiring:
             cleanup=self.partition_tasks.cleanup,
             clock=dependencies.clock,
             saw=self._copy_watch.saw,
+        )
+
+    def _copy_task(self, live: LiveAttempts, counts: SegmentCounts) -> CopyTask:
+        dependencies, config = self._dependencies, self._dependencies.config
+        return CopyTask(
+            snapshots=dependencies.snapshots,
+            copier=_copier(dependencies, live, self.writes, counts.copy_throttled),
+            ledger=dependencies.metadata.manager,
+            settings=dependencies.metadata.settings,
+            clock=dependencies.clock,
+            lost=self.lost,
+            holes=self.holes,
+            snapshot_wait_ms=config.copy_snapshot_wait_ms,
+            segments_at_once=config.copy_segments_max_in_flight,
+            copied=counts.segment_copied,
         )
 
     async def run_copy(self, led: LedPartition, up_to_offset: int | None = None) -> None:
@@ -296,6 +283,16 @@ def _copier(
     )
 
 
+def _record_deletions(dependencies: Dependencies) -> RecordDeletions:
+    return RecordDeletions(
+        dependencies.broker.deletion_connection,
+        dependencies.clock,
+        at_once=dependencies.config.remote_log_manager_expiration_thread_pool_size,
+        drain_ms=dependencies.config.trim_drain_ms,
+        had_predecessor=True,
+    )
+
+
 def _lost_segments(dependencies: Dependencies, evidence: StoreEvidence) -> LostSegments:
     return LostSegments(
         evidence=evidence,
@@ -347,54 +344,6 @@ def _cleanup_task(
             node_id=dependencies.config.node_id,
             writer=dependencies.writer,
             grace_ms=dependencies.config.sweep_grace_ms,
-        ),
-    )
-
-
-def _verify_tasks(
-    dependencies: Dependencies, evidence: StoreEvidence, lost: LostSegments
-) -> VerifyTasks:
-    metadata, config = dependencies.metadata, dependencies.config
-
-    def led() -> list[LedPartition]:
-        """The partitions of enabled and kept topics that we lead."""
-        rows = dependencies.leadership.snapshot.led_by(config.node_id)
-        topic = metadata.settings.view.topic
-        return [row for row in rows if topic(row.topic_id_partition.topic_id) is not None]
-
-    verifier = PartitionVerifier(
-        snapshots=dependencies.snapshots,
-        broker=dependencies.broker,
-        ledger=metadata.manager,
-        settings=metadata.settings,
-        evidence=evidence,
-        deep_check=DeepCheck(
-            stores=dependencies.stores.stores,
-            evidence=evidence,
-            threads=dependencies.threads.evidence,
-            clock=dependencies.clock,
-            bytes_per_second=config.verify_max_bytes_per_second,
-        ),
-        unlisted=UnlistedSegments(
-            stores=dependencies.stores.stores,
-            store_ids=dependencies.stores.stores.known,
-            ledger=metadata.manager,
-            cluster_id=config.cluster_id,
-        ),
-        lost=lost,
-        clock=dependencies.clock,
-        barrier_deadline_ms=BARRIER_DEADLINE_MS,
-    )
-    return VerifyTasks(
-        runs=VerifyRuns(
-            verifier=verifier, led=led, ledger=metadata.manager, clock=dependencies.clock
-        ),
-        watch=VerifyWatch(
-            verifier=verifier,
-            led=led,
-            losses=dependencies.tier.losses,
-            clock=dependencies.clock,
-            interval_ms=config.verify_interval_ms,
         ),
     )
 

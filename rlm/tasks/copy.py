@@ -11,25 +11,26 @@ every roll, files that were lost) would block the copies of its partition. So af
 segment is copied without a snapshot. An empty snapshot instead would claim that there were no
 producers. Readers need none, and a broker that gets a download of the segment rebuilds the state
 from the records.
-
-CopyWatch skips a scheduled copy task when a recent cleanup snapshot shows nothing to copy. If the
-snapshot shows something to copy, it requests a copy task at once. That task takes a snapshot of its
-own, since what is copied must not depend on the snapshot of another task. So an idle partition
-costs one snapshot per interval instead of one per task.
 """
 
-from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import structlog
 
-from kip405.errors import Busy, Fenced, Unavailable
+from kip405.errors import Fenced, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.log_dir.scanner import Closed, LocalSegment
-from rlm.plans.copy import CopyPlan, CopyView, WhyNot, plan_copy, refuse_topic
+from rlm.plans.copy import (
+    CopyPlan,
+    CopyView,
+    WhyNot,
+    plan_copy,
+    refuse_topic,
+)
 from rlm.plans.coverage import (
     NO_RECORDS,
     Cover,
@@ -45,7 +46,6 @@ from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.copy_attempt import Copier
 from rlm.tasks.copy_order import Turn, run_in_order
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
-from rlm.tasks.pool import TaskPool
 from rlmm.ledger import Hole
 from rlmm.settings_records import CAUSE_ENABLE, StartRecord
 
@@ -382,65 +382,3 @@ def _behind_since(
     if before is None or before.leader_epoch != snapshot.led.leader_epoch:
         return now_ms
     return now_ms if before.behind_since_ms is None else before.behind_since_ms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Idle:
-    """Nothing was to be copied under this epoch; valid until then (monotonic ms)."""
-
-    leader_epoch: int
-    until_ms: int
-
-
-class CopyWatch:
-    """`interval_ms`: the interval of copy tasks; an older snapshot does not skip one."""
-
-    def __init__(
-        self,
-        *,
-        task: CopyTask,
-        pool: TaskPool,
-        copy: Callable[[LedPartition], Awaitable[None]],
-        clock: Clock,
-        interval_ms: int,
-    ) -> None:
-        self._task = task
-        self._pool = pool
-        self._copy = copy
-        self._clock = clock
-        self._interval_ms = interval_ms
-        self._idle: dict[PartitionKey, _Idle] = {}
-
-    def saw(self, snapshot: PartitionSnapshot, began_at_ms: int) -> None:
-        """A snapshot was taken that began at `began_at_ms` (monotonic)."""
-        if snapshot.key in self._pool.running:
-            return  # that task has newer information
-        if self._task.is_due(snapshot):
-            self.request(snapshot.led)
-            return
-        self._idle[snapshot.key] = _Idle(
-            leader_epoch=snapshot.led.leader_epoch, until_ms=began_at_ms + self._interval_ms
-        )
-
-    def request(self, led: LedPartition) -> None:
-        """Ask for a copy task now, whatever a snapshot has shown."""
-        self.forget(led.key)
-        try:
-            self._pool.submit(led.topic_id_partition.key, lambda: self._copy(led))
-        except Busy as error:
-            log.warning("task_queue_full", task=self._pool.name, error=str(error))
-
-    async def scheduled(self, led: LedPartition) -> None:
-        """Run a copy task that is due, but skip one for every snapshot with nothing to copy."""
-        known = self._idle.pop(led.topic_id_partition.key, None)
-        if (
-            known is not None
-            and known.leader_epoch == led.leader_epoch
-            and self._clock.monotonic_ms() < known.until_ms
-        ):
-            return
-        await self._copy(led)
-
-    def forget(self, key: PartitionKey) -> None:
-        """The partition is no longer led here."""
-        self._idle.pop(key, None)

@@ -24,7 +24,7 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
-from rlm.plans.retention import Retention, effective_local_retention
+from rlm.plans.retention import Retention
 from rlm.remote_log.topic_refs import topic_records
 from rlm.topics import rules
 from rlm.topics.access import ClusterAccess
@@ -34,47 +34,18 @@ from rlm.topics.local_logs import ExistingLogs, Growth, bytes_a_day
 from rlm.topics.partition_records import Starts
 from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
 from rlm.topics.recreated import former_texts
+from rlm.topics.remarks import change_warnings
 from rlm.topics.rules import (
-    RETENTION_BYTES,
-    RETENTION_MS,
     Config,
     RetentionOptions,
-    retention_of,
-    value_of,
 )
 from rlm.topics.shortening import RetentionChange, RetentionPlan, Shortening
 from rlm.topics.takeover import Settler, is_taken_over, originals_of
-from rlmm.settings_records import NO_LEADER_EPOCH, TopicRecord, TotalRetention
-
-
-def notes_of(record: TopicRecord) -> tuple[str, ...]:
-    """Permanent remarks, for list and describe."""
-    if record.state == "kept":
-        return ("disabled: nothing is copied, trimmed or expired; remote data is kept",)
-    notes = []
-    if record.mode == "copy":
-        notes.append("mode copy: the broker's own retention acts, local retention does not")
-    elif not record.trim:
-        notes.append("trim is off: the local log grows")
-    elif effective_local_retention(retention_of(record)).is_unlimited:
-        notes.append("local retention has no limit: nothing is trimmed")
-    return tuple(notes)
-
-
-def change_warnings(
-    before: TopicRecord | None, after: TopicRecord, asked: RetentionOptions, config: Config
-) -> tuple[str, ...]:
-    """Remarks on one change: a stored retention that differs from the topic's at take-over."""
-    if before is None or not is_taken_over(after) or is_taken_over(before):
-        return ()
-    return tuple(
-        f"total {name} stays {stored} as stored at enabling, while the topic now has {present}"
-        for name, stored, given in (
-            (RETENTION_MS, after.retention_ms, asked.retention_ms),
-            (RETENTION_BYTES, after.retention_bytes, asked.retention_bytes),
-        )
-        if given is None and (present := value_of(config, name)) != str(stored)
-    )
+from rlmm.settings_records import (
+    NO_LEADER_EPOCH,
+    TopicRecord,
+    TotalRetention,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

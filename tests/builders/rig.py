@@ -174,20 +174,19 @@ class Rig:
         self.deleter = SegmentDeleter(
             ledger=ledger, evidence=evidence, clock=clock, node_id=NODE_ID
         )
+        self.hole_records = HoleRecords(settings=settings, barrier_deadline_ms=1_000)
         self.copier = self._new_copier(ledger, attempts_at_once, copy_bytes_per_second)
-        self.copy = CopyTask(
-            snapshots=self.snapshots,
-            copier=self.copier,
-            ledger=ledger,
-            settings=settings,
-            clock=self.clock,
-            lost=self.lost,
-            holes=HoleRecords(settings=settings, barrier_deadline_ms=1_000),
-            snapshot_wait_ms=SNAPSHOT_WAIT_MS,
-            segments_at_once=4,
-        )
+        self.copy = self._new_copy(ledger, settings)
         self.trim = self._new_trim(broker, ledger, settings, evidence)
-        self.cleanup = CleanupTask(
+        self.cleanup = self._new_cleanup(ledger, settings, evidence)
+        self.expiry = self._new_expiry(ledger, settings)
+        self.enable()
+        self.heartbeat()
+
+    def _new_cleanup(
+        self, ledger: MemoryLedger, settings: MemorySettings, evidence: StoreEvidence
+    ) -> CleanupTask:
+        return CleanupTask(
             snapshots=self.snapshots,
             ledger=ledger,
             settings=settings,
@@ -199,9 +198,19 @@ class Rig:
             clock=self.clock,
             config=_CLEANUP,
         )
-        self.expiry = self._new_expiry(ledger, settings)
-        self.enable()
-        self.heartbeat()
+
+    def _new_copy(self, ledger: MemoryLedger, settings: MemorySettings) -> CopyTask:
+        return CopyTask(
+            snapshots=self.snapshots,
+            copier=self.copier,
+            ledger=ledger,
+            settings=settings,
+            clock=self.clock,
+            lost=self.lost,
+            holes=self.hole_records,
+            snapshot_wait_ms=SNAPSHOT_WAIT_MS,
+            segments_at_once=4,
+        )
 
     def _new_trim(
         self,
@@ -255,15 +264,18 @@ class Rig:
                 clock=self.clock,
                 bytes_per_second=VERIFY_BYTES_PER_SECOND,
             ),
-            unlisted=UnlistedSegments(
-                stores=self.shelf,
-                store_ids=lambda: tuple(self.shelf.stores),
-                ledger=self.ledger,
-                cluster_id=CLUSTER_ID,
-            ),
+            unlisted=self._unlisted(),
             lost=self.lost,
             clock=self.clock,
             barrier_deadline_ms=1_000,
+        )
+
+    def _unlisted(self) -> UnlistedSegments:
+        return UnlistedSegments(
+            stores=self.shelf,
+            store_ids=lambda: (STORE_ID,),
+            ledger=self.ledger,
+            cluster_id=CLUSTER_ID,
         )
 
     @cached_property

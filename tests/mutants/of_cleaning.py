@@ -43,7 +43,7 @@ ROUND = Target(
     "rlm/tasks/expiration.py",
     ("tests/rlm/tasks/test_expiration.py", "tests/rlm/tasks/test_evidence.py"),
 )
-WATCH = Target("rlm/tasks/copy.py", ("tests/rlm/tasks/test_copy_watch.py",))
+WATCH = Target("rlm/tasks/copy_watch.py", ("tests/rlm/tasks/test_copy_watch.py",))
 LINEAGE_PUBLISHER = Target(
     "rlm/remote_log/snapshot_cache.py", ("tests/rlm/tasks/test_lineage_publisher.py",)
 )

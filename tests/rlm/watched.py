@@ -39,7 +39,8 @@ from tests.builders.ledger import OUR_WRITER, PARTITION
 from tests.builders.rig import NODE_ID, Rig
 from tests.builders.store import STORE_ID
 from tests.builders.threads import THREADS
-from tests.rlm.api.harness import FullLedger, api_node
+from tests.rlm.api.harness import api_node
+from tests.rlm.api.node_fakes import FullLedger
 from tests.rlm.stores.test_service_stores import KnownConnection
 from tests.rlm.topics.world import Cluster
 

@@ -10,7 +10,7 @@ from grpc import aio
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
-from rlm.api.admin import AdminDependencies, AdminService, TopicSummaries
+from rlm.api.admin import AdminDependencies, AdminService
 from rlm.api.calls import Gate, TokenSource, no_tokens
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
@@ -21,6 +21,7 @@ from rlm.api.peers import Peers, PeerServicesAccess
 from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.api.remote_fetch import RemoteDependencies
 from rlm.api.server import ApiServer
+from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.answers import LocalRecords, OffsetAnswer
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
@@ -36,13 +37,19 @@ from rlm.remote_log.topic_refs import TopicResolver
 from rlm.topics.access import PeerAccess
 from rlm.topics.partition_records import Adoption, Freezes
 from rlm.v1.fetch_pb2 import TopicRef as TopicName
-from rlmm.settings_records import ServiceRecord
 from rsm_plugins.contract.tls import ServerTls, Tls
 from tests.builders.clock import ManualClock
-from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.kip405.batch_builder import batch
-from tests.rlm.api.node_fakes import ApiLosses, ApiPlanner, ApiRuns, ApiStores, no_remote_logs
+from tests.rlm.api.node_fakes import (
+    ApiLosses,
+    ApiPlanner,
+    ApiRuns,
+    ApiStores,
+    FullLedger,
+    no_remote_logs,
+    say_alive,
+)
 from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceSettings, ServiceUnderTest, _go_on
 
 PER_BATCH = 3
@@ -261,13 +268,6 @@ def throttle(clock: Clock, limits: ThrottleLimits = NO_LIMITS) -> ReadThrottle:
     return ReadThrottle(limits, clock, lambda: 0.0)
 
 
-class FullLedger(MemoryLedger):
-    """With the list of partitions that the API asks for."""
-
-    def partitions(self) -> tuple[PartitionKey, ...]:
-        return (PartitionKey(TOPIC_ID, 0),)
-
-
 @dataclass(kw_only=True)
 class Node:
     """One running API."""
@@ -378,12 +378,9 @@ class Fakes:
         )
 
     def endpoints(self) -> Endpoints:
-        return Endpoints(
-            own=Endpoint(grpc_address="here", role=BROKER, node_id=self.node_id, version="1"),
-            settings=self.service.settings,
-            clock=self.service.clock,
-            heartbeat_interval_ms=10_000,
-        )
+        own = Endpoint(grpc_address="here", role=BROKER, node_id=self.node_id, version="1")
+        settings, clock = self.service.settings, self.service.clock
+        return Endpoints(own=own, settings=settings, clock=clock, heartbeat_interval_ms=10_000)
 
     def remote(self) -> RemoteDependencies:
         settings = self.service.settings
@@ -442,7 +439,7 @@ async def api_node(
     server = ApiServer(admin=admin, fetch=fetch, listen="127.0.0.1:0", tls=tls)
     with structlog.testing.capture_logs():
         address = await server.start()
-        await _say_alive(fakes.service, node_id, address)
+        await say_alive(fakes.service, node_id, address)
         try:
             yield Node(
                 node_id=node_id,
@@ -465,17 +462,6 @@ async def api_node(
         finally:
             await server.stop()
             await fakes.peers.close()
-
-
-async def _say_alive(service: ServiceUnderTest, node_id: int, address: str) -> None:
-    await service.settings.publish(
-        ServiceRecord(
-            node_id=node_id,
-            listen={"grpc": address},
-            advertised={"grpc": address, "proxy": "127.0.0.1:1"},
-            version="1",
-        )
-    )
 
 
 @contextlib.asynccontextmanager

@@ -13,11 +13,12 @@ from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.verify_runs import Event
-from rlmm.settings_records import TopicRecord
+from rlmm.settings_records import ServiceRecord, TopicRecord
 from tests.builders.ledger import MemoryLedger
-from tests.builders.log_dir import CLUSTER_ID
+from tests.builders.log_dir import CLUSTER_ID, TOPIC_ID
 from tests.builders.store import MemoryStore
 from tests.builders.threads import THREADS
+from tests.rlm.topics.world import ServiceUnderTest
 
 
 class ApiLosses:
@@ -95,3 +96,19 @@ def no_remote_logs() -> RemoteLogs:
         store=MemoryStore(CLUSTER_ID),
         threads=THREADS,
     )
+
+
+async def say_alive(service: ServiceUnderTest, node_id: int, address: str) -> None:
+    """The heartbeat of the service of a node."""
+    advertised = {"grpc": address, "proxy": "127.0.0.1:1"}
+    record = ServiceRecord(
+        node_id=node_id, listen={"grpc": address}, advertised=advertised, version="1"
+    )
+    await service.settings.publish(record)
+
+
+class FullLedger(MemoryLedger):
+    """With the list of partitions that the API asks for."""
+
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        return (PartitionKey(TOPIC_ID, 0),)

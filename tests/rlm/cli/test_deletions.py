@@ -8,7 +8,7 @@ import pytest
 from grpc import aio
 
 from rlm.cli.output import human_wait
-from rlm.cli.topics import planned
+from rlm.cli.retention_plans import planned
 from rlm.v1 import admin_pb2 as pb
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import api_node

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition, Uuid
 from rlm.cli.main import main
-from rlm.cli.verify import progress_line
+from rlm.cli.progress import progress_line
 from rlm.plans.verification import Issue, IssueKind, PartitionOffsets
 from rlm.tasks.verification import PartitionReport
 from rlm.v1 import admin_pb2 as pb

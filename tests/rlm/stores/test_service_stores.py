@@ -21,7 +21,7 @@ from rlmm.settings_records import StoreRecord, TopicRecord
 from rsm_plugins.endpoints import EndpointStore, RuleProvider, TopicRule
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PARTITION, MemorySettings, metadata
-from tests.rlm.api.harness import FullLedger
+from tests.rlm.api.node_fakes import FullLedger
 from tests.rlm.stores.test_routes import COLD, GONE, HOT, NamedConnection
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rlm.broker.leadership import LedPartition
-from rlm.tasks.copy import CopyWatch
+from rlm.tasks.copy_watch import CopyWatch
 from rlm.tasks.pool import TaskPool
 from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig

@@ -7,7 +7,7 @@ from pathlib import Path
 from kip405.ids import PartitionKey
 from rlm.broker.leadership import LedPartition
 from rlm.log_dir.rolls import Rolls
-from rlm.tasks.copy import CopyWatch
+from rlm.tasks.copy_watch import CopyWatch
 from rlm.tasks.pool import TaskPool
 from rlm.tasks.roll_watch import RollWatch
 from rsm_plugins.threads import Threads

@@ -11,7 +11,8 @@ import pytest
 from kip405.errors import Invalid, RemoteStorageError
 from rlm.topics.verbs import EnableOptions
 from tests.builders.log_dir import TOPIC
-from tests.rlm.topics.world import Cluster, Crash, CrashAt, PauseAt, ServiceUnderTest
+from tests.rlm.topics.hooks import Crash, CrashAt, PauseAt
+from tests.rlm.topics.world import Cluster, ServiceUnderTest
 
 TIER = EnableOptions(trim=True)
 TAKEN = {"retention.ms": "-1", "retention.bytes": "-1"}

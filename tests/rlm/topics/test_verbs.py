@@ -5,8 +5,9 @@ import pytest
 from kip405.errors import Fenced, Invalid, NotFound, Unavailable
 from rlm.topics.local_logs import DAY_MS, Growth, bytes_a_day
 from rlm.topics.ports import GroupOffset, NotLeader
+from rlm.topics.remarks import notes_of
 from rlm.topics.rules import RetentionOptions
-from rlm.topics.verbs import EnableOptions, notes_of
+from rlm.topics.verbs import EnableOptions
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC
 from tests.rlm.topics.world import Cluster, ServiceUnderTest

@@ -2,7 +2,6 @@
 number of services, each of which can be killed or paused at any of its awaits.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -41,12 +40,7 @@ DEFAULTS = {
     "remote.storage.enable": "false",
 }
 
-
 DELAY_MS = 60_000
-
-
-class Crash(BaseException):
-    """The process dies here."""
 
 
 Hook = Callable[[], Awaitable[None]]
@@ -460,33 +454,3 @@ class ServiceUnderTest:
 
     def start_of(self, partition: int) -> int | None:
         return self.settings.view.remote_log_start(PartitionKey(TOPIC_ID, partition))
-
-
-class CrashAt:
-    """Dies at the n-th await; `reached`: whether there were that many."""
-
-    def __init__(self, number: int) -> None:
-        self._left = number
-        self.reached = False
-
-    async def __call__(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self.reached = True
-        if self._left <= 0:
-            raise Crash
-
-
-class PauseAt:
-    """Stops at the n-th await until `resume` is set; before and after it goes on."""
-
-    def __init__(self, number: int) -> None:
-        self._left = number
-        self.paused = asyncio.Event()
-        self.resume = asyncio.Event()
-
-    async def __call__(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self.paused.set()
-            await self.resume.wait()

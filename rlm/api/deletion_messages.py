@@ -1,0 +1,48 @@
+"""Converts what deletes remote data, decided or only planned, to messages of rlm.v1: shorter
+retention, a discarded partition, ended topics. Pure.
+"""
+
+from rlm.plans.deletions import PendingDeletion
+from rlm.plans.retention import retention_in_force
+from rlm.topics.shortening import RetentionPlan
+from rlm.v1 import admin_pb2
+from rlmm.settings_records import DELETES_BY_RETENTION
+
+
+def deletion_message(pending: PendingDeletion) -> admin_pb2.PendingDeletion:
+    record, announced = pending.record, pending.announced
+    in_force = retention_in_force(record)
+    return admin_pb2.PendingDeletion(
+        kind=DELETES_BY_RETENTION,
+        topic=record.name,
+        topic_id=record.topic_id.raw,
+        by="" if announced is None else announced.by,
+        decided_ms=-1 if announced is None else announced.decided_ms,
+        due_in_ms=pending.due_in_ms,
+        retention_ms=record.retention_ms,
+        retention_bytes=record.retention_bytes,
+        retention_in_force_ms=in_force.retention_ms,
+        retention_in_force_bytes=in_force.retention_bytes,
+    )
+
+
+def retention_plan_message(plan: RetentionPlan) -> admin_pb2.RetentionPlan:
+    change = plan.change
+    return admin_pb2.RetentionPlan(
+        topic=plan.topic,
+        retention_ms=change.wanted.retention_ms,
+        retention_bytes=change.wanted.retention_bytes,
+        retention_in_force_ms=change.in_force.retention_ms,
+        retention_in_force_bytes=change.in_force.retention_bytes,
+        deletable=[
+            admin_pb2.DeletableRecords(
+                partition=one.partition,
+                start_offset=one.start_offset,
+                end_offset=one.next_offset,
+                size_bytes=one.size_bytes,
+                oldest_ms=one.oldest_ms,
+                newest_ms=one.newest_ms,
+            )
+            for one in plan.deletable
+        ],
+    )

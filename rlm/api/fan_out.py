@@ -1,0 +1,65 @@
+"""Asks the services of all brokers at the same time: one answer each, or the rows of their streams.
+
+A service that does not answer is an error beside the others' answers, never that of the call.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from kip405.errors import RemoteStorageError
+from rlm.api.peers import Peer, Peers, Sent, Stubs
+
+T = TypeVar("T")
+_WAITING_MAX = 64
+
+
+async def ask_others(
+    peers: Peers, call: Callable[[Stubs, Sent, float], Awaitable[T]], principal: str
+) -> list[tuple[Peer, T | RemoteStorageError]]:
+    """The answer of each other service, or why there is none."""
+
+    async def ask(peer: Peer) -> T | RemoteStorageError:
+        try:
+            return await peers.ask(peer.grpc_address, call, principal=principal)
+        except RemoteStorageError as error:
+            return error
+
+    others = peers.others()
+    answers = await asyncio.gather(*(ask(peer) for peer in others))
+    return list(zip(others, answers, strict=True))
+
+
+async def merged_rows(
+    streams: Mapping[int, AsyncIterator[T]], errors: dict[int, str]
+) -> AsyncGenerator[T, None]:
+    """The rows of the services' streams, by node id, as they come. `errors` gets why one ended
+    early.
+    """
+    queue: asyncio.Queue[tuple[T] | None] = asyncio.Queue(_WAITING_MAX)
+
+    async def pump(node_id: int, rows: AsyncIterator[T]) -> None:
+        try:
+            async for row in rows:
+                await queue.put((row,))
+        except RemoteStorageError as error:
+            errors[node_id] = str(error)
+        await queue.put(None)
+
+    async with asyncio.TaskGroup() as group:
+        for node_id, rows in streams.items():
+            group.create_task(pump(node_id, rows))
+        left = len(streams)
+        while left:
+            row = await queue.get()
+            if row is None:
+                left -= 1
+            else:
+                yield row[0]
+
+
+def why_silent(leader: int, errors: Mapping[int, str]) -> str:
+    """Why no service reported a partition with this leader, -1 = none."""
+    if leader < 0:
+        return "no leader"
+    return errors.get(leader, f"the service of broker {leader} has not reported it")

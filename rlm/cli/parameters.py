@@ -1,0 +1,27 @@
+"""Values of options that people write with units."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from kip405.errors import Invalid
+from rlm.plans.retention import parse_duration_ms, parse_size_bytes
+
+
+class _Parsed(click.ParamType[int]):
+    """A duration or a size, read by a parser of rlm.plans.retention."""
+
+    def __init__(self, name: str, parse: Callable[[str], int]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        try:
+            return value if isinstance(value, int) else self._parse(str(value))
+        except Invalid as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION = _Parsed("duration", parse_duration_ms)
+SIZE = _Parsed("size", parse_size_bytes)

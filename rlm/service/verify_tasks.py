@@ -1,0 +1,75 @@
+"""Wires verification of one service, on request and at intervals."""
+
+from dataclasses import dataclass
+
+from rlm.broker.leadership import LedPartition
+from rlm.service.dependencies import Dependencies
+from rlm.service.metadata import BARRIER_DEADLINE_MS
+from rlm.tasks.deep_check import DeepCheck
+from rlm.tasks.evidence import StoreEvidence
+from rlm.tasks.lost_segments import LostSegments
+from rlm.tasks.unlisted_segments import UnlistedSegments
+from rlm.tasks.verification import PartitionVerifier
+from rlm.tasks.verify_runs import VerifyRuns
+from rlm.tasks.verify_watch import VerifyWatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyTasks:
+    """Verification on request, and at intervals."""
+
+    runs: VerifyRuns
+    watch: VerifyWatch
+
+
+def verify_tasks(
+    dependencies: Dependencies, evidence: StoreEvidence, lost: LostSegments
+) -> VerifyTasks:
+    """Verification of what this node leads."""
+    metadata, config = dependencies.metadata, dependencies.config
+
+    def led() -> list[LedPartition]:
+        """The partitions of enabled and kept topics that we lead."""
+        rows = dependencies.leadership.snapshot.led_by(config.node_id)
+        topic = metadata.settings.view.topic
+        return [row for row in rows if topic(row.topic_id_partition.topic_id) is not None]
+
+    verifier = PartitionVerifier(
+        snapshots=dependencies.snapshots,
+        broker=dependencies.broker,
+        ledger=metadata.manager,
+        settings=metadata.settings,
+        evidence=evidence,
+        deep_check=DeepCheck(
+            stores=dependencies.stores.stores,
+            evidence=evidence,
+            threads=dependencies.threads.evidence,
+            clock=dependencies.clock,
+            bytes_per_second=config.verify_max_bytes_per_second,
+        ),
+        unlisted=unlisted_segments(dependencies),
+        lost=lost,
+        clock=dependencies.clock,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+    return VerifyTasks(
+        runs=VerifyRuns(
+            verifier=verifier, led=led, ledger=metadata.manager, clock=dependencies.clock
+        ),
+        watch=VerifyWatch(
+            verifier=verifier,
+            led=led,
+            losses=dependencies.tier.losses,
+            clock=dependencies.clock,
+            interval_ms=config.verify_interval_ms,
+        ),
+    )
+
+
+def unlisted_segments(dependencies: Dependencies) -> UnlistedSegments:
+    return UnlistedSegments(
+        stores=dependencies.stores.stores,
+        store_ids=dependencies.stores.stores.known,
+        ledger=dependencies.metadata.manager,
+        cluster_id=dependencies.config.cluster_id,
+    )

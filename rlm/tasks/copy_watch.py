@@ -1,0 +1,83 @@
+"""Skips a scheduled copy task when a recent cleanup snapshot shows nothing to copy.
+
+If the snapshot shows something to copy, a copy task is requested at once. That task takes a
+snapshot of its own, since what is copied must not depend on the snapshot of another task. So an
+idle partition costs one snapshot per interval instead of one per task.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from kip405.errors import Busy
+from kip405.ids import PartitionKey
+from rlm.broker.leadership import LedPartition
+from rlm.clock import Clock
+from rlm.remote_log.snapshots import PartitionSnapshot
+from rlm.tasks.copy import CopyTask
+from rlm.tasks.pool import TaskPool
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Idle:
+    """Nothing was to be copied under this epoch; valid until then (monotonic ms)."""
+
+    leader_epoch: int
+    until_ms: int
+
+
+class CopyWatch:
+    """`interval_ms`: the interval of copy tasks; an older snapshot does not skip one."""
+
+    def __init__(
+        self,
+        *,
+        task: CopyTask,
+        pool: TaskPool,
+        copy: Callable[[LedPartition], Awaitable[None]],
+        clock: Clock,
+        interval_ms: int,
+    ) -> None:
+        self._task = task
+        self._pool = pool
+        self._copy = copy
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._idle: dict[PartitionKey, _Idle] = {}
+
+    def saw(self, snapshot: PartitionSnapshot, began_at_ms: int) -> None:
+        """A snapshot was taken that began at `began_at_ms` (monotonic)."""
+        if snapshot.key in self._pool.running:
+            return  # that task has newer information
+        if self._task.is_due(snapshot):
+            self.request(snapshot.led)
+            return
+        self._idle[snapshot.key] = _Idle(
+            leader_epoch=snapshot.led.leader_epoch, until_ms=began_at_ms + self._interval_ms
+        )
+
+    def request(self, led: LedPartition) -> None:
+        """Ask for a copy task now, whatever a snapshot has shown."""
+        self.forget(led.key)
+        try:
+            self._pool.submit(led.topic_id_partition.key, lambda: self._copy(led))
+        except Busy as error:
+            log.warning("task_queue_full", task=self._pool.name, error=str(error))
+
+    async def scheduled(self, led: LedPartition) -> None:
+        """Run a copy task that is due, but skip one for every snapshot with nothing to copy."""
+        known = self._idle.pop(led.topic_id_partition.key, None)
+        if (
+            known is not None
+            and known.leader_epoch == led.leader_epoch
+            and self._clock.monotonic_ms() < known.until_ms
+        ):
+            return
+        await self._copy(led)
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is no longer led here."""
+        self._idle.pop(key, None)
