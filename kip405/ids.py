@@ -6,6 +6,7 @@ This module must not know where anything is stored or how it is sent.
 
 import base64
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 MAX_OFFSET = 2**63 - 1
@@ -13,15 +14,22 @@ _UUID_BYTES = 16
 _UUID_TEXT = 22
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Uuid:
-    """16 bytes, most significant first (org.apache.kafka.common.Uuid)."""
-
+class _Raw(NamedTuple):
     raw: bytes
 
-    def __post_init__(self) -> None:
-        if len(self.raw) != _UUID_BYTES:
-            raise ValueError(f"a uuid has 16 bytes, not {len(self.raw)}")
+
+class Uuid(_Raw):
+    """16 bytes, most significant first (org.apache.kafka.common.Uuid).
+
+    A tuple, since it is part of most dictionary keys, and tuples are hashed and compared in C.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, raw: bytes) -> "Uuid":
+        if len(raw) != _UUID_BYTES:
+            raise ValueError(f"a uuid has 16 bytes, not {len(raw)}")
+        return super().__new__(cls, raw)
 
     @classmethod
     def parse(cls, text: str) -> "Uuid":
@@ -37,7 +45,13 @@ class Uuid:
         return uuid
 
     def __str__(self) -> str:
-        return base64.urlsafe_b64encode(self.raw)[:_UUID_TEXT].decode("ascii")
+        return _text(self.raw)
+
+
+@lru_cache(maxsize=4_096)
+def _text(raw: bytes) -> str:
+    """The ids of topics are written again and again, as parts of settings keys."""
+    return base64.urlsafe_b64encode(raw)[:_UUID_TEXT].decode("ascii")
 
 
 ZERO_UUID = Uuid(bytes(_UUID_BYTES))

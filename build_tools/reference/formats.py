@@ -12,6 +12,7 @@ from typing import Any
 from build_tools.locks import ROOT
 from build_tools.reference.markdown import cell, table
 from kip405.contracts import IndexType
+from kip405.ids import Uuid
 from kip405.indexes import IndexesObject, decode_aborted
 from kip405.segments import CustomMetadata, EpochEntry
 from rlmm.records import LedgerKey, decode_value
@@ -107,6 +108,8 @@ def _shown(value: Any) -> str:
     match value:
         case bytes():
             return value.hex()
+        case Uuid():
+            return str(value)
         case tuple():
             return ", ".join(map(_shown, value))
         case EpochEntry():

@@ -11,8 +11,13 @@ import structlog
 
 from kip405.acls import MissingAcls
 from kip405.errors import RemoteStorageError
-from kip405.ids import PartitionKey, TopicIdPartition
-from rlm.broker.answers import BrokerNode, ClusterDescription, TopicDescription
+from kip405.ids import PartitionKey, TopicIdPartition, TopicPartition
+from rlm.broker.answers import (
+    BrokerNode,
+    ClusterDescription,
+    PartitionDescription,
+    TopicDescription,
+)
 from rlm.clock import Clock
 
 log = structlog.get_logger()
@@ -27,10 +32,15 @@ class LedPartition:
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    key: PartitionKey = field(init=False, compare=False, repr=False)
+    """Kept, as whatever is known of a partition is found by it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.topic_id_partition.key)
 
     @property
-    def key(self) -> PartitionKey:
-        return self.topic_id_partition.key
+    def topic_partition(self) -> TopicPartition:
+        return self.topic_id_partition.topic_partition
 
     def __str__(self) -> str:
         return str(self.topic_id_partition)
@@ -61,21 +71,42 @@ class _Asked(Protocol):
     async def describe_cluster(self) -> ClusterDescription: ...
 
 
-def partitions_of(topics: Iterable[TopicDescription]) -> dict[PartitionKey, LedPartition]:
-    """Partitions by topic id and number."""
-    return {
-        PartitionKey(topic.topic_id, row.partition): LedPartition(
-            topic_id_partition=TopicIdPartition(
-                topic_id=topic.topic_id, topic=topic.name, partition=row.partition
-            ),
-            leader=row.leader,
-            leader_epoch=row.leader_epoch,
-            replicas=row.replicas,
-            isr=row.isr,
-        )
-        for topic in topics
-        for row in topic.partitions.values()
-    }
+def partitions_of(
+    topics: Iterable[TopicDescription], known: Mapping[PartitionKey, LedPartition] | None = None
+) -> dict[PartitionKey, LedPartition]:
+    """Partitions by topic id and number. Those that are as in `known` are the same objects: what is
+    computed from one is then known to be true still.
+    """
+    before = known or {}
+    found = {}
+    for topic in topics:
+        for row in topic.partitions.values():
+            key = PartitionKey(topic.topic_id, row.partition)
+            led = before.get(key)
+            found[key] = led if led and _is_same(led, topic, row) else _led(topic, row)
+    return found
+
+
+def _is_same(led: LedPartition, topic: TopicDescription, row: PartitionDescription) -> bool:
+    return (
+        led.leader == row.leader
+        and led.leader_epoch == row.leader_epoch
+        and led.replicas == row.replicas
+        and led.isr == row.isr
+        and led.topic_id_partition.topic == topic.name
+    )
+
+
+def _led(topic: TopicDescription, row: PartitionDescription) -> LedPartition:
+    return LedPartition(
+        topic_id_partition=TopicIdPartition(
+            topic_id=topic.topic_id, topic=topic.name, partition=row.partition
+        ),
+        leader=row.leader,
+        leader_epoch=row.leader_epoch,
+        replicas=row.replicas,
+        isr=row.isr,
+    )
 
 
 class Leadership:
@@ -107,7 +138,7 @@ class Leadership:
             cluster_id=cluster.cluster_id,
             nodes=cluster.nodes,
             topics={topic.name: topic for topic in topics},
-            partitions=partitions_of(topics),
+            partitions=partitions_of(topics, self.snapshot.partitions),
         )
         return self.snapshot
 

@@ -107,12 +107,8 @@ def _may_be_cut(snapshot: PartitionSnapshot, published: HistoryRecord | None) ->
 
 
 def _labels(snapshot: PartitionSnapshot) -> dict[str, object]:
-    partition = snapshot.led.topic_id_partition
-    return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "leader_epoch": snapshot.led.leader_epoch,
-    }
+    led = snapshot.led
+    return {**led.topic_partition._asdict(), "leader_epoch": led.leader_epoch}
 
 
 class SnapshotCache:
@@ -135,7 +131,7 @@ class SnapshotCache:
 
     def of(self, led: LedPartition) -> PartitionSnapshot | None:
         """The last snapshot under this leadership, None if there is none yet."""
-        snapshot = self._snapshots.get(led.topic_id_partition.key)
+        snapshot = self._snapshots.get(led.key)
         if snapshot is None or snapshot.led.leader_epoch != led.leader_epoch:
             return None
         return snapshot

@@ -326,9 +326,5 @@ def _sweep_entry(entry: SegmentEntry) -> SweepEntry:
 
 
 def _fields_of(metadata: RemoteLogSegmentMetadata) -> dict[str, object]:
-    partition = metadata.topic_id_partition
-    return {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "segment_id": str(metadata.segment_id.id),
-    }
+    partition = metadata.topic_id_partition.topic_partition
+    return {**partition._asdict(), "segment_id": str(metadata.segment_id.id)}

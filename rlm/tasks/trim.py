@@ -134,7 +134,7 @@ class TrimTask:
         async def log_start() -> int:
             return await self._log_start(led)
 
-        await self._deletions.settle(led.topic_id_partition.topic_partition, log_start)
+        await self._deletions.settle(led.topic_partition, log_start)
 
     async def run_on(self, snapshot: PartitionSnapshot, planned_at_ms: int) -> bool:
         """The same on a snapshot begun at `planned_at_ms` (monotonic); whether anything was done.
@@ -170,7 +170,12 @@ class TrimTask:
         plan = plan_trim(guards, offsets, now_ms=self._clock.now_ms(), planned_at_ms=planned_at_ms)
         if isinstance(plan, TrimPlan) and is_hold_overdue(guards):
             led = snapshot.led
-            log.warning("trim_hold_overdue", **_fields_of(led), isr=led.isr, replicas=led.replicas)
+            log.warning(
+                "trim_hold_overdue",
+                **led.topic_partition._asdict(),
+                isr=led.isr,
+                replicas=led.replicas,
+            )
         return plan
 
     def _guards(
@@ -311,7 +316,10 @@ class TrimTask:
             await self._settings.publish(record, plan.leader_epoch)
             epochs = len(record.lineage.entries)
             log.info(
-                "lineage_published", **_fields_of(snapshot.led), bound=plan.bound, epochs=epochs
+                "lineage_published",
+                **snapshot.led.topic_partition._asdict(),
+                bound=plan.bound,
+                epochs=epochs,
             )
 
     def _is_settled(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> bool:
@@ -333,13 +341,13 @@ class TrimTask:
     async def _delete(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> None:
         """Check all once more, then at once send DeleteRecords to our own broker (H5, H41)."""
         left_ms = self._left_ms(snapshot, plan)
-        partition = snapshot.led.topic_id_partition.topic_partition
+        partition = snapshot.led.topic_partition
         async with self._deletions.prepared(partition, within_ms=left_ms) as deletion:
             await self._check_again(snapshot, plan)
             low_watermark = await self._low_watermark(snapshot, plan, deletion)
         log.info(
             "local_log_trimmed" if isinstance(plan, TrimPlan) else "ended_records_deleted",
-            **_fields_of(snapshot.led),
+            **snapshot.led.topic_partition._asdict(),
             bound=plan.bound,
             low_watermark=low_watermark,
             leader_epoch=plan.leader_epoch,
@@ -493,8 +501,3 @@ def _retention(record: TopicRecord) -> LocalRetention:
             local_bytes=record.local_retention_bytes,
         )
     )
-
-
-def _fields_of(led: LedPartition) -> dict[str, object]:
-    partition = led.topic_id_partition
-    return {"topic": partition.topic, "partition": partition.partition}

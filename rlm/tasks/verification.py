@@ -93,7 +93,7 @@ class _Run:
 
     @property
     def partition(self) -> TopicPartition:
-        return self.led.topic_id_partition.topic_partition
+        return self.led.topic_partition
 
     def report(self, offsets: PartitionOffsets | None) -> PartitionReport:
         return PartitionReport(

@@ -86,13 +86,13 @@ class VerifyWatch:
         """Problems by the last verification of each partition."""
         now_ms = self._clock.monotonic_ms()
         for row in self._led():
-            key = row.topic_id_partition.key
+            key = row.key
             known = self._known.get(key)
             if known is None:
                 continue
             lost = self._losses.segments(key)
             observed = VerifyObservation(
-                partition=row.topic_id_partition.topic_partition,
+                partition=row.topic_partition,
                 issues=tuple(one for one in known.issues if one.segment_id not in lost),
                 unchecked=known.unchecked,
                 whole_ms=known.whole_ms,

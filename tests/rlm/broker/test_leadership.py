@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -133,3 +135,34 @@ async def test_h38_a_snapshot_says_of_which_topics_the_broker_was_asked() -> Non
     assert not snapshot.lacks("t")
     assert not leadership.snapshot.lacks("gone"), "nobody asked for it"
     assert (await leadership.refresh()).lacks("gone")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"leader": 2}, {"leader_epoch": 4}, {"replicas": (1, 3)}, {"isr": (1, 2)}],
+)
+async def test_a_partition_is_the_same_object_until_something_of_it_changes(
+    change: dict[str, Any],
+) -> None:
+    asked = Asked()
+    leadership = Leadership(asked, ManualClock(), poll_interval_ms=1_000)
+    leadership.want(["t"])
+    key, other = PartitionKey(TOPIC_ID, 0), PartitionKey(TOPIC_ID, 1)
+    before = (await leadership.refresh()).partitions
+    partitions = asked.there["t"].partitions
+    asked.there["t"] = replace(
+        asked.there["t"], partitions={**partitions, 0: replace(partitions[0], **change)}
+    )
+    after = (await leadership.refresh()).partitions
+    assert after[other] is before[other]
+    assert after[key] == replace(before[key], **change)
+
+
+async def test_a_topic_that_has_another_name_now_is_seen_under_it() -> None:
+    asked = Asked()
+    leadership = Leadership(asked, ManualClock(), poll_interval_ms=1_000)
+    leadership.want(["t", "u"])
+    await leadership.refresh()
+    asked.there = {"u": topic("u", (1, 2, -1))}
+    found = (await leadership.refresh()).partitions
+    assert {row.topic_id_partition.topic for row in found.values()} == {"u"}
