@@ -170,7 +170,8 @@ class ServiceConfig(CommonConfig):
     audit_log_file: Path | None = setting(
         "audit.log.file",
         PATH,
-        "File with a JSON line for each deleted segment. Rename it to rotate it.",
+        "File with a JSON line for each deleted segment and each raise of a remote log start. "
+        "Rename it to rotate it.",
         default=None,
         default_doc="audit.log in state.dir",
     )

@@ -8,6 +8,7 @@ not know Kafka's protocol.
 """
 
 import asyncio
+from functools import partial
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -17,7 +18,7 @@ from kip405.errors import Fenced, Internal, RemoteStorageError
 from kip405.ids import PartitionKey, TopicIdPartition
 from rlm.broker.answers import TopicDescription
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.log_starts import raise_start
+from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.tier import TierPartition
 from rlmm.settings_records import CAUSE_DELETE_RECORDS
@@ -41,15 +42,15 @@ class ClientDeletions:
         settings: Settings,
         ledger: Ledger,
         leadership: LeadershipCheck,
+        starts: LogStarts,
         tasks: asyncio.TaskGroup,
-        barrier_deadline_ms: int,
     ) -> None:
         self._node_id = node_id
         self._settings = settings
         self._ledger = ledger
         self._leadership = leadership
+        self._starts = starts
         self._tasks = tasks
-        self._barrier_deadline_ms = barrier_deadline_ms
         self._raising: WeakValueDictionary[PartitionKey, asyncio.Lock] = WeakValueDictionary()
 
     def refusal(self, view: TierPartition) -> str | None:
@@ -87,21 +88,21 @@ class ClientDeletions:
 
     async def _raise(self, view: TierPartition, offset: int) -> int:
         """One at a time for each partition: the settings topic never gets a lower start last."""
-        key = PartitionKey(view.topic_id, view.partition)
-        async with self._raising.setdefault(key, asyncio.Lock()):
-            await self._settings.barrier(self._barrier_deadline_ms)
-            stopped = self.refusal(view)
-            if stopped is not None:
-                raise Fenced(f"{view.topic}-{view.partition}: {stopped}")
-            await self._leadership.check_leadership(self._led(view))
-            return await raise_start(
-                self._settings,
-                key,
+        led = self._led(view)
+        async with self._raising.setdefault(led.key, asyncio.Lock()):
+            return await self._starts.raise_to(
+                led.topic_id_partition,
                 offset,
                 leader_epoch=view.leader_epoch,
                 cause=CAUSE_DELETE_RECORDS,
-                barrier_deadline_ms=self._barrier_deadline_ms,
+                check=partial(self._check, view, led),
             )
+
+    async def _check(self, view: TierPartition, led: LedPartition) -> None:
+        stopped = self.refusal(view)
+        if stopped is not None:
+            raise Fenced(f"{view.topic}-{view.partition}: {stopped}")
+        await self._leadership.check_leadership(led)
 
     def _led(self, view: TierPartition) -> LedPartition:
         return LedPartition(

@@ -208,9 +208,7 @@ def build_admin(
             verbs=topics.verbs,
             access=topics.access,
             freezes=topics.freezes,
-            adoption=Adoption(
-                broker=broker, settings=settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
-            ),
+            adoption=Adoption(broker=broker, settings=settings, starts=dependencies.starts),
             losses=_loss_acceptance(dependencies, tasks),
             deletions=topics.deletions,
             summaries=TopicSummaries(

@@ -19,6 +19,7 @@ from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.client_deletions import ClientDeletions
 from rlm.remote_log.leader_view import LocalTier
+from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.heartbeat import HeartbeatSender
@@ -29,6 +30,7 @@ from rlm.stores.inspection import Inspection
 from rlm.stores.opened import OpenStores, PluginTerms, known_prefix, open_stores
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.stores.stores import RoutedReader, Stores, Targets
+from rlm.tasks.audit_log import AuditLog
 from rlmm.manager import Metadata
 from rsm_plugins.contract.client import Deadlines
 
@@ -111,6 +113,7 @@ def _terms(config: ServiceConfig) -> PluginTerms:
 
 
 _MAX_ORPHANS = 3
+_AUDIT_LOG = "audit.log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,8 @@ class Dependencies:
     share_groups: BrokerShareGroups
     tier: LocalTier
     client_deletions: ClientDeletions
+    audit: AuditLog
+    starts: LogStarts
     reader: RemoteReader
     throttle: ReadThrottle
     disk_cache: DiskCache | None
@@ -159,6 +164,10 @@ def build_dependencies(
         LineagePublisher(settings=metadata.settings, ledger=metadata.manager, clock=clock),
     )
     stores = build_stores(config, metadata, clock, new_uuid)
+    audit = _audit_log(config, threads, clock)
+    starts = LogStarts(
+        settings=metadata.settings, audit=audit, barrier_deadline_ms=BARRIER_DEADLINE_MS
+    )
     disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
     reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
     return Dependencies(
@@ -188,13 +197,24 @@ def build_dependencies(
             settings=metadata.settings,
             ledger=metadata.manager,
             leadership=snapshots,
+            starts=starts,
             tasks=tasks,
-            barrier_deadline_ms=BARRIER_DEADLINE_MS,
         ),
+        audit=audit,
+        starts=starts,
         reader=reader,
         throttle=build_throttle(config, clock),
         disk_cache=disk_cache,
         heartbeat=_build_heartbeat(config, metadata, stores, clock, writer),
+    )
+
+
+def _audit_log(config: ServiceConfig, threads: ServiceThreads, clock: Clock) -> AuditLog:
+    return AuditLog(
+        config.audit_log_file or config.state_dir / _AUDIT_LOG,
+        threads=threads.other,
+        clock=clock,
+        node_id=config.node_id,
     )
 
 

@@ -17,7 +17,6 @@ from rlm.remote_log.ports import ClusterRetention
 from rlm.service.dependencies import Dependencies
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.verify_tasks import verify_tasks
-from rlm.tasks.audit_log import AuditLog
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.cluster_evidence import ClusterEvidence
 from rlm.tasks.copy import CopyTask
@@ -35,7 +34,6 @@ from rlm.tasks.trim import TrimSettings, TrimTask
 from rlmm.settings_records import TopicRecord
 
 DEAD_AFTER_BEATS = 3
-_AUDIT_LOG = "audit.log"
 _TASK_QUEUE_LIMIT = 10_000
 _DELETE_HOLD_MS = 1_000
 """A follower that keeps up follows the log start within half a second (replica.fetch.wait.max.ms).
@@ -338,7 +336,7 @@ def _cleanup_task(
         deleter=deleter,
         lost=lost,
         live=live,
-        audit=_audit_log(dependencies),
+        audit=dependencies.audit,
         clock=dependencies.clock,
         config=CleanupSettings(
             node_id=dependencies.config.node_id,
@@ -356,26 +354,16 @@ def _expiry_task(
         snapshots=dependencies.snapshots,
         ledger=dependencies.metadata.manager,
         settings=dependencies.metadata.settings,
+        starts=dependencies.starts,
         deleter=deleter,
         live=live,
-        audit=_audit_log(dependencies),
+        audit=dependencies.audit,
         clock=dependencies.clock,
         config=ExpirySettings(
             most_percent=config.remote_delete_max_percent,
             heartbeat_max_age_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
-            barrier_deadline_ms=BARRIER_DEADLINE_MS,
         ),
         deleted=counts.segments_deleted,
-    )
-
-
-def _audit_log(dependencies: Dependencies) -> AuditLog:
-    config = dependencies.config
-    return AuditLog(
-        config.audit_log_file or config.state_dir / _AUDIT_LOG,
-        threads=dependencies.threads.other,
-        clock=dependencies.clock,
-        node_id=config.node_id,
     )
 
 

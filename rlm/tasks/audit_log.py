@@ -1,9 +1,9 @@
 """The audit log: one JSON line for each segment that was deleted and each raise of a log start.
 
 A file of its own, so that it can be kept longer than the service's log. Lines are appended and
-synced to disk before the ledger forgets a segment: a deletion whose line cannot be written is
-repeated, so a segment may have two lines, but never none. It has no contents of records and no
-secrets. Rotate it by renaming it: it is opened for each batch.
+synced to disk before the ledger forgets a segment and before a start is raised: a deletion whose
+line cannot be written is repeated, so a segment may have two lines, but never none. It has no
+contents of records and no secrets. Rotate it by renaming it: it is opened for each batch.
 """
 
 import json

@@ -33,7 +33,7 @@ from rlm.plans.expiry import (
     retention_now,
 )
 from rlm.plans.retention import retention_in_force
-from rlm.remote_log.log_starts import raise_start
+from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.audit_log import Audit
@@ -55,7 +55,6 @@ class ExpirySettings:
 
     most_percent: int
     heartbeat_max_age_ms: int
-    barrier_deadline_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +84,7 @@ class ExpiryTask:
         snapshots: Snapshots,
         ledger: Ledger,
         settings: Settings,
+        starts: LogStarts,
         deleter: SegmentDeleter,
         live: LiveAttempts,
         audit: Audit,
@@ -95,6 +95,7 @@ class ExpiryTask:
         self._snapshots = snapshots
         self._ledger = ledger
         self._settings = settings
+        self._starts = starts
         self._deleter = deleter
         self._live = live
         self._audit = audit
@@ -115,7 +116,7 @@ class ExpiryTask:
 
     def plan(self, snapshot: PartitionSnapshot) -> ExpiryPlan:
         """What a run would do now by this snapshot; changes nothing."""
-        held = self._refusal(snapshot)
+        held = self.refusal(snapshot)
         start = snapshot.remote_log_start_offset
         if held is not None or start is None:
             return _nothing(start, held or plan_expiry(self._view(snapshot)).held)
@@ -151,37 +152,23 @@ class ExpiryTask:
         return True
 
     async def _raise_start(self, snapshot: PartitionSnapshot, plan: ExpiryPlan) -> None:
-        partition = snapshot.led.topic_id_partition
         retention = self._retention(snapshot)
-        await self._audit.start_raised(
-            partition,
-            before=plan.remote_log_start_offset,
-            remote_log_start_offset=plan.new_start,
-            cause=CAUSE_RETENTION,
-            retention=retention,
-        )
-        await self._snapshots.check_leadership(snapshot.led)
-        self._check_decision(snapshot, retention)
-        await raise_start(
-            self._settings,
-            snapshot.key,
+        await self._starts.raise_to(
+            snapshot.led.topic_id_partition,
             plan.new_start,
             leader_epoch=snapshot.led.leader_epoch,
             cause=CAUSE_RETENTION,
-            barrier_deadline_ms=self._config.barrier_deadline_ms,
-        )
-        log.info(
-            "remote_log_start_raised",
-            topic=partition.topic,
-            partition=partition.partition,
-            remote_log_start_offset=plan.new_start,
-            cause=CAUSE_RETENTION,
+            check=partial(self._check_decision, snapshot, retention),
+            retention=retention,
         )
 
-    def _check_decision(self, snapshot: PartitionSnapshot, retention: TotalRetention) -> None:
-        """Right before the start moves: retention, clocks and freezes are as they were."""
-        held = self._refusal(snapshot)
-        if held is None and isinstance(now_ms := self._now_ms(), Held):
+    async def _check_decision(self, snapshot: PartitionSnapshot, retention: TotalRetention) -> None:
+        """Right before the start moves: leadership, retention, clocks and freezes are as they
+        were.
+        """
+        await self._snapshots.check_leadership(snapshot.led)
+        held = self.refusal(snapshot)
+        if held is None and isinstance(now_ms := self.now_ms(), Held):
             held = now_ms
         if held is not None:
             raise Fenced(f"{snapshot.led.topic_id_partition}: {held.words}")
@@ -236,13 +223,13 @@ class ExpiryTask:
             raise Fenced(f"{metadata.segment_id} is not below the remote log start {start}")
 
     def _refusal_text(self, snapshot: PartitionSnapshot) -> str | None:
-        held = self._refusal(snapshot)
+        held = self.refusal(snapshot)
         if held is None:
             return None
         return f"{snapshot.led.topic_id_partition}: {held.words}"
 
-    def _refusal(self, snapshot: PartitionSnapshot) -> Held | None:
-        """By the settings and the ledger as they are now."""
+    def refusal(self, snapshot: PartitionSnapshot) -> Held | None:
+        """Why nothing may be deleted now, by settings and ledger as they are; None = it may."""
         settings, ledger = self._settings, self._ledger
         freezes = settings.view.freeze(snapshot.key.topic_id)
         stopped = [f"{one.by}: {one.why}" for one in freezes if STOPS_DELETE in one.stopped]
@@ -273,7 +260,7 @@ class ExpiryTask:
             holes=view.holes(snapshot.key),
             copying=frozenset[Uuid](self._live),
             retention=retention,
-            now_ms=self._now_ms(),
+            now_ms=self.now_ms(),
             most_percent=self._most_percent(snapshot.key, retention),
         )
 
@@ -287,10 +274,11 @@ class ExpiryTask:
         return self._config.most_percent if before == retention else None
 
     def _complete(self, snapshot: PartitionSnapshot, plan: ExpiryPlan) -> None:
-        if self._refusal(snapshot) is None and plan.remote_log_start_offset >= 0:
+        if self.refusal(snapshot) is None and plan.remote_log_start_offset >= 0:
             self._completed[snapshot.key] = self._retention(snapshot)
 
-    def _now_ms(self) -> int | Held:
+    def now_ms(self) -> int | Held:
+        """The time by which data is old; Held where it is not certain (H16)."""
         monotonic_ms, max_age_ms = self._clock.monotonic_ms(), self._config.heartbeat_max_age_ms
         view = self._settings.view
         if view.followed_ms(monotonic_ms) < max_age_ms:

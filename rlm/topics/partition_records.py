@@ -5,7 +5,7 @@ When a topic is enabled, the service of the partition-0 leader writes all of the
 partition's leader for its log start (a read, so routing it is harmless), publishes under that
 partition's leader epoch and reads back. For a partition added later, the service of its leader
 writes the start when it first takes a snapshot of it (rlm.tasks.copy). An existing start is changed
-only by `raise_start` (rlm.remote_log.log_starts).
+only by `LogStarts` (rlm.remote_log.log_starts).
 
 A freeze record stops trim, deletes and sweeps on every service. It needs no leader and no store:
 any service writes it, and every service reads it from the settings topic within moments. An
@@ -17,7 +17,7 @@ from kip405.errors import Fenced, Invalid, NotFound
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import OwnOffsets, TopicDescription
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.log_starts import raise_start
+from rlm.remote_log.log_starts import LogStarts
 from rlm.topics.ports import Broker, LeaderOffsets, Settings
 from rlmm.settings_records import (
     CAUSE_COMMAND,
@@ -123,10 +123,10 @@ class Freezes:
 class Adoption:
     """For partitions that our broker leads; other services must not decide."""
 
-    def __init__(self, *, broker: OwnOffsets, settings: Settings, barrier_deadline_ms: int) -> None:
+    def __init__(self, *, broker: OwnOffsets, settings: Settings, starts: LogStarts) -> None:
         self._broker = broker
         self._settings = settings
-        self._barrier_deadline_ms = barrier_deadline_ms
+        self._starts = starts
 
     async def adopt_log(self, led: LedPartition, *, frozen: str, by: str) -> None:
         """Accept the leader's log as it is, up to its current epoch; Invalid if nothing is frozen.
@@ -158,35 +158,39 @@ class Adoption:
         Invalid where the log start is no higher, or is where our own trim put it (H1), or while the
         partition is frozen.
         """
-        key, epoch = led.key, led.leader_epoch
+        epoch = led.leader_epoch
         answer = await self._broker.list_offset(
             led.topic_id_partition.topic,
             led.topic_id_partition.partition,
             EARLIEST_TIMESTAMP,
             leader_epoch=epoch,
         )
-        await self._settings.barrier(self._barrier_deadline_ms)
-        known = self._settings.view.remote_log_start(key)
+
+        async def check() -> None:
+            self._check_foreign(led, answer.offset, frozen)
+
+        await self._starts.raise_to(
+            led.topic_id_partition,
+            answer.offset,
+            leader_epoch=epoch,
+            cause=f"{CAUSE_COMMAND}: {by}",
+            check=check,
+        )
+
+    def _check_foreign(self, led: LedPartition, log_start_offset: int, frozen: str) -> None:
+        known = self._settings.view.remote_log_start(led.key)
         if known is None:
             raise NotFound(f"{led} has no remote log start: the topic is not enabled")
         if frozen:
             raise Invalid(f"{led} is frozen ({frozen}): `rlm partition adopt` comes first")
-        if answer.offset <= known:
+        if log_start_offset <= known:
             raise Invalid(
-                f"{led}: the broker's log start {answer.offset} is not above the remote log "
+                f"{led}: the broker's log start {log_start_offset} is not above the remote log "
                 f"start {known}: there is nothing to adopt"
             )
-        trim = self._settings.view.trim(key)
-        if trim is not None and answer.offset <= trim.bound:
+        trim = self._settings.view.trim(led.key)
+        if trim is not None and log_start_offset <= trim.bound:
             raise Invalid(
-                f"{led}: the broker's log start {answer.offset} is our own trim (up to "
+                f"{led}: the broker's log start {log_start_offset} is our own trim (up to "
                 f"{trim.bound}), not a foreign move: there is nothing to adopt"
             )
-        await raise_start(
-            self._settings,
-            key,
-            answer.offset,
-            leader_epoch=epoch,
-            cause=f"{CAUSE_COMMAND}: {by}",
-            barrier_deadline_ms=self._barrier_deadline_ms,
-        )

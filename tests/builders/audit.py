@@ -14,6 +14,8 @@ class MemoryAudit:
         self.deleted: list[RemoteLogSegmentMetadata] = []
         self.causes: list[str] = []
         self.starts: list[int] = []
+        self.start_causes: list[str] = []
+        self.start_retentions: list[TotalRetention | None] = []
         self.before_write: Callable[[], None] = lambda: None
 
     async def segments_deleted(
@@ -38,3 +40,9 @@ class MemoryAudit:
     ) -> None:
         self.before_write()
         self.starts.append(remote_log_start_offset)
+        self.start_causes.append(cause)
+        self.start_retentions.append(retention)
+
+
+async def nothing_to_check() -> None:
+    """The check of a raise whose reason holds in any case."""

@@ -3,10 +3,11 @@
 import asyncio
 
 from kip405.addresses import Address
-from kip405.ids import PartitionKey
+from kip405.ids import TopicIdPartition
 from rlm.broker.own_broker import OwnBroker
-from rlm.remote_log.log_starts import raise_start
+from rlm.remote_log.log_starts import LogStarts
 from rlmm.settings_records import CAUSE_RETENTION
+from tests.builders.audit import MemoryAudit, nothing_to_check
 from tests.rlmm.running import running
 
 
@@ -22,11 +23,13 @@ async def _raise(direct_address: str, topic: str, partition: int, offset: int) -
     finally:
         await broker.close()
     async with running(direct_address) as records:
-        return await raise_start(
-            records.settings,
-            PartitionKey(described.topic_id, partition),
+        starts = LogStarts(
+            settings=records.settings, audit=MemoryAudit(), barrier_deadline_ms=10_000
+        )
+        return await starts.raise_to(
+            TopicIdPartition(topic_id=described.topic_id, topic=topic, partition=partition),
             offset,
             leader_epoch=described.partitions[partition].leader_epoch,
             cause=CAUSE_RETENTION,
-            barrier_deadline_ms=10_000,
+            check=nothing_to_check,
         )

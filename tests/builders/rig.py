@@ -15,6 +15,7 @@ from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.log_dir.scanner import LogDirs, PartitionLog
 from rlm.remote_log.history import Losses
+from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.threads import ServiceThreads
@@ -75,9 +76,7 @@ _TRIM = TrimSettings(
     heartbeat_max_age_ms=60_000,
     delete_hold_ms=1_000,
 )
-_EXPIRY = ExpirySettings(
-    most_percent=MOST_PERCENT, heartbeat_max_age_ms=60_000, barrier_deadline_ms=1_000
-)
+_EXPIRY = ExpirySettings(most_percent=MOST_PERCENT, heartbeat_max_age_ms=60_000)
 _CLEANUP = CleanupSettings(node_id=NODE_ID, writer=OUR_WRITER, grace_ms=GRACE_MS)
 
 
@@ -233,10 +232,12 @@ class Rig:
         )
 
     def _new_expiry(self, ledger: MemoryLedger, settings: MemorySettings) -> ExpiryTask:
+        self.starts = LogStarts(settings=settings, audit=self.audit, barrier_deadline_ms=1_000)
         return ExpiryTask(
             snapshots=self.snapshots,
             ledger=ledger,
             settings=settings,
+            starts=self.starts,
             deleter=self.deleter,
             live=self.live,
             audit=self.audit,

@@ -219,17 +219,17 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H5: leadership is not asked for before the start is raised",
-            "        await self._snapshots.check_leadership(snapshot.led)\n        self._check",
-            "        self._check",
+            "        await self._snapshots.check_leadership(snapshot.led)\n        held",
+            "        held",
         ),
         (
             "G1: nothing is checked right before the start is raised",
-            "        self._check_decision(snapshot, retention)\n",
-            "",
+            "            check=partial(self._check_decision, snapshot, retention),\n",
+            "            check=partial(self._snapshots.take, snapshot.led),\n",
         ),
         (
             "H16: the clocks are not compared again before the start is raised",
-            "        if held is None and isinstance(now_ms := self._now_ms(), Held):\n",
+            "        if held is None and isinstance(now_ms := self.now_ms(), Held):\n",
             "        if held is None and isinstance(now_ms := 0, Held):\n",
         ),
         (
@@ -273,9 +273,10 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
-            "the raise is not in the audit log",
-            "        await self._audit.start_raised(\n",
-            "        self._audit.start_raised(\n",
+            "the audit log does not say which retention ended records",
+            "            check=partial(self._check_decision, snapshot, retention),\n"
+            "            retention=retention,\n",
+            "            check=partial(self._check_decision, snapshot, retention),\n",
         ),
         (
             "H16: a service that has just started believes its host",

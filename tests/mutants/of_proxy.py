@@ -431,23 +431,17 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: two raises race, and the lower start may be last",
-            "        async with self._raising.setdefault(key, asyncio.Lock()):\n",
+            "        async with self._raising.setdefault(led.key, asyncio.Lock()):\n",
             "        async with asyncio.Lock():\n",
         ),
         (
-            "H26: a freeze that came after the broker's deletion is ignored",
-            "            await self._settings.barrier(self._barrier_deadline_ms)\n"
-            "            stopped = self.refusal(view)\n",
-            "            stopped = self.refusal(view)\n",
-        ),
-        (
             "H26: what stops deletions does not stop a raise",
-            "            stopped = self.refusal(view)\n",
-            "            stopped = None\n",
+            "        stopped = self.refusal(view)\n",
+            "        stopped = None\n",
         ),
         (
             "H5: the start moves under another leadership",
-            "            await self._leadership.check_leadership(self._led(view))\n",
+            "        await self._leadership.check_leadership(led)\n",
             "",
         ),
     ),

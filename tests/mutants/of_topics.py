@@ -191,41 +191,61 @@ EDITS: tuple[Edit, ...] = (
     *ADOPTION.edits(
         (
             "H1: a foreign log start is adopted by a view that is behind",
-            "        await self._settings.barrier(self._barrier_deadline_ms)\n"
-            "        known = self._settings.view.remote_log_start(key)\n",
-            "        known = self._settings.view.remote_log_start(key)\n",
+            "\n        async def check() -> None:\n"
+            "            self._check_foreign(led, answer.offset, frozen)\n",
+            "        self._check_foreign(led, answer.offset, frozen)\n\n"
+            "        async def check() -> None: ...\n",
         ),
         (
             "H1: our own trim is adopted as a foreign log start",
-            "        if trim is not None and answer.offset <= trim.bound:\n",
-            "        if trim is not None and answer.offset < trim.bound:\n",
+            "        if trim is not None and log_start_offset <= trim.bound:\n",
+            "        if trim is not None and log_start_offset < trim.bound:\n",
         ),
         (
             "H2: a log start below the remote one is adopted",
-            "        if answer.offset <= known:\n",
-            "        if answer.offset == known:\n",
+            "        if log_start_offset <= known:\n",
+            "        if log_start_offset == known:\n",
         ),
     ),
     *RAISED.edits(
         (
             "H2: a remote log start moves on a stale view",
-            "    await settings.barrier(barrier_deadline_ms)\n",
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n",
             "",
         ),
         (
             "a remote log start that is as high already is written again",
-            "    if known >= remote_log_start_offset:\n        return known\n",
+            "        if known >= remote_log_start_offset:\n            return known\n",
             "",
         ),
         (
             "H2: a start that was refused counts as raised",
-            "        if known is None or known < remote_log_start_offset:\n            raise\n",
+            "            if known is None or known < remote_log_start_offset:\n"
+            "                raise\n",
             "",
         ),
         (
             "H2: a start that another cause has raised higher is an error",
-            "        if known is None or known < remote_log_start_offset:\n            raise\n",
-            "        raise\n",
+            "            if known is None or known < remote_log_start_offset:\n"
+            "                raise\n",
+            "            raise\n",
+        ),
+        (
+            "G4: a start is raised though its reason has ended since the barrier",
+            "        await check()\n        record = StartRecord(",
+            "        record = StartRecord(",
+        ),
+        (
+            "H1: a start is raised for a reason that was checked on a stale view",
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n"
+            "        await check()\n",
+            "        await check()\n"
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n",
+        ),
+        (
+            "a start is raised without a line in the audit log",
+            "        await self._audit.start_raised(\n",
+            "        self._audit.start_raised(\n",
         ),
     ),
     *STARTS.edits(

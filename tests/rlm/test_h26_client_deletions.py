@@ -31,8 +31,8 @@ class World:
             settings=self.rig.settings,
             ledger=self.rig.ledger,
             leadership=site.snapshots,
+            starts=self.rig.starts,
             tasks=tasks,
-            barrier_deadline_ms=1_000,
         )
         self.rig.settings.published.clear()
 
@@ -202,6 +202,12 @@ async def test_h02_one_raise_of_a_partition_at_a_time(world: World) -> None:
     assert (await higher, await lower, world.start) == (150, 150, 150)
     starts = [one for one in world.rig.settings.published if isinstance(one, StartRecord)]
     assert [one.remote_log_start_offset for one in starts] == [150]
+
+
+async def test_h26_a_raise_has_a_line_in_the_audit_log(world: World) -> None:
+    await world.raise_to(120)
+    audit = world.rig.audit
+    assert (audit.starts, audit.start_causes) == ([120], ["delete-records"])
 
 
 async def test_h26_a_bug_ends_one_request_and_not_the_service(world: World) -> None:

@@ -1,6 +1,11 @@
-"""What lies in a sandbox's store, by the manifests: the word that needs no service."""
+"""What lies in a sandbox's store, by the manifests: the word that needs no service; and what the
+services recorded as deleted.
+"""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm_sandbox.stores.objects import StoreObjects, store_objects
@@ -40,3 +45,11 @@ def manifests(cluster: Cluster, topic: str) -> Iterator[Manifest]:
 def names_of(objects: StoreObjects, topic: str) -> list[str]:
     """Names of the objects of a topic: `.../<topic>-<topic id>/<partition>/<stem>.<kind>`."""
     return [name for name in objects.sizes() if name.split("/")[-3:][0].startswith(f"{topic}-")]
+
+
+def audited(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
+    """The lines of the audit logs of all services about a topic, by name or id."""
+    paths = Path(cluster.sandbox.json["dir"]).glob("rlm-*/audit.log")
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    lines = [json.loads(line) for text in texts for line in text.splitlines()]
+    return [line for line in lines if topic in (line["topic"], line["topic_id"])]

@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from tests.scenarios.cluster import Cluster, Row
+from tests.scenarios.cluster import Cluster, Row, fresh
 
 PROGRAMS = Path(__file__).parent / "clients"
 _LIMIT_S = 60
@@ -67,6 +68,25 @@ async def aiokafka_read(
         await consumer.stop()
 
 
+def first_by_reset(cluster: Cluster, topic: str) -> int:
+    """The offset of the first record that a group with auto.offset.reset=earliest gets."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": fresh("reset"),
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        message: Any = consumer.poll(30)
+        assert message is not None
+        assert message.error() is None
+        return int(message.offset())
+    finally:
+        consumer.close()
+
+
 def kafka_python_read(
     cluster: Cluster,
     topic: str,
@@ -80,7 +100,8 @@ def kafka_python_read(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it reads its schemas in a deprecated way
-        from kafka import KafkaConsumer, TopicPartition
+        from kafka import KafkaConsumer
+        from kafka import TopicPartition as KafkaPythonPartition
 
         consumer = KafkaConsumer(
             bootstrap_servers=cluster.bootstrap.split(","),
@@ -89,7 +110,7 @@ def kafka_python_read(
             **config,
         )
         try:
-            topic_partition = TopicPartition(topic, 0)
+            topic_partition = KafkaPythonPartition(topic, 0)
             consumer.assign([topic_partition])
             consumer.seek(topic_partition, 0)
             rows: list[Row] = []

@@ -19,6 +19,7 @@ from rlm_sandbox.readiness import service_is_ready
 from tests.rlm.proxy.fakes import RawClient
 from tests.rlmm.running import running
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
+from tests.scenarios.objects import audited
 from tests.scenarios.raw import Value, at_leader, connection, fetch, list_offset, proxy_of, topic_id
 
 pytestmark = pytest.mark.integration
@@ -132,6 +133,9 @@ def test_h26_what_a_client_deletes_is_gone_from_both_tiers_and_stays_gone(
     restart_service(one)
     assert one.log_start(topic) == in_local_log
     assert_begins_at(archive, in_local_log)
+    lines = [line for line in audited(one, topic) if line["cause"] == "delete-records"]
+    raised = [(line["before"], line["remote_log_start_offset"]) for line in lines]
+    assert raised == [(0, in_remote_segment), (in_remote_segment, further), (further, in_local_log)]
 
     end = one.log_end(topic)
     assert delete_by_confluent(one, topic, TO_HIGH_WATERMARK) == end

@@ -5,12 +5,9 @@ and does so in mode copy.
 """
 
 import asyncio
-import json
-from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kip405.ids import Uuid
@@ -18,9 +15,9 @@ from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.java import java_read, printable
 from tests.scenarios.ledger_reader import LedgerReader
-from tests.scenarios.objects import finished_segments, names_of, objects_of
+from tests.scenarios.objects import audited, finished_segments, names_of, objects_of
 from tests.scenarios.raw import Value, at_leader, fetch
-from tests.scenarios.readers import aiokafka_read
+from tests.scenarios.readers import aiokafka_read, first_by_reset
 from tests.scenarios.replicas import disk
 
 pytestmark = pytest.mark.integration
@@ -53,13 +50,6 @@ def wait_expired(cluster: Cluster, topic: str) -> int:
     return remote_start(cluster, topic)
 
 
-def audited(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
-    """The lines of the audit log about a topic."""
-    [path] = Path(cluster.sandbox.json["dir"]).glob("rlm-1*/audit.log")
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [line for line in lines if line["topic"] == topic]
-
-
 def earliest_by_java(cluster: Cluster, topic: str) -> int:
     """What kafka-get-offsets.sh prints."""
     asked = ("--topic-partitions", f"{topic}:0", "--time", "-2")
@@ -67,25 +57,6 @@ def earliest_by_java(cluster: Cluster, topic: str) -> int:
         "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", cluster.bootstrap, *asked
     )
     return int(done.stdout.strip().rsplit(":", 1)[1])
-
-
-def first_by_reset(cluster: Cluster, topic: str) -> int:
-    """The offset of the first record that a group with auto.offset.reset=earliest gets."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": fresh("reset"),
-            "auto.offset.reset": "earliest",
-        }
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    try:
-        message: Any = consumer.poll(30)
-        assert message is not None
-        assert message.error() is None
-        return int(message.offset())
-    finally:
-        consumer.close()
 
 
 async def assert_read(cluster: Cluster, topic: str, rows: list[Row], start: int) -> None:

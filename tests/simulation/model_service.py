@@ -24,6 +24,7 @@ from rlm.plans.fetch import ReadBounds
 from rlm.reading.values import RemoteRecords
 from rlm.remote_log.client_deletions import ClientDeletions
 from rlm.remote_log.leader_view import LocalTier
+from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.dependencies import Dependencies
@@ -36,6 +37,7 @@ from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
 from rlmm.records import ledger_partition
 from rlmm.settings import Settings
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+from tests.builders.audit import MemoryAudit
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import STORE_ID, Shelf
 from tests.simulation.broker_client import DRAIN_MS, BrokerClient
@@ -183,6 +185,7 @@ class Service:
         )
         self.leadership.want([TOPIC])
         self.tier: LocalTier | None = None
+        self.client_deletions: ClientDeletions | None = None
         self.wiring: TaskWiring | None = None
         self.root: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
@@ -272,6 +275,9 @@ class Service:
             ),
             LineagePublisher(settings=self.settings, ledger=self.ledger, clock=self.clock),
         )
+        self.starts = LogStarts(
+            settings=self.settings, audit=MemoryAudit(), barrier_deadline_ms=BARRIER_DEADLINE_MS
+        )
         self.tier = LocalTier(
             node_id=self.broker.node_id,
             broker=self.client,
@@ -281,6 +287,14 @@ class Service:
             snapshots=snapshots,
             coalesced=CoalescedSnapshots(snapshots, tasks),
             reader=cast(Any, _DirectReader(self.store)),
+        )
+        self.client_deletions = ClientDeletions(
+            node_id=self.broker.node_id,
+            settings=self.settings,
+            ledger=self.ledger,
+            leadership=snapshots,
+            starts=self.starts,
+            tasks=tasks,
         )
         return Dependencies(
             config=self._config,
@@ -295,14 +309,9 @@ class Service:
             stores=cast(Any, _Stores(shelf)),
             share_groups=cast(Any, _NoShareGroups()),
             tier=self.tier,
-            client_deletions=ClientDeletions(
-                node_id=self.broker.node_id,
-                settings=self.settings,
-                ledger=self.ledger,
-                leadership=snapshots,
-                tasks=tasks,
-                barrier_deadline_ms=BARRIER_DEADLINE_MS,
-            ),
+            client_deletions=self.client_deletions,
+            audit=cast(Any, MemoryAudit()),
+            starts=self.starts,
             reader=cast(Any, None),
             throttle=cast(Any, None),
             disk_cache=None,

@@ -177,7 +177,7 @@ async def _adopt_where_frozen(world: "World") -> None:
     status = service.wiring.partition_tasks.copy.statuses.get(KEY)
     if led is None or status is None or not status.frozen or led.leader != service.broker.node_id:
         return
-    adoption = Adoption(broker=service.client, settings=service.settings, barrier_deadline_ms=5_000)
+    adoption = Adoption(broker=service.client, settings=service.settings, starts=service.starts)
     try:
         await adoption.adopt_log(led, frozen=status.frozen, by="the simulation")
         world.happened("adopted", status.frozen)

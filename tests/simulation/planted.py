@@ -14,7 +14,7 @@ from unittest import mock
 from kip405.segments import RemoteLogSegmentState
 from rlm.plans import coverage, sweep
 from rlm.remote_log.leader_view import LocalTier
-from rlm.remote_log.log_starts import raise_start
+from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks import cleanup
 from rlm.tasks.cleanup import CleanupTask
@@ -26,6 +26,7 @@ from rlmm.publisher import OutcomeUnknown
 from rlmm.replay import LedgerState
 from rlmm.settings_codec import encode_settings_record
 from rlmm.settings_records import Stamp, StartRecord
+from tests.builders.audit import MemoryAudit, nothing_to_check
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -142,13 +143,15 @@ def _trim_as_deletion() -> list[Patch]:
     async def adopting(self: Any, snapshot: PartitionSnapshot, live_before: Any) -> None:
         start = snapshot.watermarks.log_start_offset
         if (snapshot.remote_log_start_offset or 0) < start:
-            await raise_start(
-                self._settings,
-                snapshot.key,
+            starts = LogStarts(
+                settings=self._settings, audit=MemoryAudit(), barrier_deadline_ms=5_000
+            )
+            await starts.raise_to(
+                snapshot.led.topic_id_partition,
                 start,
                 leader_epoch=snapshot.led.leader_epoch,
                 cause="delete-records",
-                barrier_deadline_ms=5_000,
+                check=nothing_to_check,
             )
         await run_on(self, snapshot, live_before)
 

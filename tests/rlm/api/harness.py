@@ -35,7 +35,7 @@ from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
 from rlm.remote_log.topic_refs import TopicResolver
 from rlm.topics.access import PeerAccess
-from rlm.topics.partition_records import Adoption, Freezes
+from rlm.topics.partition_records import Freezes
 from rlm.v1.fetch_pb2 import TopicRef as TopicName
 from rsm_plugins.contract.tls import ServerTls, Tls
 from tests.builders.clock import ManualClock
@@ -47,6 +47,7 @@ from tests.rlm.api.node_fakes import (
     ApiRuns,
     ApiStores,
     FullLedger,
+    adoption,
     no_remote_logs,
     say_alive,
 )
@@ -343,7 +344,7 @@ class Fakes:
                 verbs=self.service.verbs,
                 access=self.service.access,
                 freezes=freezes,
-                adoption=Adoption(broker=broker, settings=settings, barrier_deadline_ms=1_000),
+                adoption=adoption(broker, settings),
                 losses=self.losses,
                 deletions=self.service.deletions,
                 summaries=TopicSummaries(

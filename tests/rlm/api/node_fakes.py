@@ -6,19 +6,23 @@ from dataclasses import dataclass
 
 from kip405.errors import Fenced, RemoteStorageError
 from kip405.ids import PartitionKey
+from rlm.broker.answers import OwnOffsets
 from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import LostRange
 from rlm.plans.expiry import PartitionExpiry
+from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.verify_runs import Event
+from rlm.topics.partition_records import Adoption
 from rlmm.settings_records import ServiceRecord, TopicRecord
+from tests.builders.audit import MemoryAudit
 from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import CLUSTER_ID, TOPIC_ID
 from tests.builders.store import MemoryStore
 from tests.builders.threads import THREADS
-from tests.rlm.topics.world import ServiceUnderTest
+from tests.rlm.topics.world import ServiceSettings, ServiceUnderTest
 
 
 class ApiLosses:
@@ -30,6 +34,11 @@ class ApiLosses:
     async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]:
         self.asked.append((key.partition, by, apply))
         return (LostRange(start=10, next_offset=20, segments=1, size_bytes=99, why="gone"),)
+
+
+def adoption(broker: OwnOffsets, settings: ServiceSettings) -> Adoption:
+    starts = LogStarts(settings=settings, audit=MemoryAudit(), barrier_deadline_ms=1_000)
+    return Adoption(broker=broker, settings=settings, starts=starts)
 
 
 class Blind:

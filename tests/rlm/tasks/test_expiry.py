@@ -79,6 +79,7 @@ async def test_g4_what_retention_ends_goes_from_ledger_and_store(rig: Rig, mode:
     assert record.decided_epoch == 0
     assert len(rig.audit.deleted) == 3
     assert (rig.audit.starts, set(rig.audit.causes)) == ([300], {CAUSE_RETENTION})
+    assert (rig.audit.start_causes, rig.audit.start_retentions) == ([CAUSE_RETENTION], [SHORT])
     ((topic, segments, size_bytes),) = rig.expired
     assert (topic, segments) == (PARTITION.topic, 3)
     status = rig.expiry.statuses[PARTITION.key]

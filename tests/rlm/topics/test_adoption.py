@@ -8,8 +8,10 @@ import pytest
 
 from kip405.errors import Invalid, NotFound
 from rlm.broker.leadership import LedPartition
+from rlm.remote_log.log_starts import LogStarts
 from rlm.topics.partition_records import Adoption
 from rlmm.settings_records import SettingsRecord, StartRecord, TrimRecord
+from tests.builders.audit import MemoryAudit
 from tests.builders.broker import MemoryBroker
 from tests.builders.ledger import PARTITION, MemorySettings
 
@@ -34,10 +36,13 @@ def start(offset: int) -> StartRecord:
     )
 
 
-def adoption(settings: Written, log_start_offset: int) -> Adoption:
+def adoption(
+    settings: Written, log_start_offset: int, audit: MemoryAudit | None = None
+) -> Adoption:
     broker = MemoryBroker()
     broker.log_start_offset = log_start_offset
-    return Adoption(broker=broker, settings=settings, barrier_deadline_ms=1_000)
+    starts = LogStarts(settings=settings, audit=audit or MemoryAudit(), barrier_deadline_ms=1_000)
+    return Adoption(broker=broker, settings=settings, starts=starts)
 
 
 @pytest.mark.parametrize(
@@ -70,3 +75,11 @@ async def test_h02_a_start_never_goes_back_and_needs_one_to_begin_with() -> None
             await adoption(settings, offset).adopt_log_start(LED, frozen="", by="tests")
     await adoption(settings, 51).adopt_log_start(LED, frozen="", by="tests")
     assert settings.view.remote_log_start(PARTITION.key) == 51
+
+
+async def test_h01_an_adopted_log_start_has_a_line_in_the_audit_log() -> None:
+    settings, audit = Written(), MemoryAudit()
+    settings.write(start(0), epoch=0)
+    await adoption(settings, 50, audit).adopt_log_start(LED, frozen="", by="ops")
+    assert settings.view.remote_log_start(PARTITION.key) == 50
+    assert (audit.starts, audit.start_causes) == ([50], ["command: ops"])
