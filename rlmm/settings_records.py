@@ -160,6 +160,7 @@ CAUSE_ENABLE = "enable"
 CAUSE_RETENTION = "retention"
 CAUSE_DELETE_RECORDS = "delete-records"
 CAUSE_COMMAND = "command"
+STOPS_TRIM, STOPS_DELETE, STOPS_SWEEP = "trim", "delete", "sweep"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,9 +298,7 @@ class ReaderRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreezeRecord:
-    """What is stopped everywhere (trim, delete, sweep), by whom and why; topic_id None = every
-    topic.
-    """
+    """What is stopped everywhere (STOPS_...), by whom and why; topic_id None = every topic."""
 
     KIND: ClassVar[str] = "freeze"
     topic_id: Uuid | None

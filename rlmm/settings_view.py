@@ -364,14 +364,17 @@ class SettingsView:
         record = self._record(key)
         return record if isinstance(record, HistoryRecord) else None
 
-    def freeze(self, topic_id: Uuid) -> tuple[FreezeRecord, ...]:
-        """Freezes that hold for a topic: the cluster's and its own."""
+    def stopped_by(self, topic_id: Uuid, operation: str) -> str | None:
+        """Who froze an operation (trim, delete, sweep) for the topic or the cluster, and why; None:
+        nobody did.
+        """
         found = (self._record(FreezeRecord.KIND), self._record(f"{FreezeRecord.KIND}/{topic_id}"))
-        return tuple(record for record in found if isinstance(record, FreezeRecord))
-
-    def is_stopped(self, topic_id: Uuid, what: str) -> bool:
-        """Whether `what` (trim, delete, sweep) is frozen for the topic."""
-        return any(what in freeze.stopped for freeze in self.freeze(topic_id))
+        freezes = [
+            f"{record.by}: {record.why}"
+            for record in found
+            if isinstance(record, FreezeRecord) and operation in record.stopped
+        ]
+        return "; ".join(freezes) if freezes else None
 
     def _record(self, key: str) -> SettingsRecord | None:
         found = self._adopted.get(key)

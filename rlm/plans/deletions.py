@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rlm.plans.retention import retention_in_force
-from rlmm.settings_records import DELETES_BY_RETENTION, DeletionRecord, TopicRecord
+from rlmm.settings_records import DELETES_BY_RETENTION, STOPS_DELETE, DeletionRecord, TopicRecord
 from rlmm.settings_view import SettingsView
 
 
@@ -83,7 +83,7 @@ def next_step(
         return None if found is None else DeletionStep.FORGET
     if pending.announced is None:
         return DeletionStep.ANNOUNCE
-    if pending.due_in_ms or view.is_stopped(record.topic_id, "delete"):
+    if pending.due_in_ms or view.stopped_by(record.topic_id, STOPS_DELETE):
         return None
     return DeletionStep.ENFORCE
 

@@ -33,7 +33,7 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.copy import TopicState, refuse_topic
 from rlm.plans.coverage import SETTLED, empty_ranges, has_ended, missed, unsettled_end
-from rlm.plans.freeze import Frozen
+from rlm.plans.guards import DeletionGuards, Forbidden, forbidden
 from rlm.plans.retention import UNLIMITED
 from rlmm.ledger import Hole, PartitionLedger, UsableSegment
 from rlmm.settings_records import TotalRetention
@@ -50,10 +50,10 @@ _ENDED_STATES = (
 class NoExpiry(enum.Enum):
     """Reasons why nothing (more) expires, as `status` shows them."""
 
-    NOT_READY = "settings or ledger are not read yet"
-    LEDGER_PROBLEM = "the ledger has a problem"
-    FREEZE_RECORD = "frozen by command"
-    FROZEN = "partition is frozen"
+    NOT_READY = Forbidden.NOT_READY.value
+    LEDGER_PROBLEM = Forbidden.LEDGER_PROBLEM.value
+    FREEZE_RECORD = Forbidden.FREEZE_RECORD.value
+    FROZEN = Forbidden.FROZEN.value
     TOPIC_REFUSED = "topic must not expire"
     NO_START = "the remote log start is not known"
     UNLIMITED = "total retention has no limit"
@@ -109,31 +109,12 @@ def retention_now(clocks: Clocks) -> int | Held:
     return min(clocks.own_ms, clocks.log_ms)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiryGuards:
-    """Everything that can forbid an expiry, apart from offsets and time.
-
-    `ledger_problem`, `freeze_record`: text if there is one.
-    """
-
-    ready: bool
-    ledger_problem: str | None
-    freeze_record: str | None
-    frozen: Frozen | None
-    topic: TopicState
-
-
-def refuse_expiry(guards: ExpiryGuards) -> Held | None:
+def refuse_expiry(guards: DeletionGuards, topic: TopicState) -> Held | None:
     """Why no segment of a partition may be deleted now, None where it may."""
-    if not guards.ready:
-        return Held(reason=NoExpiry.NOT_READY)
-    if guards.ledger_problem is not None:
-        return Held(reason=NoExpiry.LEDGER_PROBLEM, detail=guards.ledger_problem)
-    if guards.freeze_record is not None:
-        return Held(reason=NoExpiry.FREEZE_RECORD, detail=guards.freeze_record)
-    if guards.frozen is not None:
-        return Held(reason=NoExpiry.FROZEN, detail=guards.frozen.reason)
-    refused = refuse_topic(guards.topic)
+    deletion = forbidden(guards)
+    if deletion is not None:
+        return Held(reason=NoExpiry(deletion[0].value), detail=deletion[1])
+    refused = refuse_topic(topic)
     if refused is not None:
         return Held(reason=NoExpiry.TOPIC_REFUSED, detail=refused[1] or refused[0].value)
     return None

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from kip405.contracts import Presence
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlm.plans.freeze import Frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,21 +95,6 @@ SUPERSEDED = "its objects are gone, and nothing of it is missed"
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
-
-
-def refuse_sweep(
-    *, ready: bool, ledger_problem: str | None, freeze_record: str | None, frozen: Frozen | None
-) -> str | None:
-    """Why nothing of a partition may be swept now, None where it may."""
-    if not ready:
-        return "settings or ledger are not read yet"
-    if ledger_problem is not None:
-        return f"the ledger has a problem: {ledger_problem}"
-    if freeze_record is not None:
-        return f"frozen by command: {freeze_record}"
-    if frozen is not None:
-        return f"partition is frozen: {frozen.reason}"
-    return None
 
 
 def leftovers(

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from kip405.lineage import Lineage
 from rlm.log_dir.scanner import LocalSegment
 from rlm.plans.copy import TopicState, refuse_topic
-from rlm.plans.freeze import Frozen
+from rlm.plans.guards import DeletionGuards, Forbidden, forbidden
 from rlm.plans.retention import LocalRetention
 
 
 class NoTrim(enum.Enum):
     """Reasons why nothing is trimmed, as `status` shows them."""
 
-    SETTINGS_NOT_READY = "settings or ledger are not read yet"
-    LEDGER_PROBLEM = "the ledger has a problem"
-    FREEZE_RECORD = "frozen by command"
-    FROZEN = "partition is frozen"
+    SETTINGS_NOT_READY = Forbidden.NOT_READY.value
+    LEDGER_PROBLEM = Forbidden.LEDGER_PROBLEM.value
+    FREEZE_RECORD = Forbidden.FREEZE_RECORD.value
+    FROZEN = Forbidden.FROZEN.value
     RESTARTED = "the log holds newer records below the remote log start"
     TOPIC_REFUSED = "topic must not be trimmed"
     MODE_COPY = "topic is in mode copy"
@@ -43,16 +43,13 @@ class NoTrim(enum.Enum):
 class TrimGuards:
     """Everything that can forbid a trim, apart from offsets.
 
-    `freeze_record`, `ledger_problem`, `retention_bounded`: text if there is one.
+    `deletion`: what forbids every deletion. `retention_bounded`: text if there is one.
     `retention_unknown`: which broker did not answer for its retention, None if all did.
     `replicas_short_ms`: how long ISR has been smaller than the replicas, None if it is not.
     `hold_max_ms`: trim.hold.max.ms.
     """
 
-    ready: bool
-    ledger_problem: str | None
-    freeze_record: str | None
-    frozen: Frozen | None
+    deletion: DeletionGuards
     topic: TopicState
     mode_is_tier: bool
     trim_on: bool
@@ -155,14 +152,9 @@ def is_hold_overdue(guards: TrimGuards) -> bool:
 
 def _forbidden(guards: TrimGuards) -> Held | None:
     """What forbids every DeleteRecords."""
-    if not guards.ready:
-        return Held(reason=NoTrim.SETTINGS_NOT_READY)
-    if guards.ledger_problem is not None:
-        return Held(reason=NoTrim.LEDGER_PROBLEM, detail=guards.ledger_problem)
-    if guards.freeze_record is not None:
-        return Held(reason=NoTrim.FREEZE_RECORD, detail=guards.freeze_record)
-    if guards.frozen is not None:
-        return Held(reason=NoTrim.FROZEN, detail=guards.frozen.reason)
+    deletion = forbidden(guards.deletion)
+    if deletion is not None:
+        return Held(reason=NoTrim(deletion[0].value), detail=deletion[1])
     refused = refuse_topic(guards.topic)
     if refused is not None:
         return Held(reason=NoTrim.TOPIC_REFUSED, detail=refused[1] or refused[0].value)

@@ -18,10 +18,11 @@ from kip405.errors import Fenced, Internal, RemoteStorageError
 from kip405.ids import PartitionKey, TopicIdPartition
 from rlm.broker.answers import TopicDescription
 from rlm.broker.leadership import LedPartition
+from rlm.plans.guards import Forbidden
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.tier import TierPartition
-from rlmm.settings_records import CAUSE_DELETE_RECORDS
+from rlmm.settings_records import CAUSE_DELETE_RECORDS, STOPS_DELETE
 
 log = structlog.get_logger(__name__)
 
@@ -60,11 +61,8 @@ class ClientDeletions:
         problem = self._settings.problem or self._ledger.problem
         if problem is not None:
             return problem
-        for freeze in self._settings.view.freeze(view.topic_id):
-            if "delete" in freeze.stopped:
-                what = "every topic is frozen" if freeze.topic_id is None else "the topic is frozen"
-                return f"{what} by {freeze.by}: {freeze.why}"
-        return None
+        stopped = self._settings.view.stopped_by(view.topic_id, STOPS_DELETE)
+        return None if stopped is None else f"{Forbidden.FREEZE_RECORD.value}: {stopped}"
 
     async def raise_start(self, view: TierPartition, offset: int) -> int:
         """See `Deletions`."""

@@ -19,6 +19,7 @@ from rlm.log_dir.identity import check_topic_id
 from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.copy import TopicState
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
+from rlm.plans.guards import DeletionGuards
 from rlm.plans.history import leaders_lineage
 from rlm.remote_log.ports import Broker, Ledger, Settings
 from rlm.remote_log.tier import Watermarks
@@ -256,6 +257,23 @@ class SnapshotReader:
             replica_id=replica_id,
         )
         return answer.offset
+
+
+def deletion_guards(
+    snapshot: PartitionSnapshot, ledger: Ledger, settings: Settings, operation: str
+) -> DeletionGuards:
+    """What forbids `operation` (trim, delete, sweep) by settings and ledger as they are now."""
+    return DeletionGuards(
+        ready=ledger.is_ready and settings.is_ready,
+        ledger_problem=ledger_problem(snapshot.key, ledger, settings),
+        freeze_record=settings.view.stopped_by(snapshot.key.topic_id, operation),
+        frozen=snapshot.frozen,
+    )
+
+
+def ledger_problem(key: PartitionKey, ledger: Ledger, settings: Settings) -> str | None:
+    """Why what is known of a partition's segments may be wrong, or wrong a moment later (H6)."""
+    return ledger.problem or settings.problem or ledger.ledger(key).deletion_problem
 
 
 def _value(config: Mapping[str, TopicConfigValue], name: str) -> str:

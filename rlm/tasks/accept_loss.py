@@ -13,7 +13,7 @@ from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey
 from rlm.plans.coverage import LossView, LostRange, OffsetRange, doubtful_segments, lost_ranges
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshots import PartitionSnapshot
+from rlm.remote_log.snapshots import PartitionSnapshot, ledger_problem
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlmm.ledger import Hole
@@ -52,8 +52,7 @@ class LossAcceptance:
         partition = snapshot.led.topic_id_partition
         if snapshot.frozen is not None:
             raise Invalid(f"{partition} is frozen: {snapshot.frozen.reason}; end that first")
-        deletion = snapshot.ledger.deletion_problem
-        problem = self._ledger.problem or self._settings.problem or deletion
+        problem = ledger_problem(key, self._ledger, self._settings)
         if problem is not None:
             raise Unavailable(f"{partition}: {problem}")
         if snapshot.topic.record is None:

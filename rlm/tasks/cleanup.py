@@ -19,6 +19,7 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.plans.coverage import is_superseded, overlapping
+from rlm.plans.guards import refusal
 from rlm.plans.sweep import (
     SUPERSEDED,
     Adopt,
@@ -31,19 +32,18 @@ from rlm.plans.sweep import (
     Sweeper,
     decide,
     leftovers,
-    refuse_sweep,
 )
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
+from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, deletion_guards
 from rlm.tasks.audit_log import Audit
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
 from rlm.tasks.segment_deletion import DeletionPermit, SegmentDeleter
 from rlmm.ledger import SegmentEntry
+from rlmm.settings_records import STOPS_SWEEP
 
 log = structlog.get_logger()
-STOPS_SWEEP = "sweep"
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
@@ -130,15 +130,7 @@ class CleanupTask:
             await self._retire_lost(snapshot)
 
     def _refusal(self, snapshot: PartitionSnapshot) -> str | None:
-        freezes = self._settings.view.freeze(snapshot.key.topic_id)
-        stopped = [record.why for record in freezes if STOPS_SWEEP in record.stopped]
-        deletion = self._ledger.ledger(snapshot.key).deletion_problem
-        return refuse_sweep(
-            ready=self._ledger.is_ready and self._settings.is_ready,
-            ledger_problem=self._ledger.problem or self._settings.problem or deletion,
-            freeze_record="; ".join(stopped) if stopped else None,
-            frozen=snapshot.frozen,
-        )
+        return refusal(deletion_guards(snapshot, self._ledger, self._settings, STOPS_SWEEP))
 
     def _leftovers(self, key: PartitionKey, live_before: Iterable[Uuid]) -> list[SweepEntry]:
         """A view does not decide about an attempt that was live before or after it was taken."""

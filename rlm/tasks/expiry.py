@@ -23,7 +23,6 @@ from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.plans.expiry import (
     Clocks,
-    ExpiryGuards,
     ExpiryPlan,
     ExpiryView,
     Held,
@@ -35,14 +34,13 @@ from rlm.plans.expiry import (
 from rlm.plans.retention import retention_in_force
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
+from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, deletion_guards
 from rlm.tasks.audit_log import Audit
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.segment_deletion import DeletionPermit, Deletions, SegmentDeleter
-from rlmm.settings_records import CAUSE_RETENTION, TotalRetention
+from rlmm.settings_records import CAUSE_RETENTION, STOPS_DELETE, TotalRetention
 
 log = structlog.get_logger()
-STOPS_DELETE = "delete"
 CAUSE_ENDED = "below the remote log start"
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
@@ -230,20 +228,11 @@ class ExpiryTask:
 
     def refusal(self, snapshot: PartitionSnapshot) -> Held | None:
         """Why nothing may be deleted now, by settings and ledger as they are; None = it may."""
-        settings, ledger = self._settings, self._ledger
-        freezes = settings.view.freeze(snapshot.key.topic_id)
-        stopped = [f"{one.by}: {one.why}" for one in freezes if STOPS_DELETE in one.stopped]
-        deletion = ledger.ledger(snapshot.key).deletion_problem
-        record = settings.view.topic(snapshot.key.topic_id)
+        record = self._settings.view.topic(snapshot.key.topic_id)
         is_enabled = record is not None and record.state == "enabled"
         return refuse_expiry(
-            ExpiryGuards(
-                ready=ledger.is_ready and settings.is_ready,
-                ledger_problem=ledger.problem or settings.problem or deletion,
-                freeze_record="; ".join(stopped) if stopped else None,
-                frozen=snapshot.frozen,
-                topic=replace(snapshot.topic.state, enabled=is_enabled),
-            )
+            deletion_guards(snapshot, self._ledger, self._settings, STOPS_DELETE),
+            replace(snapshot.topic.state, enabled=is_enabled),
         )
 
     def _view(self, snapshot: PartitionSnapshot) -> ExpiryView:

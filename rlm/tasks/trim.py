@@ -39,15 +39,14 @@ from rlm.plans.trim import (
     why_not_confirmed,
 )
 from rlm.remote_log.ports import Broker, Ledger, Settings
-from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
+from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, deletion_guards
 from rlm.tasks.cluster_evidence import ClusterAnswers, ClusterEvidence
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
 from rlmm.ledger import Hole
-from rlmm.settings_records import TopicRecord, TrimRecord
+from rlmm.settings_records import STOPS_TRIM, TopicRecord, TrimRecord
 
 log = structlog.get_logger()
-STOPS_TRIM = "trim"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,14 +180,8 @@ class TrimTask:
     def _guards(
         self, snapshot: PartitionSnapshot, record: TopicRecord, answers: ClusterAnswers
     ) -> TrimGuards:
-        settings, topic_id = self._settings, snapshot.key.topic_id
-        frozen = settings.view.is_stopped(topic_id, STOPS_TRIM)
-        deletion = self._ledger.ledger(snapshot.key).deletion_problem
         return TrimGuards(
-            ready=self._ledger.is_ready and settings.is_ready,
-            ledger_problem=self._ledger.problem or settings.problem or deletion,
-            freeze_record=_freeze_text(settings, snapshot.key) if frozen else None,
-            frozen=snapshot.frozen,
+            deletion=deletion_guards(snapshot, self._ledger, self._settings, STOPS_TRIM),
             topic=snapshot.topic.state,
             mode_is_tier=record.mode == "tier",
             trim_on=record.trim,
@@ -196,7 +189,7 @@ class TrimTask:
             retention_unknown=answers.retention_unknown,
             replicas=snapshot.led.replicas,
             live_nodes=live_nodes(
-                heartbeats(settings.view, self._clock.monotonic_ms()),
+                heartbeats(self._settings.view, self._clock.monotonic_ms()),
                 max_age_ms=self._config.heartbeat_max_age_ms,
             ),
             replicas_short_ms=self._short_for_ms(snapshot.led),
@@ -482,14 +475,6 @@ def _without_records(snapshot: PartitionSnapshot, holes: Iterable[Hole]) -> tupl
     """Closed segments of our log, in its current state, that are proven to be empty."""
     ranges = empty_ranges(snapshot.log, holes)
     return tuple(Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS) for one in ranges)
-
-
-def _freeze_text(settings: Settings, key: PartitionKey) -> str:
-    return "; ".join(
-        f"{record.by}: {record.why}"
-        for record in settings.view.freeze(key.topic_id)
-        if STOPS_TRIM in record.stopped
-    )
 
 
 def _retention(record: TopicRecord) -> LocalRetention:

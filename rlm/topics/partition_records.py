@@ -22,6 +22,9 @@ from rlm.topics.ports import Broker, LeaderOffsets, Settings
 from rlmm.settings_records import (
     CAUSE_COMMAND,
     CAUSE_ENABLE,
+    STOPS_DELETE,
+    STOPS_SWEEP,
+    STOPS_TRIM,
     DivergenceRecord,
     FreezeRecord,
     StartRecord,
@@ -67,7 +70,7 @@ class Starts:
                 raise  # no other service was faster: our record is refused
 
 
-STOPPED = ("trim", "delete", "sweep")
+STOPPED = (STOPS_TRIM, STOPS_DELETE, STOPS_SWEEP)
 
 
 class Freezes:

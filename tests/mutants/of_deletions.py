@@ -134,12 +134,12 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a shorter retention is enforced without a delay",
-            '    if pending.due_in_ms or view.is_stopped(record.topic_id, "delete"):\n',
-            '    if view.is_stopped(record.topic_id, "delete"):\n',
+            "    if pending.due_in_ms or view.stopped_by(record.topic_id, STOPS_DELETE):\n",
+            "    if view.stopped_by(record.topic_id, STOPS_DELETE):\n",
         ),
         (
             "a freeze does not stop a shorter retention",
-            '    if pending.due_in_ms or view.is_stopped(record.topic_id, "delete"):\n',
+            "    if pending.due_in_ms or view.stopped_by(record.topic_id, STOPS_DELETE):\n",
             "    if pending.due_in_ms:\n",
         ),
         (

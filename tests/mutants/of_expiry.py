@@ -94,19 +94,9 @@ EDITS: tuple[Edit, ...] = (
             "    if clocks.log_ms is None:\n        return clocks.own_ms or Held(",
         ),
         (
-            "G1: a freeze by command does not stop it",
-            "    if guards.freeze_record is not None:\n        return Held(",
-            "    if guards.freeze_record == '':\n        return Held(",
-        ),
-        (
-            "H4: a frozen partition expires",
-            "    if guards.frozen is not None:\n        return Held(",
-            "    if guards.frozen == '':\n        return Held(",
-        ),
-        (
-            "H6: a ledger with a problem is believed",
-            "    if guards.ledger_problem is not None:\n        return Held(",
-            "    if guards.ledger_problem == '':\n        return Held(",
+            "what forbids every deletion does not stop expiry",
+            "    if deletion is not None:\n",
+            "    if deletion == ():\n",
         ),
         (
             "H35: a topic that became compacted expires",
@@ -203,6 +193,62 @@ EDITS: tuple[Edit, ...] = (
             "    if start is None:\n        held",
             "    if start is None:\n        start = 0\n    if start < 0:\n        held",
         ),
+        (
+            "an uncertain time ends records",
+            "    if isinstance(view.now_ms, Held):\n        return expired, start, view.now_ms\n",
+            "    if isinstance(view.now_ms, Held):\n"
+            "        return expired, start, Held(reason=NoExpiry.WITHIN_RETENTION)\n",
+        ),
+        (
+            "H3: a disputed segment that has ended stops expiry for good",
+            "view.ledger.usable(view.lineage, view.log_end_offset, start)",
+            "view.ledger.usable(view.lineage, view.log_end_offset)",
+        ),
+        (
+            "the share of a pass is no share",
+            "* most_percent // 100\n",
+            "* most_percent\n",
+        ),
+        (
+            "offsets that no segment holds are passed over",
+            "    gap = [(cursor, first)] if cursor < first else []\n",
+            "    gap: list[tuple[int, int]] = []\n",
+        ),
+        (
+            "H15: a hole stops expiry for good",
+            "missed(gap, _without_records(view) if gap else ())",
+            "missed(gap, ())",
+        ),
+        (
+            "H3: a disputed segment counts for retention by size",
+            "counted[metadata.segment_id.id] = 0 if one.disputed else share // of_all",
+            "counted[metadata.segment_id.id] = share // of_all",
+        ),
+        (
+            "H3: what lies under a disputed segment counts nothing",
+            "reach = reach if one.disputed else max(reach, one.next_offset)",
+            "reach = max(reach, one.next_offset)",
+        ),
+        (
+            "H4: records of a dead lineage count for retention by size",
+            "offsets = max(0, one.next_offset - max(",
+            "offsets = max(0, metadata.next_offset - max(",
+        ),
+        (
+            "H4: what nobody has ended goes with its neighbours",
+            "entry.metadata.segment_id.id in expired or _has_ended(view, entry.metadata, start)",
+            "start >= 0",
+        ),
+        (
+            "what an interruption left is never deleted",
+            "    RemoteLogSegmentState.DELETE_SEGMENT_STARTED,\n)",
+            ")",
+        ),
+        (
+            "a segment that is being copied below the start is deleted",
+            "    if metadata.segment_id.id in view.copying:\n        return False\n",
+            "",
+        ),
     ),
     *TASK.edits(
         (
@@ -248,14 +294,9 @@ EDITS: tuple[Edit, ...] = (
             "        if plan.new_start < 0:\n",
         ),
         (
-            "a freeze of trims stops expiry",
-            "for one in freezes if STOPS_DELETE in one.stopped]",
-            "for one in freezes if one.stopped]",
-        ),
-        (
-            "a freeze of deletions does not stop expiry",
-            'STOPS_DELETE = "delete"',
-            'STOPS_DELETE = "expiry"',
+            "a freeze of sweeps alone stops expiry, and one of deletions does not",
+            "self._ledger, self._settings, STOPS_DELETE)",
+            'self._ledger, self._settings, "sweep")',
         ),
         (
             "the limit of a run never holds",

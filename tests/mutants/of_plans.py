@@ -9,6 +9,11 @@ HISTORY = Target(
 SWEEP = Target(
     "rlm/plans/sweep.py", ("tests/rlm/plans/test_h06_sweep.py", "tests/rlm/tasks/test_cleanup.py")
 )
+GUARDS = Target("rlm/plans/guards.py", ("tests/rlm/plans/test_guards.py",))
+GATHERED = Target(
+    "rlm/remote_log/snapshots.py",
+    ("tests/rlm/tasks/test_trim.py", "tests/rlm/tasks/test_trim_guards.py"),
+)
 FREEZE = Target(
     "rlm/plans/freeze.py", ("tests/rlm/plans/test_h04_freeze.py", "tests/rlm/tasks/test_trim.py")
 )
@@ -105,27 +110,66 @@ EDITS: tuple[Edit, ...] = (
             "if is_freeze_known and published is None:",
         ),
     ),
+    *GUARDS.edits(
+        (
+            "H17: something is deleted before settings and ledger were read",
+            "    if not guards.ready:\n",
+            "    if guards.ready is None:\n",
+        ),
+        (
+            "H6: something is deleted with a problem of the ledger",
+            "    if guards.ledger_problem is not None:\n",
+            "    if guards.ledger_problem == '':\n",
+        ),
+        (
+            "G1: a freeze by command does not stop deletions",
+            "    if guards.freeze_record is not None:\n",
+            "    if guards.freeze_record == '':\n",
+        ),
+        (
+            "H4: something of a frozen partition is deleted",
+            "    if guards.frozen is not None:\n",
+            "    if guards.frozen == '':\n",
+        ),
+    ),
+    *GATHERED.edits(
+        (
+            "G1: a freeze by command is not gathered",
+            "freeze_record=settings.view.stopped_by(snapshot.key.topic_id, operation),",
+            "freeze_record=None,",
+        ),
+        (
+            "H4: a frozen snapshot is not gathered",
+            "        frozen=snapshot.frozen,\n",
+            "        frozen=None,\n",
+        ),
+        (
+            "H6: a problem of the settings is no reason to stop",
+            "ledger.problem or settings.problem or ledger.ledger(key).deletion_problem",
+            "ledger.problem or ledger.ledger(key).deletion_problem",
+        ),
+        (
+            "G1: a recorded deletion of the partition is no reason to stop",
+            "ledger.problem or settings.problem or ledger.ledger(key).deletion_problem",
+            "ledger.problem or settings.problem",
+        ),
+        (
+            "H6: a problem of the ledger is no reason to stop",
+            "ledger.problem or settings.problem or ledger.ledger(key).deletion_problem",
+            "settings.problem or ledger.ledger(key).deletion_problem",
+        ),
+        (
+            "H17: something is deleted before the settings were read",
+            "ready=ledger.is_ready and settings.is_ready,",
+            "ready=ledger.is_ready,",
+        ),
+        (
+            "H17: something is deleted before the ledger was read",
+            "ready=ledger.is_ready and settings.is_ready,",
+            "ready=settings.is_ready,",
+        ),
+    ),
     *SWEEP.edits(
-        (
-            "H6: a sweep runs before the ledger was read",
-            "    if not ready:\n        return",
-            "    if ready is None:\n        return",
-        ),
-        (
-            "H6: a sweep runs on a ledger with a problem",
-            "if ledger_problem is not None:",
-            "if ledger_problem == '':",
-        ),
-        (
-            "G1: a freeze by command does not stop the sweep",
-            "if freeze_record is not None:",
-            "if freeze_record == '':",
-        ),
-        (
-            "H4: a frozen partition is swept",
-            "if frozen is not None:\n",
-            "if frozen is not None and not ready:\n",
-        ),
         (
             "H3: disputed entries are swept",
             "        and not entry.disputed\n",

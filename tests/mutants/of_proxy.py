@@ -410,14 +410,14 @@ EDITS: tuple[Edit, ...] = (
             "self._settings.problem",
         ),
         (
-            "H26: a freeze of anything stops deletions",
-            '            if "delete" in freeze.stopped:\n',
-            "            if freeze.stopped:\n",
+            "H26: a freeze of sweeps stops DeleteRecords",
+            "stopped_by(view.topic_id, STOPS_DELETE)",
+            'stopped_by(view.topic_id, "sweep")',
         ),
         (
             "H26: a freeze does not stop deletions",
-            '            if "delete" in freeze.stopped:\n',
-            '            if "deletes" in freeze.stopped:\n',
+            "        return None if stopped is None else",
+            "        return None if stopped else",
         ),
         (
             "H26: a raise ends with its client",

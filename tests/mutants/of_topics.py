@@ -317,8 +317,8 @@ EDITS: tuple[Edit, ...] = (
     *FREEZES.edits(
         (
             "a freeze does not stop the sweep",
-            'STOPPED = ("trim", "delete", "sweep")',
-            'STOPPED = ("trim", "delete")',
+            "STOPPED = (STOPS_TRIM, STOPS_DELETE, STOPS_SWEEP)",
+            "STOPPED = (STOPS_TRIM, STOPS_DELETE)",
         ),
         (
             "H17: a freeze that was just written cannot be taken away",

@@ -22,24 +22,9 @@ DELETIONS = Target(
 EDITS: tuple[Edit, ...] = (
     *PLAN.edits(
         (
-            "H17: a trim goes on before settings and ledger were read",
-            "    if not guards.ready:\n",
-            "    if not guards.ready and not guards.trim_on:\n",
-        ),
-        (
-            "H6: a trim goes on with a problem of the ledger",
-            "    if guards.ledger_problem is not None:\n",
-            "    if guards.ledger_problem == '':\n",
-        ),
-        (
-            "G1: a freeze by command does not stop the trim",
-            "    if guards.freeze_record is not None:\n",
-            "    if guards.freeze_record == '':\n",
-        ),
-        (
-            "H4: a frozen partition is trimmed",
-            "    if guards.frozen is not None:\n",
-            "    if guards.frozen is not None and not guards.trim_on:\n",
+            "what forbids every deletion does not stop the trim",
+            "    if deletion is not None:\n",
+            "    if deletion is not None and not guards.trim_on:\n",
         ),
         (
             "H35: a compacted topic is trimmed",
@@ -211,44 +196,14 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
-            "G1: a freeze by command is not gathered",
-            "freeze_record=_freeze_text(settings, snapshot.key) if frozen else None,",
-            "freeze_record=None,",
-        ),
-        (
-            "H4: a frozen snapshot is trimmed on",
-            "            frozen=snapshot.frozen,\n",
-            "            frozen=None,\n",
-        ),
-        (
-            "H6: a problem of the settings does not stop the trim",
-            "ledger_problem=self._ledger.problem or settings.problem or deletion,",
-            "ledger_problem=self._ledger.problem or deletion,",
-        ),
-        (
-            "G1: a recorded deletion of the partition does not stop the trim",
-            "ledger_problem=self._ledger.problem or settings.problem or deletion,",
-            "ledger_problem=self._ledger.problem or settings.problem,",
-        ),
-        (
-            "H6: a problem of the ledger does not stop the trim",
-            "ledger_problem=self._ledger.problem or settings.problem or deletion,",
-            "ledger_problem=settings.problem or deletion,",
-        ),
-        (
-            "H17: a trim goes on before the settings were read",
-            "ready=self._ledger.is_ready and settings.is_ready,",
-            "ready=self._ledger.is_ready,",
-        ),
-        (
-            "H17: a trim goes on before the ledger was read",
-            "ready=self._ledger.is_ready and settings.is_ready,",
-            "ready=settings.is_ready,",
+            "G1: another operation's freeze stops the trim",
+            "self._ledger, self._settings, STOPS_TRIM)",
+            'self._ledger, self._settings, "sweep")',
         ),
         (
             "H18: heartbeats are as old as the wall clock says",
-            "heartbeats(settings.view, self._clock.monotonic_ms()),",
-            "heartbeats(settings.view, self._clock.now_ms()),",
+            "heartbeats(self._settings.view, self._clock.monotonic_ms()),",
+            "heartbeats(self._settings.view, self._clock.now_ms()),",
         ),
         (
             "H4: the epoch of the remote start is not asked for",

@@ -53,7 +53,7 @@ class Process:
 
     def is_frozen(self) -> bool:
         self.log.read_all()
-        return self.settings.view.is_stopped(TOPIC_ID, "trim")
+        return self.settings.view.stopped_by(TOPIC_ID, "trim") is not None
 
     async def lose(self, record: SettingsRecord, leader_epoch: int) -> None:
         """Publish with an outcome that stays unknown."""

@@ -168,11 +168,11 @@ def test_freeze_holds_for_all_or_for_one_and_ends_with_a_tombstone() -> None:
     freeze = FreezeRecord(topic_id=None, stopped=("trim",), by="ada", why="audit")
     put(view, 0, freeze, epoch=-1)
     put(view, 1, FreezeRecord(topic_id=TOPIC_ID, stopped=("delete",), by="ada", why="x"), epoch=-1)
-    assert view.is_stopped(TOPIC_ID, "trim")
-    assert view.is_stopped(TOPIC_ID, "delete")
-    assert not view.is_stopped(uuid(9), "delete")
+    assert view.stopped_by(TOPIC_ID, "trim") == "ada: audit"
+    assert view.stopped_by(TOPIC_ID, "delete") == "ada: x"
+    assert not view.stopped_by(uuid(9), "delete")
     view.apply(key=b"freeze", value=None, offset=2)
-    assert not view.is_stopped(TOPIC_ID, "trim")
+    assert not view.stopped_by(TOPIC_ID, "trim")
 
 
 def test_records_of_different_writers_do_not_touch_each_other() -> None:

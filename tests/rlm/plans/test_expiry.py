@@ -318,17 +318,54 @@ def test_h15_a_recorded_hole_does_not_end_what_the_local_log_has_after_all() -> 
         assert plan_expiry(given).new_start == 30
 
 
+def disputed(ledger: MemoryLedger, one: RemoteLogSegmentMetadata) -> None:
+    """A late writer's record hides that it is finished."""
+    zombie = one.in_state(DELETING, event_timestamp_ms=0, broker_id=2)
+    ledger.write(zombie, previous=0, writer=OTHER_WRITER)
+    assert ledger.view.entries[one.segment_id.id].disputed
+
+
 def test_h03_a_disputed_segment_stops_the_walk_and_is_not_deleted() -> None:
     ledger = MemoryLedger()
     one = segment(1, 0, 10, age_ms=5_000)
     ledger.copied(one, segment(2, 10, 20, age_ms=5_000))
-    zombie = one.in_state(DELETING, event_timestamp_ms=0, broker_id=2)
-    ledger.write(zombie, previous=0, writer=OTHER_WRITER)
-    assert ledger.view.entries[one.segment_id.id].disputed
+    disputed(ledger, one)
     plan = plan_expiry(view(ledger, total=by_age(1_000)))
     assert (plan.segments, plan.held.reason) == ((), NoExpiry.DISPUTED)
     ended = plan_expiry(view(ledger, total=TotalRetention(), start=10))
     assert not ended.segments
+    behind = plan_expiry(view(ledger, total=by_age(1_000), start=10))
+    assert (offsets(behind), behind.new_start) == ([10], 20), "one that has ended stops nothing"
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["other offsets", "the same offsets"])
+def test_h03_a_disputed_segment_counts_nothing_for_retention_by_size(again: bool) -> None:
+    """Nor does it take the place of a segment that holds the same offsets."""
+    ledger = MemoryLedger()
+    two = segment(2, 10, 20)
+    ledger.copied(segment(1, 0, 10), two, segment(3, *(10, 20) if again else (20, 30)))
+    disputed(ledger, two)
+    assert offsets(plan_expiry(view(ledger, total=by_size(2 * SIZE)))) == []
+    assert offsets(plan_expiry(view(ledger, total=by_size(SIZE)))) == [0]
+
+
+def test_h04_records_of_a_dead_lineage_count_nothing_for_retention_by_size() -> None:
+    segments = (
+        segment(1, 0, 10, size_bytes=10),
+        segment(2, 10, 30),
+        segment(3, 20, 30, epochs={1: 20}),
+    )
+    after_election = lineage((0, 0), (1, 20))
+    kept = 10 + SIZE // 2 + SIZE
+    assert offsets(plan_expiry(view(segments, total=by_size(kept), of=after_election))) == []
+    assert offsets(plan_expiry(view(segments, total=by_size(kept - 10), of=after_election))) == [0]
+
+
+def test_h06_what_ended_is_not_deleted_while_our_own_attempt_lasts() -> None:
+    first = THREE[0].segment_id.id
+    plan = plan_expiry(view(THREE, total=TotalRetention(), start=10, copying=[first]))
+    assert plan.segments == ()
+    assert offsets(plan_expiry(view(THREE, total=TotalRetention(), start=10))) == [0]
 
 
 def test_what_ended_below_the_start_goes_whatever_raised_it() -> None:

@@ -8,14 +8,15 @@ from rlm.plans.copy import TopicState
 from rlm.plans.expiry import (
     MOST_SKEW_MS,
     Clocks,
-    ExpiryGuards,
     Held,
     NoExpiry,
     refuse_expiry,
     retention_now,
 )
 from rlm.plans.freeze import Frozen
+from rlm.plans.guards import DeletionGuards
 from rlmm.settings_view import ClockSkew
+from tests.rlm.plans.views import GOOD_TOPIC, NOTHING_FORBIDS
 
 NOW_MS = 1_000_000
 
@@ -53,31 +54,29 @@ def test_h16_a_wrong_host_whose_broker_stamps_the_settings_is_found_by_the_other
     assert isinstance(found, Held) is held
 
 
-GOOD = ExpiryGuards(
-    ready=True,
-    ledger_problem=None,
-    freeze_record=None,
-    frozen=None,
-    topic=TopicState(enabled=True, internal=False, cleanup_policy="delete", native_tiering=False),
-)
-
-
 @pytest.mark.parametrize(
     ("guards", "reason"),
     [
-        (replace(GOOD, ready=False), NoExpiry.NOT_READY),
-        (replace(GOOD, ledger_problem="lost"), NoExpiry.LEDGER_PROBLEM),
-        (replace(GOOD, freeze_record="by me"), NoExpiry.FREEZE_RECORD),
-        (replace(GOOD, frozen=Frozen(reason="beyond")), NoExpiry.FROZEN),
-        (replace(GOOD, topic=replace(GOOD.topic, enabled=False)), NoExpiry.TOPIC_REFUSED),
-        (
-            replace(GOOD, topic=replace(GOOD.topic, cleanup_policy="compact")),
-            NoExpiry.TOPIC_REFUSED,
-        ),
-        (replace(GOOD, topic=replace(GOOD.topic, native_tiering=True)), NoExpiry.TOPIC_REFUSED),
-        (GOOD, None),
+        (replace(NOTHING_FORBIDS, ready=False), NoExpiry.NOT_READY),
+        (replace(NOTHING_FORBIDS, ledger_problem="lost"), NoExpiry.LEDGER_PROBLEM),
+        (replace(NOTHING_FORBIDS, freeze_record="by me"), NoExpiry.FREEZE_RECORD),
+        (replace(NOTHING_FORBIDS, frozen=Frozen(reason="beyond")), NoExpiry.FROZEN),
+        (NOTHING_FORBIDS, None),
     ],
 )
-def test_guards_forbid_every_deletion(guards: ExpiryGuards, reason: NoExpiry | None) -> None:
-    held = refuse_expiry(guards)
+def test_guards_forbid_every_deletion(guards: DeletionGuards, reason: NoExpiry | None) -> None:
+    held = refuse_expiry(guards, GOOD_TOPIC)
     assert (held.reason if held else None) is reason
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        replace(GOOD_TOPIC, enabled=False),
+        replace(GOOD_TOPIC, cleanup_policy="compact"),
+        replace(GOOD_TOPIC, native_tiering=True),
+    ],
+)
+def test_h35_a_topic_that_must_not_be_tiered_does_not_expire(topic: TopicState) -> None:
+    held = refuse_expiry(NOTHING_FORBIDS, topic)
+    assert held is not None and held.reason is NoExpiry.TOPIC_REFUSED

@@ -7,7 +7,6 @@ import pytest
 from kip405.contracts import Presence
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentState
-from rlm.plans.freeze import Frozen
 from rlm.plans.sweep import (
     Adopt,
     Alarm,
@@ -19,7 +18,6 @@ from rlm.plans.sweep import (
     Sweeper,
     decide,
     leftovers,
-    refuse_sweep,
 )
 from tests.builders.ledger import FINISHED, OTHER_WRITER, OUR_WRITER, metadata
 
@@ -107,26 +105,6 @@ def test_h06_a_manifest_that_cannot_be_used_is_an_alarm() -> None:
     unreadable = Evidence(presence=Presence.MISSING, manifest=None, unreadable="torn")
     assert isinstance(decided(STARTED, unreadable), Alarm)
     assert isinstance(decided(STARTED, manifest(number=2)), Alarm)
-
-
-@pytest.mark.parametrize(
-    "forbidden",
-    [
-        {"ready": False},
-        {"ledger_problem": "shrunk"},
-        {"freeze_record": "ops"},
-        {"frozen": Frozen(reason="emptied")},
-    ],
-)
-def test_h06_what_forbids_sweeping(forbidden: dict[str, object]) -> None:
-    good: dict[str, object] = {
-        "ready": True,
-        "ledger_problem": None,
-        "freeze_record": None,
-        "frozen": None,
-    }
-    assert refuse_sweep(**good) is None  # type: ignore[arg-type]
-    assert refuse_sweep(**{**good, **forbidden})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("state", [STARTED, DELETING, DELETED])

@@ -18,7 +18,7 @@ from rlm.plans.trim import (
     retention_target,
     why_not_confirmed,
 )
-from tests.rlm.plans.views import GOOD_TOPIC, guards, lineage, local, offsets
+from tests.rlm.plans.views import GOOD_TOPIC, NOTHING_FORBIDS, guards, lineage, local, offsets
 
 NOW_MS = 10_000
 
@@ -88,13 +88,17 @@ def test_segments_already_trimmed_but_still_on_disk_do_not_count_as_kept() -> No
     assert bound(local_log_start_offset=200, retention=by_size) is NoTrim.WITHIN_RETENTION
 
 
+LEDGER_PROBLEM = replace(NOTHING_FORBIDS, ledger_problem="recreated")
+FROZEN = replace(NOTHING_FORBIDS, frozen=Frozen(reason="emptied"))
+
+
 @pytest.mark.parametrize(
     ("guard", "wanted"),
     [
-        ({"ready": False}, NoTrim.SETTINGS_NOT_READY),
-        ({"ledger_problem": "recreated"}, NoTrim.LEDGER_PROBLEM),
-        ({"freeze_record": "ops: looking"}, NoTrim.FREEZE_RECORD),
-        ({"frozen": Frozen(reason="emptied")}, NoTrim.FROZEN),
+        ({"deletion": replace(NOTHING_FORBIDS, ready=False)}, NoTrim.SETTINGS_NOT_READY),
+        ({"deletion": LEDGER_PROBLEM}, NoTrim.LEDGER_PROBLEM),
+        ({"deletion": replace(NOTHING_FORBIDS, freeze_record="ops: why")}, NoTrim.FREEZE_RECORD),
+        ({"deletion": FROZEN}, NoTrim.FROZEN),
         ({"mode_is_tier": False}, NoTrim.MODE_COPY),
         ({"trim_on": False}, NoTrim.TRIM_OFF),
         ({"retention_bounded": "retention.ms=1"}, NoTrim.RETENTION_BOUNDED),
@@ -137,10 +141,9 @@ def test_h02_what_ended_is_not_deleted_beyond_the_high_watermark() -> None:
 @pytest.mark.parametrize(
     "guard",
     [
-        {"freeze_record": "ops"},
-        {"frozen": Frozen(reason="emptied")},
+        {"deletion": FROZEN},
+        {"deletion": LEDGER_PROBLEM},
         {"mode_is_tier": False},
-        {"ledger_problem": "shrunk"},
     ],
 )
 def test_h02_a_freeze_stops_that_too(guard: dict[str, Any]) -> None:

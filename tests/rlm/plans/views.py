@@ -8,6 +8,7 @@ from kip405.segments import EpochEntry
 from rlm.log_dir.scanner import Closed, LocalSegment
 from rlm.plans.copy import CopyView, TopicState
 from rlm.plans.coverage import Cover, OffsetRange
+from rlm.plans.guards import DeletionGuards
 from rlm.plans.retention import LocalRetention
 from rlm.plans.trim import TrimGuards, TrimOffsets
 from rlmm.ledger import PartitionLedger
@@ -69,12 +70,12 @@ def copy_view(**changes: Any) -> CopyView:
     return replace(view, **changes)
 
 
+NOTHING_FORBIDS = DeletionGuards(ready=True, ledger_problem=None, freeze_record=None, frozen=None)
+
+
 def guards(**changes: Any) -> TrimGuards:
     good = TrimGuards(
-        ready=True,
-        ledger_problem=None,
-        freeze_record=None,
-        frozen=None,
+        deletion=NOTHING_FORBIDS,
         topic=GOOD_TOPIC,
         mode_is_tier=True,
         trim_on=True,

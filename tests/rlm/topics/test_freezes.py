@@ -23,7 +23,7 @@ async def test_freeze_works_without_a_leader_and_is_seen_by_others() -> None:
     await freezes.freeze(TOPIC, by="bob", why="")
     other = ServiceUnderTest(cluster, node_id=2)
     await other.settings.barrier(1_000)
-    assert all(other.settings.view.is_stopped(TOPIC_ID, what) for what in ("trim", "delete"))
+    assert all(other.settings.view.stopped_by(TOPIC_ID, what) for what in ("trim", "delete"))
     rows = freezes_of(other).listed()
     assert [(name, record.by, record.why) for name, record, _ in rows] == [
         ("", "ann", "disk swap"),
@@ -32,7 +32,7 @@ async def test_freeze_works_without_a_leader_and_is_seen_by_others() -> None:
     await freezes.unfreeze("")
     await freezes.unfreeze(TOPIC)
     await other.settings.barrier(1_000)
-    assert not other.settings.view.is_stopped(TOPIC_ID, "sweep")
+    assert not other.settings.view.stopped_by(TOPIC_ID, "sweep")
 
 
 async def test_unknown_topics_and_missing_freezes_are_not_found() -> None:

@@ -158,10 +158,10 @@ async def test_a_freeze_stops_the_sweep_too_and_any_service_ends_it() -> None:
         for one in (service, ServiceUnderTest(cluster, node_id=2))
     )
     await freezes.freeze("", by="ann", why="x")
-    assert service.settings.view.is_stopped(TOPIC_ID, "sweep")
+    assert service.settings.view.stopped_by(TOPIC_ID, "sweep")
     await others.unfreeze("")
     await service.settings.barrier(1_000)
-    assert not service.settings.view.is_stopped(TOPIC_ID, "sweep")
+    assert not service.settings.view.stopped_by(TOPIC_ID, "sweep")
 
 
 def start(offset: int) -> StartRecord:
