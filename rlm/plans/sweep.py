@@ -9,13 +9,14 @@ now.
     manifest                   COPY_STARTED   DELETE_STARTED               DELETE_FINISHED
     none                       delete         delete                       tombstone
     there, objects complete    adopt          adopt; delete if it ended    adopt
-    there, objects not so      alarm          alarm; delete if it ended    alarm
-                                              or is superseded
+    there, objects not so      alarm; delete  alarm; delete if it ended    alarm
+                               if it ended    or is superseded
 
-"Ended": it lies below the remote log start. Adopt: publish the manifest's FINISHED. Superseded: its
-records are in other copies that were seen now (plans/coverage). Delete: DELETE_SEGMENT_STARTED
-(read back), objects, DELETE_SEGMENT_FINISHED, tombstone. The manifest is deleted first, so an
-interrupted deletion is found without one.
+"Ended": it lies below the remote log start, in no later leader epoch (plans/coverage). What has
+ended and is whole is adopted first where nobody began to delete it: its end is expiry's. Adopt:
+publish the manifest's FINISHED. Superseded: its records are in other copies that were seen now
+(plans/coverage). Delete: DELETE_SEGMENT_STARTED (read back), objects, DELETE_SEGMENT_FINISHED,
+tombstone. The manifest is deleted first, so an interrupted deletion is found without one.
 """
 
 from collections.abc import Collection, Iterable
@@ -72,9 +73,13 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """DELETE_SEGMENT_STARTED (read back) -> objects -> DELETE_SEGMENT_FINISHED -> tombstone."""
+    """DELETE_SEGMENT_STARTED (read back) -> objects -> DELETE_SEGMENT_FINISHED -> tombstone.
+
+    `despite_manifest`: it is not deleted because it lacks its manifest, so it may have one.
+    """
 
     reason: str
+    despite_manifest: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +96,7 @@ class Alarm:
 
 Decision = Adopt | Delete | Bury | Alarm
 
+ENDED = "it ends below the remote log start"
 SUPERSEDED = "its objects are gone, and nothing of it is missed"
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -123,8 +129,8 @@ def _is_abandoned(entry: SweepEntry, sweeper: Sweeper, now_ms: int) -> bool:
     return now_ms - entry.timestamp_ms >= sweeper.grace_ms
 
 
-def decide(entry: SweepEntry, evidence: Evidence, *, remote_log_start_offset: int) -> Decision:
-    """What the evidence requires; a manifest forbids deleting unless its offsets have ended."""
+def decide(entry: SweepEntry, evidence: Evidence, *, has_ended: bool) -> Decision:
+    """What the evidence requires; a manifest forbids deleting unless its records have ended."""
     metadata = entry.metadata
     if evidence.unreadable:
         return Alarm(reason=f"the manifest cannot be used: {evidence.unreadable}")
@@ -134,12 +140,12 @@ def decide(entry: SweepEntry, evidence: Evidence, *, remote_log_start_offset: in
         )
     if not _is_same_attempt(metadata, evidence.manifest):
         return Alarm(reason="the manifest describes another segment")
-    has_ended = metadata.next_offset <= remote_log_start_offset
-    if has_ended and metadata.state is _DELETING:
-        return Delete(reason=f"it ends below the remote log start {remote_log_start_offset}")
     is_broken = evidence.presence is not Presence.COMPLETE
-    if is_broken and evidence.superseded and metadata.state is _DELETING:
-        return Delete(reason=SUPERSEDED)
+    is_deleting = metadata.state is _DELETING
+    if has_ended and (is_deleting or (is_broken and metadata.state is _STARTED)):
+        return Delete(reason=ENDED, despite_manifest=True)
+    if is_broken and evidence.superseded and is_deleting:
+        return Delete(reason=SUPERSEDED, despite_manifest=True)
     return _adopt(evidence.manifest, evidence)
 
 

@@ -18,7 +18,7 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.plans.coverage import is_superseded, overlapping
+from rlm.plans.coverage import has_ended, is_superseded, overlapping
 from rlm.plans.guards import refusal
 from rlm.plans.sweep import (
     SUPERSEDED,
@@ -165,8 +165,8 @@ class CleanupTask:
                 case Adopt(finished=finished):
                     await self._adopt(snapshot.led, entry, finished)
                     adopted += 1
-                case Delete(reason=reason):
-                    error = await self._delete(snapshot, entry, reason)
+                case Delete() as deletion:
+                    error = await self._delete(snapshot, entry, deletion)
                     deleted += error is None
                     refused += [error] if error else []
                 case Bury():
@@ -200,8 +200,12 @@ class CleanupTask:
         except RemoteStorageError as error:
             away[store_id] = error
             return None
+        return decide(entry, evidence, has_ended=self._has_ended(snapshot, entry.metadata))
+
+    def _has_ended(self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata) -> bool:
         start = snapshot.remote_log_start_offset or 0
-        return decide(entry, evidence, remote_log_start_offset=start)
+        epoch = self._settings.view.remote_log_start_epoch(snapshot.key)
+        return has_ended(metadata, start, epoch)
 
     async def _examine(
         self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
@@ -230,7 +234,8 @@ class CleanupTask:
             entry = snapshot.ledger.entries[metadata.segment_id.id]
             if entry.state is not _FINISHED or not await self._is_superseded(snapshot, metadata):
                 continue
-            error = await self._delete(snapshot, _sweep_entry(entry), SUPERSEDED)
+            deletion = Delete(reason=SUPERSEDED, despite_manifest=True)
+            error = await self._delete(snapshot, _sweep_entry(entry), deletion)
             if error is not None:
                 raise error
             status = self._statuses[snapshot.key]
@@ -267,23 +272,23 @@ class CleanupTask:
         log.warning("segment_adopted", **_fields_of(finished), start_offset=finished.start_offset)
 
     async def _delete(
-        self, snapshot: PartitionSnapshot, entry: SweepEntry, reason: str
+        self, snapshot: PartitionSnapshot, entry: SweepEntry, deletion: Delete
     ) -> RemoteStorageError | None:
         """The store's error where it does not delete; the next run continues from there."""
         permit = DeletionPermit(
             leader_epoch=snapshot.led.leader_epoch,
             refusal=partial(self._refusal_text, snapshot),
             check_right=partial(self._snapshots.check_leadership, snapshot.led),
-            check_reason=partial(self._check_reason_stands, snapshot),
+            check_reason=partial(self._check_reason_stands, snapshot, deletion),
             may_be_written=lambda _: True,
-            record=partial(self._audit.segments_deleted, cause=reason),
+            record=partial(self._audit.segments_deleted, cause=deletion.reason),
         )
         result = await self._deleter.delete([entry.metadata], permit)
         if result.stopped is not None:
             raise result.stopped
         for error in result.store_errors:
             return error
-        log.info("segment_swept", **_fields_of(entry.metadata), reason=reason)
+        log.info("segment_swept", **_fields_of(entry.metadata), reason=deletion.reason)
         return None
 
     def _refusal_text(self, snapshot: PartitionSnapshot) -> str | None:
@@ -291,11 +296,13 @@ class CleanupTask:
         return None if stopped is None else f"{snapshot.led.topic_id_partition}: {stopped}"
 
     async def _check_reason_stands(
-        self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata
+        self, snapshot: PartitionSnapshot, deletion: Delete, metadata: RemoteLogSegmentMetadata
     ) -> None:
-        """Fenced where the object to be deleted became valid meanwhile: the next run adopts it."""
+        """Fenced where the object to be deleted became valid meanwhile: the next run adopts it.
+        What has ended stays ended, because a remote log start never moves back.
+        """
         match metadata.state:
-            case RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            case RemoteLogSegmentState.COPY_SEGMENT_STARTED if not deletion.despite_manifest:
                 await self._check_still_without_manifest(metadata)
             case RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
                 if not await self._is_superseded(snapshot, metadata):

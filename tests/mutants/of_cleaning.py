@@ -102,6 +102,16 @@ EDITS: tuple[Edit, ...] = (
             "if found.metadata is not None:",
         ),
         (
+            "H6: what has ended waits for a manifest that it has",
+            "COPY_SEGMENT_STARTED if not deletion.despite_manifest:",
+            "COPY_SEGMENT_STARTED:",
+        ),
+        (
+            "H4: what another leader epoch wrote below the start has ended, too",
+            "        epoch = self._settings.view.remote_log_start_epoch(snapshot.key)\n",
+            "        epoch = snapshot.led.leader_epoch\n",
+        ),
+        (
             "H11: a store that is away takes the others' turn",
             "        if store_id in away:\n            return None\n",
             "",

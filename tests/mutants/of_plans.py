@@ -211,24 +211,24 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
-            "H2: a segment that holds the remote log start is deleted",
-            "has_ended = metadata.next_offset <= remote_log_start_offset",
-            "has_ended = metadata.start_offset <= remote_log_start_offset",
-        ),
-        (
-            "H2: a segment is deleted one offset too early",
-            "has_ended = metadata.next_offset <= remote_log_start_offset",
-            "has_ended = metadata.end_offset <= remote_log_start_offset",
-        ),
-        (
             "H3: a finished copy below the start is deleted, not only a deletion gone on with",
-            "if has_ended and metadata.state is _DELETING:",
+            "if has_ended and (is_deleting or (is_broken and metadata.state is _STARTED)):",
             "if has_ended:",
         ),
         (
+            "H3: an attempt below the start is deleted though it is whole",
+            "(is_broken and metadata.state is _STARTED)",
+            "metadata.state is _STARTED",
+        ),
+        (
+            "H6: an attempt below the start that lacks an object stays for ever",
+            "has_ended and (is_deleting or (is_broken and metadata.state is _STARTED))",
+            "has_ended and is_deleting",
+        ),
+        (
             "H3: a delete that somebody else began is gone on with though it did not end",
-            "if has_ended and metadata.state is _DELETING:",
-            "if metadata.state is _DELETING:",
+            "if has_ended and (is_deleting or",
+            "if is_deleting or (has_ended and",
         ),
         (
             "H6: a manifest is adopted that would publish another state",

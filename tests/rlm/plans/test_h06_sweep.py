@@ -45,8 +45,10 @@ def is_leftover(one: SweepEntry, *, now_ms: int, live: frozenset[Uuid] = frozens
     return bool(leftovers([one], sweeper, now_ms))
 
 
-def decided(state: RemoteLogSegmentState, evidence: Evidence, start: int = 0) -> Decision:
-    return decide(entry(state), evidence, remote_log_start_offset=start)
+def decided(
+    state: RemoteLogSegmentState, evidence: Evidence, *, has_ended: bool = False
+) -> Decision:
+    return decide(entry(state), evidence, has_ended=has_ended)
 
 
 def manifest(presence: Presence = Presence.COMPLETE, *, number: int = 1) -> Evidence:
@@ -95,10 +97,17 @@ def test_h06_with_manifest_but_without_objects_it_is_left_with_an_alarm(
     assert isinstance(decided(state, manifest(presence)), Alarm)
 
 
+@pytest.mark.parametrize("presence", [Presence.MISSING, Presence.DIFFERENT])
+def test_h06_what_has_ended_is_deleted_without_its_objects(presence: Presence) -> None:
+    """Nobody misses anything of it, and an alarm would stay for ever."""
+    assert isinstance(decided(STARTED, manifest(presence), has_ended=True), Delete)
+    assert isinstance(decided(DELETING, manifest(presence), has_ended=True), Delete)
+    assert isinstance(decided(DELETED, manifest(presence), has_ended=True), Alarm)
+
+
 def test_h03_somebody_elses_deletion_goes_on_only_below_the_remote_start() -> None:
-    assert isinstance(decided(DELETING, manifest(), start=200), Delete)
-    assert isinstance(decided(DELETING, manifest(), start=199), Adopt)
-    assert isinstance(decided(STARTED, manifest(), start=200), Adopt)
+    assert isinstance(decided(DELETING, manifest(), has_ended=True), Delete)
+    assert isinstance(decided(DELETING, manifest()), Adopt)
 
 
 def test_h06_a_manifest_that_cannot_be_used_is_an_alarm() -> None:
@@ -131,8 +140,9 @@ def test_h12_a_manifest_of_another_partition_is_an_alarm() -> None:
     assert isinstance(decided(STARTED, evidence), Alarm)
 
 
-def test_h03_only_a_deletion_is_gone_on_with_below_the_remote_start() -> None:
-    """One offset of the segment at or above the start, and it is adopted."""
-    assert isinstance(decided(DELETED, manifest(), start=200), Adopt)
-    assert isinstance(decided(DELETING, manifest(), start=101), Adopt)
-    assert isinstance(decided(DELETING, manifest(), start=0), Adopt)
+@pytest.mark.parametrize("state", [STARTED, DELETED])
+def test_h03_only_a_deletion_is_gone_on_with_below_the_remote_start(
+    state: RemoteLogSegmentState,
+) -> None:
+    """What is whole is adopted first: expiry ends it."""
+    assert isinstance(decided(state, manifest(), has_ended=True), Adopt)

@@ -53,6 +53,15 @@ def in_state(
     return one.in_state(state, event_timestamp_ms=0, broker_id=one.broker_id)
 
 
+def lose_finished(rig: Rig) -> RemoteLogSegmentMetadata:
+    """The ledger has only the COPY_SEGMENT_STARTED of the one copy; its metadata."""
+    started = next(one.metadata for one in rig.ledger.log if one.metadata is not None)
+    rig.ledger.log.clear()
+    rig.ledger.state = LedgerState()
+    rig.ledger.write(started, writer=OTHER_WRITER)
+    return started
+
+
 @pytest.mark.parametrize("operation", ["copy", "copied", "manifest"])
 async def test_h06_a_broken_attempt_leaves_neither_entry_nor_object(
     rig: Rig, operation: str
@@ -111,10 +120,7 @@ async def test_h06_a_lost_ledger_tail_is_adopted_not_swept(rig: Rig) -> None:
     """FINISHED vanished from the ledger after the local log was trimmed: the only copy stays."""
     await rig.copy.run(rig.led)
     (entry,) = rig.ledger.view.entries.values()
-    started = next(one.metadata for one in rig.ledger.log if one.metadata is not None)
-    rig.ledger.log.clear()
-    rig.ledger.state = LedgerState()
-    rig.ledger.write(started, writer=OTHER_WRITER)
+    lose_finished(rig)
     await rig.cleanup.run(rig.led)
     (again,) = rig.ledger.view.entries.values()
     assert again.metadata == entry.metadata
@@ -149,6 +155,40 @@ async def test_h03_a_deletion_below_the_remote_start_is_finished(rig: Rig) -> No
     await rig.cleanup.run(rig.led)
     assert not rig.store.objects
     assert not rig.ledger.view.entries
+
+
+async def test_h04_a_deletion_of_records_that_nobody_has_ended_is_not_finished(rig: Rig) -> None:
+    """The leader epoch of the decision is not known: the records may be of a later one."""
+    await rig.copy.run(rig.led)
+    (entry,) = rig.ledger.view.entries.values()
+    rig.settings.write(
+        StartRecord(
+            partition=PARTITION.key,
+            remote_log_start_offset=100,
+            cause="enable",
+            decided_epoch=None,
+        ),
+        epoch=rig.broker.partition.leader_epoch,
+    )
+    rig.ledger.write(in_state(entry.metadata, DELETING), previous=1, writer=OTHER_WRITER)
+    await rig.cleanup.run(rig.led)
+    assert rig.store.deleted == []
+    assert next(iter(rig.ledger.view.entries.values())).state is FINISHED
+
+
+async def test_h06_an_attempt_that_has_ended_goes_without_its_log_object(rig: Rig) -> None:
+    """The ledger lost its FINISHED, and the store the object: nobody misses it."""
+    await rig.copy.run(rig.led)
+    started = lose_finished(rig)
+    del rig.store.objects[object_name(started.locator(CLUSTER_ID), ObjectKind.LOG)]
+    rig.remote_start(99)
+    await rig.cleanup.run(rig.led)
+    assert len(rig.cleanup.statuses[PARTITION.key].alarms) == 1
+    assert len(rig.store.objects) == 2
+    rig.remote_start(100)
+    await rig.cleanup.run(rig.led)
+    assert (rig.store.objects, dict(rig.ledger.view.entries)) == ({}, {})
+    assert rig.cleanup.statuses[PARTITION.key].deleted == 1
 
 
 async def test_h06_a_deletion_cut_short_is_finished_later(rig: Rig) -> None:
