@@ -85,19 +85,17 @@ class SegmentDeleter:
     ) -> Deletions:
         """Delete segments whose newest ledger state is that of the metadata given.
 
-        A store that is away ends the deletions of its segments; one that refuses a segment does
-        not. What stops a batch: Fenced where it is frozen, without right or reason any more, or
-        overtaken by another writer; Invalid where a store is not the expected one (H11);
-        Unavailable, OutcomeUnknown where a record was not read back.
+        A store that is away ends the deletions of its own segments, and of no others; one that
+        refuses a segment does not even that. What stops a batch: Fenced where it is frozen, without
+        right or reason any more, or overtaken by another writer; Invalid where a store is not the
+        expected one (H11); Unavailable, OutcomeUnknown where a record was not read back.
         """
         result = Deletions()
         away: set[Uuid] = set()
         try:
             for first in range(0, len(segments), _GROUP):
                 group = segments[first : first + _GROUP]
-                left = [one for one in group if store_of(one) not in away]
-                if left:
-                    await self._delete_group(left, permit, result, away)
+                await self._delete_group(group, permit, result, away)
         except RemoteStorageError as error:
             result.stopped = error
         return result
@@ -113,10 +111,10 @@ class SegmentDeleter:
         result: Deletions,
         away: set[Uuid],
     ) -> None:
-        await self._check(group, permit)
-        await _each(group, _GROUP, lambda one: self._begin(one, permit))
-        await _each(group, _GROUP, permit.check_reason)
-        await self._check(group, permit)
+        group = await self._check(group, permit, result, away)
+        await each_at_once(group, _GROUP, lambda one: self._begin(one, permit))
+        await each_at_once(group, _GROUP, permit.check_reason)
+        group = await self._check(group, permit, result, away)
         gone: list[RemoteLogSegmentMetadata] = []
         stopped: Fenced | None = None
 
@@ -137,23 +135,36 @@ class SegmentDeleter:
                 gone.append(metadata)
 
         try:
-            await _each(group, _OBJECTS_AT_ONCE, delete_objects)
+            await each_at_once(group, _OBJECTS_AT_ONCE, delete_objects)
         except Fenced as error:
             stopped = error  # what is gone by now is still recorded
         if gone:
             await permit.record(gone)
-        await _each(gone, _GROUP, lambda one: self._end(one, permit))
+        await each_at_once(gone, _GROUP, lambda one: self._end(one, permit))
         result.deleted += gone
         if stopped is not None:
             raise stopped
 
     async def _check(
-        self, group: Sequence[RemoteLogSegmentMetadata], permit: DeletionPermit
-    ) -> None:
-        """Right before a step: they are the right stores, no freeze was set, we may still act."""
-        await self._evidence.check_identity(group)
+        self,
+        group: Sequence[RemoteLogSegmentMetadata],
+        permit: DeletionPermit,
+        result: Deletions,
+        away: set[Uuid],
+    ) -> list[RemoteLogSegmentMetadata]:
+        """Right before a step: they are the right stores, no freeze was set, we may still act.
+        Answers the segments whose stores answer.
+        """
+        asked = [one for one in group if store_of(one) not in away]
+        for one in {store_of(one): one for one in asked}.values():
+            try:
+                await self._evidence.check_identity([one])
+            except Unavailable as error:
+                away.add(store_of(one))
+                result.store_errors.append(error)
         _refuse(permit)
         await permit.check_right()
+        return [one for one in asked if store_of(one) not in away]
 
     async def _begin(self, metadata: RemoteLogSegmentMetadata, permit: DeletionPermit) -> None:
         deleting = self._in_state(metadata, _DELETING)
@@ -198,7 +209,9 @@ def _refuse(permit: DeletionPermit) -> None:
         raise Fenced(stopped)
 
 
-async def _each(items: Iterable[T], at_once: int, act: Callable[[T], Awaitable[None]]) -> None:
+async def each_at_once(
+    items: Iterable[T], at_once: int, act: Callable[[T], Awaitable[None]]
+) -> None:
     """Call `act` for every item; after an error no further call begins, and the first error is
     raised when those that were begun have ended.
     """

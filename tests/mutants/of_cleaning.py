@@ -120,23 +120,24 @@ EDITS: tuple[Edit, ...] = (
     *DELETION.edits(
         (
             "H5: nothing is checked before DELETE_SEGMENT_STARTED",
-            "        await self._check(group, permit)\n        await _each(group, _GROUP, lambda "
-            "one: self._begin(",
-            "        await _each(group, _GROUP, lambda one: self._begin(",
+            "        group = await self._check(group, permit, result, away)\n"
+            "        await each_at_once(group, _GROUP, "
+            "lambda one: self._begin(",
+            "        await each_at_once(group, _GROUP, lambda one: self._begin(",
         ),
         (
             "H10: objects go before DELETE_SEGMENT_STARTED was read back",
-            "        await _each(group, _GROUP, lambda one: self._begin(one, permit))\n",
+            "        await each_at_once(group, _GROUP, lambda one: self._begin(one, permit))\n",
             "",
         ),
         (
             "H6: an attempt that got its manifest after all is deleted",
-            "        await _each(group, _GROUP, permit.check_reason)\n",
+            "        await each_at_once(group, _GROUP, permit.check_reason)\n",
             "",
         ),
         (
             "H5: nothing is checked right before objects go",
-            "        await self._check(group, permit)\n        gone:",
+            "        group = await self._check(group, permit, result, away)\n        gone:",
             "        gone:",
         ),
         (
@@ -151,8 +152,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a store that is away is asked again by the next group",
-            "[one for one in group if store_of(one) not in away]",
-            "list(group)",
+            "asked = [one for one in group if store_of(one) not in away]",
+            "asked = list(group)",
         ),
         (
             "G4: a segment leaves the ledger before its objects are gone",
@@ -181,8 +182,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H11: stores are not asked who they are",
-            "        await self._evidence.check_identity(group)\n",
-            "",
+            "                await self._evidence.check_identity([one])\n",
+            "                store_of(one)\n",
+        ),
+        (
+            "a store that is away keeps the segments of the others",
+            "            except Unavailable as error:\n                away.add(store_of(one))\n",
+            "            except KeyError as error:\n                away.add(store_of(one))\n",
+        ),
+        (
+            "H11: a segment is deleted though its store does not say who it is",
+            "        return [one for one in asked if store_of(one) not in away]\n",
+            "        return asked\n",
         ),
         (
             "H5: leadership is not asked for",

@@ -195,7 +195,7 @@ def _tombstone_first() -> list[Patch]:
     """The ledger forgets a segment before its objects are deleted (G4)."""
 
     async def delete_group(self: Any, group: Any, permit: Any, result: Any, away: Any) -> None:
-        await self._check(group, permit)
+        group = await self._check(group, permit, result, away)
         for one in group:
             await self._begin(one, permit)
             await self._end(one, permit)

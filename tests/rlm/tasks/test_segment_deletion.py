@@ -1,17 +1,26 @@
 """The deletion of a batch of segments: order, and what stops it between two segments (G4)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from kip405.contracts import StoreIdentity
 from kip405.errors import Fenced, Invalid, Unavailable
-from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
+from kip405.ids import Uuid
+from kip405.segments import (
+    CustomMetadata,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    SegmentLocator,
+)
 from rlm.tasks.segment_deletion import DeletionPermit
 from rsm_plugins.layout.keys import parse_name
 from rsm_plugins.layout.manifest import Manifest
 from tests.builders.ledger import OTHER_WRITER
+from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
 from tests.builders.store import STORE_ID, MemoryStore
 
@@ -172,6 +181,57 @@ async def test_a_store_that_is_away_is_not_asked_for_each_segment(rig: Rig) -> N
     assert stored(rig) == 66
     states = [one.state for one in rig.ledger.view.entries.values()]
     assert states.count(DELETING) == 64  # the group after it is not begun
+
+
+OTHER_STORE = Uuid(b"\x52" * 16)
+
+
+class AwayStore(MemoryStore):
+    """Says who it is the first `answers` times; then it is away."""
+
+    answers = 0
+
+    async def read_identity(self) -> StoreIdentity | None:
+        if not self.answers:
+            raise Unavailable("the other store is away")
+        self.answers -= 1
+        return await super().read_identity()
+
+
+def in_other_store(
+    rig: Rig, segment: RemoteLogSegmentMetadata, number: int
+) -> RemoteLogSegmentMetadata:
+    """Another copy of a segment, which the other store has."""
+    custom = CustomMetadata(store_id=OTHER_STORE, indexes_size_bytes=1)
+    moved = replace(
+        segment,
+        segment_id=replace(segment.segment_id, id=Uuid(bytes([number]) * 16)),
+        custom_metadata=custom.encode(),
+    )
+    rig.ledger.copied(moved)
+    return moved
+
+
+@pytest.mark.parametrize(
+    ("answers", "left_in"),
+    [(0, FINISHED), (1, DELETING)],
+    ids=["before the records", "before the objects"],
+)
+async def test_g6_a_store_that_is_away_keeps_its_own_segments_only(
+    rig: Rig, answers: int, left_in: RemoteLogSegmentState
+) -> None:
+    """Of two groups; it is asked once."""
+    here = await copied(rig, 64)
+    rig.shelf.stores[OTHER_STORE] = other = AwayStore(CLUSTER_ID, OTHER_STORE)
+    other.answers = answers
+    first, last = (in_other_store(rig, here[0], number) for number in (201, 202))
+    result = await rig.deleter.delete([first, *here, last], Permit(rig).permit())
+    assert result.stopped is None
+    assert result.deleted == here
+    assert [str(error) for error in result.store_errors] == ["the other store is away"]
+    left = {one.metadata.segment_id: one.state for one in rig.ledger.view.entries.values()}
+    assert left == {first.segment_id: left_in, last.segment_id: FINISHED}
+    assert other.deleted == []
 
 
 class RefusingStore(MemoryStore):
