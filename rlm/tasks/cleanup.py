@@ -238,8 +238,9 @@ class CleanupTask:
             error = await self._delete(snapshot, _sweep_entry(entry), deletion)
             if error is not None:
                 raise error
-            status = self._statuses[snapshot.key]
-            self._statuses[snapshot.key] = replace(status, deleted=status.deleted + 1)
+            status = self._statuses.get(snapshot.key)
+            if status is not None:  # it is led here
+                self._statuses[snapshot.key] = replace(status, deleted=status.deleted + 1)
 
     async def _is_superseded(
         self, snapshot: PartitionSnapshot, metadata: RemoteLogSegmentMetadata

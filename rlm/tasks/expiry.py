@@ -200,12 +200,14 @@ class ExpiryTask:
         topic = snapshot.led.topic_id_partition.topic
         size_bytes = sum(one.segment_size_bytes for one in result.deleted)
         self._deleted(topic, segments=len(result.deleted), size_bytes=size_bytes)
-        self._statuses[snapshot.key] = replace(
-            self._statuses[snapshot.key],
-            deleted_at_ms=self._clock.now_ms(),
-            deleted_segments=len(result.deleted),
-            deleted_bytes=size_bytes,
-        )
+        status = self._statuses.get(snapshot.key)
+        if status is not None:  # it is led here
+            self._statuses[snapshot.key] = replace(
+                status,
+                deleted_at_ms=self._clock.now_ms(),
+                deleted_segments=len(result.deleted),
+                deleted_bytes=size_bytes,
+            )
         log.info(
             "segments_expired",
             topic=topic,

@@ -13,6 +13,7 @@ start that are not ours (H1): they only raise an alarm.
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import structlog
 
@@ -345,11 +346,8 @@ class TrimTask:
             low_watermark=low_watermark,
             leader_epoch=plan.leader_epoch,
         )
-        self._statuses[snapshot.key] = replace(
-            self._statuses[snapshot.key],
-            trimmed_to=plan.bound,
-            local_log_start_offset=low_watermark,
-            alarm=None,
+        self._amend(
+            snapshot, trimmed_to=plan.bound, local_log_start_offset=low_watermark, alarm=None
         )
 
     async def _low_watermark(
@@ -455,7 +453,13 @@ class TrimTask:
         return found if found > ours else None
 
     def _alarm(self, snapshot: PartitionSnapshot, text: str) -> None:
-        self._statuses[snapshot.key] = replace(self._statuses[snapshot.key], alarm=text)
+        self._amend(snapshot, alarm=text)
+
+    def _amend(self, snapshot: PartitionSnapshot, **changes: Any) -> None:
+        """Unless the partition was forgotten meanwhile, because it is led elsewhere."""
+        status = self._statuses.get(snapshot.key)
+        if status is not None:
+            self._statuses[snapshot.key] = replace(status, **changes)
 
 
 def _copies_below(

@@ -1,12 +1,13 @@
 """The trim task: what is asked, written and seen before records go (H1-H5, H8, H11, H13)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kip405.contracts import ExpectedSegment, SegmentPresence
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.settings_records import (
@@ -104,6 +105,23 @@ async def test_h03_a_resurrected_segment_without_objects_is_not_trimmed_on(rig: 
         await rig.trim.run(rig.led)
     assert rig.broker.deleted == []
     assert "refused" in (rig.trim.statuses[PARTITION.key].alarm or "")
+
+
+async def test_h11_a_refusal_is_an_error_also_where_the_partition_is_led_elsewhere_by_then(
+    rig: Rig,
+) -> None:
+    rig.store.objects.clear()
+    stat = rig.store.stat
+
+    async def slowly(segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
+        rig.trim.forget(PARTITION.key)
+        return await stat(segments)
+
+    rig.store.stat = slowly  # type: ignore[method-assign]
+    with pytest.raises(NotFound):
+        await rig.trim.run(rig.led)
+    assert not rig.trim.statuses
+    assert rig.broker.deleted == []
 
 
 async def test_h04_only_the_leaders_lineage_is_trimmed(rig: Rig) -> None:
