@@ -25,8 +25,8 @@ _DIR = click.option(
     help="The sandbox's directory (or RLM_SANDBOX).",
 )
 _TARGET_HELP = (
-    "TARGET is broker:N, rlm:N, plugin:N, reader:N, controller (with three brokers), store (all of "
-    "it), or one of its servers: store:s3, store:namenode, store:datanode."
+    "TARGET is broker:N, rlm:N, plugin:N, reader:N, controller (with three brokers) or zookeeper, "
+    "store (all of it), or one of its servers: store:s3, store:namenode, store:datanode."
 )
 
 
@@ -49,7 +49,13 @@ def sandbox() -> None:
 @_DIR
 @click.option("--brokers", type=int, default=1, show_default=True, help="1 or 3.")
 @click.option("--log-dirs", type=int, default=1, show_default=True, help="Log dirs per broker.")
-@click.option("--kafka-version", default=KAFKA_VERSION, show_default=True)
+@click.option(
+    "--kafka-version",
+    default=KAFKA_VERSION,
+    show_default=True,
+    help="One, or one for each broker: 3.9.2,4.1.2,4.3.0.",
+)
+@click.option("--mode", default="kraft", show_default=True, help="kraft, or zookeeper up to 3.9.")
 @click.option("--kafka-home", type=click.Path(path_type=Path), help="Use this Kafka (libs/*.jar).")
 @click.option("--native-tiering", is_flag=True, help="Brokers with LocalTieredStorage, as a peer.")
 @click.option("--store", default="local", show_default=True, help="local, s3 or hdfs.")
@@ -66,6 +72,7 @@ def up(
     brokers: int,
     log_dirs: int,
     kafka_version: str,
+    mode: str,
     kafka_home: Path | None,
     native_tiering: bool,
     store: str,
@@ -80,6 +87,7 @@ def up(
         brokers=brokers,
         log_dirs=log_dirs,
         kafka_version=kafka_version,
+        mode=mode,
         kafka_home=str(kafka_home.resolve()) if kafka_home else None,
         native_tiering=native_tiering,
         store=store,

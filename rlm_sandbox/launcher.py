@@ -1,7 +1,8 @@
 """Starts the processes of a sandbox and waits until they answer.
 
-Process names are the targets of the verbs: `controller`, `broker:N`, `plugin:N`, `rlm:N`,
-`reader:N`, and those of the store's servers (`store:s3`; `store:namenode`, `store:datanode`).
+Process names are the targets of the verbs: `controller` or `zookeeper`, `broker:N`, `plugin:N`,
+`rlm:N`, `reader:N`, and those of the store's servers (`store:s3`; `store:namenode`,
+`store:datanode`).
 """
 
 import os
@@ -17,12 +18,18 @@ from rlm_sandbox.kafka_dist import KafkaDist, java_environment, loading_noted
 from rlm_sandbox.nodes import node_command
 from rlm_sandbox.processes import ProcessIdentity, spawn
 from rlm_sandbox.services import plugin_command, reader_command, rlm_command
-from rlm_sandbox.spec import CONTROLLER_NODE_ID, Layout, SandboxError, SandboxSpec
+from rlm_sandbox.spec import (
+    CONTROLLER,
+    CONTROLLER_NODE_ID,
+    ZOOKEEPER,
+    Layout,
+    SandboxError,
+    SandboxSpec,
+)
 from rlm_sandbox.state import SandboxState
 from rlm_sandbox.stores.choice import sandbox_store
 from rlm_sandbox.stores.contract import SandboxStore
 
-CONTROLLER = "controller"
 _STORE_SERVER = "store:"
 _POLL_MS = 100
 _LAST_LOG_LINES = 15
@@ -40,7 +47,7 @@ def stages(spec: SandboxSpec) -> tuple[tuple[str, ...], ...]:
     servers = spec.store_processes
     in_order: tuple[tuple[str, ...], ...]
     if spec.dedicated_controller:
-        in_order = ((*servers, CONTROLLER), (*plugins, *brokers), services)
+        in_order = ((*servers, spec.quorum), (*plugins, *brokers), services)
     elif servers:
         in_order = ((*servers, *brokers), plugins, services)
     else:
@@ -55,7 +62,7 @@ class Launcher:
 
     layout: Layout
     state: SandboxState
-    dist: KafkaDist
+    dists: Mapping[str, KafkaDist]
     clock: Clock
 
     @property
@@ -73,20 +80,24 @@ class Launcher:
         if kind == "reader":
             return reader_command(self.layout, node)
         classes = self._class_options(name)
-        return node_command(self.dist, self.state.spec, self.layout, node, classes=classes)
+        dist = self._dist(node)
+        return node_command(dist, self.state.spec, self.layout, node, classes=classes)
+
+    def _dist(self, node: int) -> KafkaDist:
+        return self.dists[self.state.spec.version_of(node)]
 
     def _class_options(self, name: str) -> tuple[str, ...]:
         """Options of a quick JVM: use the class archive, or note the classes for one."""
         if self.state.spec.jvm != "quick":
             return ()
-        options = self.dist.class_archive.options()
+        options = self._dist(split_name(name)[1]).class_archive.options()
         if name == "broker:1" and not options:
             return loading_noted(self.layout.loaded_classes)
         return options
 
     def keep_classes(self, progress: Callable[[str], None]) -> None:
         """Make the class archive of what the first broker has loaded, where there is none."""
-        loaded, archive = self.layout.loaded_classes, self.dist.class_archive
+        loaded, archive = self.layout.loaded_classes, self._dist(1).class_archive
         if not loaded.exists():
             return
         if not archive.path.exists():
@@ -99,7 +110,7 @@ class Launcher:
         if name.startswith(_STORE_SERVER):
             return self.store.ports_of(name)
         kind, node = split_name(name)
-        if kind == CONTROLLER:
+        if node == CONTROLLER_NODE_ID:
             return (self.state.quorum_port,)
         if kind == "reader":
             own = self.state.reader_ports[node]
@@ -122,7 +133,7 @@ class Launcher:
         if name.startswith(_STORE_SERVER):
             return self.store.is_ready(name)
         kind, node = split_name(name)
-        if kind == CONTROLLER:
+        if node == CONTROLLER_NODE_ID:
             return True
         if kind == "reader":
             return readiness.service_is_ready(self.state.reader_ports[node].http)
@@ -180,8 +191,8 @@ class Launcher:
 
 
 def split_name(name: str) -> tuple[str, int]:
-    """`broker:2` -> (`broker`, 2); the controller has a node id of its own."""
-    if name == CONTROLLER:
+    """`broker:2` -> (`broker`, 2); a quorum has a node id of its own."""
+    if name in (CONTROLLER, ZOOKEEPER):
         return name, CONTROLLER_NODE_ID
     kind, _, node = name.partition(":")
     return kind, int(node)

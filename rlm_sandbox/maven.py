@@ -30,6 +30,13 @@ _PROGRESS_EVERY = 10
 _TIMEOUT_S = 30
 _CHUNK_BYTES = 1 << 16
 
+# Version 1.7.36 is only a pom that names reload4j's binding instead.
+_WITHOUT_A_JAR = frozenset({"slf4j-log4j12"})
+_RELOAD4J = (
+    ("org.slf4j", "slf4j-reload4j", "1.7.36"),
+    ("ch.qos.reload4j", "reload4j", "1.2.25"),
+)
+
 
 class _Damaged(Exception):
     """A file that is not what the repository says it is."""
@@ -103,7 +110,8 @@ def _resolve(context: "MavenContext", coordinates: Iterable[str]) -> list[Any]:
     direct, transitive = context.resolver.resolve(wanted)
     needed = [dep for dep in transitive if dep.scope in ("compile", "runtime")]
     artifacts = [dep.artifact for dep in (*direct, *needed)]
-    return artifacts + _logging_binding(context, artifacts)
+    whole = [item for item in artifacts if item.artifactId not in _WITHOUT_A_JAR]
+    return whole + _logging_binding(context, whole)
 
 
 def _alone(context: "MavenContext", coordinates: Iterable[str]) -> list[Any]:
@@ -113,15 +121,21 @@ def _alone(context: "MavenContext", coordinates: Iterable[str]) -> list[Any]:
 
 
 def _logging_binding(context: "MavenContext", artifacts: list[Any]) -> list[Any]:
-    """The SLF4J binding, which Kafka's pom leaves to the distribution.
+    """The SLF4J binding, which Kafka's pom leaves to the distribution: log4j 2 since Kafka 4.0,
+    reload4j before.
 
     Taken alone and in log4j-core's version: resolved with the rest, log4j's parent pom would
     change the versions of jackson and zstd that Kafka was built with.
     """
     cores = [item for item in artifacts if item.artifactId == "log4j-core"]
+    names = {item.artifactId for item in artifacts}
+    if cores:
+        needed = [(core.groupId, "log4j-slf4j-impl", core.version) for core in cores]
+    else:
+        needed = [row for row in _RELOAD4J if row[1] not in names and "kafka-clients" in names]
     return [
-        context.project(core.groupId, "log4j-slf4j-impl").at_version(core.version).artifact()
-        for core in cores
+        context.project(group, name).at_version(version).artifact()
+        for group, name, version in needed
     ]
 
 

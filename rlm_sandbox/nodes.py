@@ -16,6 +16,7 @@ from rlm_sandbox.spec import (
     NodePorts,
     SandboxError,
     SandboxSpec,
+    is_before_4,
     loopback,
 )
 from rlm_sandbox.state import SandboxState
@@ -58,6 +59,15 @@ rootLogger.level=info
 rootLogger.appenderRef.out.ref=out
 """
 
+RELOAD4J = """\
+log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+_ZOOKEEPER_TICK_MS = 1_000
+
 
 def changed_broker_defaults(spec: SandboxSpec) -> dict[str, str]:
     """Broker settings that differ from Kafka's defaults, addresses and paths aside (H30)."""
@@ -89,9 +99,12 @@ def broker_properties(
     if not spec.dedicated_controller:
         listeners.append(f"CONTROLLER://{loopback(quorum)}")
     log_dirs = layout.log_dirs(node_id, spec.log_dirs)
+    if spec.has_zookeeper:
+        cluster = _with_zookeeper(node_id, quorum)
+    else:
+        cluster = {**_common_properties(spec, layout, node_id, quorum), "process.roles": roles}
     properties = {
-        **_common_properties(spec, layout, node_id, quorum),
-        "process.roles": roles,
+        **cluster,
         "broker.rack": f"rack-{node_id}",
         "listeners": ",".join(listeners),
         "advertised.listeners": advertised,
@@ -112,6 +125,27 @@ def controller_properties(spec: SandboxSpec, layout: Layout, quorum: int) -> dic
         "listeners": f"CONTROLLER://{loopback(quorum)}",
         "log.dirs": str(layout.metadata_dir(node_id)),
     } | changed_broker_defaults(spec)
+
+
+def _with_zookeeper(node_id: int, port: int) -> dict[str, str]:
+    return {
+        "broker.id": str(node_id),
+        "zookeeper.connect": loopback(port),
+        "zookeeper.session.timeout.ms": str(3 * _ZOOKEEPER_TICK_MS),
+        "listener.security.protocol.map": "DIRECT:PLAINTEXT,TIERED:PLAINTEXT",
+    }
+
+
+def zookeeper_properties(layout: Layout, port: int) -> dict[str, str]:
+    """zookeeper.properties of the server that takes the controller's part."""
+    return {
+        "dataDir": str(layout.metadata_dir(CONTROLLER_NODE_ID)),
+        "clientPort": str(port),
+        "clientPortAddress": "127.0.0.1",
+        "maxClientCnxns": "0",
+        "tickTime": str(_ZOOKEEPER_TICK_MS),
+        "admin.enableServer": "false",
+    }
 
 
 def _common_properties(
@@ -147,8 +181,16 @@ def node_command(
     """Argument vector of a broker or the controller; `classes`: JVM options of a class archive."""
     heap_mib = 256 if node_id == CONTROLLER_NODE_ID else spec.heap_mib
     jvm = [f"-Xmx{heap_mib}m", "-XX:-UsePerfData", *_JVM_PROFILES[spec.jvm], *classes]
-    jvm.append(f"-Dlog4j2.configurationFile={_uri(layout.log4j)}")
-    return dist.java_command("kafka.Kafka", str(layout.server_properties(node_id)), jvm=jvm)
+    if is_before_4(dist.version):
+        jvm.append(f"-Dlog4j.configuration={_uri(layout.reload4j)}")
+    else:
+        jvm.append(f"-Dlog4j2.configurationFile={_uri(layout.log4j)}")
+    is_zookeeper = spec.has_zookeeper and node_id == CONTROLLER_NODE_ID
+    main_class = _ZOOKEEPER_CLASS if is_zookeeper else "kafka.Kafka"
+    return dist.java_command(main_class, str(layout.server_properties(node_id)), jvm=jvm)
+
+
+_ZOOKEEPER_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 # `full` is what bin/kafka-server-start.sh gives a production broker.
@@ -174,8 +216,11 @@ _FORMAT_TIMEOUT_S = 90
 def write_node_files(layout: Layout, state: SandboxState) -> None:
     """Write (again) what the nodes read at their start."""
     write_atomically(layout.log4j, LOG4J)
+    write_atomically(layout.reload4j, RELOAD4J)
     for node_id in node_ids(state.spec):
-        if node_id == CONTROLLER_NODE_ID:
+        if node_id == CONTROLLER_NODE_ID and state.spec.has_zookeeper:
+            properties = zookeeper_properties(layout, state.quorum_port)
+        elif node_id == CONTROLLER_NODE_ID:
             properties = controller_properties(state.spec, layout, state.quorum_port)
         else:
             properties = broker_properties(
@@ -186,11 +231,14 @@ def write_node_files(layout: Layout, state: SandboxState) -> None:
         layout.native_store.mkdir(exist_ok=True)
 
 
-def format_storage(dist: KafkaDist, layout: Layout, state: SandboxState) -> None:
+def format_storage(dists: Mapping[str, KafkaDist], layout: Layout, state: SandboxState) -> None:
     """Run Kafka's own format on every node with a directory that is not formatted.
 
-    That is each node at first, and a broker whose disk was emptied (H4).
+    That is each node at first, and a broker whose disk was emptied (H4). A broker with ZooKeeper
+    formats its own.
     """
+    if state.spec.has_zookeeper:
+        return
     unformatted = [
         node_id
         for node_id in node_ids(state.spec)
@@ -199,7 +247,7 @@ def format_storage(dist: KafkaDist, layout: Layout, state: SandboxState) -> None
 
     def format_node(node_id: int) -> None:
         config = str(layout.server_properties(node_id))
-        done = dist.run_tool(
+        done = dists[state.spec.version_of(node_id)].run_tool(
             "storage",
             *("format", "--cluster-id", state.cluster_id, "--config", config, "--ignore-formatted"),
             timeout_s=_FORMAT_TIMEOUT_S,

@@ -11,13 +11,14 @@ network disk.
 import json
 import shutil
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 
+from kip405.checkpoints import parse_meta_properties
 from rlm.clock import Clock, SystemClock
 from rlm_sandbox import state as states
 from rlm_sandbox.document import sandbox_document
@@ -43,7 +44,7 @@ class Verbs:
     """The five verbs; each holds the sandbox's lock while it works."""
 
     layout: Layout
-    dist: KafkaDist
+    dists: Mapping[str, KafkaDist]
     clock: Clock
 
     def start(self, target: str, *, wait: bool) -> None:
@@ -67,7 +68,7 @@ class Verbs:
             if not port_is_free(port):
                 raise SandboxError(f"{name}: port {port} is taken by another process")
         if name.startswith("broker:"):
-            format_storage(self.dist, self.layout, state)
+            format_storage(self.dists, self.layout, state)
         state = state.with_process(name, launcher.start(name))
         self._remember(state)
         return state
@@ -112,7 +113,7 @@ class Verbs:
         return state
 
     def _launcher(self, state: SandboxState) -> Launcher:
-        return Launcher(layout=self.layout, state=state, dist=self.dist, clock=self.clock)
+        return Launcher(layout=self.layout, state=state, dists=self.dists, clock=self.clock)
 
     def _remember(self, state: SandboxState) -> None:
         states.save(self.layout, state)
@@ -193,9 +194,9 @@ class ProcessStatus:
 class Sandbox:
     """A sandbox in a directory; made by `up` or, for one that runs already, by `open`."""
 
-    def __init__(self, root: Path, *, clock: Clock, dist: KafkaDist) -> None:
+    def __init__(self, root: Path, *, clock: Clock, dists: Mapping[str, KafkaDist]) -> None:
         self.layout = Layout(root=root)
-        self.dist = dist
+        self._dists = dists
         self._clock = clock
 
     @classmethod
@@ -216,8 +217,8 @@ class Sandbox:
         layout = Layout(root=root)
         with locked(layout):
             before = stopped_state(layout, spec)
-            dist = _resolve(spec, progress)
-            sandbox = cls(root, clock=clock or SystemClock(), dist=dist)
+            dists = _resolve(spec, progress)
+            sandbox = cls(root, clock=clock or SystemClock(), dists=dists)
             with PortReservation() as ports:
                 state = prepared(layout, spec, before, ports)
                 if spec.services:
@@ -226,7 +227,7 @@ class Sandbox:
                 try:
                     progress("formatting the storage")
                     sandbox._write_files(state)
-                    format_storage(dist, layout, state)
+                    format_storage(dists, layout, state)
                     sandbox._start_all(state, ports, progress, timeout_ms)
                 except BaseException:
                     progress("taking down what was started")
@@ -239,11 +240,16 @@ class Sandbox:
         """An existing sandbox, running or not; raises SandboxError when there is none."""
         root = root.expanduser().resolve()
         spec = states.load_existing(root).spec
-        return cls(root, clock=clock or SystemClock(), dist=_resolve(spec, _silent))
+        return cls(root, clock=clock or SystemClock(), dists=_resolve(spec, _silent))
 
     @property
     def state(self) -> SandboxState:
         return states.load_existing(self.layout.root)
+
+    @property
+    def dist(self) -> KafkaDist:
+        """Kafka of the first broker's version, for its tools."""
+        return next(iter(self._dists.values()))
 
     @property
     def json(self) -> dict[str, Any]:
@@ -317,10 +323,10 @@ class Sandbox:
         take_down(self.layout.root, delete=delete, clock=self._clock)
 
     def _verbs(self) -> Verbs:
-        return Verbs(layout=self.layout, dist=self.dist, clock=self._clock)
+        return Verbs(layout=self.layout, dists=self._dists, clock=self._clock)
 
     def _launcher(self, state: SandboxState) -> Launcher:
-        return Launcher(layout=self.layout, state=state, dist=self.dist, clock=self._clock)
+        return Launcher(layout=self.layout, state=state, dists=self._dists, clock=self._clock)
 
     def _write_files(self, state: SandboxState) -> None:
         write_node_files(self.layout, state)
@@ -362,9 +368,22 @@ class Sandbox:
                 sandbox_store(self.layout, state).create()
             if "broker:1" in stage:
                 self._launcher(state).wait_cluster(timeout_ms=timeout_ms)
+                if state.spec.has_zookeeper:
+                    state = self._with_cluster_id_of_the_disks(state)
         self._launcher(state).keep_classes(progress)
         document = sandbox_document(self.layout, state)
         write_atomically(self.layout.document, json.dumps(document, indent=2) + "\n")
+
+    def _with_cluster_id_of_the_disks(self, state: SandboxState) -> SandboxState:
+        """With ZooKeeper it is the first broker that makes up the cluster id."""
+        text = (self.log_dirs()[0] / "meta.properties").read_bytes()
+        cluster_id = parse_meta_properties(text).cluster_id
+        if cluster_id is None:
+            raise SandboxError(f"{self.log_dirs()[0]}: broker 1 wrote no cluster id")
+        state = replace(state, cluster_id=cluster_id)
+        states.save(self.layout, state)
+        self._write_files(state)
+        return state
 
     def _stop_all(self) -> None:
         _stop_in_order(self.state, self._clock)
@@ -388,13 +407,17 @@ def _stop_in_order(state: SandboxState, clock: Clock) -> None:
         stop_all(living, grace_ms=_STOP_GRACE_MS, clock=clock)
 
 
-def _resolve(spec: SandboxSpec, progress: Progress) -> KafkaDist:
-    return resolve_kafka(
-        version=spec.kafka_version,
-        native_tiering=spec.native_tiering,
-        kafka_home=Path(spec.kafka_home) if spec.kafka_home else None,
-        progress=progress,
-    )
+def _resolve(spec: SandboxSpec, progress: Progress) -> dict[str, KafkaDist]:
+    """Kafka by version, that of the first broker first."""
+    return {
+        version: resolve_kafka(
+            version=version,
+            native_tiering=spec.native_tiering,
+            kafka_home=Path(spec.kafka_home) if spec.kafka_home else None,
+            progress=progress,
+        )
+        for version in spec.kafka_versions
+    }
 
 
 def _yaml(content: dict[str, Any]) -> str:

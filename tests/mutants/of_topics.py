@@ -15,6 +15,7 @@ RAISED = Target("rlm/remote_log/log_starts.py", ("tests/rlm/test_log_starts.py",
 ADOPTION = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_adoption.py",))
 KEEPER = Target("rlm/topics/keeper.py", _VERBS)
 RULES = Target("rlm/topics/rules.py", _VERBS)
+BROKER_VERSION = Target("rlm/broker/versions.py", ("tests/rlm/test_startup.py",))
 FREEZES = Target(
     "rlm/topics/partition_records.py",
     ("tests/rlm/topics/test_freezes.py", "tests/rlm/topics/test_verb_guards.py"),
@@ -342,5 +343,12 @@ EDITS: tuple[Edit, ...] = (
         "        await "
         "self._dependencies.settings.barrier(self._dependencies.barrier_deadline_ms)\n"
         "        config = await self._dependencies.broker.topic_config(name)\n",
+    ),
+    *BROKER_VERSION.edits(
+        (
+            "a broker of Kafka 3.2 is new enough",
+            "_FIRST_OF_3_3 = 1",
+            "_FIRST_OF_3_3 = 0",
+        ),
     ),
 )

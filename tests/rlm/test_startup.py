@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kafka_protocol.apis import DESCRIBE_CLUSTER, DESCRIBE_CONFIGS
+from kafka_protocol.apis import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS
 from kip405.errors import Invalid, Unavailable
 from rlm.broker.own_broker import OwnBroker
+from rlm.broker.versions import UPDATE_FEATURES_KEY
 from rlm.config import ServiceConfig, load
 from rlm.log_dir.identity import BrokerIdentity
 from rlm.service.lifetime import check_broker, check_disks, check_listeners
@@ -172,8 +173,29 @@ def test_h13_disks_of_another_node_or_cluster_are_refused(config: ServiceConfig)
             check_disks(config, identity)
 
 
+def kafka_3_3(update_features: int = 1) -> dict[str, object]:
+    row = {"api_key": UPDATE_FEATURES_KEY, "min_version": 0, "max_version": update_features}
+    return {"error_code": 0, "api_keys": [row]}
+
+
+@pytest.mark.parametrize("answer", [kafka_3_3(update_features=0), {"api_keys": []}])
+async def test_a_broker_older_than_kafka_3_3_is_refused_before_it_is_asked_anything_else(
+    config: ServiceConfig, answer: dict[str, object]
+) -> None:
+    async with FakeBroker().running() as broker:
+        broker.on(API_VERSIONS, answer)
+        own = OwnBroker(broker.address, client_id="test")
+        with pytest.raises(Invalid, match=r"older than Kafka 3\.3.*upgrade the broker"):
+            await check_broker(config, own)
+        broker.on(API_VERSIONS, {"error_code": 35, "api_keys": []})
+        with pytest.raises(Unavailable, match="error 35"):
+            await check_broker(config, own)
+        await own.close()
+
+
 async def test_h13_the_broker_must_be_of_our_cluster_and_our_node(config: ServiceConfig) -> None:
     async with FakeBroker().running() as broker:
+        broker.on(API_VERSIONS, kafka_3_3())
         rows = [{"name": name, "value": value} for name, value in SAFE.items()]
         broker.on(DESCRIBE_CLUSTER, {"cluster_id": "c1"})
         broker.on(DESCRIBE_CONFIGS, {"results": [{"configs": rows}]})

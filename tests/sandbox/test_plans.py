@@ -1,26 +1,44 @@
 """What a sandbox is made of, decided before anything is started."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kip405.checkpoints import parse_properties
+from rlm.broker.versions import OLDEST_KAFKA
 from rlm.config.broker_files import broker_identity
 from rlm.config.loader import from_mapping, reader_from_mapping
 from rlm_sandbox.document import sandbox_document
+from rlm_sandbox.kafka_dist import KafkaDist
+from rlm_sandbox.kafka_versions import MIXED_KAFKA, SUPPORTED_KAFKA, support_table
 from rlm_sandbox.launcher import stages
 from rlm_sandbox.nodes import (
     broker_properties,
     changed_broker_defaults,
     controller_properties,
     encode_properties,
+    node_command,
+    zookeeper_properties,
 )
 from rlm_sandbox.ports import PortReservation, port_is_free
 from rlm_sandbox.services import plugin_config, reader_config, rlm_config
-from rlm_sandbox.spec import Layout, NodePorts, Override, ReaderPorts, SandboxError, SandboxSpec
+from rlm_sandbox.spec import (
+    CONTROLLER_NODE_ID,
+    KAFKA_VERSION,
+    Layout,
+    NodePorts,
+    Override,
+    ReaderPorts,
+    SandboxError,
+    SandboxSpec,
+    is_before_4,
+    version_key,
+)
 from rlm_sandbox.state import SandboxState
 from rlm_sandbox.stores.choice import sandbox_store
 from rsm_plugins.process.config import settings_of
+from tests.project.tree import ROOT
 
 LAYOUT = Layout(root=Path("/d"))
 PORTS = {
@@ -87,6 +105,54 @@ def test_three_brokers_have_a_quorum_that_outlives_each_of_them() -> None:
         properties = broker_properties(spec, LAYOUT, node, PORTS, 99)
         assert properties["process.roles"] == "broker"
         assert properties["controller.quorum.voters"] == "100@127.0.0.1:99"
+
+
+def test_with_zookeeper_a_broker_has_no_role_in_kraft_and_the_quorum_is_zookeeper() -> None:
+    spec = SandboxSpec(mode="zookeeper", kafka_version="3.9.2")
+    assert stages(spec)[:2] == (("zookeeper",), ("plugin:1", "broker:1"))
+    properties = broker_properties(spec, LAYOUT, 1, PORTS, 99)
+    assert properties["broker.id"] == "1"
+    assert properties["zookeeper.connect"] == "127.0.0.1:99"
+    assert not {"node.id", "process.roles", "controller.quorum.voters"} & properties.keys()
+    assert "CONTROLLER" not in properties["listeners"]
+    assert zookeeper_properties(LAYOUT, 99)["clientPort"] == "99"
+
+
+def test_brokers_of_several_versions_have_a_controller_of_the_oldest() -> None:
+    spec = SandboxSpec(brokers=3, kafka_version="3.10.1,3.9.2,4.3.0")
+    assert [spec.version_of(node) for node in spec.broker_ids] == ["3.10.1", "3.9.2", "4.3.0"]
+    assert spec.version_of(CONTROLLER_NODE_ID) == "3.9.2"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"mode": "zookeeper"}, "no ZooKeeper; give --kafka-version 3.9.2"),
+        ({"mode": "raft"}, "allowed are kraft and zookeeper"),
+        ({"kafka_version": "3.9.2,4.3.0"}, "one version, or one for each broker"),
+        ({"brokers": 3, "kafka_home": "/k", "kafka_version": "4,4,4"}, "--kafka-home has one"),
+    ],
+)
+def test_versions_that_do_not_go_together_are_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(SandboxError, match=reason):
+        SandboxSpec(**options)
+
+
+def test_kafka_before_4_gets_the_logging_options_of_its_own() -> None:
+    for version, option in (("3.9.2", "-Dlog4j."), ("4.0.2", "-Dlog4j2.")):
+        dist = KafkaDist(version=version, jars=(), java=Path("java"), cache=Path("/c"))
+        assert any(word.startswith(option) for word in node_command(dist, SandboxSpec(), LAYOUT, 1))
+
+
+def test_the_readme_has_the_versions_that_are_tested() -> None:
+    assert support_table() in (ROOT / "README.md").read_text("utf-8")
+    assert SUPPORTED_KAFKA[0].line == OLDEST_KAFKA
+    lines = [version_key(one.line) for one in SUPPORTED_KAFKA]
+    assert lines == sorted(set(lines))
+    assert KAFKA_VERSION.startswith(tuple(one.line for one in SUPPORTED_KAFKA))
+    known = {one.version for one in SUPPORTED_KAFKA}
+    assert all(version in known for versions in MIXED_KAFKA for version in versions.split(","))
+    assert all(is_before_4(one.version) for one in SUPPORTED_KAFKA if "zookeeper" in one.modes)
 
 
 def test_the_metadata_log_is_apart_from_the_disks_that_tests_empty() -> None:

@@ -13,7 +13,7 @@ from rlm_sandbox.document import sandbox_document
 from rlm_sandbox.kafka_dist import resolve_kafka
 from rlm_sandbox.ports import PortReservation
 from rlm_sandbox.sandbox import STORE, Verbs, take_down
-from rlm_sandbox.spec import STORE_PROCESSES, Layout, SandboxError, SandboxSpec
+from rlm_sandbox.spec import KAFKA_VERSION, STORE_PROCESSES, Layout, SandboxError, SandboxSpec
 from rlm_sandbox.state import prepared
 from rlm_sandbox.stores.choice import sandbox_store
 from rlm_sandbox.stores.objects import s3_client, store_objects
@@ -35,7 +35,9 @@ class Servers:
         self.store = sandbox_store(self.layout, state)
         self.store.resolve(print)
         self.store.prepare()
-        self.verbs = Verbs(layout=self.layout, dist=resolve_kafka(), clock=SystemClock())
+        self.verbs = Verbs(
+            layout=self.layout, dists={KAFKA_VERSION: resolve_kafka()}, clock=SystemClock()
+        )
 
     def states(self) -> set[str]:
         processes = states.load_existing(self.layout.root).processes

@@ -107,6 +107,13 @@ def test_h13_a_partition_in_two_log_dirs_is_refused(tmp_path: Path) -> None:
         dirs(one, two).partitions()
 
 
+def test_an_empty_checkpoint_of_a_replica_without_records_names_no_epoch(log_dir: LogDir) -> None:
+    partition = log_dir.partition()
+    partition.active(0, 0)
+    (partition.path / "leader-epoch-checkpoint").write_bytes(b"")
+    assert dirs(log_dir).scan(TOPIC, 0).lineage == Lineage()
+
+
 def test_what_is_not_there_is_not_found(log_dir: LogDir) -> None:
     with pytest.raises(NotFound, match="orders-0"):
         dirs(log_dir).scan(TOPIC, 0)
@@ -116,6 +123,14 @@ def test_a_torn_checkpoint_is_tried_again_then_unavailable(log_dir: LogDir) -> N
     partition = log_dir.partition()
     partition.active(0, 10)
     (partition.path / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n")
+    with pytest.raises(Unavailable, match="orders-0 cannot be read"):
+        dirs(log_dir).scan(TOPIC, 0)
+
+
+def test_a_log_whose_first_segment_the_broker_has_not_made_yet_is_unavailable(
+    log_dir: LogDir,
+) -> None:
+    log_dir.partition()
     with pytest.raises(Unavailable, match="orders-0 cannot be read"):
         dirs(log_dir).scan(TOPIC, 0)
 
