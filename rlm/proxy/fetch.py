@@ -29,7 +29,9 @@ from rlm.proxy.fetch_plan import (
     is_incremental,
     plan_fetch,
 )
+from rlm.proxy.purgatory import GRACE_MS, RemoteFetchPurgatory
 from rlm.proxy.reads import (
+    READ_FIRST_MS,
     STREAMED,
     WHOLE,
     FetchQuota,
@@ -46,6 +48,7 @@ from rlm.proxy.splice import (
     CheckedAnswer,
     answers_of,
     check_answer,
+    drop,
     not_ready,
     refuse_follower,
     refuse_storage,
@@ -54,9 +57,7 @@ from rlm.proxy.splice import (
 )
 from rlm.remote_log.tier import EpochEnd, Tier, TierPartition
 
-_READ_FIRST_MS = 30  # most reads have finished by then; the broker is asked again only after that
 _SLICE_MS = 100  # part of max_wait per request; new tail records end the wait at once
-_GRACE_MS = 50  # for a read that has nearly finished when the broker already has records
 _LEAST_BARRIER_MS = 100  # also for clients with a max_wait of 0
 _MOST_REPEATS = 8  # of requests repeated because an answer changed what has to be asked
 _MOST_REMEMBERED = 200_000
@@ -73,7 +74,7 @@ class HighWatermarks(dict[Key, int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchDependencies:
-    """What fetches work with; all connections share `high_watermarks` and `quota`."""
+    """What fetches work with; all connections share `high_watermarks`, `quota` and `purgatory`."""
 
     settings: ProxySettings
     tier: Tier
@@ -81,6 +82,7 @@ class FetchDependencies:
     metrics: ProxyMetrics
     high_watermarks: HighWatermarks
     quota: FetchQuota
+    purgatory: RemoteFetchPurgatory
 
 
 class FetchHandler:
@@ -112,14 +114,22 @@ class FetchHandler:
             high_watermarks=self._dependencies.high_watermarks,
         )
         async with asyncio.TaskGroup() as group:
-            permit = Permit(self._quota, header.client_id or "", self._dependencies.clock)
+            clock = self._dependencies.clock
+            deadline_ms = clock.monotonic_ms() + max(request.max_wait_ms, 0)
+            permit = Permit(self._quota, header.client_id or "", clock)
             reads = RemoteReads(
-                group, self._dependencies.tier, permit, read_committed=plan.read_committed
+                group,
+                self._dependencies.tier,
+                permit,
+                self._dependencies.purgatory,
+                clock,
+                read_committed=plan.read_committed,
+                deadline_ms=deadline_ms,
             )
             answer = FetchAnswer(
                 plan, reads, permit, self._dependencies.metrics, self._storage_errors
             )
-            one = _OneFetch(self._dependencies, taken, upstream, group, answer)
+            one = _OneFetch(self._dependencies, taken, upstream, group, answer, deadline_ms)
             try:
                 return await one.settle()
             finally:
@@ -136,6 +146,7 @@ class _OneFetch:
         upstream: Upstream,
         group: asyncio.TaskGroup,
         answer: FetchAnswer,
+        deadline_ms: int,
     ) -> None:
         self._tier, self._clock, self._metrics = (
             dependencies.tier,
@@ -148,7 +159,7 @@ class _OneFetch:
         self._group = group
         self._answer = answer
         self._plan, self._reads = answer.plan, answer.reads
-        self._deadline_ms = self._clock.monotonic_ms() + max(self._plan.request.max_wait_ms, 0)
+        self._deadline_ms = deadline_ms
         self._frame = bytearray()
         self._reads_begun_ms = self._clock.monotonic_ms()
 
@@ -182,6 +193,7 @@ class _OneFetch:
         wait_ms = 0 if is_held else max(self._plan.request.max_wait_ms, 0)
         repeats = 0
         while True:
+            self._drop_ended()
             response = await self._ask(wait_ms)
             if response is None:
                 return None
@@ -197,11 +209,17 @@ class _OneFetch:
             for partition in asked_again:
                 not_ready(partition, partition.watermarks)
             if await self._hold(response, checked):
-                bound_ms = max(self._left_ms(), _GRACE_MS)
+                bound_ms = max(self._left_ms(), GRACE_MS)
                 return await self._answer.pieces(self._frame, response, checked, bound_ms)
             slice_ms = _SLICE_MS if self._is_ours_to_hold else self._left_ms()
             wait_ms = max(1, min(slice_ms, self._left_ms()))
-            self._reads.retry()
+            self._reads.begin_put_off()
+
+    def _drop_ended(self) -> None:
+        """Let the broker answer for offsets that have ended, and a barrier settle its answer."""
+        for partition in self._reads.ended():
+            drop(partition)
+            self._reads.forget(partition)
 
     async def _ask(self, wait_ms: int) -> FetchResponse | None:
         frame = patch_fetch_request(
@@ -315,17 +333,19 @@ class _OneFetch:
             return True  # the broker itself held the request for max_wait
         first_wait = True
         while not self._is_enough(checked):
+            if self._reads.ended():
+                return False
             left_ms = self._left_ms()
             can_ask_again = self._plan.can_ask_again
             if can_ask_again and not (first_wait and self._reads.is_pending):
                 return False
             first_wait = False
             if self._reads.is_pending:
-                bound_ms = min(left_ms, _READ_FIRST_MS) if can_ask_again else left_ms
+                bound_ms = min(left_ms, READ_FIRST_MS) if can_ask_again else left_ms
                 await self._reads.wait(bound_ms)
             else:
-                await self._clock.sleep_ms(min(left_ms, _SLICE_MS))
-                self._reads.retry()
+                await self._reads.wait(min(left_ms, _SLICE_MS))
+                self._reads.begin_put_off()
         if checked.broker_bytes:
             await self._grace()
         await self._wait_for_new_reads()
@@ -342,7 +362,7 @@ class _OneFetch:
         waits would never get any records.
         """
         while self._reads.is_pending:
-            left_ms = self._reads_begun_ms + _READ_FIRST_MS - self._clock.monotonic_ms()
+            left_ms = self._reads_begun_ms + READ_FIRST_MS - self._clock.monotonic_ms()
             if left_ms <= 0:
                 return
             await self._reads.wait(left_ms)
@@ -351,7 +371,7 @@ class _OneFetch:
         """Wait briefly for a read that is nearly finished: partitions with new records must not
         starve old ones.
         """
-        bound_ms = min(_GRACE_MS, self._plan.request.max_wait_ms // 10)
+        bound_ms = min(GRACE_MS, self._plan.request.max_wait_ms // 10)
         if self._reads.is_pending and bound_ms > 0 and not self._answer.remote_bytes:
             await self._reads.wait(bound_ms)
 

@@ -13,22 +13,32 @@ know the broker, sockets, frames, or how quotas are counted.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 import structlog
 
 from kafka_protocol.primitives import Buffer
-from kip405.errors import Fenced, Internal, RemoteStorageError, Unavailable
+from kip405.errors import (
+    Fenced,
+    Internal,
+    OffsetOutOfRange,
+    RemoteStorageError,
+    Unavailable,
+)
 from rlm.clock import Clock
 from rlm.proxy.fetch_plan import Key, PartitionFetch
-from rlm.reading.values import RemoteRead, RemoteRecords
-from rlm.remote_log.tier import Tier, TopicRef, Watermarks, upper_offset
+from rlm.proxy.purgatory import Outcome, RemoteFetch, RemoteFetchPurgatory
+from rlm.reading.values import RemoteRead
+from rlm.remote_log.tier import Tier, TierPartition, TopicRef, Watermarks, upper_offset
 
+READ_FIRST_MS = 30  # most reads have finished by then; the broker is asked again only after that
 _LONGEST_THROTTLE_MS = 1_000  # in one answer; the connection's other requests wait too
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
-Outcome = RemoteRecords | RemoteStorageError
 WHOLE = None
 STREAMED = 0
 
@@ -124,22 +134,42 @@ def is_lost(outcome: Outcome | None) -> bool:
     return isinstance(outcome, RemoteStorageError) and not outcome.retriable
 
 
-class RemoteReads:
-    """Runs at most one read per partition. `cancel` abandons the reads, but the cache still gets
-    their chunks.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    """A remote fetch in the purgatory, and the task that completes it."""
 
-    A read that the quota delays begins with a later `retry`.
+    fetch: RemoteFetch
+    task: asyncio.Task[Outcome]
+
+
+class RemoteReads:
+    """The remote fetches of one Fetch, at most one per partition. `cancel` abandons them, but the
+    cache still gets their chunks.
+
+    One that the quota delays begins with a later `begin_put_off`.
     """
 
     def __init__(
-        self, group: asyncio.TaskGroup, tier: Tier, permit: Permit, *, read_committed: bool
+        self,
+        group: asyncio.TaskGroup,
+        tier: Tier,
+        permit: Permit,
+        purgatory: RemoteFetchPurgatory,
+        clock: Clock,
+        *,
+        read_committed: bool,
+        deadline_ms: int,
     ) -> None:
         self._group = group
         self._tier = tier
         self._permit = permit
+        self._purgatory = purgatory
+        self._clock = clock
+        self._deadline_ms = deadline_ms
         self._put_off: set[Key] = set()
         self._read_committed = read_committed
-        self._tasks: dict[Key, asyncio.Task[Outcome]] = {}
+        self._running: dict[Key, _Running] = {}
+        self._changed = asyncio.Event()
         self._begun: dict[Key, tuple[PartitionFetch, int]] = {}
 
     def start(self, partition: PartitionFetch, max_bytes: int) -> int:
@@ -147,34 +177,40 @@ class RemoteReads:
         bytes that it may take by its own limit.
         """
         size_bytes = max(0, min(partition.asked.partition_max_bytes, max_bytes))
-        if partition.key in self._tasks:
+        if partition.key in self._running:
             return size_bytes
         self._begun[partition.key] = (partition, size_bytes)
         if self._permit.may_read():
             self._put_off.discard(partition.key)
-            self._tasks[partition.key] = self._group.create_task(
-                self.read(partition, size_bytes, True)
-            )
+            deadline_ms = max(self._deadline_ms, self._clock.monotonic_ms() + READ_FIRST_MS)
+            read_once = partial(self.read, partition, size_bytes, True)
+            fetch = RemoteFetch(self._purgatory, read_once, deadline_ms, self._changed)
+            task = self._group.create_task(fetch.complete())
+            task.add_done_callback(lambda _: self._changed.set())
+            self._running[partition.key] = _Running(fetch=fetch, task=task)
         else:
             self._put_off.add(partition.key)
         return size_bytes
 
-    def retry(self) -> None:
-        """Begin the delayed reads, and repeat those that failed with a retriable error."""
+    def begin_put_off(self) -> None:
+        """Begin the reads that the quota delayed, as far as it lets them now."""
         for key in tuple(self._put_off):
             self.start(*self._begun[key])
-        for key, task in list(self._tasks.items()):
-            failed = task.result() if task.done() else None
-            if isinstance(failed, RemoteStorageError) and failed.retriable:
-                del self._tasks[key]
-                self.start(*self._begun[key])
+
+    def ended(self) -> tuple[PartitionFetch, ...]:
+        """The partitions whose offset the remote log start has passed meanwhile."""
+        return tuple(
+            self._begun[key][0]
+            for key, one in self._running.items()
+            if one.task.done() and isinstance(one.task.result(), OffsetOutOfRange)
+        )
 
     def forget(self, partition: PartitionFetch) -> None:
         """Drop what was read for a partition whose view is no longer valid."""
         self._put_off.discard(partition.key)
-        task = self._tasks.pop(partition.key, None)
-        if task is not None:
-            task.cancel()
+        running = self._running.pop(partition.key, None)
+        if running is not None:
+            running.task.cancel()
 
     async def read(self, partition: PartitionFetch, max_bytes: int, at_least_one: bool) -> Outcome:
         """Read now; never raises an error of the tier."""
@@ -193,10 +229,21 @@ class RemoteReads:
             at_least_one=at_least_one,
             read_committed=self._read_committed,
         )
-        try:
-            return await self._tier.read(request)
-        except Exception as error:  # noqa: BLE001 - logged there
-            return _as_value(error)
+        outcome = await guarded(self._tier.read(request))
+        if isinstance(outcome, RemoteStorageError) and outcome.retriable:
+            return self._ended(partition, view) or outcome
+        return outcome
+
+    def _ended(self, partition: PartitionFetch, before: TierPartition) -> OffsetOutOfRange | None:
+        """The error for an offset that retention or DeleteRecords has ended meanwhile."""
+        offset = partition.asked.fetch_offset
+        now = self._tier.partition(partition.ref, partition.asked.index)
+        if now is None or now.topic_id != before.topic_id or now.remote_log_start_offset <= offset:
+            return None
+        start = now.remote_log_start_offset
+        name = f"{before.topic}-{before.partition}"
+        text = f"{name}: offset {offset} is below log_start_offset={start}"
+        return OffsetOutOfRange(text, log_start_offset=start)
 
     def is_begun(self, partition: PartitionFetch) -> bool:
         """Whether a read was begun or delayed."""
@@ -204,16 +251,15 @@ class RemoteReads:
 
     def outcome(self, partition: PartitionFetch) -> Outcome | None:
         """The result of a read; None while it is running or was never begun."""
-        task = self._tasks.get(partition.key)
-        return task.result() if task is not None and task.done() else None
+        running = self._running.get(partition.key)
+        return running.task.result() if running is not None and running.task.done() else None
 
     async def wait(self, duration_ms: float) -> None:
-        """Wait until one more read has finished, at most this long."""
-        pending = [task for task in self._tasks.values() if not task.done()]
-        if pending:
-            await asyncio.wait(
-                pending, timeout=duration_ms / 1000, return_when=asyncio.FIRST_COMPLETED
-            )
+        """Wait until one more read is complete or has failed for now, at most this long."""
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(duration_ms / 1000):
+                await self._changed.wait()
 
     @property
     def is_throttled(self) -> bool:
@@ -222,8 +268,10 @@ class RemoteReads:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a read is running."""
-        return any(not task.done() for task in self._tasks.values())
+        """Whether a read is running that is not between two attempts."""
+        return any(
+            not one.task.done() and not one.fetch.is_backing_off for one in self._running.values()
+        )
 
     def cancel(self) -> None:
         """Abandon running reads and drop what was read.
@@ -232,9 +280,9 @@ class RemoteReads:
         would be kept until the garbage collector finds the cycle.
         """
         self._permit.end()
-        for task in self._tasks.values():
-            task.cancel()
-        self._tasks.clear()
+        for one in self._running.values():
+            one.task.cancel()
+        self._running.clear()
         self._begun.clear()
 
 

@@ -27,6 +27,7 @@ from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
 from rlm.proxy.fetch_plan import topic_ref
 from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings
 from rlm.proxy.position_handlers import PositionHandler
+from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.reads import FetchQuota
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
@@ -52,6 +53,7 @@ class ProxyServer:
         self._deletions = deletions
         self._clock = clock
         self._metrics = metrics
+        self.purgatory = RemoteFetchPurgatory(clock, self._metrics)
         self._fetch_dependencies = FetchDependencies(
             settings=settings,
             tier=tier,
@@ -59,6 +61,7 @@ class ProxyServer:
             metrics=self._metrics,
             high_watermarks=HighWatermarks(),
             quota=quota,
+            purgatory=self.purgatory,
         )
         self._connections: set[Connection] = set()
         self._group = asyncio.TaskGroup()

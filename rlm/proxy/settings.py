@@ -58,3 +58,7 @@ class ProxyMetrics(Protocol):
     def barrier_waited(self, duration_ms: int, *, passed: bool) -> None:
         """One wait for the settings and ledger view (H17)."""
         ...
+
+    def remote_fetch_completed(self, outcome: str, duration_ms: int) -> None:
+        """One remote fetch left the purgatory; `outcome` is one of few words."""
+        ...

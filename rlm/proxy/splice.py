@@ -105,7 +105,7 @@ class _News(enum.Enum):
 
 def _check_clean(plan: FetchPlan, one: PartitionFetch, answered: FetchedPartition) -> _News | None:
     if _has_it_itself(one, answered):
-        _drop(one)
+        drop(one)
         return _News.DROPPED
     if _is_doubtful(plan, one, answered):
         one.watermarks = _watermarks_of(answered)
@@ -115,7 +115,7 @@ def _check_clean(plan: FetchPlan, one: PartitionFetch, answered: FetchedPartitio
 
 def _check_error(partition: PartitionFetch, error_code: int) -> _News | None:
     if _is_answer_to_us(partition, error_code):
-        _drop(partition)
+        drop(partition)
         return _News.DROPPED
     is_ours = error_code == OFFSET_OUT_OF_RANGE and partition.source is Source.BROKER
     return _News.OUT_OF_RANGE if is_ours else None
@@ -180,7 +180,7 @@ def _answer_from(
     partition.ask_offset = ask_offset
 
 
-def _drop(partition: PartitionFetch) -> None:
+def drop(partition: PartitionFetch) -> None:
     """Make the broker answer the client's own question again."""
     partition.source, partition.ask_offset, partition.watermarks = Source.BROKER, None, None
 

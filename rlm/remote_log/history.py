@@ -28,16 +28,13 @@ from rlm.plans.coverage import SETTLED, Ranges, missed, unsettled_end
 from rlm.plans.fetch import ReadBounds, decided_below, has_transactions, open_at, shared_end
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
+from rlm.remote_log.tier import ChangedMeanwhile
 from rlmm.ledger import PartitionLedger, UsableSegment
 
 log = structlog.get_logger(__name__)
 _MOST_PER_PARTITION = 100
 _BARRIER_DEADLINE_MS = 2_000
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-
-
-class ChangedMeanwhile(Unavailable):
-    """What was to be read was deleted in order since it was looked up: look it up again."""
 
 
 class Losses:

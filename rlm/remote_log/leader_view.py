@@ -16,11 +16,11 @@ from rlm.broker.leadership import Leadership, LedPartition, partitions_of
 from rlm.plans.coverage import SETTLED, Ranges, ranges_without_records
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
-from rlm.remote_log.history import ChangedMeanwhile, LineageReader, RemoteHistory
+from rlm.remote_log.history import LineageReader, RemoteHistory
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotTaker
-from rlm.remote_log.tier import EpochEnd, TierPartition, TopicRef, Watermarks
+from rlm.remote_log.tier import ChangedMeanwhile, EpochEnd, TierPartition, TopicRef, Watermarks
 from rlmm.settings_records import TopicRecord
 
 _NOTHING_REMOTE = -1

@@ -17,8 +17,14 @@ from rlm.broker.answers import LocalRecords
 from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import missed
 from rlm.reading.values import RemoteRead, RemoteRecords
-from rlm.remote_log.history import ChangedMeanwhile
-from rlm.remote_log.tier import Tier, TierPartition, TopicRef, Watermarks, has_remote
+from rlm.remote_log.tier import (
+    ChangedMeanwhile,
+    Tier,
+    TierPartition,
+    TopicRef,
+    Watermarks,
+    has_remote,
+)
 
 _MAX_REFRESHES = 5
 Ranges = tuple[tuple[int, int], ...]

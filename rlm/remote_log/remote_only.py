@@ -22,7 +22,7 @@ from rlm.clock import Clock
 from rlm.plans.coverage import ranges_without_records
 from rlm.plans.history import published_lineage
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
-from rlm.remote_log.history import ChangedMeanwhile, RemoteHistory
+from rlm.remote_log.history import RemoteHistory
 from rlm.remote_log.list_offsets import (
     Position,
     position_of_timestamp,
@@ -37,6 +37,7 @@ from rlm.remote_log.reads import (
     clipped,
     lost,
 )
+from rlm.remote_log.tier import ChangedMeanwhile
 from rlm.remote_log.topic_refs import checked_name, topic_id_of, topic_records
 from rlm.v1 import fetch_pb2
 from rlmm.ledger import PartitionLedger

@@ -8,8 +8,13 @@ as possibly tiered (H17).
 from dataclasses import dataclass
 from typing import Protocol
 
+from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
+
+
+class ChangedMeanwhile(Unavailable):
+    """What was to be read was deleted in order since it was looked up: look it up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +100,7 @@ class Tier(Protocol):
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
         """Remote batches. The caller bounds the wait by cancelling; the cache completes the
-        load.
+        load. ChangedMeanwhile: what was there was deleted in order, during the read or before it.
         """
         ...
 

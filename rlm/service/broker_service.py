@@ -30,6 +30,7 @@ from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.gauges import (
     partition_gauges,
     problem_gauges,
+    purgatory_gauges,
     store_gauges,
     task_gauges,
     thread_gauges,
@@ -146,7 +147,7 @@ class BrokerService:
         )
         metrics.add_gauges(
             lambda: partition_gauges(statuses.led()),
-            lambda: task_gauges(pools),
+            lambda: task_gauges(pools) | purgatory_gauges(proxy.purgatory.size),
             lambda: thread_gauges(threads.pools()),
             lambda: problem_gauges(problems.current()),
             lambda: store_gauges(shared.stores.statuses()),

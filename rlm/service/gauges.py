@@ -36,6 +36,11 @@ def partition_gauges(statuses: Iterable[PartitionStatus]) -> dict[str, Labelled]
     return dict(rows)
 
 
+def purgatory_gauges(size: int) -> dict[str, Labelled]:
+    """Gauge of the remote reads that fetches wait for."""
+    return {"rlm_remote_fetch_purgatory_size": {(): size}}
+
+
 class PoolView(Protocol):
     """What metrics show of a task pool (rlm.tasks.pool.TaskPool)."""
 

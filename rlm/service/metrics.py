@@ -77,6 +77,20 @@ TABLE: tuple[MetricRow, ...] = (
         buckets=_SECONDS,
     ),
     MetricRow(
+        name="rlm_remote_fetch_purgatory_size",
+        kind=MetricKind.GAUGE,
+        doc="Remote reads of fetches of Kafka clients that are not complete.",
+    ),
+    MetricRow(
+        name="rlm_remote_fetch_wait_seconds",
+        kind=MetricKind.HISTOGRAM,
+        doc="Time until a remote read of a Fetch was complete: by records, because its data was "
+        "deleted in order (ended), by a lasting error (failed), at the fetch's deadline (expired), "
+        "or because the fetch was answered without it (abandoned).",
+        labels=("outcome",),
+        buckets=_SECONDS,
+    ),
+    MetricRow(
         name="rlm_remote_copy_bytes_total",
         kind=MetricKind.COUNTER,
         doc="Segment bytes copied to the remote store (Kafka: RemoteCopyBytesPerSec).",
@@ -376,6 +390,11 @@ class ServiceMetrics:
         """See `ProxyMetrics`."""
         waited = self._histograms["rlm_proxy_barrier_seconds"]
         waited.labels(str(passed).lower()).observe(duration_ms / 1000)
+
+    def remote_fetch_completed(self, outcome: str, duration_ms: int) -> None:
+        """See `ProxyMetrics`."""
+        waited = self._histograms["rlm_remote_fetch_wait_seconds"]
+        waited.labels(outcome).observe(duration_ms / 1000)
 
     def segment_copied(self, topic: str, size_bytes: int) -> None:
         """One segment is remote and FINISHED."""

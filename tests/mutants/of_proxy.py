@@ -22,7 +22,44 @@ DELETES = Target("rlm/proxy/delete_records.py", ("tests/rlm/proxy/test_h26_delet
 RAISES = Target("rlm/remote_log/client_deletions.py", ("tests/rlm/test_h26_client_deletions.py",))
 HANDLERS = Target("rlm/proxy/position_handlers.py", ("tests/rlm/proxy/test_positions.py",))
 
+PURGATORY = Target("rlm/proxy/purgatory.py", ("tests/rlm/proxy/test_purgatory.py",))
+READS = Target("rlm/proxy/reads.py", ("tests/rlm/proxy/test_purgatory.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *PURGATORY.edits(
+        (
+            "a remote fetch that fails is repeated at once",
+            "                if failures or not isinstance(found, ChangedMeanwhile):\n",
+            "                if failures and isinstance(found, ChangedMeanwhile):\n",
+        ),
+        (
+            "H2: deleted data is looked up again without any back-off",
+            "if failures or not isinstance(found, ChangedMeanwhile):",
+            "if not isinstance(found, ChangedMeanwhile):",
+        ),
+        (
+            "a remote fetch is repeated beyond the deadline of its Fetch",
+            "while (left_ms := self._left_ms()) > 0:",
+            "while (left_ms := self._left_ms() + 10_000) > 0:",
+        ),
+        (
+            "records wait for a partition that fails for now",
+            "        self._changed.set()\n",
+            "",
+        ),
+    ),
+    *READS.edits(
+        (
+            "H2: the offset at the remote log start counts as ended",
+            "now.remote_log_start_offset <= offset:",
+            "now.remote_log_start_offset < offset:",
+        ),
+        (
+            "H2: a consumer below the new remote start waits",
+            "            return self._ended(partition, view) or outcome\n",
+            "            return outcome\n",
+        ),
+    ),
     *TIER_VALUES.edits(
         (
             "the first offset of the remote tier is not in it",

@@ -23,6 +23,9 @@ class NoMetrics:
     def barrier_waited(self, duration_ms: int, *, passed: bool) -> None:
         """See `ProxyMetrics`."""
 
+    def remote_fetch_completed(self, outcome: str, duration_ms: int) -> None:
+        """See `ProxyMetrics`."""
+
 
 class NoQuota:
     """Counts nothing and delays no client."""
@@ -55,6 +58,10 @@ class Counting(NoMetrics):
     causes: list[str] = field(default_factory=list)
     outcomes: list[tuple[str, str]] = field(default_factory=list)
     spliced_bytes: int = 0
+    completions: list[str] = field(default_factory=list)
+
+    def remote_fetch_completed(self, outcome: str, duration_ms: int) -> None:
+        self.completions.append(outcome)
 
     def connection_closed(self, cause: str) -> None:
         self.causes.append(cause)
