@@ -6,7 +6,7 @@ from kip405.acls import Acl
 from kip405.bytes_field import with_bytes_field
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
-from kip405.segments import RemoteLogSegmentMetadata
+from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from rlm.api.deletion_messages import deletion_message
 from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
@@ -14,6 +14,7 @@ from rlm.plans.coverage import LostRange
 from rlm.plans.deletions import PendingDeletion
 from rlm.plans.problems import Problem
 from rlm.plans.verification import Issue
+from rlm.remote_log.aux_state import RemoteLogAuxState
 from rlm.remote_log.list_offsets import Position
 from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.reads import Piece
@@ -181,10 +182,7 @@ def segment_message(topic: str, entry: SegmentEntry, cluster_id: str) -> fetch_p
         size_bytes=metadata.segment_size_bytes,
         max_timestamp_ms=metadata.max_timestamp_ms,
         state=metadata.state.name,
-        leader_epochs=[
-            fetch_pb2.EpochEntry(epoch=row.epoch, start_offset=row.start_offset)
-            for row in metadata.segment_leader_epochs
-        ],
+        leader_epochs=_epoch_entries(metadata.segment_leader_epochs),
         disputed=bool(entry.disputed),
         store_id=_store_id(entry).raw,
         broker_id=metadata.broker_id,
@@ -202,10 +200,7 @@ def remote_log_message(
         topic_id=key.topic_id.raw,
         partition=key.partition,
         remote_log_start_offset=found.remote_log_start_offset,
-        leader_epochs=[
-            fetch_pb2.EpochEntry(epoch=row.epoch, start_offset=row.start_offset)
-            for row in found.lineage.entries
-        ],
+        leader_epochs=_epoch_entries(found.lineage.entries),
         segments=[
             fetch_pb2.ReadableSegment(
                 segment_metadata=encode_value(one.metadata), next_offset=one.next_offset
@@ -213,6 +208,20 @@ def remote_log_message(
             for one in found.segments
         ],
     )
+
+
+def aux_state_message(found: RemoteLogAuxState) -> fetch_pb2.RemoteLogAuxState:
+    return fetch_pb2.RemoteLogAuxState(
+        segment_id=found.segment_id.raw,
+        remote_log_start_offset=found.remote_log_start_offset,
+        next_offset=found.next_offset,
+        leader_epochs=_epoch_entries(found.lineage.entries),
+        producer_snapshot=found.producer_snapshot,
+    )
+
+
+def _epoch_entries(entries: Iterable[EpochEntry]) -> list[fetch_pb2.EpochEntry]:
+    return [fetch_pb2.EpochEntry(epoch=one.epoch, start_offset=one.start_offset) for one in entries]
 
 
 def piece_bytes(piece: Piece) -> bytes:

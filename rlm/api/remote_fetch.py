@@ -16,6 +16,7 @@ from rlm.api.calls import Answering, Caller, Context, Gate
 from rlm.api.endpoints import Endpoints
 from rlm.api.ports import Ledger
 from rlm.reading.throttle import ReadThrottle
+from rlm.remote_log.aux_state import build_remote_log_aux_state
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.reads import Piece, ReadRequest
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
@@ -149,6 +150,15 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
             async for piece in pieces:
                 self._remote.throttle.took(caller.principal, len(piece))
                 yield pb.ReadObjectResponse(data=piece)
+
+    async def BuildRemoteLogAuxState(
+        self, request: pb.BuildRemoteLogAuxStateRequest, context: Context
+    ) -> pb.RemoteLogAuxState:
+        async with Answering(self._remote.gate, context, "build aux state"):
+            state = await self._remote.view.partition(request.topic, request.partition)
+            objects = self._remote.objects
+            found = await build_remote_log_aux_state(state, objects, request.end_offset)
+            return messages.aux_state_message(found)
 
     async def Copy(self, request: pb.CopyRequest, context: Context) -> pb.CopyResponse:
         async with Answering(self._remote.gate, context, "copy"):

@@ -341,6 +341,30 @@ class ReadObjectResponse(_message.Message):
     data: bytes
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
+class BuildRemoteLogAuxStateRequest(_message.Message):
+    __slots__ = ("topic", "partition", "end_offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicRef
+    partition: int
+    end_offset: int
+    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class RemoteLogAuxState(_message.Message):
+    __slots__ = ("segment_id", "remote_log_start_offset", "next_offset", "leader_epochs", "producer_snapshot")
+    SEGMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    segment_id: bytes
+    remote_log_start_offset: int
+    next_offset: int
+    leader_epochs: _containers.RepeatedCompositeFieldContainer[EpochEntry]
+    producer_snapshot: bytes
+    def __init__(self, segment_id: _Optional[bytes] = ..., remote_log_start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., leader_epochs: _Optional[_Iterable[_Union[EpochEntry, _Mapping]]] = ..., producer_snapshot: _Optional[bytes] = ...) -> None: ...
+
 class CopyRequest(_message.Message):
     __slots__ = ("topic", "partition", "up_to_offset")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

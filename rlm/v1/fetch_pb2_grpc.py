@@ -75,6 +75,11 @@ class FetchServiceStub:
                 request_serializer=rlm_dot_v1_dot_fetch__pb2.ReadObjectRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_fetch__pb2.ReadObjectResponse.FromString,
                 _registered_method=True)
+        self.BuildRemoteLogAuxState = channel.unary_unary(
+                '/rlm.v1.FetchService/BuildRemoteLogAuxState',
+                request_serializer=rlm_dot_v1_dot_fetch__pb2.BuildRemoteLogAuxStateRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_fetch__pb2.RemoteLogAuxState.FromString,
+                _registered_method=True)
         self.Copy = channel.unary_unary(
                 '/rlm.v1.FetchService/Copy',
                 request_serializer=rlm_dot_v1_dot_fetch__pb2.CopyRequest.SerializeToString,
@@ -156,6 +161,15 @@ class FetchServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def BuildRemoteLogAuxState(self, request, context):
+        """Returns what a replica needs to begin its log behind the remote tier, as Kafka's new followers build it
+        (TierStateMachine.buildRemoteLogAuxState): leader epochs and producer snapshot at the end of the segment that holds
+        the last offset below end_offset. Any service answers. NOT_FOUND: no such segment in the leader's history.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Copy(self, request, context):
         """Copies closed segments now, up to an offset. Answers when done, or when no further segment is eligible.
         """
@@ -205,6 +219,11 @@ def add_FetchServiceServicer_to_server(servicer, server):
                     servicer.ReadObject,
                     request_deserializer=rlm_dot_v1_dot_fetch__pb2.ReadObjectRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_fetch__pb2.ReadObjectResponse.SerializeToString,
+            ),
+            'BuildRemoteLogAuxState': grpc.unary_unary_rpc_method_handler(
+                    servicer.BuildRemoteLogAuxState,
+                    request_deserializer=rlm_dot_v1_dot_fetch__pb2.BuildRemoteLogAuxStateRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_fetch__pb2.RemoteLogAuxState.SerializeToString,
             ),
             'Copy': grpc.unary_unary_rpc_method_handler(
                     servicer.Copy,
@@ -429,6 +448,33 @@ class FetchService:
             '/rlm.v1.FetchService/ReadObject',
             rlm_dot_v1_dot_fetch__pb2.ReadObjectRequest.SerializeToString,
             rlm_dot_v1_dot_fetch__pb2.ReadObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BuildRemoteLogAuxState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.FetchService/BuildRemoteLogAuxState',
+            rlm_dot_v1_dot_fetch__pb2.BuildRemoteLogAuxStateRequest.SerializeToString,
+            rlm_dot_v1_dot_fetch__pb2.RemoteLogAuxState.FromString,
             options,
             channel_credentials,
             insecure,

@@ -68,6 +68,11 @@ class FetchServiceStub:
     """Returns a range of one object of a segment, byte for byte as stored and not verified: the caller has the checksums
     from DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
     """
+    BuildRemoteLogAuxState: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.BuildRemoteLogAuxStateRequest, _fetch_pb2.RemoteLogAuxState]
+    """Returns what a replica needs to begin its log behind the remote tier, as Kafka's new followers build it
+    (TierStateMachine.buildRemoteLogAuxState): leader epochs and producer snapshot at the end of the segment that holds
+    the last offset below end_offset. Any service answers. NOT_FOUND: no such segment in the leader's history.
+    """
     Copy: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.CopyRequest, _fetch_pb2.CopyResponse]
     """Copies closed segments now, up to an offset. Answers when done, or when no further segment is eligible."""
 
@@ -110,6 +115,11 @@ class FetchServiceAsyncStub(FetchServiceStub):
     ReadObject: _aio.UnaryStreamMultiCallable[_fetch_pb2.ReadObjectRequest, _fetch_pb2.ReadObjectResponse]  # type: ignore[assignment]
     """Returns a range of one object of a segment, byte for byte as stored and not verified: the caller has the checksums
     from DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
+    """
+    BuildRemoteLogAuxState: _aio.UnaryUnaryMultiCallable[_fetch_pb2.BuildRemoteLogAuxStateRequest, _fetch_pb2.RemoteLogAuxState]  # type: ignore[assignment]
+    """Returns what a replica needs to begin its log behind the remote tier, as Kafka's new followers build it
+    (TierStateMachine.buildRemoteLogAuxState): leader epochs and producer snapshot at the end of the segment that holds
+    the last offset below end_offset. Any service answers. NOT_FOUND: no such segment in the leader's history.
     """
     Copy: _aio.UnaryUnaryMultiCallable[_fetch_pb2.CopyRequest, _fetch_pb2.CopyResponse]  # type: ignore[assignment]
     """Copies closed segments now, up to an offset. Answers when done, or when no further segment is eligible."""
@@ -198,6 +208,17 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_fetch_pb2.ReadObjectResponse], _abc.AsyncIterator[_fetch_pb2.ReadObjectResponse]]:
         """Returns a range of one object of a segment, byte for byte as stored and not verified: the caller has the checksums
         from DescribeRemoteLog. Any service answers. NOT_FOUND: no such finished segment, or the store lost its object.
+        """
+
+    @_abc_1.abstractmethod
+    def BuildRemoteLogAuxState(
+        self,
+        request: _fetch_pb2.BuildRemoteLogAuxStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_fetch_pb2.RemoteLogAuxState, _abc.Awaitable[_fetch_pb2.RemoteLogAuxState]]:
+        """Returns what a replica needs to begin its log behind the remote tier, as Kafka's new followers build it
+        (TierStateMachine.buildRemoteLogAuxState): leader epochs and producer snapshot at the end of the segment that holds
+        the last offset below end_offset. Any service answers. NOT_FOUND: no such segment in the leader's history.
         """
 
     @_abc_1.abstractmethod

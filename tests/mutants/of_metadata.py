@@ -14,8 +14,26 @@ DIVERGENCE = Target(
     "rlmm/leader_answers.py", ("tests/rlmm/test_divergence.py", "tests/rlmm/test_tail.py")
 )
 TOPIC = Target("rlmm/topic.py", ("tests/rlmm/test_barrier.py",))
+AUX_STATE = Target("rlm/remote_log/aux_state.py", ("tests/rlm/api/test_aux_state.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *AUX_STATE.edits(
+        (
+            "H4: a replica begins where the history has left a segment",
+            "if found.next_offset < found.metadata.next_offset:",
+            "if found.next_offset < found.metadata.start_offset:",
+        ),
+        (
+            "H4: a replica begins with epochs of another history",
+            "if stored.epoch_for_offset(last) != state.history.lineage.epoch_for_offset(last):",
+            "if stored.epoch_for_offset(last) is None:",
+        ),
+        (
+            "H2: a replica begins below the remote log start",
+            "if offset >= state.log_start_offset else None",
+            "if offset >= 0 else None",
+        ),
+    ),
     *MANAGER.edits(
         (
             "H3: a publish counts although it was overtaken or is illegal",
