@@ -21,7 +21,7 @@ from kip405.segments import (
     RemotePartitionDeleteState,
 )
 from rlmm.leader_epochs import LeaderEpochs, SeenSegment
-from rlmm.records import LedgerRecord, PartitionDeleteRecord
+from rlmm.records import LaterRecord, LedgerRecord, PartitionDeleteRecord
 from rlmm.replay import Dispute, PartitionState
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -100,6 +100,7 @@ class PartitionLedger:
         newest_epoch: int,
         version: int,
         deletion: PartitionDeleteRecord | None = None,
+        later: tuple[LaterRecord, ...] = (),
         inherited: "tuple[_Cover, ...]" = (),
     ) -> None:
         self.key = key
@@ -111,6 +112,8 @@ class PartitionLedger:
         """Changes with every record of the partition."""
         self.deletion = deletion
         """The newest record of the deletion of the whole partition."""
+        self.later = later
+        """Records that only a later version of this software understands."""
         self._inherited = inherited
         self._covers: tuple[_Cover, ...] = ()
 
@@ -137,6 +140,7 @@ class PartitionLedger:
             newest_epoch=state.newest_epoch,
             version=state.version,
             deletion=state.deletion,
+            later=tuple(state.later.values()),
             inherited=previous._worked_out() if previous else (),
         )
 
@@ -210,8 +214,21 @@ class PartitionLedger:
         deletes the whole partition, so copies that are there now may be gone a moment later.
         """
         if self.deletion is None:
-            return None
+            return self.later_problem
         return f"the deletion of the whole partition is recorded, at offset {self.deletion.offset}"
+
+    @property
+    def later_problem(self) -> str | None:
+        """Why nothing of the partition may be trimmed or deleted by this version of the software,
+        whoever else may: it does not understand everything that is recorded.
+        """
+        if not self.later:
+            return None
+        newest = max(self.later, key=lambda record: record.offset)
+        return (
+            f"a later version of this software has written a record ({newest.kind}) at offset "
+            f"{newest.offset}; install that version here too"
+        )
 
     @cached_property
     def readable_end(self) -> int:

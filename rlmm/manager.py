@@ -27,6 +27,7 @@ from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import (
     LEDGER_PARTITIONS,
     NO_PREVIOUS,
+    LaterRecord,
     LedgerKey,
     PartitionDeleteRecord,
     RecordHeaders,
@@ -244,7 +245,7 @@ class TopicBasedRemoteLogMetadataManager:
 
     def apply(self, record: TailRecord) -> None:
         """Sink of the ledger topic; a record that cannot be read is a problem until its key gets
-        a readable one.
+        a readable one. One of a later version is a problem of its partition only.
         """
         state = self._states[record.topic_partition.partition]
         raw_key = record.topic_partition.partition, record.key or b""
@@ -262,7 +263,15 @@ class TopicBasedRemoteLogMetadataManager:
             log.error("ledger_record_unreadable", problem=self._unreadable[raw_key])
         else:
             self._unreadable.pop(raw_key, None)
-            if isinstance(decoded, PartitionDeleteRecord):
+            if isinstance(decoded, LaterRecord):
+                state.apply_later(decoded)
+                log.warning(
+                    "ledger_record_of_a_later_version",
+                    partition=str(decoded.partition),
+                    kind=decoded.kind,
+                    offset=decoded.offset,
+                )
+            elif isinstance(decoded, PartitionDeleteRecord):
                 state.apply_deletion(decoded)
             else:
                 state.apply(decoded)

@@ -9,8 +9,10 @@ key, uvarint version 0`, then the flexible message, which is RemoteLogSegmentMet
 0) with the full state each time, or RemotePartitionDeleteMetadataRecord (api key 2). Kafka's own
 formatter prints these bytes. Source: storage/src/main/resources/message/*.json (4.3).
 
-The partition is that of Kafka's RemoteLogMetadataTopicPartitioner, bit for bit. This module must
-not know what follows from a record; replay does.
+A record of another api key or version is one of a later version of this software: its partition is
+known by the key, and nothing else. The partition of the ledger is that of Kafka's
+RemoteLogMetadataTopicPartitioner, bit for bit. This module must not know what follows from a
+record; replay does.
 """
 
 import struct
@@ -31,6 +33,9 @@ from kip405.segments import (
 
 T = TypeVar("T")
 
+_FRAME_VERSION: Final = 1
+_KNOWN_KINDS: Final = ((0, 0), (2, 0))
+"""Api key and version of the records that are read here."""
 _FRAME: Final = b"\x01\x00\x00"
 _PARTITION_DELETE_FRAME: Final = b"\x01\x02\x00"
 _TXN_INDEX_EMPTY_TAG: Final = 0
@@ -357,6 +362,18 @@ class PartitionDeleteRecord:
     offset: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterRecord:
+    """A record of a kind that only a later version of this software knows, of which the key tells
+    the partition. `kind` says its api key and version; None is the tombstone of such a key.
+    """
+
+    partition: PartitionKey
+    key: bytes
+    kind: str | None
+    offset: int
+
+
 def encode_record_value(metadata: RemoteLogSegmentMetadata | None) -> bytes | None:
     """Value bytes; None for a tombstone."""
     return None if metadata is None else encode_value(metadata)
@@ -364,12 +381,15 @@ def encode_record_value(metadata: RemoteLogSegmentMetadata | None) -> bytes | No
 
 def decode_record(
     *, key: bytes | None, value: bytes | None, headers: Headers, offset: int, timestamp_ms: int
-) -> LedgerRecord | PartitionDeleteRecord:
+) -> LedgerRecord | PartitionDeleteRecord | LaterRecord:
     """One record as read from Kafka; Corrupt says what is wrong with it."""
     if key is None:
         raise Corrupt("ledger record has no key")
-    ledger_key = LedgerKey.decode(key)
     record_headers = RecordHeaders.decode(headers)
+    later = _later_record(key, value, offset)
+    if later is not None:
+        return later
+    ledger_key = LedgerKey.decode(key)
     if ledger_key.segment_id is None:
         deletion = None if value is None else decode_partition_delete(value)
         if deletion is not None and deletion.topic_id_partition.key != ledger_key.partition:
@@ -392,6 +412,28 @@ def decode_record(
         offset=offset,
         timestamp_ms=timestamp_ms,
     )
+
+
+def _later_record(key: bytes, value: bytes | None, offset: int) -> LaterRecord | None:
+    """None for a record of a kind that is known here, or that none can be."""
+    has_known_key = len(key) in (_KEY.size, _PARTITION_KEY.size)
+    kind = None if value is None else _unknown_kind(value)
+    if len(key) < _PARTITION_KEY.size or (kind is None and (value is not None or has_known_key)):
+        return None
+    partition = LedgerKey.decode(key[: _PARTITION_KEY.size]).partition
+    return LaterRecord(partition=partition, key=key, kind=kind, offset=offset)
+
+
+def _unknown_kind(value: bytes) -> str | None:
+    """Api key and version where the frame is whole, and they are of no record that is known."""
+    reader = _Reader(value)
+    try:
+        frame_version, api_key, version = (reader.uvarint() for _ in range(3))
+    except ValueError:
+        return None
+    if frame_version != _FRAME_VERSION or (api_key, version) in _KNOWN_KINDS:
+        return None
+    return f"api key {api_key}, version {version}"
 
 
 def murmur2(data: bytes) -> int:

@@ -34,6 +34,7 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import LAWFUL_SEGMENT_CHANGES, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.records import (
     NO_PREVIOUS,
+    LaterRecord,
     LedgerKey,
     LedgerRecord,
     PartitionDeleteRecord,
@@ -83,6 +84,8 @@ class PartitionState:
     version: int = 0
     deletion: PartitionDeleteRecord | None = None
     """The newest record of the deletion of the whole partition."""
+    later: dict[bytes, LaterRecord] = field(default_factory=dict)
+    """By its key, each newest record that only a later version of this software understands."""
 
     def count(self, headers: RecordHeaders) -> None:
         """Another record of the partition was read."""
@@ -132,6 +135,8 @@ class LedgerState:
         if not self._advance(record.offset):
             return False
         partition = self.partitions.setdefault(record.key.partition, PartitionState())
+        if partition.later:
+            partition.later.pop(record.key.encode(), None)
         self._take(partition, _segment_id(record), record)
         partition.count(record.headers)
         self._forget_old_tombstones(record.timestamp_ms)
@@ -143,7 +148,21 @@ class LedgerState:
             return
         partition = self.partitions.setdefault(record.partition, PartitionState())
         partition.deletion = None if record.metadata is None else record
+        partition.later.pop(LedgerKey(partition=record.partition, segment_id=None).encode(), None)
         partition.count(record.headers)
+
+    def apply_later(self, record: LaterRecord) -> None:
+        """Take in that a later version has written something of the partition. What it says of a
+        segment is not known, so the newest record of its key is as unknown as an unreadable one.
+        """
+        if record.offset < self.next_offset:
+            return
+        self.skip(record.offset)
+        partition = self.partitions.setdefault(record.partition, PartitionState())
+        partition.later.pop(record.key, None)
+        if record.kind is not None:
+            partition.later[record.key] = record
+        partition.version += 1
 
     def _advance(self, offset: int) -> bool:
         if offset < self.next_offset:

@@ -15,14 +15,19 @@ from kip405.segments import (
     EpochEntry,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
 )
 from rlmm.ledger import Hole
 from rlmm.records import (
+    LaterRecord,
     LedgerKey,
     LedgerRecord,
     RecordHeaders,
+    decode_partition_delete,
     decode_record,
     decode_value,
+    encode_partition_delete,
     encode_value,
 )
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
@@ -85,6 +90,15 @@ def metadata(state: RemoteLogSegmentState) -> RemoteLogSegmentMetadata:
 
 
 VALUES = {state.name: metadata(state) for state in RemoteLogSegmentState}
+DELETIONS = {
+    state.name: RemotePartitionDeleteMetadata(
+        topic_id_partition=TopicIdPartition(topic_id=TOPIC_ID, topic="orders", partition=3),
+        event_timestamp_ms=1_763_000_000_123,
+        broker_id=2,
+        state=state,
+    )
+    for state in RemotePartitionDeleteState
+}
 HEADERS = RecordHeaders(leader_epoch=7, expected_previous=-1, writer=WRITER)
 TOMBSTONE_HEADERS = RecordHeaders(leader_epoch=8, expected_previous=3, writer=WRITER)
 RECORDS: tuple[SettingsRecord, ...] = (
@@ -151,13 +165,29 @@ RECORDS: tuple[SettingsRecord, ...] = (
 )
 
 
+_RAW_KEY = "8c5f2cefdb7d4ab1bf3cdaa5c2fedb0000000003"
+LATER = {
+    f"later:partition-key:{_RAW_KEY}": "api key 7, version 0",
+    f"later:segment-key:{_RAW_KEY}000102030405060708090a0b0c0d0e0f": "api key 0, version 1",
+    f"later:other-key:{_RAW_KEY}2a": "api key 300, version 3",
+}
+"""Values that this version does not write, by their keys: each begins as every value will."""
+
+
 def golden(name: str) -> dict[str, str]:
     lines = (HERE / name).read_text(encoding="utf-8").splitlines()
     return dict(line.split(" ", 1) for line in lines)
 
 
 def test_every_golden_line_is_tested() -> None:
-    assert set(golden("ledger.txt")) == {"key", "partition-key", *VALUES, *_header_names()}
+    assert set(golden("ledger.txt")) == {
+        "key",
+        "partition-key",
+        *VALUES,
+        *DELETIONS,
+        *_header_names(),
+        *LATER,
+    }
     assert set(golden("settings.txt")) == {record.key for record in RECORDS}
 
 
@@ -180,6 +210,13 @@ def test_ledger_value(name: str) -> None:
     assert decode_value(value) == VALUES[name]
 
 
+@pytest.mark.parametrize("name", DELETIONS)
+def test_ledger_partition_delete(name: str) -> None:
+    value = bytes.fromhex(golden("ledger.txt")[name])
+    assert encode_partition_delete(DELETIONS[name]) == value
+    assert decode_partition_delete(value) == DELETIONS[name]
+
+
 @pytest.mark.parametrize(("prefix", "headers"), [("", HEADERS), ("tombstone:", TOMBSTONE_HEADERS)])
 def test_ledger_headers(prefix: str, headers: RecordHeaders) -> None:
     lines = golden("ledger.txt")
@@ -200,6 +237,19 @@ def test_ledger_tombstone() -> None:
     )
     assert isinstance(read, LedgerRecord) and read.state is None
     assert read.headers == TOMBSTONE_HEADERS
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_ledger_record_of_a_later_version_names_its_partition_and_kind(name: str) -> None:
+    key = bytes.fromhex(name.rpartition(":")[2])
+    read = decode_record(
+        key=key,
+        value=bytes.fromhex(golden("ledger.txt")[name]),
+        headers=HEADERS.encode(),
+        offset=9,
+        timestamp_ms=1,
+    )
+    assert read == LaterRecord(partition=PARTITION, key=key, kind=LATER[name], offset=9)
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.key)

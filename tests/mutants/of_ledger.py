@@ -11,6 +11,7 @@ REPLAY = Target(
     ),
 )
 LEDGER = Target("rlmm/ledger.py", ("tests/rlmm/test_ledger.py", "tests/rlm/plans"))
+LATER = Target("rlmm/ledger.py", ("tests/rlmm/test_manager.py",))
 VIEW = Target(
     "rlmm/settings_view.py",
     (
@@ -27,6 +28,13 @@ SETTINGS = Target(
 LEADER_EPOCHS = Target("rlmm/leader_epochs.py", ("tests/rlmm/test_leader_epochs.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *LATER.edits(
+        (
+            "H6: what a later version recorded is trimmed and deleted over",
+            "            return self.later_problem\n",
+            "            return None\n",
+        ),
+    ),
     *LEADER_EPOCHS.edits(
         (
             "a segment that is being deleted is found",

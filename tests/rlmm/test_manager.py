@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kip405.errors import Fenced, Invalid, Unavailable
-from kip405.ids import TopicPartition
+from kip405.ids import PartitionKey, TopicPartition
 from kip405.segments import RemoteLogSegmentMetadata
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.publisher import OutcomeUnknown, Record
@@ -276,6 +276,38 @@ async def test_h06_a_record_that_cannot_be_read_is_a_problem_until_its_key_is_me
     topics.append(written(segment(2, STARTED), 2))
     ours.log.read_all()
     assert ours.manager.problem is None
+
+
+def of_a_later_version(key: bytes, value: bytes | None) -> Record:
+    good = written(segment(1, STARTED), 1)
+    return Record(topic_partition=good.topic_partition, key=key, value=value, headers=good.headers)
+
+
+@pytest.mark.parametrize("suffix", [b"", uuid(1).raw, b"*"], ids=["whole", "segment", "other"])
+async def test_h06_a_record_of_a_later_version_stops_its_own_partition_only(
+    ours: Process, topics: FakeTopics, suffix: bytes
+) -> None:
+    """It is kept, skipped and reported until its key gets a record that can be read, or ends."""
+    await ours.copied(1)
+    key = LedgerKey(partition=KEY, segment_id=None).encode() + suffix
+    topics.append(of_a_later_version(key, b"\x01\x07\x00new"))
+    ours.log.read_all()
+    assert (ours.manager.problem, ours.manager.damage) == (None, None)
+    view = ours.manager.ledger(KEY)
+    assert "api key 7, version 0" in (view.deletion_problem or "")
+    assert view.later_problem == view.deletion_problem
+    assert [one.state for one in view.entries.values()] == [FINISHED]
+    assert ours.manager.ledger(PartitionKey(KEY.topic_id, 77)).deletion_problem is None
+    await ours.manager.publish(segment(3, STARTED), 5, NO_PREVIOUS)
+    assert ours.manager.ledger(KEY).later_problem
+    after_a_restart = Process(topics, 2)
+    after_a_restart.log.read_all()
+    assert after_a_restart.manager.ledger(KEY).later_problem == view.later_problem
+
+    topics.append(of_a_later_version(key, None))
+    ours.log.read_all()
+    assert ours.manager.problem is None
+    assert ours.manager.ledger(KEY).deletion_problem is None
 
 
 def test_h06_the_problems_of_the_log_are_the_ledgers(ours: Process) -> None:

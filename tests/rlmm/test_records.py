@@ -6,8 +6,22 @@ from hypothesis import strategies as st
 
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.records import LedgerKey, RecordHeaders, decode_record, decode_value, encode_value
+from kip405.segments import (
+    EpochEntry,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+)
+from rlmm.records import (
+    LedgerKey,
+    RecordHeaders,
+    decode_partition_delete,
+    decode_record,
+    decode_value,
+    encode_partition_delete,
+    encode_value,
+)
 from tests.rlmm.builders import KEY, PARTITION, STARTED, segment, uuid
 
 int64 = st.integers(0, 2**63 - 1)
@@ -82,6 +96,28 @@ def test_other_frames_kinds_and_versions_are_corrupt(frame: bytes) -> None:
         decode_value(frame + encode_value(segment(1))[3:])
 
 
+def test_partition_delete_records_of_other_versions() -> None:
+    """Fields of a later version are read over; a state that is not known is no state at all."""
+    deletion = RemotePartitionDeleteMetadata(
+        topic_id_partition=PARTITION,
+        event_timestamp_ms=77,
+        broker_id=2,
+        state=RemotePartitionDeleteState.DELETE_PARTITION_STARTED,
+    )
+    whole = encode_partition_delete(deletion)
+    assert decode_partition_delete(whole) == deletion
+    assert decode_partition_delete(whole[:-1] + b"\x01\x07\x03abc") == deletion
+    for damaged in (
+        whole[:-2] + b"\x03\x00",
+        *(whole[:size] for size in range(len(whole))),
+        whole + b"\x00",
+        b"\x01\x00\x00" + whole[3:],
+        b"\x01\x02\x01" + whole[3:],
+    ):
+        with pytest.raises(Corrupt):
+            decode_partition_delete(damaged)
+
+
 def test_a_length_beyond_the_value_allocates_nothing() -> None:
     whole = encode_value(segment(1))
     huge = b"\xff\xff\xff\xff\x0f"
@@ -141,6 +177,10 @@ def test_a_record_of_the_future_or_under_a_foreign_key_is_corrupt() -> None:
         (foreign, value),
         (whole_partition, value),
         (key, b""),
+        (key, b"\x01\x07"),
+        (key, b"\x02\x07\x00"),
+        (key[:19], b"\x01\x07\x00"),
+        (key[:19], None),
     ):
         with pytest.raises(Corrupt):
             _decode(broken_key, broken_value)

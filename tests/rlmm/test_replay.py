@@ -3,8 +3,9 @@
 import pytest
 
 from kip405.segments import RemoteLogSegmentState
+from rlmm.records import LaterRecord
 from rlmm.replay import TOMBSTONE_MEMORY_MS, LedgerState, repairs
-from tests.rlmm.builders import DELETED, DELETING, FINISHED, STARTED, record, uuid
+from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, record, uuid
 from tests.rlmm.histories import partition, read
 
 
@@ -91,6 +92,17 @@ def test_a_record_that_cannot_be_read_is_a_gap() -> None:
     state.skip(1)
     state.apply(record(2, 1, DELETED, previous=DELETING))
     assert not partition(state).disputes
+    assert state.next_offset == 3
+
+
+def test_what_a_later_version_wrote_of_a_segment_is_a_gap_too() -> None:
+    state = read((record(0, 1, STARTED),))
+    later = LaterRecord(partition=KEY, key=b"x", kind="api key 7, version 0", offset=1)
+    state.apply_later(later)
+    state.apply_later(later)
+    state.apply(record(2, 1, DELETED, previous=DELETING))
+    assert not partition(state).disputes
+    assert partition(state).later == {b"x": later}
     assert state.next_offset == 3
 
 
