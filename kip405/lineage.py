@@ -192,7 +192,7 @@ def usable_end(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> int:
     """
     own = Lineage.of(segment.segment_leader_epochs)
     end = _shared_end(segment, own, lineage)
-    conflict = divergence(segment, lineage)
+    conflict = _divergence(segment, own, lineage)
     return end if conflict is None else min(end, max(conflict, segment.start_offset))
 
 
@@ -238,7 +238,10 @@ def divergence(segment: RemoteLogSegmentMetadata, lineage: Lineage) -> int | Non
     nothing, so a segment may leave the lineage (`usable_end`) without divergence, and then must
     not be deleted.
     """
-    own = Lineage.of(segment.segment_leader_epochs)
+    return _divergence(segment, Lineage.of(segment.segment_leader_epochs), lineage)
+
+
+def _divergence(segment: RemoteLogSegmentMetadata, own: Lineage, lineage: Lineage) -> int | None:
     for entry in lineage.entries:
         if entry.start_offset > segment.end_offset:
             return None

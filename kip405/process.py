@@ -9,6 +9,7 @@ not know what the memory is for.
 """
 
 import ctypes
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 KEPT_BY_A_SERVICE_BYTES = 256 << 20
@@ -21,6 +22,8 @@ _M_MMAP_THRESHOLD = -3
 _LARGEST_BLOCK_BYTES = 32 << 20  # the maximum that glibc accepts on 64 bits
 
 
+@cache
+@cache
 def software_version() -> str:
     """Version of the installed distribution; `0+unknown` when run from a bare tree."""
     try:

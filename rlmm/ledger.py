@@ -55,6 +55,14 @@ class UsableSegment:
     disputed: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentTotal:
+    """How many segments there are, and their bytes."""
+
+    segments: int
+    size_bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Hole:
     """Offsets [start, end) that are in no tier, and why (H15)."""
@@ -164,7 +172,7 @@ class PartitionLedger:
     def _epoch_starts(self) -> Mapping[int, int]:
         return epoch_starts(metadata for metadata, _ in self._readable)
 
-    @cached_property
+    @property
     def _readable(self) -> tuple[tuple[RemoteLogSegmentMetadata, bool], ...]:
         """FINISHED segments, and whether each is disputed: a zombie's record hides no data (H3)."""
         newest = tuple(
@@ -231,6 +239,16 @@ class PartitionLedger:
         )
 
     @cached_property
+    def finished_total(self) -> SegmentTotal:
+        """Number and bytes of the segments whose newest record is FINISHED."""
+        sizes = [
+            entry.metadata.segment_size_bytes
+            for entry in self.entries.values()
+            if entry.state is _FINISHED
+        ]
+        return SegmentTotal(segments=len(sizes), size_bytes=sum(sizes))
+
+    @cached_property
     def readable_end(self) -> int:
         """Where the last FINISHED segment ends, in whatever lineage; 0 without any."""
         return max((metadata.next_offset for metadata, _ in self._readable), default=0)
@@ -283,6 +301,9 @@ class PartitionLedger:
         Without a log end this is the remote end that H4 compares with the broker's. `disputed`
         counts disputed ones too: how far there is something to read (H3).
         """
+        cover = self._cover(lineage)
+        if not cover.has_disputed and cover.reach and cover.reach[-1] <= log_end_offset:
+            return cover.reach[-1]
         ends = [
             found.next_offset
             for found in self.usable(lineage, log_end_offset)
@@ -315,14 +336,14 @@ class PartitionLedger:
 class _Cover:
     """FINISHED segments of one lineage by start offset; `reach[i]` is the highest end of 0..i.
 
-    `ends` holds the usable end of every FINISHED segment by identity of its metadata.
+    What an earlier cover knows of a segment is found by the identity of its metadata.
     """
 
     lineage: Lineage
-    ends: Mapping[int, tuple[RemoteLogSegmentMetadata, int]]
     segments: tuple[UsableSegment, ...]
     starts: tuple[int, ...]
     reach: tuple[int, ...]
+    has_disputed: bool
 
     @classmethod
     def of(
@@ -332,16 +353,16 @@ class _Cover:
         before: "_Cover | None",
     ) -> "_Cover":
         """`before`: of the same lineage, under an earlier ledger."""
-        known = before.ends if before is not None else {}
-        ends: dict[int, tuple[RemoteLogSegmentMetadata, int]] = {}
+        known = {id(one.metadata): one for one in before.segments} if before else {}
         segments = []
         for metadata, disputed in readable:
-            found = known.get(id(metadata)) or (metadata, usable_end(metadata, lineage))
-            ends[id(metadata)] = found
-            if found[1] > metadata.start_offset:
-                segments.append(
-                    UsableSegment(metadata=metadata, next_offset=found[1], disputed=disputed)
-                )
+            found = known.get(id(metadata))
+            end = usable_end(metadata, lineage) if found is None else found.next_offset
+            if end <= metadata.start_offset:
+                continue
+            if found is None or found.disputed != disputed:
+                found = UsableSegment(metadata=metadata, next_offset=end, disputed=disputed)
+            segments.append(found)
         segments.sort(
             key=lambda usable: (
                 usable.metadata.start_offset,
@@ -351,10 +372,10 @@ class _Cover:
         )
         return cls(
             lineage=lineage,
-            ends=ends,
             segments=tuple(segments),
             starts=tuple(usable.metadata.start_offset for usable in segments),
             reach=tuple(accumulate((usable.next_offset for usable in segments), max)),
+            has_disputed=any(usable.disputed for usable in segments),
         )
 
     def lookup(self, offset: int, log_end_offset: int) -> UsableSegment | None:

@@ -18,6 +18,7 @@ record; replay does.
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from kip405.batches import uvarint
@@ -55,6 +56,7 @@ NO_PREVIOUS = -1
 """`expected_previous` of a writer that saw no record of the key."""
 _KEY = struct.Struct(">16si16s")
 _PARTITION_KEY = struct.Struct(">16si")
+_LAST_STATE: Final = max(RemoteLogSegmentState)
 Headers = Sequence[tuple[str, bytes]]
 LEDGER_PARTITIONS = 50
 _MASK_32 = 0xFFFFFFFF
@@ -299,7 +301,7 @@ class RecordHeaders:
     version: int = FORMAT_VERSION
 
     def __post_init__(self) -> None:
-        if not NO_PREVIOUS <= self.expected_previous <= max(RemoteLogSegmentState):
+        if not NO_PREVIOUS <= self.expected_previous <= _LAST_STATE:
             raise ValueError(f"expected previous state {self.expected_previous} is not known")
 
     def encode(self) -> list[tuple[str, bytes]]:
@@ -463,6 +465,7 @@ def partition_hash(key: PartitionKey) -> int:
     return (31 * hashed + key.partition) & _MASK_32
 
 
+@lru_cache(maxsize=1 << 16)
 def ledger_partition(key: PartitionKey, partition_count: int = LEDGER_PARTITIONS) -> int:
     """The ledger partition of a user partition."""
     return (murmur2(partition_hash(key).to_bytes(4, "big")) & 0x7FFFFFFF) % partition_count

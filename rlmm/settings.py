@@ -15,6 +15,7 @@ from rlmm.metadata_log import Log
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.settings_codec import WriterKnowledge, encode_settings_record
 from rlmm.settings_records import (
+    FENCED_RECORDS,
     NO_LEADER_EPOCH,
     ClusterRecord,
     DeletionRecord,
@@ -31,7 +32,7 @@ from rlmm.settings_records import (
     TopicRecord,
     TrimRecord,
 )
-from rlmm.settings_view import FENCED_RECORDS, AdoptedRecord, RecordTimes, SettingsView
+from rlmm.settings_view import AdoptedRecord, RecordTimes, SettingsView
 from rlmm.tail import Changes, TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, NowMs
 

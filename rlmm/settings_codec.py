@@ -14,7 +14,7 @@ header, and count in their order.
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
+from rlmm.json_fields import Json, integer, text, texts, uuids
 from rlmm.ledger import Hole
 from rlmm.settings_records import (
     NO_LEADER_EPOCH,
@@ -46,7 +47,8 @@ FORMAT_VERSION = 1
 _STAMP_FIELDS = ("v", "kind", "node_id", "leader_epoch", "writer", "time_ms")
 _SWITCH = {True: "on", False: "off"}
 _SWITCHED = {word: value for value, word in _SWITCH.items()}
-_Json = Mapping[str, Any]
+
+_TOPIC_FIELDS = ("name", "mode", "state", "trim", "originals")
 
 _INT32 = struct.Struct(">i")
 Headers = tuple[tuple[str, bytes], ...]
@@ -83,10 +85,10 @@ def decode_settings_record(key: bytes, value: bytes) -> tuple[SettingsRecord, St
         if document["v"] != FORMAT_VERSION:
             raise ValueError(f"v={document['v']!r} is not known")
         stamp = Stamp(
-            node_id=_integer(document, "node_id"),
-            leader_epoch=_integer(document, "leader_epoch"),
+            node_id=integer(document, "node_id"),
+            leader_epoch=integer(document, "leader_epoch"),
             writer=Uuid.parse(document["writer"]),
-            time_ms=_integer(document, "time_ms"),
+            time_ms=integer(document, "time_ms"),
         )
         record = _decode(name, document)
     except KeyError as error:
@@ -96,7 +98,7 @@ def decode_settings_record(key: bytes, value: bytes) -> tuple[SettingsRecord, St
     return None if record is None else (record, stamp)
 
 
-def _decode(name: str, document: _Json) -> SettingsRecord | None:
+def _decode(name: str, document: Json) -> SettingsRecord | None:
     kind = document["kind"]
     decoder = _DECODERS.get(kind)
     if decoder is None:
@@ -218,10 +220,10 @@ def _heartbeat_fields(record: ServiceRecord | ReaderRecord) -> dict[str, Any]:
     }
 
 
-def _cluster(rest: str, document: _Json) -> ClusterRecord:
+def _cluster(rest: str, document: Json) -> ClusterRecord:
     store = document["default_store_id"]
     return ClusterRecord(
-        cluster_id=_text(document, "cluster_id"),
+        cluster_id=text(document, "cluster_id"),
         ledger_topic_id=Uuid.parse(document["ledger_topic_id"]),
         settings_topic_id=Uuid.parse(document["settings_topic_id"]),
         default_store_id=None if store is None else Uuid.parse(store),
@@ -231,18 +233,18 @@ def _cluster(rest: str, document: _Json) -> ClusterRecord:
     )
 
 
-def _store(rest: str, document: _Json) -> StoreRecord:
+def _store(rest: str, document: Json) -> StoreRecord:
     return StoreRecord(
         store_id=Uuid.parse(rest),
-        plugin=_text(document, "plugin"),
-        uri=_text(document, "uri"),
-        prefix=_text(document, "prefix"),
-        names=_texts(document, "names") if "names" in document else (),
+        plugin=text(document, "plugin"),
+        uri=text(document, "uri"),
+        prefix=text(document, "prefix"),
+        names=texts(document, "names") if "names" in document else (),
         extra=_extra(document, "plugin", "uri", "prefix", "names"),
     )
 
 
-def _topic(rest: str, document: _Json) -> TopicRecord:
+def _topic(rest: str, document: Json) -> TopicRecord:
     trim = _SWITCHED.get(document["trim"])
     if trim is None:
         raise ValueError(f"trim is {document['trim']!r}, not on or off")
@@ -254,70 +256,68 @@ def _topic(rest: str, document: _Json) -> TopicRecord:
     )
     return TopicRecord(
         topic_id=Uuid.parse(rest),
-        name=_text(document, "name"),
-        mode=_text(document, "mode"),
-        state=_text(document, "state"),
+        name=text(document, "name"),
+        mode=text(document, "mode"),
+        state=text(document, "state"),
         trim=trim,
-        retention_ms=_integer(document, "retention_ms"),
-        retention_bytes=_integer(document, "retention_bytes"),
-        local_retention_ms=_integer(document, "local_retention_ms"),
-        local_retention_bytes=_integer(document, "local_retention_bytes"),
+        retention_ms=integer(document, "retention_ms"),
+        retention_bytes=integer(document, "retention_bytes"),
+        local_retention_ms=integer(document, "local_retention_ms"),
+        local_retention_bytes=integer(document, "local_retention_bytes"),
         originals=dict(document["originals"].items()),
         enforced=_enforced(document),
-        extra=_extra(
-            document, "name", "mode", "state", "trim", "originals", *retention, *_ENFORCED
-        ),
+        extra=_extra(document, *_TOPIC_FIELDS, *retention, *_ENFORCED),
     )
 
 
 _ENFORCED = ("enforced_retention_ms", "enforced_retention_bytes")
 
 
-def _enforced(document: _Json) -> TotalRetention | None:
+def _enforced(document: Json) -> TotalRetention | None:
     if not any(name in document for name in _ENFORCED):
         return None
-    retention_ms, retention_bytes = (_integer(document, name) for name in _ENFORCED)
+    retention_ms, retention_bytes = (integer(document, name) for name in _ENFORCED)
     return TotalRetention(retention_ms=retention_ms, retention_bytes=retention_bytes)
 
 
-def _deletion(rest: str, document: _Json) -> DeletionRecord:
+def _deletion(rest: str, document: Json) -> DeletionRecord:
     return DeletionRecord(
         topic_id=Uuid.parse(rest),
-        what=_text(document, "what"),
-        by=_text(document, "by"),
-        delay_ms=_integer(document, "delay_ms"),
-        decided_ms=_integer(document, "decided_ms"),
+        what=text(document, "what"),
+        by=text(document, "by"),
+        delay_ms=integer(document, "delay_ms"),
+        decided_ms=integer(document, "decided_ms"),
         extra=_extra(document, "what", "by", "delay_ms", "decided_ms"),
     )
 
 
-def _start(rest: str, document: _Json) -> StartRecord:
+def _start(rest: str, document: Json) -> StartRecord:
     return StartRecord(
         partition=_partition(rest),
-        remote_log_start_offset=_integer(document, "remote_log_start_offset"),
-        cause=_text(document, "cause"),
-        decided_epoch=_integer(document, "decided_epoch") if "decided_epoch" in document else None,
+        remote_log_start_offset=integer(document, "remote_log_start_offset"),
+        cause=text(document, "cause"),
+        decided_epoch=integer(document, "decided_epoch") if "decided_epoch" in document else None,
         extra=_extra(document, "remote_log_start_offset", "cause", "decided_epoch"),
     )
 
 
-def _trim(rest: str, document: _Json) -> TrimRecord:
+def _trim(rest: str, document: Json) -> TrimRecord:
     return TrimRecord(
         partition=_partition(rest),
-        bound=_integer(document, "bound"),
-        planned_epoch=_integer(document, "planned_epoch"),
+        bound=integer(document, "bound"),
+        planned_epoch=integer(document, "planned_epoch"),
         extra=_extra(document, "bound", "planned_epoch"),
     )
 
 
-def _holes(rest: str, document: _Json) -> HolesRecord:
+def _holes(rest: str, document: Json) -> HolesRecord:
     return HolesRecord(
         partition=_partition(rest),
         holes=tuple(
             Hole(
-                start=_integer(hole, "start"),
-                end=_integer(hole, "end"),
-                cause=_text(hole, "cause"),
+                start=integer(hole, "start"),
+                end=integer(hole, "end"),
+                cause=text(hole, "cause"),
             )
             for hole in document["holes"]
         ),
@@ -325,67 +325,67 @@ def _holes(rest: str, document: _Json) -> HolesRecord:
     )
 
 
-def _divergence(rest: str, document: _Json) -> DivergenceRecord:
+def _divergence(rest: str, document: Json) -> DivergenceRecord:
     return DivergenceRecord(
         partition=_partition(rest),
-        action=_text(document, "action"),
-        epoch=_integer(document, "epoch"),
-        offset=_integer(document, "offset"),
-        cause=_text(document, "cause"),
+        action=text(document, "action"),
+        epoch=integer(document, "epoch"),
+        offset=integer(document, "offset"),
+        cause=text(document, "cause"),
         extra=_extra(document, "action", "epoch", "offset", "cause"),
     )
 
 
-def _history(rest: str, document: _Json) -> HistoryRecord:
+def _history(rest: str, document: Json) -> HistoryRecord:
     return HistoryRecord(
         partition=_partition(rest),
-        frozen=None if document["frozen"] is None else _text(document, "frozen"),
+        frozen=None if document["frozen"] is None else text(document, "frozen"),
         lineage=_lineage(document["lineage"]),
         others=tuple(_lineage(one) for one in document.get("others", ())),
         extra=_extra(document, "frozen", "lineage", "others"),
     )
 
 
-def _lineage(entries: Iterable[_Json]) -> Lineage:
+def _lineage(entries: Iterable[Json]) -> Lineage:
     return Lineage(
         tuple(
-            EpochEntry(epoch=_integer(entry, "epoch"), start_offset=_integer(entry, "start_offset"))
+            EpochEntry(epoch=integer(entry, "epoch"), start_offset=integer(entry, "start_offset"))
             for entry in entries
         )
     )
 
 
-def _service(rest: str, document: _Json) -> ServiceRecord:
+def _service(rest: str, document: Json) -> ServiceRecord:
     return ServiceRecord(
         node_id=int(rest),
         listen=dict(document["listen"].items()),
         advertised=dict(document["advertised"].items()),
-        version=_text(document, "version"),
-        stores=_uuids(document, "stores") if "stores" in document else None,
+        version=text(document, "version"),
+        stores=uuids(document, "stores") if "stores" in document else None,
         extra=_extra(document, "listen", "advertised", "version", "stores"),
     )
 
 
-def _reader(rest: str, document: _Json) -> ReaderRecord:
+def _reader(rest: str, document: Json) -> ReaderRecord:
     return ReaderRecord(
         grpc_address=rest,
-        http_address=_text(document, "http_address"),
-        version=_text(document, "version"),
+        http_address=text(document, "http_address"),
+        version=text(document, "version"),
         extra=_extra(document, "http_address", "version"),
     )
 
 
-def _freeze(rest: str, document: _Json) -> FreezeRecord:
+def _freeze(rest: str, document: Json) -> FreezeRecord:
     return FreezeRecord(
         topic_id=Uuid.parse(rest) if rest else None,
-        stopped=_texts(document, "stopped"),
-        by=_text(document, "by"),
-        why=_text(document, "why"),
+        stopped=texts(document, "stopped"),
+        by=text(document, "by"),
+        why=text(document, "why"),
         extra=_extra(document, "stopped", "by", "why"),
     )
 
 
-_DECODERS: dict[str, Callable[[str, _Json], SettingsRecord]] = {
+_DECODERS: dict[str, Callable[[str, Json], SettingsRecord]] = {
     ClusterRecord.KIND: _cluster,
     StoreRecord.KIND: _store,
     TopicRecord.KIND: _topic,
@@ -401,33 +401,8 @@ _DECODERS: dict[str, Callable[[str, _Json], SettingsRecord]] = {
 }
 
 
-def _extra(document: _Json, *known: str) -> dict[str, Any]:
+def _extra(document: Json, *known: str) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in (*_STAMP_FIELDS, *known)}
-
-
-def _integer(document: _Json, name: str) -> int:
-    value = document[name]
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}, not an integer")
-    return value
-
-
-def _text(document: _Json, name: str) -> str:
-    value = document[name]
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is {value!r}, not text")
-    return value
-
-
-def _texts(document: _Json, name: str) -> tuple[str, ...]:
-    value = document[name]
-    if not isinstance(value, list):
-        raise TypeError(f"{name} is no list")
-    return tuple(str(one) for one in value)
-
-
-def _uuids(document: _Json, name: str) -> tuple[Uuid, ...]:
-    return tuple(Uuid.parse(one) for one in _texts(document, name))
 
 
 def _partition(rest: str) -> PartitionKey:

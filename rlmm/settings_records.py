@@ -327,6 +327,16 @@ SettingsRecord = (
     | FreezeRecord
 )
 
+FENCED_RECORDS = (
+    TopicRecord,
+    DeletionRecord,
+    HistoryRecord,
+    DivergenceRecord,
+    HolesRecord,
+)
+"""Settings records whose late record could undo a newer one. Heartbeats only go on, starts only
+rise, a freeze that lands late errs on the safe side."""
+
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:

@@ -26,12 +26,16 @@ not know how settings records travel.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
 
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
+from rlmm.keyed_records import KeyedRecords, partition_record_key
 from rlmm.ledger import Hole
 from rlmm.settings_codec import Headers, WriterKnowledge, decode_settings_record
 from rlmm.settings_records import (
+    FENCED_RECORDS,
     NO_LEADER_EPOCH,
     ClusterRecord,
     DeletionRecord,
@@ -51,10 +55,7 @@ from rlmm.settings_records import (
 
 MOST_SKEW_MS = 60_000
 """A writer's clock further away from the brokers' is an alarm."""
-
-FENCED_RECORDS = (TopicRecord, DeletionRecord, HistoryRecord, DivergenceRecord, HolesRecord)
-"""Settings records whose late record could undo a newer one. Heartbeats only go on, starts only
-rise, a freeze that lands late errs on the safe side."""
+_Listed = TypeVar("_Listed", StoreRecord, TopicRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +143,7 @@ class SettingsView:
     """One reader's state of the settings topic; `apply` awaits nothing."""
 
     def __init__(self) -> None:
-        self._adopted: dict[str, AdoptedRecord] = {}
+        self._adopted: KeyedRecords[AdoptedRecord] = KeyedRecords()
         self._newest_epoch: dict[str, int] = {}
         self._overruled: dict[str, int] = {}
         self._problems: dict[bytes, str] = {}
@@ -192,7 +193,8 @@ class SettingsView:
         """Adopted settings records that a newer record denies; the leader of the partition
         publishes them again.
         """
-        return tuple(self._adopted[key] for key in self._overruled)
+        known = (self._adopted.get(key) for key in self._overruled)
+        return tuple(one for one in known if one is not None)
 
     def get(self, key: str) -> AdoptedRecord | None:
         """The adopted settings record of a key, with its stamp."""
@@ -200,7 +202,7 @@ class SettingsView:
 
     def records(self) -> Iterator[AdoptedRecord]:
         """Every adopted settings record, by key."""
-        return iter([self._adopted[key] for key in sorted(self._adopted)])
+        return iter(self._adopted.sorted())
 
     @property
     def cluster(self) -> ClusterRecord | None:
@@ -212,18 +214,14 @@ class SettingsView:
         return record if isinstance(record, StoreRecord) else None
 
     def stores(self) -> tuple[StoreRecord, ...]:
-        return tuple(
-            found.record for found in self.records() if isinstance(found.record, StoreRecord)
-        )
+        return tuple(self._records_of(StoreRecord))
 
     def topic(self, topic_id: Uuid) -> TopicRecord | None:
         record = self._record(f"{TopicRecord.KIND}/{topic_id}")
         return record if isinstance(record, TopicRecord) else None
 
     def topics(self) -> tuple[TopicRecord, ...]:
-        return tuple(
-            found.record for found in self.records() if isinstance(found.record, TopicRecord)
-        )
+        return tuple(self._records_of(TopicRecord))
 
     def deletion(self, topic_id: Uuid) -> DeletionRecord | None:
         """The decision that makes data of the topic deletable, while it can be undone."""
@@ -234,7 +232,7 @@ class SettingsView:
         """Heartbeats; `stamp.time_ms` is by the writer's clock: see `heard_age_ms`."""
         return tuple(
             (found.record, found.stamp)
-            for found in self.records()
+            for found in self._adopted.of_kind(ServiceRecord.KIND)
             if isinstance(found.record, ServiceRecord)
         )
 
@@ -242,7 +240,7 @@ class SettingsView:
         """Heartbeats of services without a broker, likewise."""
         return tuple(
             (found.record, found.stamp)
-            for found in self.records()
+            for found in self._adopted.of_kind(ReaderRecord.KIND)
             if isinstance(found.record, ReaderRecord)
         )
 
@@ -282,7 +280,9 @@ class SettingsView:
         """Services whose clock was more than MOST_SKEW_MS off the brokers' at their last heartbeat,
         by node id.
         """
-        skews = (_clock_skew(found) for found in self.records())
+        kinds = ServiceRecord.KIND, ReaderRecord.KIND
+        beats = chain.from_iterable(self._adopted.of_kind(kind) for kind in kinds)
+        skews = (_clock_skew(found) for found in beats)
         return tuple(skew for skew in skews if skew and abs(skew.skew_ms) > MOST_SKEW_MS)
 
     def followed_ms(self, monotonic_ms: int) -> int:
@@ -303,7 +303,7 @@ class SettingsView:
             return ()
         heard = (
             (found, monotonic_ms - found.times.read_ms)
-            for found in self.records()
+            for found in self._adopted.of_kind(ServiceRecord.KIND)
             if isinstance(found.record, ServiceRecord)
             and found.times is not None
             and found.times.read_ms is not None
@@ -324,7 +324,7 @@ class SettingsView:
 
     def remote_log_start(self, partition: PartitionKey) -> int | None:
         """The durable remote log start offset; None = never set, so nothing may be deleted (H2)."""
-        record = self._record(f"{StartRecord.KIND}/{partition}")
+        record = self._record(partition_record_key(StartRecord.KIND, partition))
         return record.remote_log_start_offset if isinstance(record, StartRecord) else None
 
     def remote_log_start_epoch(self, partition: PartitionKey) -> int:
@@ -346,7 +346,7 @@ class SettingsView:
         return record if isinstance(record, TrimRecord) else None
 
     def holes(self, partition: PartitionKey) -> tuple[Hole, ...]:
-        record = self._record(f"{HolesRecord.KIND}/{partition}")
+        record = self._record(partition_record_key(HolesRecord.KIND, partition))
         return record.holes if isinstance(record, HolesRecord) else ()
 
     def divergence(self, partition: PartitionKey) -> DivergenceRecord | None:
@@ -376,12 +376,16 @@ class SettingsView:
         ]
         return "; ".join(freezes) if freezes else None
 
+    def _records_of(self, kind: type[_Listed]) -> Iterator[_Listed]:
+        found = (one.record for one in self._adopted.of_kind(kind.KIND))
+        return (one for one in found if isinstance(one, kind))
+
     def _record(self, key: str) -> SettingsRecord | None:
         found = self._adopted.get(key)
         return found.record if found else None
 
     def _forget(self, key: str) -> None:
-        self._adopted.pop(key, None)
+        self._adopted.drop(key)
         self._newest_epoch.pop(key, None)
         self._overruled.pop(key, None)
 
@@ -435,7 +439,7 @@ class SettingsView:
             self._overruled[key] = newcomer.offset
             return
         self._overruled.pop(key, None)
-        self._adopted[key] = newcomer
+        self._adopted.put(key, newcomer)
 
 
 def _unaware(adopted: AdoptedRecord, seen: int) -> str:

@@ -60,15 +60,12 @@ class ClusterStatus:
         self._endpoints = endpoints
         self._version = version
         self._now_ms = now_ms
+        self._partitions = _PartitionMessages()
 
     def own(self, topic: str) -> pb.StatusResponse:
         """The status that this service alone knows; `topic` empty = all topics."""
-        rows = [
-            messages.partition_message(row)
-            for row in self._statuses.led()
-            if topic in ("", row.topic)
-        ]
         problems = self._problems()
+        rows = self._partitions.read(self._statuses.led(problems), topic)
         return pb.StatusResponse(
             partitions=rows,
             freezes=self._freeze_rows(),
@@ -200,6 +197,27 @@ class ClusterStatus:
 
     def _freeze_rows(self) -> list[pb.Freeze]:
         return [messages.freeze_message(*row) for row in self._freezes.listed()]
+
+
+class _PartitionMessages:
+    """The messages of statuses; made again when a partition's status is another one."""
+
+    def __init__(self) -> None:
+        self._known: dict[PartitionKey, tuple[PartitionStatus, fetch_pb2.PartitionDescription]] = {}
+
+    def read(
+        self, statuses: Iterable[PartitionStatus], topic: str
+    ) -> list[fetch_pb2.PartitionDescription]:
+        """Of one topic, or of all for an empty name; nobody may change them."""
+        before, now = self._known, {}
+        for status in statuses:
+            key = status.key
+            known = before.get(key)
+            if known is None or known[0] is not status:
+                known = status, messages.partition_message(status)
+            now[key] = known
+        self._known = now
+        return [row for status, row in now.values() if topic in ("", status.topic)]
 
 
 def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:

@@ -54,12 +54,20 @@ class PartitionStatus:
     def key(self) -> PartitionKey:
         return PartitionKey(self.topic_id, self.partition)
 
+    @property
+    def is_frozen(self) -> bool | None:
+        """None before the first snapshot under this leadership."""
+        is_known = self.log_end_offset >= 0
+        return bool(self.frozen) if self.frozen or is_known else None
+
 
 class PartitionStatuses(Protocol):
     """Status of the partitions of tiered topics that this service's broker leads."""
 
-    def led(self) -> Sequence[PartitionStatus]:
-        """The last known status; never waits."""
+    def led(self, problems: Sequence[Problem]) -> Sequence[PartitionStatus]:
+        """The last known status, with the alarms among the present problems; never waits. A status
+        that is unchanged is the same object.
+        """
         ...
 
     async def current(self, key: PartitionKey) -> PartitionStatus:

@@ -292,3 +292,21 @@ def retention_target(
         excess = None if excess is None else excess - segment.size_bytes
         target = segment.next_offset
     return target
+
+
+def segments_beyond(
+    segments: Sequence[LocalSegment], retention: LocalRetention, *, start: int, now_ms: int
+) -> tuple[LocalSegment, ...]:
+    """The closed segments from `start` on that local retention would drop if all were copied."""
+    target = retention_target(
+        segments,
+        retention,
+        local_size_bytes=sum(segment.size_bytes for segment in segments),
+        local_log_start_offset=start,
+        now_ms=now_ms,
+    )
+    return tuple(
+        segment
+        for segment in segments
+        if segment.next_offset is not None and start < segment.next_offset <= target
+    )

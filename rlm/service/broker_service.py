@@ -20,16 +20,17 @@ from rlm.api.peers import PeerServicesAccess
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.log_dir.identity import ServiceLock, read_identity
+from rlm.proxy.connection import Connection
 from rlm.proxy.limits import StalledClients
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
+from rlm.reading.reader import RemoteReader
 from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
 from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.gauges import (
-    partition_gauges,
-    problem_gauges,
+    problem_and_partition_gauges,
     purgatory_gauges,
     store_gauges,
     task_gauges,
@@ -134,22 +135,12 @@ class BrokerService:
             metrics,
             shared.throttle,
         )
-        self._stalled_clients = StalledClients(
-            clients=lambda: proxy.connections,
-            lacking_bytes=lambda: shared.reader.range_scheduler.lacking_bytes,
-            clock=clock,
-        )
-        self._stalled_answers = StalledClients(
-            clients=lambda: proxy.connections,
-            lacking_bytes=lambda: proxy.memory.lacking_bytes,
-            held_bytes=lambda client: client.unsent_bytes,
-            clock=clock,
-        )
+        self._stalled_clients = _stalled_clients(proxy, shared.reader, clock)
+        self._stalled_answers = _stalled_answers(proxy, clock)
         metrics.add_gauges(
-            lambda: partition_gauges(statuses.led()),
+            problem_and_partition_gauges(problems.current, statuses.led),
             lambda: task_gauges(pools) | purgatory_gauges(proxy.purgatory.size),
             lambda: thread_gauges(threads.pools()),
-            lambda: problem_gauges(problems.current()),
             lambda: store_gauges(shared.stores.statuses()),
             lambda: read_gauges(shared.reader, shared.disk_cache),
             lambda: throttle_gauges(shared.throttle.counts),
@@ -248,6 +239,25 @@ def _partition_problems(dependencies: Dependencies, tasks: TaskWiring) -> Partit
         losses=dependencies.tier.losses,
         clock=dependencies.clock,
         limits=service_limits(dependencies.config),
+    )
+
+
+def _stalled_clients(
+    proxy: ProxyServer, reader: RemoteReader, clock: Clock
+) -> StalledClients[Connection]:
+    return StalledClients(
+        clients=lambda: proxy.connections,
+        lacking_bytes=lambda: reader.range_scheduler.lacking_bytes,
+        clock=clock,
+    )
+
+
+def _stalled_answers(proxy: ProxyServer, clock: Clock) -> StalledClients[Connection]:
+    return StalledClients(
+        clients=lambda: proxy.connections,
+        lacking_bytes=lambda: proxy.memory.lacking_bytes,
+        held_bytes=lambda client: client.unsent_bytes,
+        clock=clock,
     )
 
 

@@ -4,36 +4,60 @@ Each function is called at every scrape. A value that is not known has no sample
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kip405.ids import PartitionKey
 from rlm.api.ports import PartitionStatus
 from rlm.plans.problems import KINDS, Problem
-from rlm.service.metrics import Labelled
+from rlm.service.metric_rows import PARTITION
+from rlm.service.metrics import GaugeSource, Labelled, labels_text, sample_line
 from rlm.stores.reports import StoreStatus
 from rsm_plugins.threads import Threads
 
+_PARTITION_GAUGES: Mapping[str, Callable[[PartitionStatus], float | None]] = {
+    "rlm_remote_copy_lag_bytes": lambda one: one.lag_bytes,
+    "rlm_remote_copy_lag_segments": lambda one: one.lag_segments,
+    "rlm_remote_log_size_bytes": lambda one: one.remote_size_bytes,
+    "rlm_remote_log_start_offset": lambda one: one.remote_log_start_offset,
+    "rlm_remote_next_offset": lambda one: one.remote_next_offset,
+    "rlm_local_log_start_offset": lambda one: one.local_log_start_offset,
+    "rlm_partition_frozen": lambda one: one.is_frozen,
+    "rlm_partition_alarms": lambda one: len(one.alarms),
+}
 
-def partition_gauges(statuses: Iterable[PartitionStatus]) -> dict[str, Labelled]:
-    """Gauges of the partitions that this node leads."""
-    rows: dict[str, dict[tuple[str, ...], float]] = {}
-    for status in statuses:
-        labels = (status.topic, str(status.partition))
-        for name, value in (
-            ("rlm_remote_copy_lag_bytes", status.lag_bytes),
-            ("rlm_remote_copy_lag_segments", status.lag_segments),
-            ("rlm_remote_log_size_bytes", status.remote_size_bytes),
-            ("rlm_remote_log_start_offset", status.remote_log_start_offset),
-            ("rlm_remote_next_offset", status.remote_next_offset),
-            ("rlm_local_log_start_offset", status.local_log_start_offset),
-            ("rlm_partition_frozen", int(bool(status.frozen))),
-            ("rlm_partition_alarms", len(status.alarms)),
-        ):
-            if value is None:
-                continue
-            rows.setdefault(name, {})[labels] = value
-    return dict(rows)
+
+class PartitionGauges:
+    """Gauges of the partitions that this node leads, as lines. The lines of a partition are written
+    again when its status is another one: ten thousand partitions have a hundred thousand lines.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[PartitionKey, tuple[PartitionStatus, tuple[str, ...]]] = {}
+
+    def read(self, statuses: Iterable[PartitionStatus]) -> dict[str, str]:
+        """The lines of each gauge. A status that is unchanged is the same object."""
+        before, now = self._known, {}
+        for status in statuses:
+            key = status.key
+            known = before.get(key)
+            if known is None or known[0] is not status:
+                known = status, _partition_lines(status)
+            now[key] = known
+        self._known = now
+        columns = zip(*(lines for _, lines in now.values()), strict=True)
+        return {
+            name: "".join(lines) for name, lines in zip(_PARTITION_GAUGES, columns, strict=False)
+        }
+
+
+def _partition_lines(status: PartitionStatus) -> tuple[str, ...]:
+    """One for each gauge, empty where the value is not known."""
+    labels = labels_text(PARTITION, (status.topic, str(status.partition)))
+    values = ((name, value(status)) for name, value in _PARTITION_GAUGES.items())
+    return tuple(
+        "" if value is None else sample_line(name, labels, value) for name, value in values
+    )
 
 
 def purgatory_gauges(size: int) -> dict[str, Labelled]:
@@ -84,6 +108,20 @@ def store_gauges(stores: Iterable[StoreStatus]) -> dict[str, Labelled]:
         ):
             rows.setdefault(name, {})[labels] = value
     return dict(rows)
+
+
+def problem_and_partition_gauges(
+    problems: Callable[[], Sequence[Problem]],
+    statuses: Callable[[Sequence[Problem]], Iterable[PartitionStatus]],
+) -> GaugeSource:
+    """Both, from problems that are collected once: that takes time for every partition."""
+    partitions = PartitionGauges()
+
+    def read() -> dict[str, Labelled | str]:
+        current = problems()
+        return {**problem_gauges(current), **partitions.read(statuses(current))}
+
+    return read
 
 
 def problem_gauges(problems: Iterable[Problem]) -> dict[str, Labelled]:

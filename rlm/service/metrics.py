@@ -5,43 +5,12 @@ which component counts: `ServiceMetrics` implements the proxy's `ProxyMetrics` a
 methods. It is built before the components that count, and they add their gauges to it.
 """
 
-import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from rlm.service.metric_rows import COPY_ROWS, DISK_ROWS, PARTITION, MetricKind, MetricRow
 
-class MetricKind(enum.Enum):
-    """The Prometheus metric types that are in use."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricRow:
-    """One metric; `buckets` in the metric's own unit, for histograms.
-
-    A counter with `is_read` is a total that another component keeps; it is read at each scrape.
-    """
-
-    name: str
-    kind: MetricKind
-    doc: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-    is_read: bool = False
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether events update the metric, rather than a source that is read at each scrape."""
-        return self.kind is not MetricKind.GAUGE and not self.is_read
-
-
-_PARTITION = ("topic", "partition")
 _STORE = ("store", "store_id")
 _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 
@@ -133,6 +102,7 @@ TABLE: tuple[MetricRow, ...] = (
         doc="Partitions, or reads, that wait for a task.",
         labels=("task",),
     ),
+    *COPY_ROWS,
     MetricRow(
         name="rlm_threads_hung",
         kind=MetricKind.GAUGE,
@@ -150,51 +120,53 @@ TABLE: tuple[MetricRow, ...] = (
         kind=MetricKind.GAUGE,
         doc="Bytes of closed segments that are not remote (Kafka: RemoteCopyLagBytes); no sample "
         "for a partition whose lag is unknown.",
-        labels=_PARTITION,
+        labels=PARTITION,
     ),
     MetricRow(
         name="rlm_remote_copy_lag_segments",
         kind=MetricKind.GAUGE,
         doc="Closed segments that are not remote (Kafka: RemoteCopyLagSegments); no sample for a "
         "partition whose lag is unknown.",
-        labels=_PARTITION,
+        labels=PARTITION,
     ),
     MetricRow(
         name="rlm_remote_log_size_bytes",
         kind=MetricKind.GAUGE,
         doc="Bytes of finished remote segments (Kafka: RemoteLogSizeBytes).",
-        labels=_PARTITION,
+        labels=PARTITION,
     ),
     MetricRow(
         name="rlm_remote_log_start_offset",
         kind=MetricKind.GAUGE,
         doc="Remote log start offset, -1 = not known.",
-        labels=_PARTITION,
+        labels=PARTITION,
     ),
     MetricRow(
         name="rlm_remote_next_offset",
         kind=MetricKind.GAUGE,
         doc="First offset after the in-lineage remote data, -1 = none.",
-        labels=_PARTITION,
+        labels=PARTITION,
     ),
     MetricRow(
         name="rlm_local_log_start_offset",
         kind=MetricKind.GAUGE,
         doc="The broker's log start offset, -1 = not known.",
-        labels=_PARTITION,
+        labels=PARTITION,
     ),
     MetricRow(
         name="rlm_partition_frozen",
         kind=MetricKind.GAUGE,
-        doc="1 while the partition is frozen (H4) and an operator must decide.",
-        labels=_PARTITION,
+        doc="1 while the partition is frozen (H4) and an operator must decide; no sample before "
+        "the first snapshot of a leadership.",
+        labels=PARTITION,
     ),
     MetricRow(
         name="rlm_partition_alarms",
         kind=MetricKind.GAUGE,
         doc="Alarms of the partition; `rlm status` has the details.",
-        labels=_PARTITION,
+        labels=PARTITION,
     ),
+    *DISK_ROWS,
     MetricRow(
         name="rlm_stores_configured",
         kind=MetricKind.GAUGE,
@@ -339,8 +311,10 @@ TABLE: tuple[MetricRow, ...] = (
 )
 
 Labelled = Mapping[tuple[str, ...], float]
-GaugeSource = Callable[[], Mapping[str, Labelled]]
-"""Gauges by metric name: label values -> value; called at each scrape."""
+GaugeSource = Callable[[], Mapping[str, Labelled | str]]
+"""Gauges by metric name: label values -> value, or the lines of all samples as `sample_line` writes
+them; called at each scrape.
+"""
 
 
 class ServiceMetrics:
@@ -359,16 +333,15 @@ class ServiceMetrics:
                 self._histograms[row.name] = Histogram(
                     row.name, row.doc, row.labels, buckets=row.buckets, registry=self._registry
                 )
-        self._gauges = _Gauges()
-        self._registry.register(self._gauges)
+        self._sources: tuple[GaugeSource, ...] = ()
 
     def add_gauges(self, *sources: GaugeSource) -> None:
         """Reads these sources too, from the next scrape on."""
-        self._gauges.sources += sources
+        self._sources += sources
 
     def render(self) -> bytes:
         """The metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self._registry) + _read_now(self._sources).encode()
 
     def connection_opened(self) -> None:
         """See `ProxyMetrics`."""
@@ -415,33 +388,44 @@ class ServiceMetrics:
         self._counters["rlm_task_errors_total"].labels(pool_name).inc()
 
 
-class _Gauges:
-    """A collector that reads its sources at each scrape."""
+def _read_now(sources: Iterable[GaugeSource]) -> str:
+    """What is read at a scrape, in Prometheus' text format: for tens of thousands of samples its
+    library would take most of a second.
+    """
+    found: dict[str, Labelled | str] = {}
+    for source in sources:
+        found |= source()
+    lines = []
+    for row in TABLE:
+        if row.is_counted:
+            continue
+        lines.append(f"# HELP {row.name} {_escaped(row.doc)}\n# TYPE {row.name} {row.kind.value}\n")
+        samples = found.get(row.name, "")
+        if isinstance(samples, str):
+            lines.append(samples)
+            continue
+        lines += (
+            sample_line(row.name, labels_text(row.labels, values), number)
+            for values, number in samples.items()
+        )
+    return "".join(lines)
 
-    def __init__(self) -> None:
-        self.sources: tuple[GaugeSource, ...] = ()
 
-    def collect(self) -> Iterator[Metric]:
-        found: dict[str, Labelled] = {}
-        for source in self.sources:
-            found |= source()
-        for row in TABLE:
-            if row.is_counted:
-                continue
-            family = _family(row)
-            for labels, value in found.get(row.name, {}).items():
-                family.add_metric(labels, value)
-            yield family
-
-    def describe(self) -> Iterable[Metric]:
-        """The names, without reading the sources, which are added later."""
-        return [_family(row) for row in TABLE if not row.is_counted]
+def sample_line(name: str, labels: str, number: float) -> str:
+    """One sample in Prometheus' text format; `labels` as of `labels_text`."""
+    return f"{name}{labels} {float(number)!r}\n"
 
 
-def _family(row: MetricRow) -> GaugeMetricFamily | CounterMetricFamily:
-    if row.kind is MetricKind.GAUGE:
-        return GaugeMetricFamily(row.name, row.doc, labels=row.labels)
-    return CounterMetricFamily(row.name, row.doc, labels=row.labels)
+def labels_text(names: Iterable[str], values: Iterable[str]) -> str:
+    """Labels of a sample in Prometheus' text format."""
+    pairs = sorted(zip(names, values, strict=True))
+    quoted = ",".join(f'{name}="{_escaped(value, quotes=True)}"' for name, value in pairs)
+    return f"{{{quoted}}}" if quoted else ""
+
+
+def _escaped(text: str, *, quotes: bool = False) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return escaped.replace('"', '\\"') if quotes else escaped
 
 
 def generate_docs() -> str:

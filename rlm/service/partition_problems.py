@@ -4,8 +4,9 @@ Keeps what no other component knows: since when we lead a partition, and since w
 has not moved. The rules are in `rlm/plans/problem_rules.py`. Never waits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kip405.ids import PartitionKey
 from kip405.segments import RemoteLogSegmentState
@@ -28,16 +29,20 @@ from rlm.plans.problem_rules import (
 )
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.plans.retention import effective_local_retention
-from rlm.plans.trim import NoTrim, retention_target
+from rlm.plans.trim import NoTrim, segments_beyond
 from rlm.remote_log.history import Losses
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.service.tasks import PartitionTasks
+from rlm.tasks.cleanup import CleanupStatus
 from rlm.tasks.copy import CopyStatus
+from rlm.tasks.expiry import ExpiryStatus
 from rlm.tasks.pool import TaskPool
+from rlm.tasks.trim import TrimStatus
 from rlm.topics.rules import retention_of
 
+_FOREVER_MS = 1 << 62
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _NO_TRIM = {reason.value: reason for reason in NoTrim}
 
@@ -51,6 +56,36 @@ class _Still:
     log_start_offset: int
     since_ms: int
     excess_bytes: int
+
+
+class _Inputs(NamedTuple):
+    """What the findings about one partition follow from, and the time. All of it is replaced when
+    it changes, never changed.
+    """
+
+    row: LedPartition
+    snapshot: PartitionSnapshot | None
+    copy: CopyStatus | None
+    trim: TrimStatus | None
+    expiry: ExpiryStatus | None
+    cleanup: CleanupStatus | None
+
+    def is_same(self, other: "_Inputs") -> bool:
+        return (
+            self.row is other.row
+            and self.snapshot is other.snapshot
+            and self.copy is other.copy
+            and self.trim is other.trim
+            and self.expiry is other.expiry
+            and self.cleanup is other.cleanup
+        )
+
+
+class _Calm(NamedTuple):
+    """These inputs are no problem up to `until_ms` (monotonic), unless a job fails."""
+
+    inputs: _Inputs
+    until_ms: int
 
 
 class PartitionProblems:
@@ -83,72 +118,134 @@ class PartitionProblems:
         self._led_since: dict[PartitionKey, tuple[int, int]] = {}
         self._still: dict[PartitionKey, _Still] = {}
         self._excess: dict[PartitionKey, tuple[PartitionSnapshot, int]] = {}
+        self._measures: dict[PartitionKey, tuple[CopyStatus, CopyMeasure]] = {}
+        self._calm: dict[PartitionKey, _Calm] = {}
 
     def findings(self) -> Iterator[Finding]:
         """Problems of every partition of an enabled topic that we lead."""
-        led = {row.topic_id_partition.key: row for row in self._led()}
-        for remembered in (self._led_since, self._still, self._excess):
-            for key in remembered.keys() - led.keys():
+        led = dict(self._led())
+        kept = self._led_since, self._still, self._excess, self._measures, self._calm
+        for remembered in kept:
+            for key in [key for key in remembered if key not in led]:
                 del remembered[key]
-        for row in led.values():
-            yield from self._of(row)
+        tasks, now_ms = self._partition_tasks, self._clock.monotonic_ms()
+        failing, copies, trims = (
+            tasks.copy_pool.last_errors,
+            tasks.copy.statuses,
+            tasks.trim.statuses,
+        )
+        expiries, cleanups = tasks.expiry.statuses, tasks.cleanup.statuses
+        for key, row in led.items():
+            inputs = _Inputs(
+                row,
+                self._snapshots.of(row),
+                copies.get(key),
+                trims.get(key),
+                expiries.get(key),
+                cleanups.get(key),
+            )
+            if key in failing or not self._is_calm(key, inputs, now_ms):
+                yield from self._of(key, inputs, now_ms)
+        yield from self._unknown_trims(led.values())
+        yield from self._lost_segments(led)
 
     def lag(self, row: LedPartition) -> CopyLag | None:
         """What is left to copy; None where that is not known (any more)."""
-        return known_lag(self._copy_observation(row), self._limits, self._clock.monotonic_ms())
+        copy, now_ms = self._copy_status(row), self._clock.monotonic_ms()
+        if copy is not None and now_ms <= self._known_until_ms(copy):
+            return self._measure(row.key, copy).lag
+        return known_lag(self._copy_observation(row), self._limits, now_ms)
 
-    def _led(self) -> Iterator[LedPartition]:
-        view = self._settings.view
-        for row in self._leadership.snapshot.led_by(self._node_id):
-            record = view.topic(row.topic_id_partition.topic_id)
-            if record is not None and record.state == "enabled":
-                yield row
+    def _led(self) -> Iterator[tuple[PartitionKey, LedPartition]]:
+        topics = self._settings.view.topics()
+        enabled = {record.topic_id for record in topics if record.state == "enabled"}
+        for key, row in self._leadership.snapshot.partitions.items():
+            if row.leader == self._node_id and key.topic_id in enabled:
+                yield key, row
 
-    def _of(self, row: LedPartition) -> Iterator[Finding]:
-        now_ms = self._clock.monotonic_ms()
-        yield from copy_findings(self._copy_observation(row), self._limits, now_ms)
-        yield from trim_findings(self._trim_observation(row, now_ms), self._limits, now_ms)
-        yield from self._unknown_trim(row)
-        yield from self._others(row)
+    def _is_calm(self, key: PartitionKey, inputs: _Inputs, now_ms: int) -> bool:
+        calm = self._calm.get(key)
+        return calm is not None and now_ms <= calm.until_ms and calm.inputs.is_same(inputs)
 
-    def _unknown_trim(self, row: LedPartition) -> Iterator[Finding]:
-        partition = row.topic_id_partition.topic_partition
-        bound = self._deletions.unknown.get(partition)
-        if bound is not None:
-            yield unknown_trim_finding(partition, bound)
+    def _of(self, key: PartitionKey, inputs: _Inputs, now_ms: int) -> tuple[Finding, ...]:
+        """Findings by the inputs. Where there are none, they need not be computed again before the
+        inputs change, or until time alone may have made one.
+        """
+        row, copy = inputs.row, self._copy_status(inputs.row)
+        trim = self._trim_observation(row, now_ms)
+        found = (
+            *copy_findings(self._copy_observation(row), self._limits, now_ms),
+            *trim_findings(trim, self._limits, now_ms),
+            *self._others(inputs),
+        )
+        self._calm.pop(key, None)
+        if copy is not None and copy.behind_since_ms is None and not found:
+            until_ms = min(self._known_until_ms(copy), self._still_until_ms(trim, now_ms))
+            self._calm[key] = _Calm(inputs, until_ms)
+        return found
 
-    def _others(self, row: LedPartition) -> Iterator[Finding]:
-        partition, key = row.topic_id_partition.topic_partition, row.topic_id_partition.key
-        snapshot = self._snapshots.of(row)
+    def _still_until_ms(self, trim: TrimObservation, now_ms: int) -> int:
+        """Until when the log start that does not move is no problem; what is none after its time
+        becomes one only by another snapshot or run.
+        """
+        if trim.still_since_ms is None:
+            return _FOREVER_MS
+        ends_ms = trim.still_since_ms + self._limits.trim_ms
+        return ends_ms if now_ms <= ends_ms else _FOREVER_MS
+
+    def _unknown_trims(self, led: Iterable[LedPartition]) -> Iterator[Finding]:
+        unknown = self._deletions.unknown
+        for row in led if unknown else ():
+            bound = unknown.get(row.topic_partition)
+            if bound is not None:
+                yield unknown_trim_finding(row.topic_partition, bound)
+
+    def _lost_segments(self, led: Mapping[PartitionKey, LedPartition]) -> Iterator[Finding]:
+        for key in self._losses.partitions:
+            if key in led:
+                finished = self._ledger.ledger(key).in_state(_FINISHED)
+                ids = {one.metadata.segment_id.id for one in finished}
+                for text in self._losses.alarms(key, ids):
+                    yield partition_finding(
+                        led[key].topic_partition, ProblemKind.SEGMENT_LOST, text
+                    )
+
+    def _others(self, inputs: _Inputs) -> Iterator[Finding]:
+        partition, snapshot = inputs.row.topic_partition, inputs.snapshot
         if snapshot is not None and snapshot.frozen is not None:
             yield partition_finding(
                 partition,
                 ProblemKind.PARTITION_FROZEN,
                 f"frozen: {snapshot.frozen.reason}; `rlm partition adopt` ends it",
             )
-        copy = self._partition_tasks.copy.statuses.get(key)
-        if copy is not None:
-            yield from copy.findings()
-        expiry = self._partition_tasks.expiry.statuses.get(key)
-        yield from expiry_findings(partition, expiry.held if expiry else None)
-        cleanup = self._partition_tasks.cleanup.statuses.get(key)
-        for text in cleanup.alarms if cleanup else ():
+        if inputs.copy is not None:
+            yield from inputs.copy.findings()
+        yield from expiry_findings(partition, inputs.expiry.held if inputs.expiry else None)
+        for text in inputs.cleanup.alarms if inputs.cleanup else ():
             yield partition_finding(partition, ProblemKind.CLEANUP_REFUSED, text)
-        if key in self._losses.partitions:
-            finished = self._ledger.ledger(key).in_state(_FINISHED)
-            ids = {one.metadata.segment_id.id for one in finished}
-            for text in self._losses.alarms(key, ids):
-                yield partition_finding(partition, ProblemKind.SEGMENT_LOST, text)
+
+    def _copy_status(self, row: LedPartition) -> CopyStatus | None:
+        """Of this leadership."""
+        copy = self._partition_tasks.copy.statuses.get(row.key)
+        return copy if copy is not None and copy.leader_epoch == row.leader_epoch else None
+
+    def _known_until_ms(self, copy: CopyStatus) -> int:
+        """Until when its lag is known, whatever the pool does: rules wait at least so long."""
+        return copy.measured_at_ms + self._limits.copy_ms
+
+    def _measure(self, key: PartitionKey, copy: CopyStatus) -> CopyMeasure:
+        """The same object as long as the status is the same."""
+        known = self._measures.get(key)
+        if known is None or known[0] is not copy:
+            known = self._measures[key] = copy, _measure(copy)
+        return known[1]
 
     def _copy_observation(self, row: LedPartition) -> CopyObservation:
-        key = row.topic_id_partition.key
-        copy = self._partition_tasks.copy.statuses.get(key)
-        if copy is not None and copy.leader_epoch != row.leader_epoch:
-            copy = None
+        key, copy = row.key, self._copy_status(row)
         return CopyObservation(
-            partition=row.topic_id_partition.topic_partition,
+            partition=row.topic_partition,
             led_since_ms=self._led_since_ms(row),
-            measure=None if copy is None else _measure(copy),
+            measure=None if copy is None else self._measure(key, copy),
             failure=_failure(self._partition_tasks.copy_pool, key),
             is_running=self._partition_tasks.copy_pool.is_running(key),
             is_waiting=self._partition_tasks.copy_pool.is_waiting(key),
@@ -156,7 +253,7 @@ class PartitionProblems:
         )
 
     def _led_since_ms(self, row: LedPartition) -> int:
-        key, now_ms = row.topic_id_partition.key, self._clock.monotonic_ms()
+        key, now_ms = row.key, self._clock.monotonic_ms()
         epoch, since_ms = self._led_since.get(key, (row.leader_epoch, now_ms))
         if epoch != row.leader_epoch:
             epoch, since_ms = row.leader_epoch, now_ms
@@ -164,12 +261,12 @@ class PartitionProblems:
         return since_ms
 
     def _trim_observation(self, row: LedPartition, now_ms: int) -> TrimObservation:
-        key = row.topic_id_partition.key
+        key = row.key
         trim = self._partition_tasks.trim.statuses.get(key)
         excess = self._excess_bytes(row)
         still = self._stands_still(row, excess, now_ms)
         return TrimObservation(
-            partition=row.topic_id_partition.topic_partition,
+            partition=row.topic_partition,
             reason=_NO_TRIM.get(trim.reason) if trim else None,
             detail=trim.detail if trim else "",
             failure=_failure(self._partition_tasks.cleanup_pool, key),
@@ -182,7 +279,7 @@ class PartitionProblems:
 
     def _excess_bytes(self, row: LedPartition) -> int:
         """As of the last snapshot; computed once for each snapshot, since it reads all segments."""
-        key, snapshot = row.topic_id_partition.key, self._snapshots.of(row)
+        key, snapshot = row.key, self._snapshots.of(row)
         if snapshot is None:
             return 0
         counted = self._excess.get(key)
@@ -191,7 +288,7 @@ class PartitionProblems:
         return counted[1]
 
     def _stands_still(self, row: LedPartition, excess: int, now_ms: int) -> _Still | None:
-        key, snapshot = row.topic_id_partition.key, self._snapshots.of(row)
+        key, snapshot = row.key, self._snapshots.of(row)
         if snapshot is None or excess == 0:
             self._still.pop(key, None)
             return None
@@ -214,7 +311,7 @@ def _measure(copy: CopyStatus) -> CopyMeasure:
 
 
 def _failure(pool: TaskPool, key: PartitionKey) -> Failure | None:
-    found = pool.last_errors.get(key)
+    found = pool.last_error(key)
     return None if found is None else Failure(error=found.error, since_ms=found.since_ms)
 
 
@@ -223,15 +320,6 @@ def _excess_bytes(snapshot: PartitionSnapshot, now_ms: int) -> int:
     if snapshot.topic.record is None or snapshot.topic.record.mode != "tier":
         return 0
     start = snapshot.watermarks.log_start_offset
-    target = retention_target(
-        snapshot.log.segments,
-        effective_local_retention(retention_of(snapshot.topic.record)),
-        local_size_bytes=snapshot.log.size_bytes,
-        local_log_start_offset=start,
-        now_ms=now_ms,
-    )
-    return sum(
-        segment.size_bytes
-        for segment in snapshot.log.segments
-        if segment.next_offset is not None and start < segment.next_offset <= target
-    )
+    retention = effective_local_retention(retention_of(snapshot.topic.record))
+    excess = segments_beyond(snapshot.log.segments, retention, start=start, now_ms=now_ms)
+    return sum(segment.size_bytes for segment in excess)

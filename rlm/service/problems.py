@@ -383,9 +383,13 @@ def _who(skew: ClockSkew) -> str:
 def _replicas(snapshot: Snapshot, enabled: Iterable[Uuid]) -> dict[int, set[str]]:
     """The enabled topics of which each node has a replica, by node id."""
     wanted = set(enabled)
+    assignments = {
+        (row.topic_id_partition.topic, row.replicas)
+        for key, row in snapshot.partitions.items()
+        if key.topic_id in wanted
+    }
     found: dict[int, set[str]] = {}
-    for key, row in snapshot.partitions.items():
-        if key.topic_id in wanted:
-            for node_id in row.replicas:
-                found.setdefault(node_id, set()).add(row.topic_id_partition.topic)
+    for topic, replicas in assignments:
+        for node_id in replicas:
+            found.setdefault(node_id, set()).add(topic)
     return found

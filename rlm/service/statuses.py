@@ -4,15 +4,16 @@ Only `current` and `copy_now` wait; everything else returns what was seen last.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from kip405.errors import Busy, Fenced
 from kip405.ids import PartitionKey
-from kip405.segments import RemoteLogSegmentState
 from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
+from rlm.plans.copy import CopyLag
 from rlm.plans.expiry import NoExpiry
 from rlm.plans.problems import Problem, Severity, human_bytes
 from rlm.remote_log.ports import Ledger, Settings
@@ -26,7 +27,6 @@ from rlm.tasks.pool import Job
 from rlm.tasks.trim import TrimStatus
 from rlmm.ledger import PartitionLedger
 
-_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _USUAL = (NoExpiry.UNLIMITED, NoExpiry.WITHIN_RETENTION)
 _COPY_NOW_DEADLINE_MS = 600_000
 _COPY_NOW_RETRY_MS = 100
@@ -59,19 +59,24 @@ class Statuses:
         self._run_copy = run_copy
         self._partition_problems = partition_problems
         self._problems = problems
+        self._known: dict[PartitionKey, tuple[_Seen, PartitionStatus]] = {}
 
-    def led(self) -> Sequence[PartitionStatus]:
-        view, alarms = self._settings.view, self._alarms()
-        return tuple(
-            self._status(row, alarms)
-            for row in self._leadership.snapshot.led_by(self._node_id)
-            if view.topic(row.topic_id_partition.topic_id) is not None
-        )
+    def led(self, problems: Sequence[Problem]) -> Sequence[PartitionStatus]:
+        ours = {record.topic_id for record in self._settings.view.topics()}
+        alarms, results = _alarms(problems), self._results()
+        found = {
+            key: self._status(key, row, alarms, results)
+            for key, row in self._leadership.snapshot.partitions.items()
+            if row.leader == self._node_id and key.topic_id in ours
+        }
+        for key in self._known.keys() - found.keys():
+            del self._known[key]
+        return tuple(found.values())
 
     async def current(self, key: PartitionKey) -> PartitionStatus:
         row = self._led_row(key)
         await self._snapshots.take(row)
-        return self._status(row, self._alarms())
+        return self._status(key, row, _alarms(self._problems()), self._results())
 
     async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
         row = self._led_row(key)
@@ -108,21 +113,41 @@ class Statuses:
             raise Fenced(f"partition {key} is not led by node {self._node_id}")
         return row
 
-    def _alarms(self) -> Mapping[str, Sequence[str]]:
-        """The texts of all alarms, by subject."""
-        found: dict[str, list[str]] = {}
-        for problem in self._problems():
-            if problem.severity is Severity.ALARM:
-                found.setdefault(problem.subject, []).append(problem.text)
-        return found
+    def _results(self) -> "_Results":
+        tasks = self._partition_tasks
+        return _Results(tasks.copy.statuses, tasks.trim.statuses, tasks.expiry.statuses)
 
-    def _status(self, row: LedPartition, alarms: Mapping[str, Sequence[str]]) -> PartitionStatus:
-        partition = row.topic_id_partition
-        snapshot = self._snapshots.of(row)
-        ledger = self._ledger.ledger(partition.key)
-        finished = [entry.metadata for entry in ledger.in_state(_FINISHED)]
-        start = self._settings.view.remote_log_start(partition.key)
-        lag = self._partition_problems.lag(row)
+    def _status(
+        self,
+        key: PartitionKey,
+        row: LedPartition,
+        alarms: Mapping[str, Sequence[str]],
+        results: "_Results",
+    ) -> PartitionStatus:
+        """The present status; built again only when one of its inputs has changed."""
+        view = self._settings.view
+        seen = _Seen(
+            row=row,
+            snapshot=self._snapshots.of(row),
+            ledger=self._ledger.ledger(key),
+            remote_log_start_offset=view.remote_log_start(key),
+            lag=self._partition_problems.lag(row),
+            copy=results.copy.get(key),
+            trim=results.trim.get(key),
+            expiry=results.expiry.get(key),
+            last_error=self._last_error(key),
+            alarms=tuple(alarms.get(str(row.topic_partition), ())) if alarms else (),
+        )
+        known = self._known.get(key)
+        if known is not None and known[0].is_same(seen):
+            return known[1]
+        status = self._built(seen)
+        self._known[key] = seen, status
+        return status
+
+    def _built(self, seen: "_Seen") -> PartitionStatus:
+        row, partition, lag = seen.row, seen.row.topic_id_partition, seen.lag
+        start, finished = seen.remote_log_start_offset, seen.ledger.finished_total
         base = PartitionStatus(
             topic=partition.topic,
             topic_id=partition.topic_id,
@@ -130,19 +155,19 @@ class Statuses:
             leader=row.leader,
             leader_epoch=row.leader_epoch,
             remote_log_start_offset=-1 if start is None else start,
-            remote_size_bytes=sum(one.segment_size_bytes for one in finished),
-            remote_segments=len(finished),
+            remote_size_bytes=finished.size_bytes,
+            remote_segments=finished.segments,
             lag_bytes=None if lag is None else lag.size_bytes,
             lag_segments=None if lag is None else lag.segments,
-            last_error=self._last_error(partition.key),
-            alarms=tuple(alarms.get(f"{partition.topic}-{partition.partition}", ())),
+            last_error=seen.last_error,
+            alarms=seen.alarms,
         )
-        return base if snapshot is None else self._checked(base, snapshot, ledger)
+        return base if seen.snapshot is None else self._checked(base, seen, seen.snapshot)
 
     def _checked(
-        self, base: PartitionStatus, snapshot: PartitionSnapshot, ledger: PartitionLedger
+        self, base: PartitionStatus, seen: "_Seen", snapshot: PartitionSnapshot
     ) -> PartitionStatus:
-        end = ledger.highest_end(snapshot.lineage, snapshot.log_end_offset)
+        end = seen.ledger.highest_end(snapshot.lineage, snapshot.log_end_offset)
         return replace(
             base,
             remote_next_offset=-1 if end is None else end,
@@ -150,16 +175,62 @@ class Statuses:
             last_stable_offset=snapshot.watermarks.last_stable_offset,
             high_watermark=snapshot.watermarks.high_watermark,
             log_end_offset=snapshot.log_end_offset,
-            copy_reason=_reason(self._partition_tasks.copy.statuses.get(snapshot.key)),
-            trim_reason=_reason(self._partition_tasks.trim.statuses.get(snapshot.key)),
-            expiry_reason=_expiry_reason(self._partition_tasks.expiry.statuses.get(snapshot.key)),
+            copy_reason=_reason(seen.copy),
+            trim_reason=_reason(seen.trim),
+            expiry_reason=_expiry_reason(seen.expiry),
             frozen=snapshot.frozen.reason if snapshot.frozen else "",
         )
 
     def _last_error(self, key: PartitionKey) -> str:
-        pools = self._partition_tasks.copy_pool, self._partition_tasks.cleanup_pool
-        errors = (pool.last_errors.get(key) for pool in pools)
-        return "; ".join(error.message for error in errors if error is not None)
+        tasks = self._partition_tasks
+        errors = tasks.copy_pool.last_error(key), tasks.cleanup_pool.last_error(key)
+        return "; ".join(error.message for error in errors if error) if any(errors) else ""
+
+
+class _Results(NamedTuple):
+    """The results of the tasks' last runs, by partition."""
+
+    copy: Mapping[PartitionKey, CopyStatus]
+    trim: Mapping[PartitionKey, TrimStatus]
+    expiry: Mapping[PartitionKey, ExpiryStatus]
+
+
+class _Seen(NamedTuple):
+    """What the status of one partition is made of."""
+
+    row: LedPartition
+    snapshot: PartitionSnapshot | None
+    ledger: PartitionLedger
+    remote_log_start_offset: int | None
+    lag: CopyLag | None
+    copy: CopyStatus | None
+    trim: TrimStatus | None
+    expiry: ExpiryStatus | None
+    last_error: str
+    alarms: tuple[str, ...]
+
+    def is_same(self, other: "_Seen") -> bool:
+        return (
+            self.row is other.row
+            and self.snapshot is other.snapshot
+            and self.ledger is other.ledger
+            and self.copy is other.copy
+            and self.trim is other.trim
+            and self.expiry is other.expiry
+            and self.remote_log_start_offset == other.remote_log_start_offset
+            and self.lag == other.lag
+            and self.last_error == other.last_error
+            and self.alarms == other.alarms
+        )
+
+
+def _alarms(problems: Iterable[Problem]) -> Mapping[str, Sequence[str]]:
+    """The texts of all alarms, by subject."""
+    found: dict[str, list[str]] = {}
+    for problem in problems:
+        if problem.severity is Severity.ALARM:
+            found.setdefault(problem.subject, []).append(problem.text)
+    return found
 
 
 def _expiry_reason(status: ExpiryStatus | None) -> str:

@@ -81,6 +81,10 @@ class TaskPool:
         """The failure of each partition whose last job failed."""
         return MappingProxyType(self._errors)
 
+    def last_error(self, key: PartitionKey) -> TaskFailure | None:
+        """The failure of the partition's last job. Called for every partition, as `is_running`."""
+        return self._errors.get(key)
+
     @property
     def running(self) -> frozenset[PartitionKey]:
         return frozenset(self._running)
@@ -180,11 +184,11 @@ TaskRun = Callable[[LedPartition], Awaitable[None]]
 
 def led_rows(leadership: Leadership, settings: Settings, node_id: int) -> tuple[LedPartition, ...]:
     """The partitions of enabled topics that the node leads."""
-    view = settings.view
+    ours = {record.topic_id for record in settings.view.topics()}
     return tuple(
         row
         for row in leadership.snapshot.led_by(node_id)
-        if view.topic(row.topic_id_partition.topic_id) is not None
+        if row.topic_id_partition.topic_id in ours
     )
 
 

@@ -88,7 +88,7 @@ class VerifyWatch:
         for row in self._led():
             key = row.key
             known = self._known.get(key)
-            if known is None:
+            if known is None or (not known.issues and now_ms - known.whole_ms <= self._interval_ms):
                 continue
             lost = self._losses.segments(key)
             observed = VerifyObservation(

@@ -15,6 +15,7 @@ IN_FORCE = Target(
     ("tests/rlm/plans/test_deletions.py", "tests/rlm/plans/test_retention.py"),
 )
 AGES = Target("rlmm/settings_view.py", ("tests/rlmm/test_settings_view.py",))
+FENCED = Target("rlmm/settings_records.py", ("tests/rlmm/test_settings_view.py",))
 VERBS = Target(
     "rlm/topics/verbs.py",
     ("tests/rlm/topics/test_deletions.py", "tests/rlm/topics/test_shortening.py"),
@@ -227,6 +228,8 @@ EDITS: tuple[Edit, ...] = (
             "        by_clock_ms = now_ms - max(found.times.appended_ms, found.stamp.time_ms)\n",
             "        by_clock_ms = now_ms - found.stamp.time_ms\n",
         ),
+    ),
+    *FENCED.edits(
         (
             "H10: a late announcement replaces a newer one",
             "FENCED_RECORDS = (TopicRecord, DeletionRecord, ",

@@ -27,7 +27,33 @@ SETTINGS = Target(
 
 LEADER_EPOCHS = Target("rlmm/leader_epochs.py", ("tests/rlmm/test_leader_epochs.py",))
 
+STATUSES = Target("rlm/service/statuses.py", ("tests/rlm/service/test_statuses.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *STATUSES.edits(
+        (
+            "a status shows the ledger of an earlier time",
+            "            and self.ledger is other.ledger\n",
+            "",
+        ),
+        (
+            "a status shows the remote log start of an earlier time",
+            "            and self.remote_log_start_offset == other.remote_log_start_offset\n",
+            "",
+        ),
+    ),
+    *LEDGER.edits(
+        (
+            "H4: the highest end is beyond the log's end",
+            "if not cover.has_disputed and cover.reach and cover.reach[-1] <= log_end_offset:",
+            "if not cover.has_disputed and cover.reach:",
+        ),
+        (
+            "H3: a disputed segment supports the highest end",
+            "if not cover.has_disputed and cover.reach and cover.reach[-1] <= log_end_offset:",
+            "if cover.reach and cover.reach[-1] <= log_end_offset:",
+        ),
+    ),
     *LATER.edits(
         (
             "H6: what a later version recorded is trimmed and deleted over",
@@ -300,8 +326,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "what was asserted again is asserted for ever",
-            "        self._overruled.pop(key, None)\n        self._adopted[key] = newcomer\n",
-            "        self._adopted[key] = newcomer\n",
+            "        self._overruled.pop(key, None)\n        self._adopted.put(key, newcomer)\n",
+            "        self._adopted.put(key, newcomer)\n",
         ),
         (
             "a record that cannot be read is no problem",

@@ -23,7 +23,7 @@ from rlm.plans.problem_rules import Limits
 from rlm.plans.problems import Problem
 from rlm.remote_log.history import Losses
 from rlm.service.certificates import CertificatePath, Certificates
-from rlm.service.gauges import partition_gauges, problem_gauges
+from rlm.service.gauges import problem_and_partition_gauges
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.listeners import HealthState, HttpServer
 from rlm.service.metrics import ServiceMetrics
@@ -242,8 +242,12 @@ class Watched:
 
     @property
     def status(self) -> PartitionStatus:
-        [found] = self.statuses.led()
+        [found] = self.led()
         return found
+
+    def led(self) -> Sequence[PartitionStatus]:
+        """As `rlm status` shows the partitions now."""
+        return self.statuses.led(self.watch.current())
 
     @asynccontextmanager
     async def logging(self) -> AsyncIterator[list[tuple[str, str]]]:
@@ -262,8 +266,7 @@ class Watched:
         problems = self.watch.current()
         metrics = ServiceMetrics()
         metrics.add_gauges(
-            lambda: partition_gauges(self.statuses.led()),
-            lambda: problem_gauges(self.watch.current()),
+            problem_and_partition_gauges(self.watch.current, self.statuses.led),
         )
         state = HealthState(alive=True, ready=True, problems=problems)
         server = HttpServer(host="127.0.0.1", port=0, health=lambda: state, metrics=metrics.render)

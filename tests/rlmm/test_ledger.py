@@ -4,7 +4,7 @@ import pytest
 
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.ledger import Hole, PartitionLedger, UsableSegment
+from rlmm.ledger import Hole, PartitionLedger, SegmentTotal, UsableSegment
 from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState
 from tests.rlmm.builders import DELETING, FINISHED, KEY, STARTED, record, segment, uuid
@@ -34,6 +34,18 @@ def test_only_finished_segments_count_and_in_order() -> None:
     assert view.contiguous_end(ONE_EPOCH, END, 10) == 20
     assert view.highest_end(ONE_EPOCH) == 40
     assert [entry.metadata.start_offset for entry in view.in_state(STARTED, DELETING)] == [20, 40]
+
+
+def test_finished_segments_are_counted_with_their_bytes() -> None:
+    view = ledger(segment(3), segment(1), segment(2, STARTED), segment(4, DELETING))
+    sizes = [view.in_state(FINISHED)[at].metadata.segment_size_bytes for at in (0, 1)]
+    assert view.finished_total == SegmentTotal(segments=2, size_bytes=sum(sizes))
+    assert PartitionLedger.empty(KEY).finished_total == SegmentTotal(segments=0, size_bytes=0)
+
+
+def test_the_highest_end_is_that_of_a_segment_that_ends_inside_the_log() -> None:
+    view = ledger(segment(1), segment(3), segment(4))
+    assert [view.highest_end(ONE_EPOCH, end) for end in (50, 49, 40, 19)] == [50, 40, 40, None]
 
 
 def test_an_empty_ledger_answers() -> None:

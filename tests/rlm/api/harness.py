@@ -227,7 +227,7 @@ class ApiStatuses:
         self._log = log
         self.problems: list[Problem] = []
 
-    def led(self) -> Sequence[PartitionStatus]:
+    def led(self, problems: Sequence[Problem]) -> Sequence[PartitionStatus]:
         status = PartitionStatus(
             topic=TOPIC,
             topic_id=TOPIC_ID,
@@ -248,7 +248,7 @@ class ApiStatuses:
         return (status, replace(status, partition=1)) if leads else ()
 
     async def current(self, key: PartitionKey) -> PartitionStatus:
-        for status in (one for one in self.led() if one.key == key):
+        for status in (one for one in self.led(()) if one.key == key):
             return status
         raise Fenced(f"{key} is not led here")
 

@@ -123,6 +123,15 @@ async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
         ] * 2
 
 
+async def test_h38_a_status_shows_a_partition_as_it_is_now() -> None:
+    async with api_node(Cluster(), node_id=1) as node:
+        await call(node, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
+        request = pb.StatusRequest(local_only=True)
+        assert (await call(node, "Status", request)).partitions[0].lag_bytes == 2048
+        node.statuses.lag_bytes = None
+        assert not (await call(node, "Status", request)).partitions[0].HasField("lag_bytes")
+
+
 async def test_h38_a_problem_that_several_services_report_is_one_problem() -> None:
     cluster = Cluster()
     full = Problem(

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.api.ports import PartitionStatus
 from rlm.plans.problems import Problem, ProblemKind
-from rlm.service.gauges import partition_gauges, problem_gauges, task_gauges
+from rlm.service.gauges import PartitionGauges, problem_gauges, task_gauges
 from rlm.service.listeners import HealthState, HttpServer
 from rlm.service.metrics import TABLE, ServiceMetrics, generate_docs
 from rlm.tasks.pool import TaskPool
@@ -35,7 +36,7 @@ FULL = Problem(
 def metrics() -> ServiceMetrics:
     pool = TaskPool("copy", ManualClock(), size=1, queue_limit=1)
     found = ServiceMetrics()
-    found.add_gauges(lambda: partition_gauges([STATUS]), lambda: task_gauges([pool]))
+    found.add_gauges(lambda: PartitionGauges().read([STATUS]), lambda: task_gauges([pool]))
     found.add_gauges(lambda: problem_gauges([FULL]))
     return found
 
@@ -105,9 +106,9 @@ async def test_h38_a_problem_takes_no_service_out_of_service(
 
 
 def test_h38_a_lag_that_is_not_known_has_no_sample() -> None:
-    gauges = partition_gauges([replace(STATUS, lag_bytes=None, lag_segments=None)])
-    assert "rlm_remote_copy_lag_bytes" not in gauges
-    assert gauges["rlm_partition_frozen"] == {("t", "3"): 1}
+    gauges = PartitionGauges().read([replace(STATUS, lag_bytes=None, lag_segments=None)])
+    assert gauges["rlm_remote_copy_lag_bytes"] == ""
+    assert gauges["rlm_partition_frozen"] == 'rlm_partition_frozen{partition="3",topic="t"} 1.0\n'
 
 
 async def test_a_taken_port_is_invalid() -> None:
@@ -149,6 +150,30 @@ def test_what_is_counted_is_rendered() -> None:
         'rlm_partition_alarms{partition="3",topic="t"} 2.0',
     ):
         assert line in lines
+
+
+def test_what_is_read_at_a_scrape_is_text_that_prometheus_reads() -> None:
+    strange = 'a"b\\c\nd'
+    counted = ServiceMetrics()
+    counted.add_gauges(
+        lambda: {
+            "rlm_remote_log_size_bytes": {(strange, "3"): 1e20, ("t", "0"): 7},
+            "rlm_stores_configured": {(): 2},
+            "rlm_read_disk_cache_damaged_total": {(): 5},
+        }
+    )
+    families = {one.name: one for one in text_string_to_metric_families(counted.render().decode())}
+    read = {
+        (sample.name, sample.labels.get("topic")): sample.value
+        for one in families.values()
+        for sample in one.samples
+    }
+    assert read["rlm_remote_log_size_bytes", strange] == 1e20
+    assert read["rlm_remote_log_size_bytes", "t"] == 7
+    assert read["rlm_stores_configured", None] == 2
+    assert read["rlm_read_disk_cache_damaged_total", None] == 5
+    assert families["rlm_read_disk_cache_damaged"].type == "counter"
+    assert families["rlm_remote_log_size_bytes"].documentation
 
 
 def test_the_docs_name_every_metric() -> None:

@@ -1,0 +1,82 @@
+"""The status of partitions: built again only when something that it shows has changed."""
+
+from pathlib import Path
+
+import pytest
+
+from rlm.service.gauges import PartitionGauges
+from rlmm.ledger import PartitionLedger
+from tests.builders.ledger import PARTITION
+from tests.rlm.watched import COPY_MS, Watched
+
+
+@pytest.fixture
+async def watched(tmp_path: Path) -> Watched:
+    made = Watched(tmp_path)
+    made.rig.write_log(0, 100, 250, end=300)
+    await made.run_tasks()
+    return made
+
+
+def pin(watched: Watched, view: PartitionLedger) -> None:
+    """The manager gives one view until a record comes; the memory ledger builds one each time."""
+    watched.rig.ledger.ledger = lambda key: view  # type: ignore[method-assign]
+
+
+async def test_a_status_is_kept_while_nothing_changes(watched: Watched) -> None:
+    view = watched.rig.ledger.view
+    pin(watched, view)
+    [first] = watched.led()
+    assert watched.led()[0] is first
+    assert first.remote_segments == len(view.entries) > 0
+
+
+async def test_a_status_follows_what_it_shows(watched: Watched) -> None:
+    rig = watched.rig
+    pin(watched, rig.ledger.view)
+    assert watched.led()[0].remote_log_start_offset == 0
+    rig.remote_start(100)
+    assert watched.led()[0].remote_log_start_offset == 100
+    pin(watched, PartitionLedger.empty(PARTITION.key))
+    assert watched.led()[0].remote_segments == 0
+
+
+async def test_a_partition_that_is_not_led_any_more_has_no_status(watched: Watched) -> None:
+    assert len(watched.led()) == 1
+    watched.rig.broker.elect(2, 1)
+    await watched.leadership.refresh()
+    assert PARTITION.key in watched.leadership.snapshot.partitions
+    assert watched.led() == ()
+
+
+async def test_h38_the_lines_of_a_scrape_follow_the_statuses(watched: Watched) -> None:
+    gauges = PartitionGauges()
+    assert gauges.read(watched.led())["rlm_remote_log_start_offset"].endswith(" 0.0\n")
+    watched.rig.remote_start(100)
+    assert gauges.read(watched.led())["rlm_remote_log_start_offset"].endswith(" 100.0\n")
+    assert gauges.read(()) == {}
+
+
+async def test_h38_a_lag_has_no_sample_once_it_is_unknown(watched: Watched) -> None:
+    gauges = PartitionGauges()
+    assert gauges.read(watched.led())["rlm_remote_copy_lag_bytes"].endswith(" 0.0\n")
+    watched.rig.clock.advance(COPY_MS + 1)
+    assert gauges.read(watched.led())["rlm_remote_copy_lag_bytes"] == ""
+
+
+async def test_h38_before_the_first_snapshot_nobody_knows_whether_a_partition_is_frozen(
+    tmp_path: Path,
+) -> None:
+    watched, gauges = Watched(tmp_path), PartitionGauges()
+
+    def frozen() -> str:
+        return gauges.read(watched.led())["rlm_partition_frozen"]
+
+    watched.rig.write_log(0, 100, end=150)
+    await watched.leadership.refresh()
+    assert frozen() == ""
+    await watched.run_tasks()
+    assert frozen().endswith(" 0.0\n")
+    watched.rig.begin_epoch(1, 150)
+    await watched.leadership.refresh()
+    assert frozen() == "", "another leadership"
