@@ -15,7 +15,7 @@ cancelled.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from io import BytesIO
 from typing import Any, Protocol, TypeVar
@@ -40,17 +40,31 @@ _CHATTY = ("aiobotocore", "botocore")
 
 
 class Pieces:
-    """A body that is passed to the socket piece by piece, without the copies that aiohttp makes of
-    large bytes and of files in memory.
+    """A body in memory that is passed to the socket piece by piece, as it was read, without the
+    copies that aiohttp makes of large bytes and of files in memory.
+
+    botocore takes it for a file, because it has `read`, which nothing calls: payloads are not
+    signed.
     """
 
-    def __init__(self, body: bytes) -> None:
-        self._body = body
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._pieces = pieces
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pieces))
 
     async def __aiter__(self) -> AsyncIterator[memoryview]:
-        view = memoryview(self._body)
-        for position in range(0, len(view), PIECE_BYTES):
-            yield view[position : position + PIECE_BYTES]
+        for piece in self._pieces:
+            view = memoryview(piece)
+            for position in range(0, len(view), PIECE_BYTES):
+                yield view[position : position + PIECE_BYTES]
+
+    def read(self) -> bytes:
+        """All of it at once."""
+        return b"".join(self._pieces)
+
+    def seek(self, _position: int) -> None:
+        """Called before another try: each iteration begins at the first byte."""
 
 
 class BulkSession(AIOHTTPSession):  # type: ignore[misc] # published without types
@@ -65,8 +79,9 @@ class BulkSession(AIOHTTPSession):  # type: ignore[misc] # published without typ
         would cost a round trip for each part (the header is not among the signed ones).
         """
         if isinstance(request.body, BytesIO):
+            request.body = Pieces((request.body.getvalue(),))
+        if isinstance(request.body, Pieces):
             del request.headers["Expect"]
-            request.body = Pieces(request.body.getvalue())
         return await super().send(request)
 
     async def _get_session(self, proxy_url: str | None) -> aiohttp.ClientSession:

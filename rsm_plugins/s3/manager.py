@@ -86,9 +86,7 @@ class S3RemoteStorageManager:
             return found
         metadata = {"rlm-cluster": identity.cluster_id}
         with suppress(AlreadyThere):  # then another writer's object is the identity
-            await self._objects.write(
-                IDENTITY_NAME, encode_identity(identity), metadata=metadata, only_if_absent=True
-            )
+            await self._write_new(IDENTITY_NAME, encode_identity(identity), metadata)
         found = await self.read_identity()
         if found is None:
             raise Internal(
@@ -146,13 +144,18 @@ class S3RemoteStorageManager:
         name = object_name(locator, ObjectKind.MANIFEST)
         metadata = segment_metadata(locator, end_offset_of(manifest))
         try:
-            await self._objects.write(name, manifest, metadata=metadata, only_if_absent=True)
+            await self._write_new(name, manifest, metadata)
         except AlreadyThere as error:
             if await self._objects.read(name) != manifest:
                 raise Fenced(
                     f"{self._objects.location(name)} is there already and is another one: somebody "
                     "else finished this copy"
                 ) from error
+
+    async def _write_new(self, name: str, body: bytes, metadata: UserMetadata) -> None:
+        await self._objects.write(
+            name, body, metadata=metadata, checksum=crc32c(body), only_if_absent=True
+        )
 
     async def read_manifest(self, locator: SegmentLocator) -> bytes:
         """See RemoteStorageManager."""

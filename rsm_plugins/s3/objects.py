@@ -20,7 +20,7 @@ from kip405.process import software_version
 from kip405.segments import ByteRange, SegmentLocator
 from rsm_plugins.layout.keys import with_prefix
 from rsm_plugins.layout.manifest import Manifest
-from rsm_plugins.s3.calls import Calls
+from rsm_plugins.s3.calls import Calls, Pieces
 from rsm_plugins.s3.errors import code_of, status_of
 from rsm_plugins.s3.settings import S3Settings
 
@@ -153,16 +153,16 @@ class Objects:
     async def write(
         self,
         name: str,
-        body: bytes,
+        body: bytes | Pieces,
         *,
         metadata: UserMetadata | None = None,
-        checksum: int | None = None,
+        checksum: int,
         data: bool = False,
         only_if_absent: bool = False,
     ) -> None:
         """Write an object whole; AlreadyThere if it exists and must not be overwritten."""
         options = self.creation(metadata, data=data)
-        options["ChecksumCRC32C"] = checksum_text(crc32c(body) if checksum is None else checksum)
+        options["ChecksumCRC32C"] = checksum_text(checksum)
         if only_if_absent:
             options["IfNoneMatch"] = "*"
 

@@ -22,7 +22,7 @@ from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError
 from kip405.segments import LogSegmentData
 from rsm_plugins.files.durable import read_at
 from rsm_plugins.files.segment_files import open_source, source_errors
-from rsm_plugins.s3.calls import backoff_seconds, first_of, to_its_end
+from rsm_plugins.s3.calls import PIECE_BYTES, Pieces, backoff_seconds, first_of, to_its_end
 from rsm_plugins.s3.errors import code_of
 from rsm_plugins.s3.objects import (
     BODY_PATIENCE,
@@ -69,27 +69,40 @@ class SourceReader:
         self._position = 0
         self._whole = 0
 
-    async def next(self, size_bytes: int) -> tuple[bytes, int]:
+    async def next(self, size_bytes: int) -> tuple[Pieces, int]:
         """The next bytes and their own CRC-32C; Fenced if the file is gone or cut short."""
         size_bytes = min(size_bytes, self._data.log.size_bytes - self._position)
         return await self._threads.run(self._read, size_bytes)
 
-    def _read(self, size_bytes: int) -> tuple[bytes, int]:
+    def _read(self, size_bytes: int) -> tuple[Pieces, int]:
+        """Read and checksum piece by piece: each is still in the processor's cache then."""
         source = self._data.log
+        end, part, pieces = self._position + size_bytes, 0, []
+        begins = self._position == 0
         descriptor = open_source(source.path)
         try:
             with source_errors(source.path):
-                body = read_at(descriptor, source.position + self._position, size_bytes)
+                while left := end - self._position:
+                    at = source.position + self._position
+                    piece = read_at(descriptor, at, min(PIECE_BYTES, left))
+                    if not piece:
+                        raise self._cut_short()
+                    self._position += len(piece)
+                    part = crc32c(piece, part)
+                    if not begins:
+                        self._whole = crc32c(piece, self._whole)
+                    pieces.append(piece)
         finally:
             os.close(descriptor)
-        self._position += len(body)
-        if len(body) != size_bytes:
-            raise Fenced(
-                f"{source.path} has only {self._position} of {source.size_bytes} bytes left to copy"
-            )
-        self._whole = crc32c(body, self._whole)
-        whole_is_one = self._position == size_bytes
-        return body, self._whole if whole_is_one else crc32c(body)
+        if begins:
+            self._whole = part
+        return Pieces(pieces), part
+
+    def _cut_short(self) -> Fenced:
+        source = self._data.log
+        return Fenced(
+            f"{source.path} has only {self._position} of {source.size_bytes} bytes left to copy"
+        )
 
     def prove(self) -> None:
         """Corrupt unless the bytes that were read are those of the copy's plan."""
@@ -111,7 +124,7 @@ class Uploads:
         self._part_size_bytes = part_size_bytes
         self._permits = asyncio.Semaphore(concurrency)
 
-    async def read_small(self, data: LogSegmentData) -> bytes:
+    async def read_small(self, data: LogSegmentData) -> Pieces:
         """The whole proved log, for a log that is sent in one request; see `permits`."""
         reader = SourceReader(data, self._threads)
         body, _ = await reader.next(data.log.size_bytes)
@@ -151,7 +164,7 @@ class Uploads:
             raise first_of(errors) from errors
         reader.prove()
 
-    async def _next(self, reader: SourceReader, size_bytes: int) -> tuple[bytes, int]:
+    async def _next(self, reader: SourceReader, size_bytes: int) -> tuple[Pieces, int]:
         try:
             return await reader.next(size_bytes)
         except BaseException:
@@ -222,7 +235,7 @@ class Upload:
         answer = await self._run("CreateMultipartUpload", request)
         self._id = str(answer["UploadId"])
 
-    async def send(self, number: int, body: bytes, checksum: int) -> None:
+    async def send(self, number: int, body: Pieces, checksum: int) -> None:
         """Send one part; it replaces one of the same number."""
 
         async def request(client: Any) -> Any:

@@ -72,23 +72,23 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H13: a file cut short under the upload goes up as it is",
-            "        if len(body) != size_bytes:\n",
-            "        if not body:\n",
+            "                        raise self._cut_short()\n",
+            "                        break\n",
         ),
         (
             "G9: the checksum of the whole is that of the last part",
-            "        self._whole = crc32c(body, self._whole)\n",
-            "        self._whole = crc32c(body)\n",
+            "self._whole = crc32c(piece, self._whole)",
+            "self._whole = crc32c(piece)",
         ),
         (
             "G9: a part is proved by the checksum of all before it",
-            "whole_is_one = self._position == size_bytes",
-            "whole_is_one = True",
+            "self._position + size_bytes, 0, []",
+            "self._position + size_bytes, self._whole, []",
         ),
         (
             "parts begin where the log does",
-            "body = read_at(descriptor, source.position + self._position, size_bytes)",
-            "body = read_at(descriptor, source.position, size_bytes)",
+            "at = source.position + self._position",
+            "at = source.position",
         ),
         (
             "a failed upload is left to be paid for",

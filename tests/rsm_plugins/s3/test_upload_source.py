@@ -1,5 +1,6 @@
 """The source of an upload: read once, in order, and proven before it counts (H13, G9)."""
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from botocore.exceptions import ClientError
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced
 from kip405.segments import FileSlice, LogSegmentData
-from rsm_plugins.s3.calls import Calls, pause
+from rsm_plugins.s3.calls import PIECE_BYTES, Calls, pause
 from rsm_plugins.s3.objects import Objects
 from rsm_plugins.s3.settings import S3Settings
 from rsm_plugins.s3.uploads import SourceReader, Upload, Uploads
@@ -45,9 +46,23 @@ async def test_parts_are_read_in_order_and_the_whole_is_proven(
 ) -> None:
     reader = SourceReader(source(tmp_path, LOG), threads)
     parts = [await reader.next(40) for _ in range(3)]
-    assert b"".join(body for body, _ in parts) == LOG
-    assert [crc for _, crc in parts] == [crc32c(body) for body, _ in parts]
+    assert b"".join(body.read() for body, _ in parts) == LOG
+    assert [crc for _, crc in parts] == [crc32c(body.read()) for body, _ in parts]
     reader.prove()
+
+
+async def test_a_body_goes_up_as_it_was_read_from_its_first_byte_at_each_try(
+    tmp_path: Path, threads: FileThreads
+) -> None:
+    log = os.urandom(2 * PIECE_BYTES + 2)
+    reader = SourceReader(source(tmp_path, log), threads)
+    parts = [await reader.next(PIECE_BYTES + 1) for _ in range(2)]
+    reader.prove()
+    for body, checksum in parts:
+        tries = [b"".join([bytes(piece) async for piece in body]) for _ in range(2)]
+        assert tries == [body.read()] * 2
+        assert (len(body), checksum) == (len(tries[0]), crc32c(tries[0]))
+    assert b"".join(body.read() for body, _ in parts) == log
 
 
 async def test_h13_a_file_cut_short_is_not_read_as_far_as_it_goes(
