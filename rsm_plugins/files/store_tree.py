@@ -10,10 +10,11 @@ import errno
 import itertools
 import os
 import stat as stat_modes
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kip405.contracts import StoredObject, StoreIdentity
 from kip405.errors import Corrupt, NotFound, Unavailable
@@ -23,6 +24,7 @@ from rsm_plugins.layout.manifest import IDENTITY_MAX_BYTES, decode_identity, enc
 
 TEMPORARY_SUFFIX = ".rlm-tmp"
 _FOLDER_ATTEMPTS = 20
+_FOLDERS_REMEMBERED = 10_000
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _STAT = _READ | os.O_NONBLOCK  # also for a pipe under an object's name
@@ -56,6 +58,7 @@ class StoreTree:
         self.root = Path(os.path.abspath(root))
         self.base = self.root / check_prefix(prefix) if prefix else self.root
         self._prefix = prefix
+        self._durable: dict[str, _DurableFolder] = {}
 
     def __str__(self) -> str:
         return f"store {self.base}"
@@ -119,7 +122,7 @@ class StoreTree:
         with self._translated("create the identity of"):
             root = os.open(self.root, _DIRECTORY)
             try:
-                base = self._ensure_folder(root, self._prefix)
+                base, _ = self._ensure_folder(root, self._prefix)
             finally:
                 os.close(root)
             try:
@@ -149,7 +152,7 @@ class StoreTree:
         """
         with ExitStack() as stack:
             for attempt in itertools.count(1):
-                descriptor = self._ensure_folder(base, folder)
+                descriptor, levels = self._ensure_folder(base, folder)
                 temporary = TemporaryFiles(descriptor)
                 try:
                     # With this file in it the folder is not empty, so it cannot be removed.
@@ -162,20 +165,35 @@ class StoreTree:
                 stack.callback(os.close, descriptor)
                 stack.enter_context(temporary)
                 yield NewFile(temporary=temporary, name=name, descriptor=file_descriptor)
+                self._remember_durable(folder, _DurableFolder(levels=levels, file=file))
                 return
 
-    def _ensure_folder(self, base: int, folder: str) -> int:
-        """Descriptor of a folder below a descriptor; each missing level is created and made
-        durable.
+    def _ensure_folder(self, base: int, folder: str) -> "_Opened":
+        """The folder below a descriptor, durable with all levels above it. Each missing level is
+        created, and each made durable, because another process may have created it just now.
         """
-        current = os.dup(base)
-        for part in folder.split("/") if folder else ():
-            try:
-                following = self._step(current, part)
-            finally:
-                os.close(current)
-            current = following
-        return current
+        return self._durable_folder(base, folder) or _walk(base, folder, self._step)
+
+    def _remember_durable(self, folder: str, found: "_DurableFolder") -> None:
+        if len(self._durable) >= _FOLDERS_REMEMBERED:
+            self._durable.clear()
+        self._durable[folder] = found
+
+    def _durable_folder(self, base: int, folder: str) -> "_Opened | None":
+        """The folder if this process made it durable; None where that is not certain, whatever the
+        reason: to create it says more.
+        """
+        known = self._durable.get(folder)
+        if known is None:
+            return None
+        with ExitStack() as stack, suppress(OSError):
+            found = _walk(base, folder, _open_folder)
+            stack.callback(os.close, found.descriptor)
+            is_same = found.levels == known.levels
+            if is_same and self.size_of(found.descriptor, known.file) is not None:
+                stack.pop_all()
+                return found
+        return None
 
     @staticmethod
     def _step(parent: int, part: str) -> int:
@@ -184,7 +202,7 @@ class StoreTree:
                 os.mkdir(part, dir_fd=parent)
             make_durable(parent)
             try:
-                return os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+                return _open_folder(parent, part)
             except FileNotFoundError:
                 if attempt == _FOLDER_ATTEMPTS:
                     raise
@@ -378,6 +396,50 @@ class NewFile:
     temporary: TemporaryFiles
     name: str
     descriptor: int
+
+
+class _Opened(NamedTuple):
+    """A folder's descriptor, and (device, inode) of the base and of each level down to it."""
+
+    descriptor: int
+    levels: "_Levels"
+
+
+_Levels = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DurableFolder:
+    """A folder that was durable when `file` was put into it. It stays so for as long as the file is
+    in it and no level was replaced: a folder that is not empty can only be moved away.
+    """
+
+    levels: _Levels
+    file: str
+
+
+def _walk(base: int, folder: str, step: Callable[[int, str], int]) -> _Opened:
+    """The folder below a descriptor, level by level; `step` opens one level in another."""
+    current, levels = os.dup(base), []
+    try:
+        for part in folder.split("/") if folder else ():
+            levels.append(_inode(current))
+            above, current = current, step(current, part)
+            os.close(above)
+        levels.append(_inode(current))
+    except OSError:
+        os.close(current)
+        raise
+    return _Opened(current, tuple(levels))
+
+
+def _open_folder(parent: int, part: str) -> int:
+    return os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+
+
+def _inode(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
 
 
 def _unlink_all(names: Iterable[str], descriptor: int) -> None:

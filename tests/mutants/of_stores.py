@@ -19,7 +19,36 @@ HDFS_CALLS = Target(
 
 HANGS = Target("rsm_plugins/process/hang_guard.py", ("tests/rsm_plugins/test_hang_guard.py",))
 
+TREE = Target("rsm_plugins/files/store_tree.py", ("tests/rsm_plugins/test_local.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *TREE.edits(
+        (
+            "a folder that may be another one counts as durable",
+            "is_same and self.size_of(found.descriptor, known.file) is not None",
+            "is_same",
+        ),
+        (
+            "a folder that was put back from a copy counts as durable",
+            "is_same = found.levels == known.levels",
+            "is_same = True",
+        ),
+        (
+            "a link in place of a folder is followed",
+            "return os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)",
+            "return os.open(part, _DIRECTORY, dir_fd=parent)",
+        ),
+        (
+            "a stale handle of a folder fails the write",
+            "with ExitStack() as stack, suppress(OSError):",
+            "with ExitStack() as stack, suppress(FileNotFoundError):",
+        ),
+        (
+            "every folder is made durable for every object",
+            "        self._durable[folder] = found\n",
+            "        self._durable[found.file] = found\n",
+        ),
+    ),
     *HANGS.edits(
         (
             "a plugin that does not hang ends after the limit",

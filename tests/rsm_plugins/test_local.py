@@ -4,15 +4,17 @@ import asyncio
 import errno
 import os
 import resource
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from kip405.contracts import Presence
+from kip405.contracts import Presence, StoreIdentity
 from kip405.errors import Busy, Internal, Invalid, NotFound, Unavailable
 from kip405.segments import ByteRange, FileSlice
 from rsm_plugins.conformance.subject import Subject
+from rsm_plugins.files import store_tree
 from rsm_plugins.files.durable import error_of_os
 from rsm_plugins.files.store_tree import StoreTree
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -247,6 +249,103 @@ async def test_h11_presence_is_asked_by_opening_which_no_cache_answers(tmp_path:
             is_on = False
     names = {object_name(segment.locator, kind) for kind in ObjectKind}
     assert {name for name in names if any(one.endswith(name) for one in opened)} == names
+
+
+class Folders:
+    """A store in a directory, and the levels that a write makes durable: each is created first, if
+    only in vain.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.tree = StoreTree(root)
+        self.tree.create_identity(StoreIdentity(store_id=new_uuid(), cluster_id="c", created_ms=0))
+        self.made: list[str] = []
+
+    def made_by_writing(self, name: str) -> list[str]:
+        self.made.clear()
+        self.tree.write(name, b"object", "write to")
+        return list(self.made)
+
+
+@pytest.fixture
+def folders(store_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
+    found, make = Folders(store_dir), os.mkdir
+
+    def mkdir(path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        found.made.append(path)
+        make(path, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    return found
+
+
+def test_folders_are_made_durable_once_and_again_where_they_may_be_others(
+    folders: Folders, store_dir: Path
+) -> None:
+    folder = store_dir / "topic" / "0"
+    assert folders.made_by_writing("topic/0/one") == ["topic", "0"]
+    assert folders.made_by_writing("topic/0/two") == []
+    assert folders.made_by_writing("topic/0/three") == []
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+    folder.mkdir()
+    assert folders.made_by_writing("topic/0/four") == ["topic", "0"]
+    (folder / "four").unlink()
+    assert folders.made_by_writing("topic/0/five") == ["topic", "0"]
+    assert folders.made_by_writing("topic/0/six") == []
+
+
+def test_a_folder_that_was_put_back_from_a_copy_is_made_durable_again(
+    folders: Folders, store_dir: Path
+) -> None:
+    """Its files have the same names, and nobody made its entry above durable."""
+    topic = store_dir / "topic"
+    assert folders.made_by_writing("topic/0/one") == ["topic", "0"]
+    topic.rename(store_dir / "before")
+    shutil.copytree(store_dir / "before", topic)
+    assert folders.made_by_writing("topic/0/two") == ["topic", "0"]
+    topic.rename(store_dir / "again")
+    topic.mkdir()
+    (store_dir / "again" / "0").rename(topic / "0")
+    assert folders.made_by_writing("topic/0/three") == ["topic", "0"]
+
+
+def test_no_link_in_place_of_a_folder_is_followed(folders: Folders, store_dir: Path) -> None:
+    """Also where a write went through the folder before: nothing is created outside the store."""
+    folders.made_by_writing("topic/0/one")
+    elsewhere = store_dir.parent / "elsewhere"
+    (store_dir / "topic").rename(elsewhere)
+    (store_dir / "topic").symlink_to(elsewhere)
+    with pytest.raises(Unavailable):
+        folders.tree.write("topic/0/two", b"object", "write to")
+    assert os.listdir(elsewhere / "0") == ["one"]
+
+
+def test_a_folder_whose_handle_is_stale_is_made_durable_again(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system says so where another machine has removed and made it meanwhile."""
+
+    def stale(_self: StoreTree, _base: int, _name: str) -> int | None:
+        raise OSError(errno.ESTALE, "stale file handle")
+
+    folders.made_by_writing("topic/0/one")
+    monkeypatch.setattr(StoreTree, "size_of", stale)
+    assert folders.made_by_writing("topic/0/two") == ["topic", "0"]
+
+
+def test_a_folder_that_could_not_be_made_durable_is_not_remembered(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "the medium fails")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store_tree, "make_durable", fail)
+        with pytest.raises(Unavailable):
+            folders.tree.write("topic/0/one", b"object", "write to")
+    assert folders.made_by_writing("topic/0/one") == ["topic", "0"]
 
 
 async def test_a_pipe_instead_of_an_object_is_none(tmp_path: Path) -> None:
