@@ -42,6 +42,10 @@ _ANY_EPOCH = -1
 `leader_answers`.
 """
 
+_LINGER_MS = 5
+"""Records of copies and deletions that run side by side share requests, and so do the fetches that
+read them back.
+"""
 _ABORT_TIMEOUT_S = 5.0
 _ASK_TIMEOUT_S = 5.0
 NOT_AUTHORIZED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
@@ -407,6 +411,7 @@ def make_producer(settings: ConnectionSettings) -> AIOKafkaProducer:
         client_id=settings.client_id,
         acks="all",
         enable_idempotence=True,
+        linger_ms=_LINGER_MS,
         request_timeout_ms=settings.request_timeout_ms,
         retry_backoff_ms=settings.retry_backoff_ms,
     )

@@ -96,6 +96,14 @@ def _entry(record: LedgerRecord, disputed: str, before: SegmentEntry | None) -> 
     )
 
 
+def entry_of(state: PartitionState, segment_id: Uuid) -> SegmentEntry | None:
+    """One entry of the partition's ledger. A whole PartitionLedger costs time for every segment of
+    the partition, so that publishes that looked into one would get slower with each segment.
+    """
+    record, dispute = state.record(segment_id), state.dispute(segment_id)
+    return None if record is None else _entry(record, dispute.why if dispute else "", None)
+
+
 class PartitionLedger:
     """Immutable view of one partition; answers are computed once per lineage and then kept."""
 

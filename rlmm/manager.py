@@ -21,7 +21,7 @@ from kip405.segments import (
     is_lawful_change,
 )
 from rlmm.leader_epochs import LeaderEpochs
-from rlmm.ledger import PartitionLedger
+from rlmm.ledger import PartitionLedger, SegmentEntry, entry_of
 from rlmm.metadata_log import Log, MetadataLog
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import (
@@ -102,6 +102,11 @@ class TopicBasedRemoteLogMetadataManager:
             view = self._views[key] = PartitionLedger.of(key, state, view)
         return view
 
+    def entry(self, segment_id: RemoteLogSegmentId) -> SegmentEntry | None:
+        """What is known now of one segment: `ledger(...).entries`, without the others."""
+        state = self._state(segment_id.topic_id_partition.key)
+        return None if state is None else entry_of(state, segment_id.id)
+
     def partitions(self) -> tuple[PartitionKey, ...]:
         """Every user partition that has a record."""
         return tuple(key for state in self._states for key in state.partitions)
@@ -125,7 +130,8 @@ class TopicBasedRemoteLogMetadataManager:
         view = self.ledger(segment_id.topic_id_partition.key)
         if view.is_deleted:
             raise NotFound(f"{segment_id}: the partition was deleted")
-        await self.publish(metadata, leader_epoch, _newest_state(view, LedgerKey.of(segment_id)))
+        previous = self._newest_state(LedgerKey.of(segment_id))
+        await self.publish(metadata, leader_epoch, previous)
 
     async def update_remote_log_segment_metadata(
         self, update: RemoteLogSegmentMetadataUpdate
@@ -137,7 +143,7 @@ class TopicBasedRemoteLogMetadataManager:
         if state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
             raise Invalid(f"{segment_id}: no update leads to COPY_SEGMENT_STARTED")
         leader_epoch = self._leader_epoch(segment_id.topic_id_partition)
-        entry = self.ledger(segment_id.topic_id_partition.key).entries.get(segment_id.id)
+        entry = self.entry(segment_id)
         if entry is None:
             raise NotFound(f"{segment_id}: the ledger has no such segment")
         if not is_lawful_change(entry.state, state):
@@ -334,20 +340,29 @@ class TopicBasedRemoteLogMetadataManager:
 
     def _refuse_stale(self, key: LedgerKey, leader_epoch: int, expected_previous: int) -> None:
         """Before anything is written: we are not fenced by what we know already."""
-        view = self.ledger(key.partition)
-        _refuse_older_epoch(view, str(key), leader_epoch)
-        newest = _newest_state(view, key)
+        self._refuse_older_epoch(key.partition, str(key), leader_epoch)
+        newest = self._newest_state(key)
         if newest != expected_previous:
             raise Fenced(f"{key}: state is {newest}, {expected_previous} was expected")
 
+    def _refuse_older_epoch(self, key: PartitionKey, what: str, leader_epoch: int) -> None:
+        state = self._state(key)
+        if state is not None and leader_epoch < state.newest_epoch:
+            raise Fenced(f"{what}: leader epoch {leader_epoch} is older than {state.newest_epoch}")
+
+    def _newest_state(self, key: LedgerKey) -> int:
+        state = self._state(key.partition)
+        record = state.record(key.segment_id) if state and key.segment_id else None
+        return NO_PREVIOUS if record is None else record.state_id
+
     def _refuse_overtaken(self, key: LedgerKey, is_tombstone: bool, offset: int) -> None:
         """After read-back: our record is the newest of its key and is not disputed."""
-        view = self.ledger(key.partition)
-        dispute = view.disputes.get(key.segment_id) if key.segment_id else None
+        state = self._state(key.partition)
+        dispute = state.dispute(key.segment_id) if state and key.segment_id else None
         if dispute is not None and dispute.newest.offset == offset:
             raise Fenced(f"{key}: our record at {offset} is illegal: {dispute.why}")
-        entry = view.entries.get(key.segment_id) if key.segment_id else None
-        newest = entry.offset if entry else None
+        record = state.record(key.segment_id) if state and key.segment_id else None
+        newest = record.offset if record else None
         if newest != (None if is_tombstone else offset):
             raise Fenced(f"{key}: our record at {offset} was overtaken by {newest}")
 
@@ -355,11 +370,6 @@ class TopicBasedRemoteLogMetadataManager:
 def _refuse_older_epoch(view: PartitionLedger, what: str, leader_epoch: int) -> None:
     if leader_epoch < view.newest_epoch:
         raise Fenced(f"{what}: leader epoch {leader_epoch} is older than {view.newest_epoch}")
-
-
-def _newest_state(view: PartitionLedger, key: LedgerKey) -> int:
-    entry = view.entries.get(key.segment_id) if key.segment_id else None
-    return NO_PREVIOUS if entry is None else int(entry.state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

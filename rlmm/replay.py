@@ -107,12 +107,22 @@ class PartitionState:
     def disputes(self) -> Mapping[Uuid, Dispute]:
         """Live knowledge of this reader."""
         return MappingProxyType(
-            {
-                key: Dispute(newest=known.newest, lawful=_still_lawful(known.lawful), why=known.why)
-                for key, known in self.keys.items()
-                if known.why
-            }
+            {key: _dispute(known) for key, known in self.keys.items() if known.why}
         )
+
+    def record(self, segment_id: Uuid) -> LedgerRecord | None:
+        """One of `records`, without making all of them."""
+        known = self.keys.get(segment_id)
+        return None if known is None or known.newest.metadata is None else known.newest
+
+    def dispute(self, segment_id: Uuid) -> Dispute | None:
+        """One of `disputes`, without making all of them."""
+        known = self.keys.get(segment_id)
+        return _dispute(known) if known is not None and known.why else None
+
+
+def _dispute(known: _KeyKnowledge) -> Dispute:
+    return Dispute(newest=known.newest, lawful=_still_lawful(known.lawful), why=known.why)
 
 
 class LedgerState:

@@ -126,7 +126,8 @@ class ServiceConfig(CommonConfig):
     copy_segments_max_in_flight: int = _count(
         "copy.segments.max.in.flight",
         4,
-        "Segments of one partition that are copied at a time. They are finished in order.",
+        "Segments of one partition that are copied at a time. They are finished in order. Of "
+        "segments below 16 MiB, up to four times as many are copied at a time.",
     )
     remote_log_manager_expiration_thread_pool_size: int = _count(
         "remote.log.manager.expiration.thread.pool.size", 10, "Cleanup tasks at a time."

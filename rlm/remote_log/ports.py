@@ -12,7 +12,7 @@ from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.answers import LocalRecords, OwnOffsets, TopicConfigValue, TopicDescription
 from rlm.stores.stores import CopyTarget
-from rlmm.ledger import PartitionLedger
+from rlmm.ledger import PartitionLedger, SegmentEntry
 from rlmm.settings_records import SettingsRecord
 from rlmm.settings_view import SettingsView
 
@@ -29,6 +29,10 @@ class Ledger(Protocol):
         ...
 
     def ledger(self, key: PartitionKey) -> PartitionLedger: ...
+
+    def entry(self, segment_id: RemoteLogSegmentId) -> SegmentEntry | None:
+        """One entry of its partition's ledger, without the work for the others."""
+        ...
 
     async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
         """Returns once the view has passed an end offset taken after this call."""

@@ -22,6 +22,7 @@ from rlm.tasks.cluster_evidence import ClusterEvidence
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
 from rlm.tasks.copy_quota import CopyQuota
+from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.copy_watch import CopyWatch
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask
@@ -151,7 +152,7 @@ class TaskWiring:
             lost=self.lost,
             holes=self.holes,
             snapshot_wait_ms=config.copy_snapshot_wait_ms,
-            segments_at_once=config.copy_segments_max_in_flight,
+            limit=CopyLimit(slots=config.copy_segments_max_in_flight),
             copied=counts.segment_copied,
         )
 
@@ -375,7 +376,7 @@ def _copy_settings(dependencies: Dependencies) -> CopySettings:
         software=software_name(),
         deadline_ms=dependencies.config.copy_deadline_ms,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
-        most_at_once=dependencies.config.remote_log_manager_copier_thread_pool_size,
+        limit=CopyLimit(slots=dependencies.config.remote_log_manager_copier_thread_pool_size),
     )
 
 

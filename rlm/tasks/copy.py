@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 import structlog
 
-from kip405.errors import Fenced, Unavailable
+from kip405.errors import Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
@@ -45,6 +45,7 @@ from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.copy_attempt import Copier
 from rlm.tasks.copy_order import Turn, run_in_order
+from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlmm.ledger import Hole
 from rlmm.settings_records import CAUSE_ENABLE, StartRecord
@@ -157,7 +158,7 @@ class CopyTask:
         lost: LostSegments,
         holes: HoleRecords,
         snapshot_wait_ms: int,
-        segments_at_once: int,
+        limit: CopyLimit,
         copied: Copied = lambda _topic, _size_bytes: None,
     ) -> None:
         self._snapshots = snapshots
@@ -168,7 +169,7 @@ class CopyTask:
         self._lost = lost
         self._holes = holes
         self._snapshot_waits = SnapshotWaits(snapshot_wait_ms)
-        self._segments_at_once = segments_at_once
+        self._limit = limit
         self._copied = copied
         self._statuses: dict[PartitionKey, CopyStatus] = {}
         self.copied_at_ms: int | None = None
@@ -205,12 +206,12 @@ class CopyTask:
         )
         await run_in_order(
             wanted,
-            self._segments_at_once,
+            self._limit,
             lambda segment, turn: self._copy(snapshot, segment, turn),
+            lambda segment: segment.size_bytes,
         )
 
     async def _copy(self, snapshot: PartitionSnapshot, segment: LocalSegment, turn: Turn) -> None:
-        await self._recheck_topic(snapshot)
         await self._fill_holes(snapshot, segment)
         finished = await self._copier.copy(snapshot, segment, turn)
         topic, partition = snapshot.led.topic_id_partition.topic, snapshot.key.partition
@@ -298,14 +299,6 @@ class CopyTask:
                 without_snapshot=self._snapshot_waits.over(snapshot, self._clock.monotonic_ms()),
             )
         )
-
-    async def _recheck_topic(self, snapshot: PartitionSnapshot) -> None:
-        """Read cleanup.policy and the like again before each copy (H35)."""
-        refused = refuse_topic((await self._snapshots.topic(snapshot.led)).state)
-        if refused is not None:
-            raise Fenced(
-                f"{snapshot.led.topic_id_partition}: {refused[0].value} {refused[1]}".rstrip()
-            )
 
     def _note(self, snapshot: PartitionSnapshot, plan: CopyPlan) -> None:
         before = self._statuses.get(snapshot.key)

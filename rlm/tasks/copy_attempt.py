@@ -1,7 +1,8 @@
 """One attempt to copy one segment, in exactly the order of G3; the sweep cleans up failed attempts.
 
-    prepare (off the loop) -> COPY_SEGMENT_STARTED read back -> objects -> file and store are still
-    the same, we still lead, the attempt is valid -> manifest -> COPY_SEGMENT_FINISHED read back
+    prepare (off the loop) -> we lead, the topic may be copied -> COPY_SEGMENT_STARTED read back ->
+    objects -> store and file are still the same, we still lead, the attempt is valid -> manifest ->
+    COPY_SEGMENT_FINISHED read back
 
 Attempts of later segments of the partition may run at the same time; copy_order says which steps
 wait for the attempt before. The attempts of all partitions together are bounded (G10).
@@ -28,10 +29,11 @@ from rlm.clock import Clock
 from rlm.log_dir.scanner import LocalSegment, sample
 from rlm.remote_log.ports import Ledger, Stores, Targets
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
-from rlm.stores.connection import identity_problem
 from rlm.stores.stores import CopyTarget
+from rlm.tasks.copy_checks import CopyChecks
 from rlm.tasks.copy_order import Step, Turn
 from rlm.tasks.copy_quota import CopyQuota
+from rlm.tasks.copy_slots import CopyLimit, CopySlots
 from rlm.tasks.segment_data import PreparedSegment, prepare
 from rlmm.records import NO_PREVIOUS, encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -83,7 +85,7 @@ _CHECKED_FOR_MS = 2_000
 class CopySettings:
     """Settings of every attempt. `deadline_ms` (copy.deadline.ms): below the sweep grace (H12).
 
-    `most_at_once`: attempts of all partitions together.
+    `limit`: attempts of all partitions together.
     """
 
     cluster_id: str
@@ -92,7 +94,7 @@ class CopySettings:
     software: str
     deadline_ms: int
     barrier_deadline_ms: int
-    most_at_once: int
+    limit: CopyLimit
 
 
 class LiveAttempts:
@@ -137,7 +139,6 @@ class Copier:
         new_uuid: Callable[[], Uuid],
         settings: CopySettings,
     ) -> None:
-        self._snapshots = snapshots
         self._ledger = ledger
         self._stores = stores
         self._targets = targets
@@ -148,14 +149,22 @@ class Copier:
         self._clock = clock
         self._new_uuid = new_uuid
         self._settings = settings
-        self._slots = asyncio.Semaphore(settings.most_at_once)
+        self._slots = CopySlots(settings.limit)
+        self._checks = CopyChecks(
+            snapshots=snapshots,
+            ledger=ledger,
+            stores=stores,
+            cluster_id=settings.cluster_id,
+            barrier_deadline_ms=settings.barrier_deadline_ms,
+        )
 
     async def check_target(self, partition: TopicIdPartition) -> None:
         """Invalid unless the store for the partition's next segment is the expected one (H11).
 
         Unavailable while it is away or not known yet. Called before an attempt leaves a record.
         """
-        problem = await self._store_problem(self._targets.target(partition))
+        store_id = self._targets.target(partition).store_id
+        problem = await self._checks.store_problem(store_id)
         if problem is not None:
             raise Invalid(problem)
 
@@ -170,7 +179,7 @@ class Copier:
         """
         segment_id = self._new_uuid()
         await turn.after(Step.ADMITTED)
-        async with self._slots:
+        async with self._slots.share(segment.size_bytes):
             turn.taken(Step.ADMITTED)
             await self._quota.take(segment.size_bytes)
             deadline_at_ms = self._clock.monotonic_ms() + self._settings.deadline_ms
@@ -195,7 +204,7 @@ class Copier:
         target = self._targets.target(led.topic_id_partition)
         store: SegmentWriter = self._stores.manager(target.store_id)
         prepared = await self._threads.run(prepare, snapshot.log, segment, snapshot.lineage)
-        await self._snapshots.check_leadership(led)
+        await self._checks.before_upload(led, target.store_id)
         started = self._started(led, prepared, segment_id, target)
         await turn.take(Step.STARTED)
         await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)
@@ -214,10 +223,6 @@ class Copier:
         turn.taken(Step.STORED)
         await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))
         return finished
-
-    async def _store_problem(self, target: CopyTarget) -> str | None:
-        store = self._stores.manager(target.store_id)
-        return await identity_problem(store, target.store_id, self._settings.cluster_id)
 
     async def _check_in_turn(
         self,
@@ -239,14 +244,10 @@ class Copier:
     ) -> None:
         """Fenced unless file, store, leadership and attempt are as before the upload (H11, H13)."""
         partition = led.topic_id_partition
-        problem = await self._store_problem(target)
-        if problem is not None:
-            raise Fenced(f"{partition}: {problem}")
+        await self._checks.after_upload(led, target.store_id)
         if await self._threads.run(sample, prepared.segment) != prepared.file:
             raise Fenced(f"{prepared.segment.path} changed while it was copied")
-        await self._snapshots.check_leadership(led)
-        await self._ledger.barrier(partition.key, self._settings.barrier_deadline_ms)
-        entry = self._ledger.ledger(partition.key).entries.get(segment_id)
+        entry = self._ledger.entry(RemoteLogSegmentId(topic_id_partition=partition, id=segment_id))
         is_ours = entry is not None and entry.writer == self._settings.writer
         if entry is None or not is_ours or entry.state is not _STARTED or entry.disputed:
             raise Fenced(

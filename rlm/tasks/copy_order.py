@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from kip405.errors import Unavailable
+from rlm.tasks.copy_slots import CopyLimit, CopySlots
 
 T = TypeVar("T")
 
@@ -72,13 +73,17 @@ class Turn:
 
 
 async def run_in_order(
-    items: Iterable[T], at_once: int, run: Callable[[T, Turn], Awaitable[None]]
+    items: Iterable[T],
+    limit: CopyLimit,
+    run: Callable[[T, Turn], Awaitable[None]],
+    size_of: Callable[[T], int],
 ) -> None:
-    """Run the items, each with its turn, at most `at_once` at a time, until the first failure.
+    """Run the items, each with its turn, within the limit, until the first failure or until the run
+    gives way to others: then no further item begins.
 
     The error is that of the first item that failed, once those before it are done.
     """
-    slots = asyncio.Semaphore(at_once)
+    slots = CopySlots(limit)
     errors: dict[int, Exception] = {}
 
     async def attempt(number: int, item: T, turn: Turn) -> None:
@@ -91,12 +96,12 @@ async def run_in_order(
             errors[number] = error
         finally:
             turn.end(failed=number in errors)
-            slots.release()
+            slots.give_back(size_of(item))
 
     async with asyncio.TaskGroup() as tasks:
         turn: Turn | None = None
         for number, item in enumerate(items):
-            await slots.acquire()
+            await slots.take(size_of(item))
             if errors:
                 break
             turn = Turn(turn)

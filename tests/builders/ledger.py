@@ -16,7 +16,7 @@ from kip405.segments import (
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
-from rlmm.ledger import PartitionLedger
+from rlmm.ledger import PartitionLedger, SegmentEntry, entry_of
 from rlmm.publisher import OutcomeUnknown
 from rlmm.records import (
     NO_PREVIOUS,
@@ -101,6 +101,10 @@ class MemoryLedger:
     def ledger(self, key: PartitionKey) -> PartitionLedger:
         state = self.state.partitions.get(key)
         return PartitionLedger.of(key, state) if state else PartitionLedger.empty(key)
+
+    def entry(self, segment_id: RemoteLogSegmentId) -> SegmentEntry | None:
+        state = self.state.partitions.get(segment_id.topic_id_partition.key)
+        return entry_of(state, segment_id.id) if state else None
 
     @property
     def view(self) -> PartitionLedger:

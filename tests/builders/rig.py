@@ -24,6 +24,7 @@ from rlm.tasks.cluster_evidence import ClusterEvidence
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
 from rlm.tasks.copy_quota import CopyQuota
+from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.deep_check import DeepCheck
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
@@ -67,7 +68,7 @@ _COPY = CopySettings(
     software="tests",
     deadline_ms=60_000,
     barrier_deadline_ms=1_000,
-    most_at_once=10,
+    limit=CopyLimit(slots=10, whole_slot_bytes=0),
 )
 _TRIM = TrimSettings(
     plan_deadline_ms=10_000,
@@ -208,7 +209,7 @@ class Rig:
             lost=self.lost,
             holes=self.hole_records,
             snapshot_wait_ms=SNAPSHOT_WAIT_MS,
-            segments_at_once=4,
+            limit=CopyLimit(slots=4, whole_slot_bytes=0),
         )
 
     def _new_trim(
@@ -302,7 +303,7 @@ class Rig:
             threads=self.threads.copies,
             clock=self.clock,
             new_uuid=uuids(),
-            settings=replace(_COPY, most_at_once=at_once),
+            settings=replace(_COPY, limit=CopyLimit(slots=at_once, whole_slot_bytes=0)),
         )
 
     def _new_evidence(self) -> StoreEvidence:

@@ -50,6 +50,18 @@ def test_feeds_may_split_batches_anywhere(sizes: list[int]) -> None:
     assert scan_in_feeds(SEGMENT, sizes) == scan_in_feeds(SEGMENT, [])
 
 
+def test_feeds_may_come_in_one_buffer_that_is_filled_again() -> None:
+    buffer = bytearray(70)
+    scanner = SegmentScanner(base_offset=100, next_offset=106, chunk_size_bytes=64)
+    for at in range(0, len(SEGMENT), len(buffer)):
+        piece = SEGMENT[at : at + len(buffer)]
+        buffer[: len(piece)] = piece
+        scanner.feed(memoryview(buffer)[: len(piece)])
+        buffer[:] = bytes(len(buffer))
+    whole = scanned(SEGMENT, base_offset=100, next_offset=106, chunk_size_bytes=64)
+    assert scanner.finish() == whole
+
+
 def test_one_byte_feeds() -> None:
     log = legacy(98, magic=0) + legacy(99) + SEGMENT
     assert scan_in_feeds(log, [1] * len(log)) == scan_in_feeds(log, [])

@@ -57,13 +57,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: something is written under an epoch that is known to be over",
-            "    if leader_epoch < view.newest_epoch:\n",
-            "    if leader_epoch < -1:\n",
+            "if state is not None and leader_epoch < state.newest_epoch:",
+            "if state is not None and leader_epoch < -1:",
         ),
         (
             "H3: the present epoch counts as over",
-            "    if leader_epoch < view.newest_epoch:\n",
-            "    if leader_epoch <= view.newest_epoch:\n",
+            "if state is not None and leader_epoch < state.newest_epoch:",
+            "if state is not None and leader_epoch <= state.newest_epoch:",
         ),
         (
             "H3: something is written on a state that is known to be over",

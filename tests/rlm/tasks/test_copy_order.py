@@ -10,6 +10,7 @@ from kip405.errors import Corrupt, Fenced, Unavailable
 from kip405.segments import LogSegmentData, RemoteLogSegmentState, SegmentLocator
 from rlm.plans.copy import WhyNot
 from rlm.tasks.copy_order import Step, Turn, run_in_order
+from rlm.tasks.copy_slots import CopyLimit
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
@@ -17,6 +18,7 @@ from tests.builders.store import STORE_ID, MemoryStore
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+WHOLE_2, WHOLE_3 = (CopyLimit(slots=slots, whole_slot_bytes=0) for slots in (2, 3))
 BASES = (0, 100, 200, 300, 400, 500)
 
 
@@ -214,7 +216,7 @@ async def test_at_most_so_many_run_at_a_time_and_all_of_them_in_the_end() -> Non
         running -= 1
         done.append(item)
 
-    await run_in_order(range(7), 3, run)
+    await run_in_order(range(7), WHOLE_3, run, lambda _: 1)
     assert (most, sorted(done)) == (3, list(range(7)))
 
 
@@ -246,7 +248,7 @@ async def test_the_error_is_that_of_the_first_item_not_of_the_first_in_time() ->
         raise Corrupt("second")
 
     with pytest.raises(Fenced, match="first"):
-        await run_in_order(range(9), 2, run)
+        await run_in_order(range(9), WHOLE_2, run, lambda _: 1)
 
 
 async def test_nothing_begins_after_a_failure() -> None:
@@ -258,7 +260,7 @@ async def test_nothing_begins_after_a_failure() -> None:
             raise Unavailable("away")
 
     with pytest.raises(Unavailable, match="away"):
-        await run_in_order(range(9), 2, run)
+        await run_in_order(range(9), WHOLE_2, run, lambda _: 1)
     assert begun[:2] == [0, 1]
     assert len(begun) <= 3
 
