@@ -33,6 +33,7 @@ from rlm.tasks.roll_watch import RollWatch
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
 from rlmm.settings_records import TopicRecord
+from rsm_plugins.files.page_cache import PageCache
 
 DEAD_AFTER_BEATS = 3
 _TASK_QUEUE_LIMIT = 10_000
@@ -276,6 +277,7 @@ def _copier(
         writes=writes,
         quota=CopyQuota(rate, dependencies.clock, throttled),
         threads=dependencies.threads.copies,
+        page_cache=PageCache(),
         clock=dependencies.clock,
         new_uuid=new_uuid,
         settings=_copy_settings(dependencies),

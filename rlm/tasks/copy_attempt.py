@@ -36,6 +36,7 @@ from rlm.tasks.copy_quota import CopyQuota
 from rlm.tasks.copy_slots import CopyLimit, CopySlots
 from rlm.tasks.segment_data import PreparedSegment, prepare
 from rlmm.records import NO_PREVIOUS, encode_value
+from rsm_plugins.files.page_cache import PageCache
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
 from rsm_plugins.threads import Threads
@@ -135,6 +136,7 @@ class Copier:
         writes: StoreWrites,
         quota: CopyQuota,
         threads: Threads,
+        page_cache: PageCache,
         clock: Clock,
         new_uuid: Callable[[], Uuid],
         settings: CopySettings,
@@ -146,6 +148,7 @@ class Copier:
         self._writes = writes
         self._quota = quota
         self._threads = threads
+        self._page_cache = page_cache
         self._clock = clock
         self._new_uuid = new_uuid
         self._settings = settings
@@ -203,7 +206,7 @@ class Copier:
         led = snapshot.led
         target = self._targets.target(led.topic_id_partition)
         store: SegmentWriter = self._stores.manager(target.store_id)
-        prepared = await self._threads.run(prepare, snapshot.log, segment, snapshot.lineage)
+        was_cached, prepared = await self._threads.run(self._read, snapshot, segment)
         await self._checks.before_upload(led, target.store_id)
         started = self._started(led, prepared, segment_id, target)
         await turn.take(Step.STARTED)
@@ -212,6 +215,8 @@ class Copier:
             plugin = await store.copy_log_segment_data(
                 started.locator(self._settings.cluster_id), prepared.data
             )
+        if not was_cached:
+            await self._threads.run(self._page_cache.drop, segment.path)
         await turn.take(Step.UPLOADED)
         await self._check_in_turn(led, prepared, segment_id, target, turn)
         finished = self._finished(started, prepared, plugin)
@@ -223,6 +228,13 @@ class Copier:
         turn.taken(Step.STORED)
         await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))
         return finished
+
+    def _read(
+        self, snapshot: PartitionSnapshot, segment: LocalSegment
+    ) -> tuple[bool, PreparedSegment]:
+        """Whether the page cache held the file before it was read, and what was read."""
+        was_cached = self._page_cache.holds(segment.path)
+        return was_cached, prepare(snapshot.log, segment, snapshot.lineage)
 
     async def _check_in_turn(
         self,

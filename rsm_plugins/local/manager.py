@@ -26,6 +26,7 @@ from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from kip405.settings import PATH, REQUIRED, Setting, Table
 from rsm_plugins.files.durable import SourceCut, copy_bytes, make_durable, write_at
+from rsm_plugins.files.page_cache import drop_written
 from rsm_plugins.files.segment_files import open_source
 from rsm_plugins.files.store_tree import Entry, StoreTree, stored
 from rsm_plugins.layout.keys import (
@@ -101,6 +102,7 @@ class LocalRemoteStorageManager:
                 _copy_log(source, data, new.descriptor, flag)
                 write_at(indexes_descriptor, data.indexes, 0)
                 make_durable(new.descriptor)
+                drop_written(new.descriptor)
                 make_durable(indexes_descriptor)
                 flag.check()
                 new.temporary.publish(indexes_name, indexes)

@@ -35,6 +35,7 @@ from rlm.tasks.unlisted_segments import UnlistedSegments
 from rlm.tasks.verification import PartitionVerifier
 from rlm.tasks.verify_runs import VerifyRuns
 from rlmm.settings_records import ServiceRecord, StartRecord, TopicRecord, TotalRetention
+from rsm_plugins.files.page_cache import PageCache
 from tests.builders.audit import MemoryAudit
 from tests.builders.broker import MemoryBroker
 from tests.builders.checkpoints import Checkpoints
@@ -292,6 +293,7 @@ class Rig:
 
     def _new_copier(self, ledger: MemoryLedger, at_once: int, rate: int) -> Copier:
         self.throttled_ms: list[int] = []
+        self.page_cache = MemoryPageCache()
         return Copier(
             snapshots=self.snapshots,
             ledger=ledger,
@@ -301,6 +303,7 @@ class Rig:
             writes=self.writes,
             quota=CopyQuota(rate, self.clock, self.throttled_ms.append),
             threads=self.threads.copies,
+            page_cache=self.page_cache,
             clock=self.clock,
             new_uuid=uuids(),
             settings=replace(_COPY, limit=CopyLimit(slots=at_once, whole_slot_bytes=0)),
@@ -441,3 +444,18 @@ def _evidence(shelf: Shelf) -> StoreEvidence:
 
 def _as_is(collaborator: Any) -> Any:
     return collaborator
+
+
+class MemoryPageCache(PageCache):
+    """Holds the files whose base offset is in `cached`; None = all. `dropped`: base offsets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cached: set[int] | None = None
+        self.dropped: list[int] = []
+
+    def holds(self, path: str) -> bool:
+        return self.cached is None or int(Path(path).stem) in self.cached
+
+    def drop(self, path: str) -> None:
+        self.dropped.append(int(Path(path).stem))

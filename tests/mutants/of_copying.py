@@ -194,6 +194,11 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
+            "a copy drops what consumers have in the page cache",
+            "        if not was_cached:\n",
+            "        if True:\n",
+        ),
+        (
             "G10: attempts that wait for others keep them out",
             "        await turn.after(Step.ADMITTED)\n",
             "",

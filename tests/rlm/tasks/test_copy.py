@@ -475,3 +475,10 @@ async def test_h10_a_finished_that_lands_late_counts_once(rig: Rig) -> None:
     await rig.copy.run(rig.led)
     assert [(one.start_offset, one.next_offset) for one in finished(rig)] == [(0, 100)]
     assert len(rig.store.objects) == 3
+
+
+async def test_a_copy_leaves_the_page_cache_as_it_found_it(rig: Rig) -> None:
+    rig.write_log(0, 100, 200, end=250)
+    rig.page_cache.cached = {100}
+    await rig.copy.run(rig.led)
+    assert rig.page_cache.dropped == [0]
