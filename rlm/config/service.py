@@ -118,6 +118,17 @@ class ServiceConfig(CommonConfig):
     remote_log_manager_task_interval_ms: int = _ms(
         "remote.log.manager.task.interval.ms", 30_000, "How often copy tasks run."
     )
+    remote_log_manager_task_retry_backoff_ms: int = _ms(
+        "remote.log.manager.task.retry.backoff.ms",
+        500,
+        "How long a partition's copy or cleanup task waits after its first failure; twice as long "
+        "after each further one.",
+    )
+    remote_log_manager_task_retry_backoff_max_ms: int = _ms(
+        "remote.log.manager.task.retry.backoff.max.ms",
+        30_000,
+        "Longest wait of a task that fails again and again.",
+    )
     remote_log_manager_copier_thread_pool_size: int = _count(
         "remote.log.manager.copier.thread.pool.size",
         10,

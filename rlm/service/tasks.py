@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from kip405.errors import RemoteStorageError, Unavailable
@@ -9,7 +10,7 @@ from kip405.ids import PartitionKey
 from kip405.process import software_name
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
-from rlm.clock import Clock, new_uuid
+from rlm.clock import Clock, backoff_ms, new_uuid
 from rlm.config import ServiceConfig
 from rlm.log_dir.rolls import Rolls
 from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
@@ -59,12 +60,18 @@ def build_pools(
     config: ServiceConfig, clock: Clock, failed: Callable[[str], None]
 ) -> tuple[TaskPool, TaskPool]:
     """The pools of copy and cleanup; fetch has its own (reader_pool). `failed` counts failures."""
+    backoff = partial(
+        backoff_ms,
+        first_ms=config.remote_log_manager_task_retry_backoff_ms,
+        most_ms=config.remote_log_manager_task_retry_backoff_max_ms,
+    )
     copy = TaskPool(
         "copy",
         clock,
         size=config.remote_log_manager_copier_thread_pool_size,
         queue_limit=_TASK_QUEUE_LIMIT,
         failed=failed,
+        backoff=backoff,
     )
     cleanup = TaskPool(
         "cleanup",
@@ -72,6 +79,7 @@ def build_pools(
         size=config.remote_log_manager_expiration_thread_pool_size,
         queue_limit=_TASK_QUEUE_LIMIT,
         failed=failed,
+        backoff=backoff,
     )
     return copy, cleanup
 

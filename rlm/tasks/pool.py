@@ -62,7 +62,7 @@ class TaskPool:
         size: int,
         queue_limit: int,
         failed: Callable[[str], None] = lambda _name: None,
-        backoff: Backoff = lambda failures: backoff_ms(failures, first_ms=500, most_ms=30_000),
+        backoff: Backoff = backoff_ms,
     ) -> None:
         self.name = name
         self._clock = clock

@@ -6,6 +6,7 @@ threads are the model's. A killed process does nothing any more: its requests ar
 
 import asyncio
 import random
+import tempfile
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import cache
@@ -78,12 +79,13 @@ _SETTINGS_FILE = {
 
 
 @cache
-def base_config(folder: Path) -> ServiceConfig:
+def base_config() -> ServiceConfig:
     """The settings of every simulated service, read as from a file."""
-    path = folder / "rlm.yaml"
-    paths = {"log.dirs": [str(folder / "logs")], "state.dir": str(folder / "state")}
-    path.write_text(yaml.safe_dump({**_SETTINGS_FILE, **paths}))
-    return load(path)
+    with tempfile.TemporaryDirectory(prefix="rlm-simulation-") as folder:
+        path = Path(folder, "rlm.yaml")
+        paths = {"log.dirs": [f"{folder}/logs"], "state.dir": f"{folder}/state"}
+        path.write_text(yaml.safe_dump({**_SETTINGS_FILE, **paths}))
+        return load(path)
 
 
 class _LogDirs:

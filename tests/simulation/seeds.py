@@ -36,7 +36,7 @@ def run_seed(seed: int) -> Counter[str]:
     """Run one seed; how often each event happened. Failure: an invariant is broken."""
     parent = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
     folder = Path(tempfile.mkdtemp(prefix="rlm-simulation-", dir=parent))
-    world = World(seed, folder, base_config(Path(tempfile.gettempdir())))
+    world = World(seed, folder, base_config())
     try:
         with _seeded(seed), _logging_to(world):
             world.loop.run_until_complete(world.run())

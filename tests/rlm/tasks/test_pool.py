@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from kip405.errors import Busy, Unavailable
 from kip405.ids import PartitionKey, Uuid
+from rlm.service.tasks import build_pools
 from rlm.tasks.pool import Job, TaskPool
 from tests.builders.clock import ManualClock
+from tests.simulation.model_service import base_config
 
 TOPIC_ID = Uuid(bytes(16))
 
@@ -202,3 +205,24 @@ async def test_cancelling_the_pool_cancels_its_jobs() -> None:
         await settle()
     assert cancelled.is_set()
     assert not pool.last_errors
+
+
+async def test_tasks_that_fail_wait_as_the_settings_say() -> None:
+    config = replace(
+        base_config(),
+        remote_log_manager_task_retry_backoff_ms=1_000,
+        remote_log_manager_task_retry_backoff_max_ms=3_000,
+    )
+    clock = ManualClock()
+
+    async def fail() -> None:
+        raise Unavailable("the store is away")
+
+    for pool in build_pools(config, clock, lambda _name: None):
+        async with at_work(pool):
+            for wait_ms in (1_000, 2_000, 3_000, 3_000):
+                assert pool.submit(key(1), fail)
+                await settle()
+                retry_in_ms = pool.last_errors[key(1)].retry_at_ms - clock.monotonic_ms()
+                assert 0.8 * wait_ms - 1 <= retry_in_ms <= 1.2 * wait_ms
+                clock.advance(4_000)

@@ -149,6 +149,17 @@ async def test_the_moments_of_a_fail_over_are_passed_over(
     assert call.left == 1
 
 
+async def test_retries_end_with_the_deadline_of_the_call() -> None:
+    """The plugin cancels a call at its caller's deadline; the caller's task owns the back-off."""
+    call = Failing(1_000_000, OSError("Connection refused (os error 111)"))
+    session = connection(ha=True).session()
+    while call.left == 1_000_000:  # a busy machine may not get that far in time
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await session.call("ask", "/x", call, repeat=Repeat.ALWAYS)
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing is left that asks again"
+
+
 async def test_a_single_name_node_is_not_waited_for() -> None:
     call = Failing(1, OSError("Connection refused (os error 111)"))
     with pytest.raises(Unavailable, match="refused"):

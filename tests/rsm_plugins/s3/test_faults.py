@@ -9,6 +9,10 @@ import pytest
 
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.segments import ByteRange
+from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.contract.server import PluginServer
+from rsm_plugins.contract.services import Dependencies, PluginInfo
+from rsm_plugins.files.segment_files import Spool
 from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.settings import CredentialSettings, S3Settings
 from rsm_plugins.threads import FileThreads
@@ -39,7 +43,7 @@ class Waits:
 
 @asynccontextmanager
 async def store_at(
-    server: RecordingServer, waits: Waits, **more: int
+    server: RecordingServer, waits: "Waits | HeldPause", **more: int
 ) -> AsyncIterator[S3RemoteStorageManager]:
     settings = S3Settings(
         bucket="bucket",
@@ -207,3 +211,69 @@ async def test_a_manifest_that_cannot_be_deleted_keeps_its_data(tmp_path: Path) 
             await store.delete_log_segment_data(locator)
     assert {method for method, _ in requests} == {"DELETE"}
     assert all(path.endswith(".rsm-manifest") for _, path in requests)
+
+
+class HeldPause:
+    """A pause that takes no time until `hold` is set; then it lasts until its caller is
+    cancelled.
+    """
+
+    def __init__(self) -> None:
+        self.hold = False
+        self.begun = 0
+        self.cancelled = asyncio.Event()
+
+    async def pause(self, _seconds: float) -> None:
+        if not self.hold:
+            return
+        self.begun += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+
+@asynccontextmanager
+async def plugin_over(
+    store: S3RemoteStorageManager, folder: Path, call_ms: int
+) -> AsyncIterator[GrpcRemoteStorageManager]:
+    """A client with this deadline, of a plugin that serves the store."""
+    threads = FileThreads(1)
+    info = PluginInfo(name="s3", version="1", store_uri="s3://bucket", instance="one")
+    server = PluginServer(
+        Dependencies(manager=store, info=info, threads=threads, spool=Spool(folder, threads, 1)),
+        "127.0.0.1:0",
+    )
+    deadlines = Deadlines(call_ms=call_ms, copy_ms=call_ms)
+    client = GrpcRemoteStorageManager.connect(
+        str(await server.start()), principal="t", deadlines=deadlines
+    )
+    try:
+        yield client
+    finally:
+        await client.close()
+        await server.stop()
+        threads.close()
+
+
+async def test_retries_end_with_the_deadline_of_the_call(tmp_path: Path) -> None:
+    """The plugin may wait longer than its caller does; the caller's task owns the back-off."""
+    held = HeldPause()
+    async with (
+        recording_server(after([failed(503, "SlowDown")] * 1000)) as server,
+        store_at(server, held) as store,
+        plugin_over(store, tmp_path, call_ms=400) as client,
+    ):
+        locator = subject_of(store, tmp_path).segment().locator
+        with pytest.raises(Unavailable, match="SlowDown"):  # all is loaded that a call needs
+            await store.read_manifest(locator)
+        held.hold = True
+        while not held.begun:  # a busy machine may not get that far in time
+            with pytest.raises(Unavailable, match="plugin 127"):
+                await client.read_manifest(locator)
+        asked = len(server.asked)
+        async with asyncio.timeout(30):
+            await held.cancelled.wait()
+        held.hold = False
+        assert (len(server.asked), held.begun) == (asked, 1), "it is not asked again"
