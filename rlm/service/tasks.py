@@ -134,10 +134,11 @@ class TaskWiring:
             copy_pool=pools[0],
             cleanup_pool=pools[1],
         )
+        pools[0].comes_last = self.partition_tasks.copy.has_backlog
         self._copy_watch = CopyWatch(
             task=self.partition_tasks.copy,
             pool=pools[0],
-            copy=self._unless_rival(self.run_copy),
+            copy=self._unless_rival(self._run_copy_turn),
             clock=dependencies.clock,
             interval_ms=config.remote_log_manager_task_interval_ms,
         )
@@ -170,6 +171,13 @@ class TaskWiring:
         (H11).
         """
         await self.partition_tasks.copy.run(led, up_to_offset)
+
+    async def _run_copy_turn(self, led: LedPartition) -> None:
+        """As `run_copy`, but a partition with a backlog lets others copy, and comes again."""
+        copy, pool = self.partition_tasks.copy, self.partition_tasks.copy_pool
+        await copy.run(led, others_wait=lambda: pool.waiting_count > 0)
+        if copy.has_backlog(led.key):
+            self._copy_watch.request(led)
 
     async def run_expiration(self, led: LedPartition) -> None:
         """Trim, expire, clean up; a failure of one does not prevent the others."""

@@ -31,6 +31,7 @@ from rlm.plans.copy import (
     plan_copy,
     refuse_topic,
 )
+from rlm.plans.copy_turns import gives_way, is_backlog
 from rlm.plans.coverage import (
     NO_RECORDS,
     Cover,
@@ -185,11 +186,17 @@ class CopyTask:
         self._lost.forget(key)
         self._snapshot_waits.forget(key)
 
-    async def run(self, led: LedPartition, up_to_offset: int | None = None) -> None:
+    async def run(
+        self,
+        led: LedPartition,
+        up_to_offset: int | None = None,
+        others_wait: Callable[[], bool] = lambda: False,
+    ) -> None:
         """One run: copy every eligible segment, oldest first; the first error ends it.
 
         With `up_to_offset`, only segments that begin below it.
         """
+        began_ms = self._clock.monotonic_ms()
         if not (self._ledger.is_ready and self._settings.is_ready):
             raise Unavailable(f"{led.topic_id_partition}: settings or ledger are not read yet")
         snapshot = await self._snapshots.take(led)
@@ -209,7 +216,20 @@ class CopyTask:
             self._limit,
             lambda segment, turn: self._copy(snapshot, segment, turn),
             lambda segment: segment.size_bytes,
+            lambda: gives_way(
+                pending_segments=self._pending(led.key),
+                ran_ms=self._clock.monotonic_ms() - began_ms,
+                others_wait=others_wait(),
+            ),
         )
+
+    def has_backlog(self, key: PartitionKey) -> bool:
+        """Whether the partition's copies come after those of others, by what is known of it."""
+        return is_backlog(self._pending(key))
+
+    def _pending(self, key: PartitionKey) -> int:
+        status = self._statuses.get(key)
+        return status.pending_segments if status else 0
 
     async def _copy(self, snapshot: PartitionSnapshot, segment: LocalSegment, turn: Turn) -> None:
         await self._fill_holes(snapshot, segment)

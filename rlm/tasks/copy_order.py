@@ -77,6 +77,7 @@ async def run_in_order(
     limit: CopyLimit,
     run: Callable[[T, Turn], Awaitable[None]],
     size_of: Callable[[T], int],
+    gives_way: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run the items, each with its turn, within the limit, until the first failure or until the run
     gives way to others: then no further item begins.
@@ -102,7 +103,7 @@ async def run_in_order(
         turn: Turn | None = None
         for number, item in enumerate(items):
             await slots.take(size_of(item))
-            if errors:
+            if errors or gives_way():
                 break
             turn = Turn(turn)
             tasks.create_task(attempt(number, item, turn))

@@ -1,9 +1,10 @@
 """Task pools and the schedule that feeds them: bounded workers, fair between partitions (G6).
 
 Copy and cleanup have a pool each, so that neither can starve the other. A pool runs one job per
-partition at a time. The error of a job is kept per partition with a growing back-off, so one
-failing partition does not affect the others. This is the only code of the tasks that catches every
-exception. Must not know what the jobs do.
+partition at a time, in the order in which they were submitted; those of partitions that come last
+get every fourth turn at least. The error of a job is kept per partition with a growing back-off, so
+one failing partition does not affect the others. This is the only code of the tasks that catches
+every exception. Must not know what the jobs do.
 
 The schedule submits a job for every led partition of an enabled topic once per interval; pools
 bound, order and isolate the jobs.
@@ -21,6 +22,7 @@ from kip405.errors import Busy, RemoteStorageError
 from kip405.ids import PartitionKey
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock, backoff_ms, jittered_ms
+from rlm.plans.copy_turns import is_turn_of_last
 from rlm.remote_log.ports import Settings
 
 log = structlog.get_logger()
@@ -72,6 +74,10 @@ class TaskPool:
         self._backoff = backoff
         self._waiting: dict[PartitionKey, Job] = {}
         self._ready: deque[PartitionKey] = deque()
+        self._ready_last: deque[PartitionKey] = deque()
+        self._first_in_a_row = 0
+        self.comes_last: Callable[[PartitionKey], bool] = lambda _key: False
+        """Whether a job of the partition waits until others have run (rlm.plans.copy_turns)."""
         self._ready_count = asyncio.Semaphore(0)
         self._running: set[PartitionKey] = set()
         self._errors: dict[PartitionKey, TaskFailure] = {}
@@ -131,7 +137,7 @@ class TaskPool:
     async def _work(self) -> None:
         while True:
             await self._ready_count.acquire()
-            key = self._ready.popleft()
+            key = self._next()
             if key in self._running or key not in self._waiting:
                 continue  # dropped, and perhaps submitted again, since it became ready
             job = self._waiting.pop(key)
@@ -142,6 +148,15 @@ class TaskPool:
                 self._running.discard(key)
                 if key in self._waiting:
                     self._make_ready(key)
+
+    def _next(self) -> PartitionKey:
+        takes_last = is_turn_of_last(
+            first_wait=bool(self._ready),
+            last_wait=bool(self._ready_last),
+            first_in_a_row=self._first_in_a_row,
+        )
+        self._first_in_a_row = 0 if takes_last else self._first_in_a_row + 1
+        return (self._ready_last if takes_last else self._ready).popleft()
 
     async def _attempt(self, key: PartitionKey, job: Job) -> None:
         try:
@@ -175,7 +190,7 @@ class TaskPool:
         return error is not None and self._clock.monotonic_ms() < error.retry_at_ms
 
     def _make_ready(self, key: PartitionKey) -> None:
-        self._ready.append(key)
+        (self._ready_last if self.comes_last(key) else self._ready).append(key)
         self._ready_count.release()
 
 

@@ -3,6 +3,7 @@
 from tests.mutants import (
     of_cleaning,
     of_cluster_retention,
+    of_copy_order,
     of_copying,
     of_deletions,
     of_expiry,
@@ -24,6 +25,7 @@ EDITS: tuple[Edit, ...] = (
     *of_kip405.EDITS,
     *of_plans.EDITS,
     *of_offsets.EDITS,
+    *of_copy_order.EDITS,
     *of_copying.EDITS,
     *of_cleaning.EDITS,
     *of_cluster_retention.EDITS,

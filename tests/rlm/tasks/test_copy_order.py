@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Corrupt, Fenced, Unavailable
-from kip405.segments import LogSegmentData, RemoteLogSegmentState, SegmentLocator
+from kip405.segments import (
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    SegmentLocator,
+)
 from rlm.plans.copy import WhyNot
 from rlm.tasks.copy_order import Step, Turn, run_in_order
 from rlm.tasks.copy_slots import CopyLimit
@@ -292,3 +297,31 @@ async def test_g03_a_copy_that_is_cancelled_alone_stops_those_after_it(rig: Rig)
     with pytest.raises(Unavailable, match="the copy was cancelled"):
         await rig.copy.run(rig.led)
     assert store.manifests == finished_in_order(rig) == [0]
+
+
+async def test_a_backlog_gives_way_to_others_after_its_turn(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.write_log(*range(0, 300, 10), end=295)
+    waiting = True
+
+    def pass_time(published: RemoteLogSegmentMetadata) -> None:
+        rig.clock.advance(1_000)
+
+    rig.ledger.after_publish = pass_time
+    await rig.copy.run(rig.led, others_wait=lambda: waiting)
+    done = finished_in_order(rig)
+    assert done == list(range(0, 10 * len(done), 10)), "in order, and no gap"
+    assert 4 < len(done) < 13
+    assert rig.copy.has_backlog(PARTITION.key)
+    waiting = False
+    await rig.copy.run(rig.led, others_wait=lambda: waiting)
+    assert len(finished_in_order(rig)) == 29
+    assert not rig.copy.has_backlog(PARTITION.key)
+
+
+async def test_nobody_gives_way_to_nobody(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.write_log(*range(0, 300, 10), end=295)
+    rig.ledger.after_publish = lambda _: rig.clock.advance(1_000)
+    await rig.copy.run(rig.led)
+    assert len(finished_in_order(rig)) == 29

@@ -207,6 +207,23 @@ async def test_cancelling_the_pool_cancels_its_jobs() -> None:
     assert not pool.last_errors
 
 
+async def test_partitions_that_come_last_wait_for_the_others_and_get_every_fourth_turn() -> None:
+    pool, began = made_pool(size=1), list[int]()
+    pool.comes_last = lambda one: one.partition >= 10
+
+    def job(partition: int) -> Job:
+        async def run() -> None:
+            began.append(partition)
+
+        return run
+
+    for partition in (10, 11, 1, 2, 3, 4, 5):
+        pool.submit(key(partition), job(partition))
+    async with at_work(pool):
+        await settle()
+    assert began == [1, 2, 3, 10, 4, 5, 11]
+
+
 async def test_tasks_that_fail_wait_as_the_settings_say() -> None:
     config = replace(
         base_config(),
