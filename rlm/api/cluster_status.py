@@ -21,6 +21,7 @@ from rlm.api.ports import (
 from rlm.broker.answers import PartitionDescription
 from rlm.plans.problems import Problem, ProblemKind, Severity, about, health_of
 from rlm.stores.reports import StoreStatus
+from rlm.tasks.copy_progress import Copying
 from rlm.topics.partition_records import Freezes
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2 as pb
@@ -45,6 +46,7 @@ class ClusterStatus:
         pending: Pending,
         problems: Problems,
         stores: Callable[[], Sequence[StoreStatus]],
+        copying: Callable[[], Copying],
         endpoints: Endpoints,
         version: str,
         now_ms: Callable[[], int],
@@ -57,6 +59,7 @@ class ClusterStatus:
         self._pending = pending
         self._problems = problems
         self._stores = stores
+        self._copying = copying
         self._endpoints = endpoints
         self._version = version
         self._now_ms = now_ms
@@ -177,6 +180,7 @@ class ClusterStatus:
             reachable=True,
             stores=[messages.store_message(row) for row in self._stores()],
             health=health_of(problems),
+            copying=messages.copying_message(self._copying()),
         )
         for peer in self._peers.known():
             if peer.node_id == self._peers.node_id:
@@ -230,6 +234,7 @@ def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:
             reachable=True,
             stores=[store for row in answer.services for store in row.stores],
             health=said.health,
+            copying=said.copying if said.HasField("copying") else None,
         ),
     )
 

@@ -20,6 +20,7 @@ from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.reads import Piece
 from rlm.remote_log.remote_only import RemotePartitionState
 from rlm.stores.reports import StoreReport, StoreStatus
+from rlm.tasks.copy_progress import Copying
 from rlm.tasks.verification import PartitionReport
 from rlm.tasks.verify_runs import Event, Progress
 from rlm.topics.recreated import GoneTopic
@@ -145,6 +146,17 @@ def store_message(status: StoreStatus) -> admin_pb2.StoreStatus:
         segments=status.segments,
         size_bytes=status.size_bytes,
         alarms=status.alarms,
+    )
+
+
+def copying_message(copying: Copying) -> admin_pb2.CopyingStatus:
+    progress = copying.progress
+    return admin_pb2.CopyingStatus(
+        segments_left=progress.segments_left,
+        bytes_left=progress.bytes_left,
+        bytes_per_second=progress.bytes_per_second,
+        left_ms=progress.left_ms,
+        unmeasured_partitions=copying.unmeasured_partitions,
     )
 
 

@@ -14,7 +14,7 @@ from kip405.ids import Uuid
 from rlm.cli.deletions import show_deletions
 from rlm.cli.output import human_size, human_time, lag, offset, plain, show_json, show_table
 from rlm.cli.target import Connect, service_options
-from rlm.plans.problems import Severity
+from rlm.plans.problems import Severity, human_duration
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
 
@@ -44,6 +44,7 @@ def _show(answer: pb.StatusResponse) -> None:
     _show_services(answer)
     _show_readers(answer)
     _show_stores(answer)
+    _show_copying(answer)
     if answer.freezes:
         click.echo()
         show_table(
@@ -186,6 +187,38 @@ def _store_state(stores: Sequence[tuple[int, pb.StoreStatus]]) -> str:
     if away:
         return f"not well for {', '.join(away)}"
     return "alarm" if any(one.alarms for _, one in stores) else "well"
+
+
+def _unknown(row: pb.CopyingStatus) -> str:
+    """The partitions that are not in a sum."""
+    return f" + {row.unmeasured_partitions} unknown" if row.unmeasured_partitions else ""
+
+
+def _show_copying(answer: pb.StatusResponse) -> None:
+    """The services that have something to copy, or may have."""
+    rows = [
+        (row.node_id, row.copying)
+        for row in answer.services
+        if row.copying.segments_left or row.copying.unmeasured_partitions
+    ]
+    if not rows:
+        return
+    click.echo()
+    show_table(
+        ("broker", "to copy", "rate", "time left"),
+        [
+            (
+                node_id,
+                f"{row.segments_left} / {human_size(row.bytes_left)}{_unknown(row)}",
+                f"{human_size(row.bytes_per_second)}/s"
+                if row.HasField("bytes_per_second")
+                else "unknown",
+                human_duration(row.left_ms) if row.HasField("left_ms") else "unknown",
+            )
+            for node_id, row in rows
+        ],
+        "",
+    )
 
 
 def _state(row: pb.ServiceStatus) -> str:

@@ -3,6 +3,7 @@
 Nothing here is on the path of a Kafka client.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kip405.errors import Fenced
@@ -30,6 +31,7 @@ from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring
 from rlm.tasks.accept_loss import LossAcceptance
+from rlm.tasks.copy_progress import Copying
 from rlm.topics.access import Access, AccessWatch, ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ClusterGroups, OtherBrokers, ReaderCheck
 from rlm.topics.cluster_retention import BrokersRetention
@@ -199,6 +201,7 @@ def build_admin(
     peers: Peers,
     statuses: Statuses,
     problems: Problems,
+    copying: Callable[[], Copying],
 ) -> AdminService:
     """The commands of operators."""
     settings, broker = dependencies.metadata.settings, dependencies.broker
@@ -218,19 +221,7 @@ def build_admin(
                 broker=broker,
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
             ),
-            status=ClusterStatus(
-                peers=peers,
-                statuses=statuses,
-                settings=settings,
-                broker=broker,
-                freezes=topics.freezes,
-                pending=topics.deletions.pending,
-                problems=problems,
-                stores=dependencies.stores.statuses,
-                endpoints=_endpoints(dependencies),
-                version=software_version(),
-                now_ms=dependencies.clock.now_ms,
-            ),
+            status=_cluster_status(dependencies, topics, peers, statuses, problems, copying),
             statuses=statuses,
             resolver=TopicResolver(broker, settings),
             peers=peers,
@@ -240,6 +231,30 @@ def build_admin(
                 peers=peers, runs=tasks.verify.runs, settings=settings, broker=broker
             ),
         )
+    )
+
+
+def _cluster_status(
+    dependencies: Dependencies,
+    topics: TopicWiring,
+    peers: Peers,
+    statuses: Statuses,
+    problems: Problems,
+    copying: Callable[[], Copying],
+) -> ClusterStatus:
+    return ClusterStatus(
+        peers=peers,
+        statuses=statuses,
+        settings=dependencies.metadata.settings,
+        broker=dependencies.broker,
+        freezes=topics.freezes,
+        pending=topics.deletions.pending,
+        problems=problems,
+        stores=dependencies.stores.statuses,
+        copying=copying,
+        endpoints=_endpoints(dependencies),
+        version=software_version(),
+        now_ms=dependencies.clock.now_ms,
     )
 
 

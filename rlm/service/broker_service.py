@@ -30,6 +30,7 @@ from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers,
 from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.gauges import (
+    copy_gauges,
     problem_and_partition_gauges,
     purgatory_gauges,
     store_gauges,
@@ -122,6 +123,7 @@ class BrokerService:
                 peers=self._peers,
                 statuses=statuses,
                 problems=problems.current,
+                copying=partition_problems.copying,
             ),
             fetch=build_fetch(shared, gate=gate, peers=self._peers, statuses=statuses),
             health=partial(_health, shared.tier, problems),
@@ -140,6 +142,7 @@ class BrokerService:
         metrics.add_gauges(
             problem_and_partition_gauges(problems.current, statuses.led),
             lambda: task_gauges(pools) | purgatory_gauges(proxy.purgatory.size),
+            lambda: copy_gauges(partition_problems.copying()),
             lambda: thread_gauges(threads.pools()),
             lambda: store_gauges(shared.stores.statuses()),
             lambda: read_gauges(shared.reader, shared.disk_cache),

@@ -13,6 +13,7 @@ from rlm.plans.problems import KINDS, Problem
 from rlm.service.metric_rows import PARTITION
 from rlm.service.metrics import GaugeSource, Labelled, labels_text, sample_line
 from rlm.stores.reports import StoreStatus
+from rlm.tasks.copy_progress import Copying
 from rsm_plugins.threads import Threads
 
 _PARTITION_GAUGES: Mapping[str, Callable[[PartitionStatus], float | None]] = {
@@ -84,6 +85,20 @@ def task_gauges(partition_tasks: Iterable[PoolView]) -> dict[str, Labelled]:
         "rlm_tasks_waiting": {(pool.name,): pool.waiting_count for pool in pools},
         "rlm_tasks_running": {(pool.name,): len(pool.running) for pool in pools},
     }
+
+
+def copy_gauges(copying: Copying) -> dict[str, Labelled]:
+    """Gauges of what is to be copied, how fast copies go, and how long the rest takes."""
+    progress = copying.progress
+    rows: dict[str, Labelled] = {
+        "rlm_copy_left_bytes": {(): progress.bytes_left},
+        "rlm_copy_unmeasured_partitions": {(): copying.unmeasured_partitions},
+    }
+    if progress.bytes_per_second is not None:
+        rows["rlm_copy_bytes_per_second"] = {(): progress.bytes_per_second}
+    if progress.left_ms is not None:
+        rows["rlm_copy_left_seconds"] = {(): progress.left_ms / 1000}
+    return rows
 
 
 def thread_gauges(pools: Iterable[Threads]) -> dict[str, Labelled]:

@@ -37,6 +37,27 @@ class MetricRow:
 
 PARTITION = ("topic", "partition")
 
-COPY_ROWS: tuple[MetricRow, ...] = ()
+COPY_ROWS: tuple[MetricRow, ...] = (
+    MetricRow(
+        name="rlm_copy_left_bytes",
+        kind=MetricKind.GAUGE,
+        doc="Bytes that may be copied now and are not, of all partitions that this node leads.",
+    ),
+    MetricRow(
+        name="rlm_copy_unmeasured_partitions",
+        kind=MetricKind.GAUGE,
+        doc="Partitions whose bytes are not in that sum, as they are not known.",
+    ),
+    MetricRow(
+        name="rlm_copy_bytes_per_second",
+        kind=MetricKind.GAUGE,
+        doc="Rate of copies over the last minute; no sample before two segments were copied.",
+    ),
+    MetricRow(
+        name="rlm_copy_left_seconds",
+        kind=MetricKind.GAUGE,
+        doc="Time for what is left at that rate; no sample where that is unknown.",
+    ),
+)
 
 DISK_ROWS: tuple[MetricRow, ...] = ()

@@ -37,6 +37,7 @@ from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.service.tasks import PartitionTasks
 from rlm.tasks.cleanup import CleanupStatus
 from rlm.tasks.copy import CopyStatus
+from rlm.tasks.copy_progress import Copying
 from rlm.tasks.expiry import ExpiryStatus
 from rlm.tasks.pool import TaskPool
 from rlm.tasks.trim import TrimStatus
@@ -155,6 +156,15 @@ class PartitionProblems:
         if copy is not None and now_ms <= self._known_until_ms(copy):
             return self._measure(row.key, copy).lag
         return known_lag(self._copy_observation(row), self._limits, now_ms)
+
+    def copying(self) -> Copying:
+        """What is left of all partitions of enabled topics that we lead."""
+        lags = {key: self.lag(row) for key, row in self._led()}
+        measured = {key for key, lag in lags.items() if lag is not None}
+        return Copying(
+            progress=self._partition_tasks.copy.progress(measured),
+            unmeasured_partitions=len(lags) - len(measured),
+        )
 
     def _led(self) -> Iterator[tuple[PartitionKey, LedPartition]]:
         topics = self._settings.view.topics()

@@ -14,7 +14,7 @@ from the records.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 
 import structlog
@@ -46,6 +46,7 @@ from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.copy_attempt import Copier
 from rlm.tasks.copy_order import Turn, run_in_order
+from rlm.tasks.copy_progress import CopyProgress, Progress
 from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlmm.ledger import Hole
@@ -172,6 +173,7 @@ class CopyTask:
         self._snapshot_waits = SnapshotWaits(snapshot_wait_ms)
         self._limit = limit
         self._copied = copied
+        self._progress = CopyProgress()
         self._statuses: dict[PartitionKey, CopyStatus] = {}
         self.copied_at_ms: int | None = None
         """When any segment was last copied, monotonic."""
@@ -248,6 +250,23 @@ class CopyTask:
             log.warning("copied_without_producer_snapshot", path=segment.snapshot_path)
         self._copied(topic, finished.segment_size_bytes)
         self._note_copied(snapshot, finished.next_offset, segment.size_bytes)
+        self._log_progress(segment.size_bytes)
+
+    def _log_progress(self, size_bytes: int) -> None:
+        if not self._progress.is_due(self._clock.monotonic_ms(), size_bytes):
+            return
+        found = self.progress(self._statuses)
+        if found.segments_left and found.bytes_per_second is not None:
+            log.info("copy_progress", **asdict(found))
+
+    def progress(self, partitions: Container[PartitionKey]) -> Progress:
+        """What is left of these partitions by their last runs, and how long it takes."""
+        known = [one for key, one in self._statuses.items() if key in partitions]
+        return self._progress.of(
+            self._clock.monotonic_ms(),
+            sum(one.pending_segments for one in known),
+            sum(one.pending_bytes for one in known),
+        )
 
     def is_due(self, snapshot: PartitionSnapshot) -> bool:
         """Whether a run would have work, or soon may have, by a snapshot that another task took."""

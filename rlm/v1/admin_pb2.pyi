@@ -277,7 +277,7 @@ class ReaderStatus(_message.Message):
     def __init__(self, grpc_address: _Optional[str] = ..., version: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., alive: _Optional[bool] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
-    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores", "health")
+    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores", "health", "copying")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -287,6 +287,7 @@ class ServiceStatus(_message.Message):
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     STORES_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
+    COPYING_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     version: str
     grpc_address: str
@@ -296,7 +297,22 @@ class ServiceStatus(_message.Message):
     reachable: bool
     stores: _containers.RepeatedCompositeFieldContainer[StoreStatus]
     health: str
-    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ..., health: _Optional[str] = ...) -> None: ...
+    copying: CopyingStatus
+    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ..., health: _Optional[str] = ..., copying: _Optional[_Union[CopyingStatus, _Mapping]] = ...) -> None: ...
+
+class CopyingStatus(_message.Message):
+    __slots__ = ("segments_left", "bytes_left", "bytes_per_second", "left_ms", "unmeasured_partitions")
+    SEGMENTS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_LEFT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    LEFT_MS_FIELD_NUMBER: _ClassVar[int]
+    UNMEASURED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    segments_left: int
+    bytes_left: int
+    bytes_per_second: int
+    left_ms: int
+    unmeasured_partitions: int
+    def __init__(self, segments_left: _Optional[int] = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., left_ms: _Optional[int] = ..., unmeasured_partitions: _Optional[int] = ...) -> None: ...
 
 class StoreStatus(_message.Message):
     __slots__ = ("name", "store_id", "plugin", "uri", "problem", "segments", "size_bytes", "alarms")

@@ -363,6 +363,7 @@ class Fakes:
                     pending=self.service.deletions.pending,
                     problems=lambda: self.statuses.problems,
                     stores=lambda: self.stores.statuses,
+                    copying=lambda: self.stores.copying,
                     endpoints=self.endpoints(),
                     version="1",
                     now_ms=self.service.clock.now_ms,

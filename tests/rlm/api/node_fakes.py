@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kip405.errors import Fenced, RemoteStorageError
 from kip405.ids import PartitionKey
@@ -14,6 +14,7 @@ from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.stores.reports import StoreReport, StoreStatus
+from rlm.tasks.copy_progress import Copying, Progress
 from rlm.tasks.verify_runs import Event
 from rlm.topics.partition_records import Adoption
 from rlmm.settings_records import ServiceRecord, TopicRecord
@@ -86,10 +87,16 @@ class ApiRuns:
 
 @dataclass(kw_only=True)
 class ApiStores:
-    """StoreDoctor of one node, and what its status says of stores."""
+    """StoreDoctor of one node, and what its status says of stores, log directories and copies."""
 
     statuses: tuple[StoreStatus, ...] = ()
     reports: tuple[StoreReport, ...] = ()
+    copying: Copying = field(
+        default_factory=lambda: Copying(
+            progress=Progress(segments_left=0, bytes_left=0, bytes_per_second=None, left_ms=None),
+            unmeasured_partitions=0,
+        )
+    )
 
     async def inspect(self) -> tuple[StoreReport, ...]:
         return self.reports

@@ -100,6 +100,7 @@ async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
         answer = await call(two, "Status", pb.StatusRequest())
         assert [(row.partition, row.leader) for row in answer.partitions] == [(0, 1), (1, 1)]
         assert [(row.node_id, row.reachable) for row in answer.services] == [(1, True), (2, True)]
+        assert [row.HasField("copying") for row in answer.services] == [True, True]
         (freeze,) = answer.freezes
         assert (freeze.topic, freeze.by, freeze.why) == (TOPIC, "tests", "maintenance")
         own = await call(two, "Status", pb.StatusRequest(local_only=True))
@@ -108,6 +109,7 @@ async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
         await two.service.settings.barrier(1)
         answer = await call(two, "Status", pb.StatusRequest())
         assert [row.reachable for row in answer.services] == [False, True]
+        assert not answer.services[0].HasField("copying"), "what it has to copy is not known"
         assert "not reachable" in answer.services[0].problems[0]
         [alarm] = answer.problems
         assert (alarm.kind, alarm.subject) == ("peer-unreachable", "node 1")

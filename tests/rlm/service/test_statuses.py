@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kip405.errors import Unavailable
 from rlm.service.gauges import PartitionGauges
 from rlmm.ledger import PartitionLedger
 from tests.builders.ledger import PARTITION
@@ -64,6 +65,34 @@ async def test_h38_a_lag_has_no_sample_once_it_is_unknown(watched: Watched) -> N
     assert gauges.read(watched.led())["rlm_remote_copy_lag_bytes"] == ""
 
 
+async def test_h38_what_is_to_be_copied_counts_the_partitions_of_which_nobody_knows(
+    tmp_path: Path,
+) -> None:
+    watched = Watched(tmp_path)
+    rig, problems = watched.rig, watched.statuses._partition_problems
+
+    def copying() -> tuple[int, int, int]:
+        found = problems.copying()
+        left = found.progress
+        return left.segments_left, left.bytes_left, found.unmeasured_partitions
+
+    rig.write_log(0, 100, end=150)
+    await watched.leadership.refresh()
+    assert copying() == (0, 0, 1), "just started"
+    rig.store.before = _away
+    await watched.run_tasks()
+    size_bytes = rig.copy.statuses[PARTITION.key].pending_bytes
+    assert copying() == (1, size_bytes, 0)
+    assert size_bytes > 0
+    rig.clock.advance(COPY_MS + 1)
+    assert copying() == (0, 0, 1), "measured too long ago"
+    await watched.run_tasks()
+    assert copying() == (1, size_bytes, 0)
+    rig.broker.elect(2, 1)
+    await watched.leadership.refresh()
+    assert copying() == (0, 0, 0), "led elsewhere, although no task has noticed it"
+
+
 async def test_h38_before_the_first_snapshot_nobody_knows_whether_a_partition_is_frozen(
     tmp_path: Path,
 ) -> None:
@@ -80,3 +109,7 @@ async def test_h38_before_the_first_snapshot_nobody_knows_whether_a_partition_is
     watched.rig.begin_epoch(1, 150)
     await watched.leadership.refresh()
     assert frozen() == "", "another leadership"
+
+
+def _away(_call: str) -> None:
+    raise Unavailable("the store is away")

@@ -78,7 +78,8 @@ async def test_h38_what_is_behind_has_an_age_and_a_copy_starts_it_again(rig: Rig
     assert (status.behind_since_ms, status.measured_at_ms) == (began_ms, began_ms + 30_000)
     rig.store.before = lambda _: None
     await rig.copy.run(rig.led, up_to_offset=100)
-    status = rig.copy.statuses[PARTITION.key]
+    status, progress = rig.copy.statuses[PARTITION.key], rig.copy.progress({PARTITION.key})
+    assert (progress.segments_left, progress.bytes_left) == (1, status.pending_bytes)
     assert (status.lag_segments, status.behind_since_ms) == (1, rig.clock.now)
     await rig.copy.run(rig.led)
     status = rig.copy.statuses[PARTITION.key]

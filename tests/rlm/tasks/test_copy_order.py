@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from kip405.errors import Corrupt, Fenced, Unavailable
 from kip405.segments import (
@@ -325,3 +326,16 @@ async def test_nobody_gives_way_to_nobody(tmp_path: Path) -> None:
     rig.ledger.after_publish = lambda _: rig.clock.advance(1_000)
     await rig.copy.run(rig.led)
     assert len(finished_in_order(rig)) == 29
+
+
+async def test_the_progress_of_a_backlog_is_logged(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.write_log(*range(0, 300, 10), end=295)
+    rig.ledger.after_publish = lambda _: rig.clock.advance(2_000)
+    with capture_logs() as logs:
+        await rig.copy.run(rig.led)
+    found = [one for one in logs if one["event"] == "copy_progress"]
+    assert found
+    left = [one["segments_left"] for one in found]
+    assert left == sorted(left, reverse=True)
+    assert all(one["bytes_per_second"] > 0 and one["left_ms"] > 0 for one in found)
