@@ -32,6 +32,7 @@ from rlmm.settings_records import (
     FreezeRecord,
     HistoryRecord,
     HolesRecord,
+    OffloadThresholds,
     ReaderRecord,
     ServiceRecord,
     SettingsRecord,
@@ -171,7 +172,14 @@ def _topic_fields(record: TopicRecord) -> dict[str, Any]:
                 "enforced_retention_bytes": enforced.retention_bytes,
             }
         ),
+        **_offload_fields(record.offload),
     }
+
+
+def _offload_fields(offload: OffloadThresholds) -> dict[str, int]:
+    """Only what is set."""
+    values = (offload.copy_lag_ms, offload.copy_lag_bytes, offload.deletion_lag_ms)
+    return {name: value for name, value in zip(_OFFLOAD, values, strict=True) if value is not None}
 
 
 def _decision_fields(record: DivergenceRecord | DeletionRecord) -> dict[str, Any]:
@@ -266,11 +274,22 @@ def _topic(rest: str, document: Json) -> TopicRecord:
         local_retention_bytes=integer(document, "local_retention_bytes"),
         originals=dict(document["originals"].items()),
         enforced=_enforced(document),
-        extra=_extra(document, *_TOPIC_FIELDS, *retention, *_ENFORCED),
+        offload=_offload(document),
+        extra=_extra(document, *_TOPIC_FIELDS, *retention, *_ENFORCED, *_OFFLOAD),
     )
 
 
 _ENFORCED = ("enforced_retention_ms", "enforced_retention_bytes")
+_OFFLOAD = ("remote_copy_lag_ms", "remote_copy_lag_bytes", "offload_deletion_lag_ms")
+
+
+def _offload(document: Json) -> OffloadThresholds:
+    lag_ms, lag_bytes, deletion_lag_ms = (
+        integer(document, name) if name in document else None for name in _OFFLOAD
+    )
+    return OffloadThresholds(
+        copy_lag_ms=lag_ms, copy_lag_bytes=lag_bytes, deletion_lag_ms=deletion_lag_ms
+    )
 
 
 def _enforced(document: Json) -> TotalRetention | None:

@@ -92,6 +92,19 @@ def _laxer(one: int, other: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadThresholds:
+    """When closed segments are copied, and how long brokers keep them then; None = not set here.
+
+    `copy_lag_*`: remote.copy.lag.ms and .bytes of KIP-1241, -1 = as local retention.
+    `deletion_lag_ms`: offload.deletion.lag.ms of PIP-17.
+    """
+
+    copy_lag_ms: int | None = None
+    copy_lag_bytes: int | None = None
+    deletion_lag_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
     """Decisions for a topic. Retention in ms and bytes, -1 = unlimited, local -2 = as total.
 
@@ -115,6 +128,7 @@ class TopicRecord:
     local_retention_bytes: int
     originals: Mapping[str, str | None] = field(default_factory=dict)
     enforced: TotalRetention | None = None
+    offload: OffloadThresholds = OffloadThresholds()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

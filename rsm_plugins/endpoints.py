@@ -77,7 +77,7 @@ class RuleProvider:
         """Invalid for a pattern that is not valid and for an unknown store."""
         self._stores = {store.name: store for store in stores}
         self._first = next(iter(stores), None)
-        self._rules = [(_pattern(rule.topics), self._checked(rule)) for rule in rules]
+        self._rules = [(topic_pattern(rule.topics), self._checked(rule)) for rule in rules]
 
     def endpoint(self, cluster_id: str, topic: str, partition: int) -> StorageEndpoint:
         """See EndpointProvider; Invalid without any store."""
@@ -173,7 +173,8 @@ def location_of(plugin: str, config: Mapping[str, object]) -> str:
     return ""
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def topic_pattern(text: str) -> re.Pattern[str]:
+    """The pattern of a rule, which must match a topic's whole name; Invalid."""
     try:
         return re.compile(text)
     except re.error as error:

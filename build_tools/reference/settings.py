@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kip405.settings import Setting
+from rlm.config.offload import OFFLOAD_ROWS
 from rlm.config.secured import NOT_YET
 from rlm.config.service import ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
@@ -14,7 +15,8 @@ _HEAD = """\
 # Settings of `rlm serve`
 
 The service reads one YAML file with one setting a line. Made from
-`rlm/config/common.py`, `rlm/config/service.py` and `rlm/config/stores.py`; edit there.
+`rlm/config/common.py`, `rlm/config/service.py`, `rlm/config/stores.py` and
+`rlm/config/offload.py`; edit there.
 
 ## In every role
 
@@ -65,6 +67,21 @@ _RULES = """\
 | key | value | default | meaning |
 |---|---|---|---|
 """
+_OFFLOAD = """\
+
+## A rule of `offload.rules`
+
+A rule sets one threshold or more. Where it sets only one of the two copy lags, the other one is as
+local retention.
+
+```yaml
+offload.rules:
+  - {topics: 'logs\\..*', remote.copy.lag.bytes: 10737418240, offload.deletion.lag.ms: 14400000}
+```
+
+| key | value | default | meaning |
+|---|---|---|---|
+"""
 _TAIL = """\
 
 ## Not yet supported
@@ -90,7 +107,8 @@ def generate_service_docs() -> str:
     beside = (row for name, row in settings().items() if name not in in_every_role)
     rows = _rows(in_every_role.values()) + _BROKERS + _rows(beside)
     store = _STORES + _rows(STORE_ROWS) + _KIND
-    return _HEAD + rows + store + _RULES + _rows(RULE_ROWS) + _TAIL + "".join(map(_later, NOT_YET))
+    rules = _RULES + _rows(RULE_ROWS) + _OFFLOAD + _rows(OFFLOAD_ROWS)
+    return _HEAD + rows + store + rules + _TAIL + "".join(map(_later, NOT_YET))
 
 
 def generate_plugin_docs() -> str:

@@ -31,6 +31,7 @@ from rlm.topics.rules import (
 from rlm.topics.verbs import EnableOptions, TopicVerbs
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import admin_pb2_grpc, fetch_pb2
+from rlmm.settings_records import OffloadThresholds
 
 T = TypeVar("T")
 
@@ -349,6 +350,11 @@ def _enable_options(request: pb.EnableTopicRequest, caller: Caller) -> EnableOpt
         trim=request.trim,
         force=request.force,
         yes=request.yes,
+        offload=OffloadThresholds(
+            copy_lag_ms=given("remote_copy_lag_ms"),
+            copy_lag_bytes=given("remote_copy_lag_bytes"),
+            deletion_lag_ms=given("offload_deletion_lag_ms"),
+        ),
         retention=RetentionOptions(
             retention_ms=given("retention_ms"),
             retention_bytes=given("retention_bytes"),

@@ -12,6 +12,7 @@ from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
 from rlm.plans.coverage import LostRange
 from rlm.plans.deletions import PendingDeletion
+from rlm.plans.offload import Offload
 from rlm.plans.problems import Problem
 from rlm.plans.verification import Issue
 from rlm.remote_log.aux_state import RemoteLogAuxState
@@ -84,6 +85,7 @@ def topic_message(
     remote_segments: int,
     pending: PendingDeletion | None,
     warnings: tuple[str, ...],
+    offload: Offload,
 ) -> admin_pb2.TopicDescription:
     """Only originals that were set on the topic itself are named."""
     return admin_pb2.TopicDescription(
@@ -105,6 +107,13 @@ def topic_message(
         gone=gone is not None,
         present_topic_id=gone.present_id.raw if gone and gone.present_id else b"",
         pending_deletion=None if pending is None else deletion_message(pending),
+        offload=admin_pb2.Offload(
+            copy_lag_ms=offload.copy_lag_ms,
+            copy_lag_bytes=offload.copy_lag_bytes,
+            deletion_lag_ms=offload.deletion_lag_ms,
+            copy_lag_of=offload.of_copy_lag,
+            deletion_lag_of=offload.of_deletion_lag,
+        ),
     )
 
 

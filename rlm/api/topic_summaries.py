@@ -8,6 +8,7 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.api import messages
 from rlm.api.ports import Broker, Ledger, Pending
 from rlm.broker.answers import TopicDescription
+from rlm.plans.offload import OffloadPolicy
 from rlm.remote_log.topic_refs import topic_records
 from rlm.topics.ports import Settings
 from rlm.topics.recreated import GoneTopic, gone_text, gone_topics, recreated, recreated_text
@@ -29,12 +30,14 @@ class TopicSummaries:
         pending: Pending,
         ledger: Ledger,
         broker: Broker,
+        offload: OffloadPolicy,
         barrier_deadline_ms: int,
     ) -> None:
         self._settings = settings
         self._pending = pending
         self._ledger = ledger
         self._broker = broker
+        self._offload = offload
         self._barrier_deadline_ms = barrier_deadline_ms
 
     async def describe(
@@ -106,6 +109,7 @@ class TopicSummaries:
             remote_segments=len(finished),
             pending=self._pending(record),
             warnings=(*warnings, *self._gone_texts(gone)),
+            offload=self._offload.of(record),
         )
 
     def _gone(self, record: TopicRecord, present: Present | None) -> GoneTopic | None:

@@ -6,6 +6,7 @@ from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.cli.output import (
     due_in,
+    human_ms,
     human_retention,
     human_size,
     human_time,
@@ -38,6 +39,27 @@ def topics() -> None:
 @click.option("--local-retention-ms", type=DURATION, help="The same by Kafka's name.")
 @click.option("--local-retention-bytes", type=SIZE, help="On the brokers; -2 = as total.")
 @click.option(
+    "--copy-lag",
+    "--copy-lag-ms",
+    "--offload-time",
+    "copy_lag_ms",
+    type=DURATION,
+    help="Copy segments at this age; -1 = at local retention, -2 = as the service says.",
+)
+@click.option(
+    "--copy-lag-bytes",
+    "--offload-size",
+    type=SIZE,
+    help="Copy a segment when so much newer data follows it; -1 and -2 likewise.",
+)
+@click.option(
+    "--deletion-lag",
+    "--deletion-lag-ms",
+    "deletion_lag_ms",
+    type=DURATION,
+    help="Brokers keep a segment so long after its copy; -2 = as the service says.",
+)
+@click.option(
     "--force",
     is_flag=True,
     help="Go on despite readers below the bound and segments that cannot be copied.",
@@ -54,6 +76,9 @@ def enable(
     local_retention: int | None,
     local_retention_ms: int | None,
     local_retention_bytes: int | None,
+    copy_lag_ms: int | None,
+    copy_lag_bytes: int | None,
+    deletion_lag_ms: int | None,
     force: bool,
     yes: bool,
     connect: Connect,
@@ -65,6 +90,9 @@ def enable(
 
     What a shorter retention makes deletable is shown, and needs --yes. It is deleted after a delay,
     in which `rlm deletions undo` keeps it.
+
+    A segment is copied as soon as it is closed, or at an age (--copy-lag), or when enough data
+    follows it (--copy-lag-bytes); of both, what comes first.
     """
     request = pb.EnableTopicRequest(
         topic=topic,
@@ -73,6 +101,9 @@ def enable(
         retention_bytes=retention_bytes,
         local_retention_ms=_one_of("--local-retention", local_retention, local_retention_ms),
         local_retention_bytes=local_retention_bytes,
+        remote_copy_lag_ms=copy_lag_ms,
+        remote_copy_lag_bytes=copy_lag_bytes,
+        offload_deletion_lag_ms=deletion_lag_ms,
         force=force,
         yes=yes,
     )
@@ -258,6 +289,8 @@ def show_topic(topic: pb.TopicDescription, connect: Connect) -> None:
                 "local retention",
                 human_retention(topic.local_retention_ms, topic.local_retention_bytes),
             ),
+            ("copied", _copied(topic.offload)),
+            ("kept locally", _kept_locally(topic.offload)),
             ("originals", originals or "none set on the topic"),
             ("partitions", topic.partitions),
             ("remote segments", topic.remote_segments),
@@ -267,6 +300,25 @@ def show_topic(topic: pb.TopicDescription, connect: Connect) -> None:
         ]
     )
     warn(topic.warnings)
+
+
+def _copied(offload: pb.Offload) -> str:
+    """When closed segments are copied."""
+    if 0 in (offload.copy_lag_ms, offload.copy_lag_bytes):
+        return "as soon as a segment is closed"
+    age, size = human_ms(offload.copy_lag_ms), human_size(offload.copy_lag_bytes)
+    limits = (
+        "at local retention" if offload.copy_lag_ms < 0 else f"{age} old",
+        "at local retention by size" if offload.copy_lag_bytes < 0 else f"{size} behind",
+    )
+    return f"{' or '.join(limits)} (by {offload.copy_lag_of})"
+
+
+def _kept_locally(offload: pb.Offload) -> str:
+    lag_ms = offload.deletion_lag_ms
+    if not lag_ms:
+        return "by local retention alone"
+    return f"{human_ms(lag_ms)} after the copy at least (by {offload.deletion_lag_of})"
 
 
 def _pending(topic: pb.TopicDescription) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from rlm.config.broker_files import (
     read_server_properties,
 )
 from rlm.config.common import CommonConfig
+from rlm.config.offload import read_offload_rules
 from rlm.config.secured import NOT_YET
 from rlm.config.service import ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
@@ -116,6 +117,8 @@ def _values(given: Mapping[str, Any], config: type[CommonConfig]) -> dict[str, A
     rows = settings(config)
     values = {name: row.read(given[row.key]) for name, row in rows.items() if row.key in given}
     _read_stores(values, given)
+    if "offload_rules" in values:
+        values["offload_rules"] = read_offload_rules(values["offload_rules"])
     return values
 
 

@@ -26,7 +26,9 @@ from rlm.config.common import CommonConfig
 from rlm.config.common import count as _count
 from rlm.config.common import milliseconds as _ms
 from rlm.config.common import size_bytes as _size
+from rlm.config.offload import OFFLOAD_RULES_ALLOWED, OffloadRule
 from rlm.config.stores import RULES_ALLOWED, build_provider
+from rlmm.settings_records import OffloadThresholds
 from rsm_plugins.endpoints import EndpointProvider, TopicRule
 
 
@@ -149,6 +151,34 @@ class ServiceConfig(CommonConfig):
         "Bytes a second that this service copies to its stores, over all partitions. The default "
         "is most of a 10 Gbit/s link. A segment is charged whole before it is uploaded.",
         least=1 << 20,
+    )
+    log_remote_copy_lag_ms: int = _ms(
+        "log.remote.copy.lag.ms",
+        0,
+        "remote.copy.lag.ms of topics for which neither they nor offload.rules say more: a closed "
+        "segment is copied when its newest record is so old. 0 = at once, -1 = as local retention.",
+        least=-1,
+    )
+    log_remote_copy_lag_bytes: int = _size(
+        "log.remote.copy.lag.bytes",
+        -1,
+        "remote.copy.lag.bytes likewise: a closed segment is also copied when so much newer data "
+        "follows it.",
+        least=-1,
+    )
+    offload_deletion_lag_ms: int = _ms(
+        "offload.deletion.lag.ms",
+        0,
+        "How long brokers keep a segment after its copy, at least, where neither the topic nor "
+        "offload.rules say more. Pulsar's default is 4 hours.",
+        least=0,
+    )
+    offload_rules: tuple[OffloadRule, ...] = setting(
+        "offload.rules",
+        checked_later(OFFLOAD_RULES_ALLOWED),
+        "Rules that choose these thresholds by topic. The first that matches decides.",
+        default=(),
+        default_doc="none",
     )
     log_dir_scan_threads: int = _count(
         "log.dir.scan.threads", 8, "Threads that scan the broker's log directories."
@@ -301,7 +331,19 @@ class ServiceConfig(CommonConfig):
         """See CommonConfig."""
         rows = CommonConfig.shown(self)
         rules = (f"{rule.topics} -> {rule.store}" for rule in self.storage_endpoint_rules)
-        return rows | {"storage.endpoint.rules": "; ".join(rules)}
+        offload = (f"{rule.topics.pattern} -> {rule.thresholds}" for rule in self.offload_rules)
+        return rows | {
+            "storage.endpoint.rules": "; ".join(rules),
+            "offload.rules": "; ".join(offload),
+        }
+
+    def offload_defaults(self) -> OffloadThresholds:
+        """When the segments of topics are copied for which no rule says more."""
+        return OffloadThresholds(
+            copy_lag_ms=self.log_remote_copy_lag_ms,
+            copy_lag_bytes=self.log_remote_copy_lag_bytes,
+            deletion_lag_ms=self.offload_deletion_lag_ms,
+        )
 
     def provider(self) -> EndpointProvider:
         """The provider of new segments' stores. Invalid: the class cannot be used."""

@@ -4,8 +4,8 @@ A segment is eligible when it is closed and stable (G2): the next segment's base
 the last stable offset, and at or below the recovery point where the setting requires durability
 (H35). A segment that remote data covers completely is skipped. One that is covered in part, since
 another leader's segments have other borders, is uploaded whole, as Kafka does. A closed segment of
-0 bytes is skipped. Source: RLMCopyTask.candidateLogSegments. The copy lag of KIP-1241 does not
-exist here.
+0 bytes is skipped. A topic's thresholds may let segments wait (KIP-1241, rlm.plans.offload).
+Source: RLMCopyTask.candidateLogSegments.
 """
 
 import enum
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from rlm.log_dir.scanner import Closed, LocalSegment
 from rlm.plans.coverage import Cover
 from rlm.plans.freeze import Frozen
+from rlm.plans.offload import CopyDelay
 
 
 class WhyNot(enum.Enum):
@@ -31,6 +32,7 @@ class WhyNot(enum.Enum):
     SNAPSHOT_MISSING = "waiting for the producer snapshot"
     LAST_STABLE_OFFSET = "waiting for the last stable offset"
     RECOVERY_POINT = "waiting for the recovery point"
+    COPY_LAG = "waiting for the copy lag"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,8 @@ class TopicState:
 class CopyView:
     """One snapshot of a partition. Offsets; `recovery_point` None = durability is not required.
 
-    `without_snapshot`: bases of segments that no longer wait for their producer snapshot.
+    `without_snapshot`: bases of segments that no longer wait for their producer snapshot. `delay`:
+    which segments wait at `now_ms` (wall time), None = none.
     """
 
     topic: TopicState
@@ -59,6 +62,8 @@ class CopyView:
     covered: Cover
     frozen: Frozen | None
     without_snapshot: Collection[int] = ()
+    delay: CopyDelay | None = None
+    now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +110,9 @@ def _decided(view: CopyView) -> CopyPlan:
         return CopyPlan(segments=(), reason=WhyNot.FROZEN, detail=view.frozen.reason)
     start = max(view.local_log_start_offset, view.remote_log_start_offset)
     wanted: list[LocalSegment] = []
+    newer_bytes = sum(segment.size_bytes for segment in view.segments)
     for segment in view.segments:
+        newer_bytes -= segment.size_bytes
         next_offset = segment.next_offset
         if next_offset is not None and next_offset <= start:
             continue
@@ -117,6 +124,8 @@ def _decided(view: CopyView) -> CopyPlan:
         if next_offset is not None and not view.covered.holds(
             max(segment.base_offset, start), next_offset
         ):
+            if view.delay is not None and view.delay.holds(segment, newer_bytes, view.now_ms):
+                return _plan(wanted, WhyNot.COPY_LAG, segment, view)
             wanted.append(segment)
     return CopyPlan(segments=tuple(wanted), reason=WhyNot.NO_CLOSED_SEGMENT)
 
@@ -156,5 +165,6 @@ def _plan(
         WhyNot.RECOVERY_POINT: f"segment ends at {segment.next_offset}, flushed up to "
         f"{view.recovery_point}",
         WhyNot.SNAPSHOT_MISSING: f"{segment.next_offset}.snapshot is not there yet",
+        WhyNot.COPY_LAG: view.delay.words if view.delay else "",
     }
     return CopyPlan(segments=tuple(wanted), reason=stopped, detail=details.get(stopped, ""))

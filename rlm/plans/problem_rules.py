@@ -213,7 +213,8 @@ def trim_findings(observed: TrimObservation, limits: Limits, now_ms: int) -> Ite
             "`rlm topics adopt-log-start` applies it",
         )
     is_growing = observed.excess_bytes > observed.excess_then_bytes
-    if observed.still_since_ms is None or not is_growing:
+    waits = observed.reason is NoTrim.DELETION_LAG  # as the topic's settings say
+    if observed.still_since_ms is None or not is_growing or waits:
         return
     still_ms = now_ms - observed.still_since_ms
     if still_ms > limits.trim_ms:

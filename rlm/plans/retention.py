@@ -84,6 +84,18 @@ def effective_local_retention(retention: Retention) -> LocalRetention:
     )
 
 
+def local_retention(record: TopicRecord) -> LocalRetention:
+    """The effective local retention of a topic."""
+    return effective_local_retention(
+        Retention(
+            total_ms=record.retention_ms,
+            total_bytes=record.retention_bytes,
+            local_ms=record.local_retention_ms,
+            local_bytes=record.local_retention_bytes,
+        )
+    )
+
+
 def retention_in_force(record: TopicRecord) -> TotalRetention:
     """Only data beyond this may be deleted now: by time if `retention_ms` is not -1, by size if
     `retention_bytes` is not -1.

@@ -37,6 +37,7 @@ class NoTrim(enum.Enum):
     UNLIMITED = "local retention has no limit"
     NOTHING_COPIED = "nothing more is contiguously remote"
     WITHIN_RETENTION = "all is within local retention"
+    DELETION_LAG = "waiting for the deletion lag"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,8 @@ class TrimGuards:
 class TrimOffsets:
     """All offsets that limit a trim.
 
-    `contiguous_end`: end of the unbroken undisputed cover from max(remote start, local start) on.
+    `contiguous_end`: end of the unbroken undisputed cover from max(remote start, local start) on;
+    `released_end`: the same of the copies that were finished offload.deletion.lag.ms ago.
     `remote_log_start_epoch`: leader epoch under which the remote start was decided, -1 = unknown.
     `share_group_start`: None = no share group reads the topic.
     """
@@ -80,6 +82,7 @@ class TrimOffsets:
     high_watermark: int
     last_stable_offset: int
     contiguous_end: int
+    released_end: int
     share_group_start: int | None
     retention: LocalRetention
 
@@ -235,6 +238,11 @@ def _bounded(offsets: TrimOffsets, now_ms: int, planned_at_ms: int) -> TrimPlan 
     )
     if bound <= start:
         return Held(reason=NoTrim.WITHIN_RETENTION)
+    bound = min(bound, _whole_segments(offsets.segments, offsets.released_end))
+    if bound <= start:
+        return Held(
+            reason=NoTrim.DELETION_LAG, detail=f"copies up to {offsets.released_end} are over it"
+        )
     return TrimPlan(
         bound=bound,
         local_log_start_offset=offsets.local_log_start_offset,

@@ -24,7 +24,7 @@ from rlm.plans.history import leaders_lineage
 from rlm.remote_log.ports import Broker, Ledger, Settings
 from rlm.remote_log.tier import Watermarks
 from rlmm.ledger import PartitionLedger
-from rlmm.settings_records import HistoryRecord, TopicRecord
+from rlmm.settings_records import HistoryRecord, TopicRecord, TotalRetention
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from rsm_plugins.threads import Threads
 
@@ -44,11 +44,15 @@ _INTERNAL = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSnapshot:
-    """The topic's configuration now; `retention_bounded` names the active broker retention."""
+    """The topic's configuration now; `retention_bounded` names the active broker retention.
+
+    `broker_retention` is its limits; one that the broker leaves out counts as 0.
+    """
 
     record: TopicRecord | None
     state: TopicState
     retention_bounded: str | None
+    broker_retention: TotalRetention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +200,7 @@ class SnapshotReader:
                 native_tiering=_value(config, "remote.storage.enable") == "true",
             ),
             retention_bounded=bounded_retention(config),
+            broker_retention=_broker_retention(config),
         )
 
     async def check_leadership(self, led: LedPartition) -> TopicDescription:
@@ -279,6 +284,12 @@ def ledger_problem(key: PartitionKey, ledger: Ledger, settings: Settings) -> str
 def _value(config: Mapping[str, TopicConfigValue], name: str) -> str:
     found = config.get(name)
     return (found.value or "") if found else ""
+
+
+def _broker_retention(config: Mapping[str, TopicConfigValue]) -> TotalRetention:
+    limits = (int(_value(config, name) or 0) for name in RETENTION_CONFIGS)
+    retention_ms, retention_bytes = limits
+    return TotalRetention(retention_ms=retention_ms, retention_bytes=retention_bytes)
 
 
 def bounded_retention(config: Mapping[str, TopicConfigValue]) -> str | None:

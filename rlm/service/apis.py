@@ -26,7 +26,7 @@ from rlm.remote_log.reads import PartitionReading
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.topic_refs import TopicResolver
-from rlm.service.dependencies import Dependencies
+from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring
@@ -170,6 +170,7 @@ def _topic_verbs(
                 clock=dependencies.clock,
             ),
             logs=_disk_logs(dependencies),
+            offload=offload_policy(dependencies.config),
             readers=ReaderCheck(
                 offsets=brokers,
                 groups=groups,
@@ -219,6 +220,7 @@ def build_admin(
                 pending=topics.deletions.pending,
                 ledger=dependencies.metadata.manager,
                 broker=broker,
+                offload=offload_policy(dependencies.config),
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
             ),
             status=_cluster_status(dependencies, topics, peers, statuses, problems, copying),

@@ -14,6 +14,7 @@ from rlm.broker.share_groups import BrokerShareGroups
 from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
 from rlm.log_dir.scanner import LogDirs
+from rlm.plans.offload import OffloadPolicy
 from rlm.reading.disk_cache import DiskCache
 from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle
@@ -240,3 +241,8 @@ def _build_heartbeat(
         stores=stores.stores.known,
         interval_ms=config.heartbeat_interval_ms,
     )
+
+
+def offload_policy(config: ServiceConfig) -> OffloadPolicy:
+    """When the segments of a topic are copied, and how long brokers keep them then."""
+    return OffloadPolicy(config.offload_defaults(), config.offload_rules)

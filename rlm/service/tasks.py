@@ -15,7 +15,7 @@ from rlm.config import ServiceConfig
 from rlm.log_dir.rolls import Rolls
 from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
 from rlm.remote_log.ports import ClusterRetention
-from rlm.service.dependencies import Dependencies
+from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.verify_tasks import verify_tasks
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
@@ -161,6 +161,7 @@ class TaskWiring:
             clock=dependencies.clock,
             lost=self.lost,
             holes=self.holes,
+            offload=offload_policy(config),
             snapshot_wait_ms=config.copy_snapshot_wait_ms,
             limit=CopyLimit(slots=config.copy_segments_max_in_flight),
             copied=counts.segment_copied,
@@ -335,6 +336,7 @@ def _trim_task(
         evidence=evidence,
         lost=lost,
         cluster=ClusterEvidence(dependencies.share_groups, retention),
+        offload=offload_policy(dependencies.config),
         clock=dependencies.clock,
         config=_trim_settings(dependencies.config),
     )

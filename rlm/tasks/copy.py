@@ -41,6 +41,7 @@ from rlm.plans.coverage import (
     doubtful_segments,
     empty_ranges,
 )
+from rlm.plans.offload import CopyDelay, OffloadPolicy
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
@@ -159,6 +160,7 @@ class CopyTask:
         clock: Clock,
         lost: LostSegments,
         holes: HoleRecords,
+        offload: OffloadPolicy,
         snapshot_wait_ms: int,
         limit: CopyLimit,
         copied: Copied = lambda _topic, _size_bytes: None,
@@ -170,6 +172,7 @@ class CopyTask:
         self._clock = clock
         self._lost = lost
         self._holes = holes
+        self._offload = offload
         self._snapshot_waits = SnapshotWaits(snapshot_wait_ms)
         self._limit = limit
         self._copied = copied
@@ -322,22 +325,34 @@ class CopyTask:
         self, snapshot: PartitionSnapshot, remote_log_start_offset: int, gone: Container[Uuid] = ()
     ) -> CopyPlan:
         """`gone`: segments whose objects are missing; they cover nothing (H11)."""
+        view = self._view(snapshot, remote_log_start_offset, gone)
+        return plan_copy(view)
+
+    def _view(
+        self, snapshot: PartitionSnapshot, remote_log_start_offset: int, gone: Container[Uuid] = ()
+    ) -> CopyView:
         usable = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
         needs_durability = len(snapshot.led.replicas) == 1  # no follower has the records (H35)
         recovery_point = snapshot.log.recovery_point
-        return plan_copy(
-            CopyView(
-                topic=snapshot.topic.state,
-                segments=snapshot.log.segments,
-                local_log_start_offset=snapshot.watermarks.log_start_offset,
-                remote_log_start_offset=remote_log_start_offset,
-                last_stable_offset=snapshot.watermarks.last_stable_offset,
-                recovery_point=(recovery_point or 0) if needs_durability else None,
-                covered=cover(one for one in usable if one.metadata.segment_id.id not in gone),
-                frozen=snapshot.frozen,
-                without_snapshot=self._snapshot_waits.over(snapshot, self._clock.monotonic_ms()),
-            )
+        return CopyView(
+            topic=snapshot.topic.state,
+            segments=snapshot.log.segments,
+            local_log_start_offset=snapshot.watermarks.log_start_offset,
+            remote_log_start_offset=remote_log_start_offset,
+            last_stable_offset=snapshot.watermarks.last_stable_offset,
+            recovery_point=(recovery_point or 0) if needs_durability else None,
+            covered=cover(one for one in usable if one.metadata.segment_id.id not in gone),
+            frozen=snapshot.frozen,
+            without_snapshot=self._snapshot_waits.over(snapshot, self._clock.monotonic_ms()),
+            delay=self._delay(snapshot),
+            now_ms=self._clock.now_ms(),
         )
+
+    def _delay(self, snapshot: PartitionSnapshot) -> CopyDelay | None:
+        topic = snapshot.topic
+        if topic.record is None:
+            return None
+        return self._offload.copy_delay(topic.record, topic.broker_retention)
 
     def _note(self, snapshot: PartitionSnapshot, plan: CopyPlan) -> None:
         before = self._statuses.get(snapshot.key)
@@ -401,15 +416,18 @@ def _some(offsets: Sequence[int]) -> str:
 
 def _reason(plan: CopyPlan) -> WhyNot:
     """Why the plan ends there; "all is remote" is reported only when it is true."""
-    ends_well = plan.reason in (WhyNot.CAUGHT_UP, WhyNot.NO_CLOSED_SEGMENT)
+    ends_well = plan.reason in (WhyNot.CAUGHT_UP, WhyNot.NO_CLOSED_SEGMENT, WhyNot.COPY_LAG)
     return WhyNot.TO_BE_COPIED if plan.segments and ends_well else plan.reason
 
 
 def _behind_since(
     snapshot: PartitionSnapshot, plan: CopyPlan, before: CopyStatus | None, now_ms: int
 ) -> int | None:
-    """Restarts with each leader epoch: the previous leader may have copied until then."""
-    if not plan.lag.segments:
+    """Restarts with each leader epoch: the previous leader may have copied until then. Segments
+    that wait as their topic says are not behind.
+    """
+    is_meant = plan.reason is WhyNot.COPY_LAG and not plan.segments
+    if is_meant or not plan.lag.segments:
         return None
     if before is None or before.leader_epoch != snapshot.led.leader_epoch:
         return now_ms

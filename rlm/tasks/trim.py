@@ -26,7 +26,8 @@ from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.plans.coverage import NO_RECORDS, empty_ranges
 from rlm.plans.history import is_settled, record_of
-from rlm.plans.retention import LocalRetention, Retention, effective_local_retention
+from rlm.plans.offload import OffloadPolicy
+from rlm.plans.retention import local_retention
 from rlm.plans.services import heartbeats, live_nodes
 from rlm.plans.trim import (
     EndedPlan,
@@ -93,6 +94,7 @@ class TrimTask:
         evidence: StoreEvidence,
         lost: LostSegments,
         cluster: ClusterEvidence,
+        offload: OffloadPolicy,
         clock: Clock,
         config: TrimSettings,
     ) -> None:
@@ -104,6 +106,7 @@ class TrimTask:
         self._evidence = evidence
         self._lost = lost
         self._cluster = cluster
+        self._offload = offload
         self._clock = clock
         self._config = config
         self._short_since_ms: dict[PartitionKey, int] = {}
@@ -213,8 +216,13 @@ class TrimTask:
             high_watermark=snapshot.watermarks.high_watermark,
             last_stable_offset=snapshot.watermarks.last_stable_offset,
             contiguous_end=self._contiguous_end(snapshot, start),
+            released_end=self._contiguous_end(
+                snapshot,
+                start,
+                without=self._offload.kept_back(record, snapshot.ledger, self._clock.now_ms()),
+            ),
             share_group_start=group_start,
-            retention=_retention(record),
+            retention=local_retention(record),
         )
 
     def _contiguous_end(
@@ -479,14 +487,3 @@ def _without_records(snapshot: PartitionSnapshot, holes: Iterable[Hole]) -> tupl
     """Closed segments of our log, in its current state, that are proven to be empty."""
     ranges = empty_ranges(snapshot.log, holes)
     return tuple(Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS) for one in ranges)
-
-
-def _retention(record: TopicRecord) -> LocalRetention:
-    return effective_local_retention(
-        Retention(
-            total_ms=record.retention_ms,
-            total_bytes=record.retention_bytes,
-            local_ms=record.local_retention_ms,
-            local_bytes=record.local_retention_bytes,
-        )
-    )

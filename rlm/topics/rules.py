@@ -9,14 +9,17 @@ from dataclasses import dataclass
 
 from kip405.errors import Invalid
 from rlm.broker.answers import TopicConfigValue, TopicDescription
+from rlm.plans.offload import AS_LOCAL
 from rlm.plans.retention import AS_TOTAL, Retention
-from rlmm.settings_records import TopicRecord, TotalRetention
+from rlmm.settings_records import OffloadThresholds, TopicRecord, TotalRetention
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 Config = Mapping[str, TopicConfigValue]
 
 RETENTION_MS = "retention.ms"
 RETENTION_BYTES = "retention.bytes"
+UNSET = -2
+"""A threshold that the topic no longer sets itself."""
 
 _INTERNAL = frozenset(
     {
@@ -76,6 +79,26 @@ def choose_retention(
         total_bytes=_first(asked.retention_bytes, total_bytes),
         local_ms=_first(asked.local_retention_ms, local_ms),
         local_bytes=_first(asked.local_retention_bytes, local_bytes),
+    )
+
+
+def choose_offload(asked: OffloadThresholds, before: TopicRecord | None) -> OffloadThresholds:
+    """What was requested, else as before; `UNSET` = as the service says. Invalid below -1."""
+    known = OffloadThresholds() if before is None else before.offload
+
+    def one(name: str, wanted: int | None, otherwise: int | None, least: int) -> int | None:
+        if wanted is not None and wanted != UNSET and wanted < least:
+            raise Invalid(f"{name}={wanted} is below {least}; {UNSET} = as the service says")
+        return otherwise if wanted is None else None if wanted == UNSET else wanted
+
+    return OffloadThresholds(
+        copy_lag_ms=one("remote.copy.lag.ms", asked.copy_lag_ms, known.copy_lag_ms, AS_LOCAL),
+        copy_lag_bytes=one(
+            "remote.copy.lag.bytes", asked.copy_lag_bytes, known.copy_lag_bytes, AS_LOCAL
+        ),
+        deletion_lag_ms=one(
+            "offload.deletion.lag.ms", asked.deletion_lag_ms, known.deletion_lag_ms, 0
+        ),
     )
 
 

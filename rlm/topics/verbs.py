@@ -24,6 +24,7 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
+from rlm.plans.offload import OffloadPolicy
 from rlm.plans.retention import Retention
 from rlm.remote_log.topic_refs import topic_records
 from rlm.topics import rules
@@ -43,6 +44,7 @@ from rlm.topics.shortening import RetentionChange, RetentionPlan, Shortening
 from rlm.topics.takeover import Settler, is_taken_over, originals_of
 from rlmm.settings_records import (
     NO_LEADER_EPOCH,
+    OffloadThresholds,
     TopicRecord,
     TotalRetention,
 )
@@ -51,13 +53,15 @@ from rlmm.settings_records import (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnableOptions:
     """`trim` = mode tier: take retention over and trim, in one step; `tier` = the mode alone. `by`:
-    the caller, for what can be undone; `yes`: what becomes deletable is confirmed.
+    the caller, for what can be undone; `yes`: what becomes deletable is confirmed. `offload`:
+    None = not given, `rules.UNSET` = as the service says.
     """
 
     by: str = ""
     trim: bool = False
     tier: bool = False
     retention: RetentionOptions = field(default_factory=RetentionOptions)
+    offload: OffloadThresholds = field(default_factory=OffloadThresholds)
     force: bool = False
     yes: bool = False
 
@@ -89,6 +93,7 @@ class Dependencies:
     shortening: Shortening
     readers: ReaderCheck
     logs: ExistingLogs
+    offload: OffloadPolicy
     settler: Settler
     refuse_untiered: RefuseUntiered
     clock: Clock
@@ -160,7 +165,12 @@ class TopicVerbs:
                     local_retention_bytes=gone.local_retention_bytes,
                 )
                 options = EnableOptions(
-                    by=_REENABLED_BY, trim=gone.trim, tier=tier, retention=retention, yes=True
+                    by=_REENABLED_BY,
+                    trim=gone.trim,
+                    tier=tier,
+                    retention=retention,
+                    offload=gone.offload,
+                    yes=True,
                 )
                 await self._enable(seen, options)
 
@@ -261,6 +271,7 @@ class TopicVerbs:
         change = self._change(seen, retention)
         await self._dependencies.shortening.check(seen.topic, change, yes=options.yes)
         record = _wanted(seen, options, retention, change.in_force)
+        self._dependencies.offload.check(record, rules.total_of(seen.config))
         warnings = change_warnings(before, record, options.retention, seen.config)
         if before is None:
             records = topic_records(self._dependencies.settings.view.records())
@@ -387,6 +398,7 @@ def _wanted(
         local_retention_bytes=retention.local_bytes,
         originals=originals,
         enforced=in_force.laxer(retention.total),
+        offload=rules.choose_offload(options.offload, before),
         extra=before.extra if before is not None else {},
     )
 

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EnableTopicRequest(_message.Message):
-    __slots__ = ("topic", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "force", "yes")
+    __slots__ = ("topic", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "force", "yes", "remote_copy_lag_ms", "remote_copy_lag_bytes", "offload_deletion_lag_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TRIM_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,9 @@ class EnableTopicRequest(_message.Message):
     LOCAL_RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
     YES_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_COPY_LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_COPY_LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OFFLOAD_DELETION_LAG_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     trim: bool
     retention_ms: int
@@ -25,7 +28,10 @@ class EnableTopicRequest(_message.Message):
     local_retention_bytes: int
     force: bool
     yes: bool
-    def __init__(self, topic: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., force: _Optional[bool] = ..., yes: _Optional[bool] = ...) -> None: ...
+    remote_copy_lag_ms: int
+    remote_copy_lag_bytes: int
+    offload_deletion_lag_ms: int
+    def __init__(self, topic: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., force: _Optional[bool] = ..., yes: _Optional[bool] = ..., remote_copy_lag_ms: _Optional[int] = ..., remote_copy_lag_bytes: _Optional[int] = ..., offload_deletion_lag_ms: _Optional[int] = ...) -> None: ...
 
 class RetentionPlan(_message.Message):
     __slots__ = ("topic", "retention_ms", "retention_bytes", "retention_in_force_ms", "retention_in_force_bytes", "deletable")
@@ -108,7 +114,7 @@ class DescribeTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class TopicDescription(_message.Message):
-    __slots__ = ("topic", "topic_id", "mode", "state", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "originals", "partitions", "remote_size_bytes", "remote_segments", "notes", "warnings", "gone", "present_topic_id", "pending_deletion")
+    __slots__ = ("topic", "topic_id", "mode", "state", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "originals", "partitions", "remote_size_bytes", "remote_segments", "notes", "warnings", "gone", "present_topic_id", "pending_deletion", "offload")
     class OriginalsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +140,7 @@ class TopicDescription(_message.Message):
     GONE_FIELD_NUMBER: _ClassVar[int]
     PRESENT_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PENDING_DELETION_FIELD_NUMBER: _ClassVar[int]
+    OFFLOAD_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     mode: str
@@ -152,7 +159,22 @@ class TopicDescription(_message.Message):
     gone: bool
     present_topic_id: bytes
     pending_deletion: PendingDeletion
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., mode: _Optional[str] = ..., state: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., originals: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[int] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[str]] = ..., gone: _Optional[bool] = ..., present_topic_id: _Optional[bytes] = ..., pending_deletion: _Optional[_Union[PendingDeletion, _Mapping]] = ...) -> None: ...
+    offload: Offload
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., mode: _Optional[str] = ..., state: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., originals: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[int] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[str]] = ..., gone: _Optional[bool] = ..., present_topic_id: _Optional[bytes] = ..., pending_deletion: _Optional[_Union[PendingDeletion, _Mapping]] = ..., offload: _Optional[_Union[Offload, _Mapping]] = ...) -> None: ...
+
+class Offload(_message.Message):
+    __slots__ = ("copy_lag_ms", "copy_lag_bytes", "deletion_lag_ms", "copy_lag_of", "deletion_lag_of")
+    COPY_LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    COPY_LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DELETION_LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    COPY_LAG_OF_FIELD_NUMBER: _ClassVar[int]
+    DELETION_LAG_OF_FIELD_NUMBER: _ClassVar[int]
+    copy_lag_ms: int
+    copy_lag_bytes: int
+    deletion_lag_ms: int
+    copy_lag_of: str
+    deletion_lag_of: str
+    def __init__(self, copy_lag_ms: _Optional[int] = ..., copy_lag_bytes: _Optional[int] = ..., deletion_lag_ms: _Optional[int] = ..., copy_lag_of: _Optional[str] = ..., deletion_lag_of: _Optional[str] = ...) -> None: ...
 
 class PendingDeletion(_message.Message):
     __slots__ = ("kind", "topic", "topic_id", "by", "decided_ms", "due_in_ms", "retention_ms", "retention_bytes", "retention_in_force_ms", "retention_in_force_bytes")

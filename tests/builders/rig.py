@@ -14,6 +14,7 @@ from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.log_dir.scanner import LogDirs, PartitionLog
+from rlm.plans.offload import OffloadPolicy
 from rlm.remote_log.history import Losses
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
@@ -50,6 +51,7 @@ from tests.builders.ledger import (
 )
 from tests.builders.log_dir import CLUSTER_ID, LogDir
 from tests.builders.manifests import manifest_of
+from tests.builders.offload import AT_ONCE
 from tests.builders.remote_segment import store_segment
 from tests.builders.store import STORE_ID, MemoryStore, Shelf
 from tests.builders.threads import THREADS, all_of
@@ -141,9 +143,11 @@ class Rig:
         threads: ServiceThreads | None = None,
         attempts_at_once: int = 10,
         copy_bytes_per_second: int = 1 << 40,
+        offload: OffloadPolicy = AT_ONCE,
     ) -> None:
         """With `checkpoints` every call to ledger, settings, broker and store is a step."""
         self.threads, clock = threads or all_of(THREADS), ManualClock()
+        self.offload = offload
         self.clock, self.log_dir = clock, LogDir(path / "data", node_id=NODE_ID)
         self.log_dirs = WatchedLogDirs([str(self.log_dir.path)])
         self.disk, self.broker = self.log_dir.partition(), MemoryBroker(node_id=NODE_ID)
@@ -209,6 +213,7 @@ class Rig:
             clock=self.clock,
             lost=self.lost,
             holes=self.hole_records,
+            offload=self.offload,
             snapshot_wait_ms=SNAPSHOT_WAIT_MS,
             limit=CopyLimit(slots=4, whole_slot_bytes=0),
         )
@@ -229,6 +234,7 @@ class Rig:
             evidence=evidence,
             lost=self.lost,
             cluster=ClusterEvidence(self.share_groups, self.retention),
+            offload=self.offload,
             clock=self.clock,
             config=_TRIM,
         )

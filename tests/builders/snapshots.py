@@ -8,6 +8,7 @@ from rlm.plans.copy import TopicState
 from rlm.remote_log.snapshots import PartitionSnapshot, TopicSnapshot
 from rlm.remote_log.tier import Watermarks
 from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import TotalRetention
 
 
 def snapshot_of(
@@ -35,6 +36,7 @@ def snapshot_of(
                 enabled=True, internal=False, cleanup_policy="delete", native_tiering=False
             ),
             retention_bounded=None,
+            broker_retention=TotalRetention(),
         ),
         watermarks=Watermarks(
             log_start_offset=0, last_stable_offset=end_offset, high_watermark=end_offset

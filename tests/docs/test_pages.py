@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from kip405.settings import Table
+from rlm.config.offload import OFFLOAD_ROWS, read_offload_rules
 from rlm.config.service import settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS, is_store_key, read_rules, read_stores
 from rsm_plugins.layout.keys import IDENTITY_NAME
@@ -27,7 +28,7 @@ EXAMPLES = [
     for number, block in enumerate(re.findall(r"```yaml\n(.*?)```", text, re.DOTALL))
 ]
 KIND_ROWS = Table(*(row for name in KIND_NAMES for row in kind_settings(name)))
-OTHER_KEYS = {row.key for row in (*settings().values(), *STORE_ROWS, *RULE_ROWS)}
+OTHER_KEYS = {row.key for row in (*settings().values(), *STORE_ROWS, *RULE_ROWS, *OFFLOAD_ROWS)}
 OTHER_KEYS |= {row.key for row in SETTINGS}
 OTHERS_SETTINGS = {  # of Kafka's brokers and consumers, and of gRPC
     "broker.session.timeout.ms",
@@ -51,6 +52,7 @@ def test_examples_are_accepted_unchanged(block: str) -> None:
     assert [key for key in content if key not in known and not is_store_key(key)] == []
     stores = read_stores(content)
     read_rules(content.get("storage.endpoint.rules", []), stores)
+    read_offload_rules(content.get("offload.rules", []))
 
 
 @pytest.mark.parametrize("name", NAMES)

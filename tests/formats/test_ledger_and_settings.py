@@ -38,6 +38,7 @@ from rlmm.settings_records import (
     FreezeRecord,
     HistoryRecord,
     HolesRecord,
+    OffloadThresholds,
     ReaderRecord,
     ServiceRecord,
     SettingsRecord,
@@ -153,6 +154,20 @@ RECORDS: tuple[SettingsRecord, ...] = (
         local_retention_ms=-2,
         local_retention_bytes=-2,
         enforced=TotalRetention(retention_ms=604_800_000, retention_bytes=-1),
+    ),
+    TopicRecord(
+        topic_id=WRITER,
+        name="logs",
+        mode="tier",
+        state="enabled",
+        trim=True,
+        retention_ms=-1,
+        retention_bytes=-1,
+        local_retention_ms=-2,
+        local_retention_bytes=-2,
+        offload=OffloadThresholds(
+            copy_lag_ms=3_600_000, copy_lag_bytes=-1, deletion_lag_ms=14_400_000
+        ),
     ),
     DeletionRecord(
         topic_id=SEGMENT_ID,

@@ -40,6 +40,7 @@ from rlm.v1.fetch_pb2 import TopicRef as TopicName
 from rsm_plugins.contract.tls import ServerTls, Tls
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.builders.offload import AT_ONCE
 from tests.kip405.batch_builder import batch
 from tests.rlm.api.node_fakes import (
     ApiLosses,
@@ -352,6 +353,7 @@ class Fakes:
                     pending=self.service.deletions.pending,
                     ledger=self.ledger,
                     broker=broker,
+                    offload=AT_ONCE,
                     barrier_deadline_ms=1_000,
                 ),
                 status=ClusterStatus(

@@ -21,6 +21,7 @@ from rlm.plans.trim import (
 from tests.rlm.plans.views import GOOD_TOPIC, NOTHING_FORBIDS, guards, lineage, local, offsets
 
 NOW_MS = 10_000
+NO_LIMIT = LocalRetention(max_age_ms=None, max_bytes=None)
 
 
 def plan(guard: dict[str, Any] | None = None, **changes: Any) -> TrimPlan | EndedPlan | Held:
@@ -77,9 +78,13 @@ def test_local_retention_by_size_keeps_at_least_the_limit() -> None:
     assert bound(retention=LocalRetention(max_age_ms=None, max_bytes=0)) == 300
 
 
+def test_the_deletion_lag_keeps_what_was_copied_recently() -> None:
+    assert bound(released_end=299) == 200
+    assert bound(released_end=99) is NoTrim.DELETION_LAG
+
+
 def test_no_limit_means_no_trim() -> None:
-    no_limit = LocalRetention(max_age_ms=None, max_bytes=None)
-    assert bound(retention=no_limit) is NoTrim.UNLIMITED
+    assert bound(retention=NO_LIMIT) is NoTrim.UNLIMITED
 
 
 def test_segments_already_trimmed_but_still_on_disk_do_not_count_as_kept() -> None:

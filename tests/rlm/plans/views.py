@@ -102,6 +102,7 @@ def offsets(**changes: Any) -> TrimOffsets:
         high_watermark=350,
         last_stable_offset=350,
         contiguous_end=300,
+        released_end=1 << 40,
         share_group_start=None,
         retention=LocalRetention(max_age_ms=1_000, max_bytes=None),
     )

@@ -15,7 +15,9 @@ from rlm.broker.answers import (
     TopicConfigValue,
     TopicDescription,
 )
+from rlm.config.offload import OffloadRule
 from rlm.log_dir.scanner import PartitionLog
+from rlm.plans.offload import OffloadPolicy
 from rlm.topics.access import ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ReaderCheck
 from rlm.topics.deletions import Announcements, PendingDeletions
@@ -31,6 +33,7 @@ from rlmm.settings_view import RecordTimes, SettingsView
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.builders.offload import DEFAULTS as AT_ONCE
 from tests.builders.threads import THREADS
 
 DEFAULTS = {
@@ -80,6 +83,7 @@ class Cluster:
     uncopyable: str = ""
     """What of the topic's present logs could not be copied."""
 
+    offload_rules: tuple[OffloadRule, ...] = ()
     services: "dict[int, ServiceUnderTest]" = field(default_factory=dict)
     is_down: bool = False
     policy_refuses: bool = False
@@ -402,6 +406,7 @@ class ServiceUnderTest:
                 access=ClusterAccess(node_id=node_id, own=self.access, peers=others),
                 shortening=self._shortening(),
                 logs=LogsOf(cluster),
+                offload=OffloadPolicy(AT_ONCE, cluster.offload_rules),
                 readers=ReaderCheck(
                     offsets=self.broker,
                     groups=self.broker,
