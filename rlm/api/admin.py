@@ -162,6 +162,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             record = await self._dependencies.summaries.by_name(checked_name(request.topic))
             return await self._dependencies.summaries.describe(record)
 
+    async def ListCandidates(
+        self, request: pb.ListCandidatesRequest, context: Context
+    ) -> pb.ListCandidatesResponse:
+        async with Answering(self._dependencies.gate, context, "list candidates"):
+            topics = await self._dependencies.summaries.candidates()
+            return pb.ListCandidatesResponse(topics=topics)
+
     async def Freeze(self, request: pb.FreezeRequest, context: Context) -> pb.FreezeResponse:
         async with Answering(self._dependencies.gate, context, "freeze") as caller:
             topic = checked_name(request.topic) if request.topic else ""

@@ -12,6 +12,9 @@ from rlm.plans.offload import OffloadPolicy
 from rlm.remote_log.topic_refs import topic_records
 from rlm.topics.ports import Settings
 from rlm.topics.recreated import GoneTopic, gone_text, gone_topics, recreated, recreated_text
+from rlm.topics.rules import (
+    is_internal,
+)
 from rlm.v1 import admin_pb2 as pb
 from rlmm.settings_records import TopicRecord
 
@@ -53,6 +56,18 @@ class TopicSummaries:
         records = sorted(self._settings.view.topics(), key=lambda record: record.name)
         present = await self._present(records)
         return [self._message(record, present, ()) for record in records]
+
+    async def candidates(self) -> list[pb.CandidateTopic]:
+        """Every topic of the cluster but internal ones, by name."""
+        topics = await self._broker.topics()
+        await self._settings.barrier(self._barrier_deadline_ms)
+        found = []
+        for topic in sorted(topics, key=lambda one: one.name):
+            if not is_internal(topic):
+                record = self._settings.view.topic(topic.topic_id)
+                state, mode = ("", "") if record is None else (record.state, record.mode)
+                found.append(pb.CandidateTopic(topic=topic.name, state=state, mode=mode))
+        return found
 
     async def by_name(self, name: str) -> TopicRecord:
         """The record of the topic that has the name now, else of the newest that had it (H39).

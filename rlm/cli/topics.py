@@ -21,6 +21,7 @@ from rlm.cli.parameters import DURATION, SIZE
 from rlm.cli.partitions import partition_option, show_partition
 from rlm.cli.retention_plans import planned, refuse, show_deletable
 from rlm.cli.target import Connect, service_options
+from rlm.cli.topic_patterns import enable_matching, is_pattern
 from rlm.v1 import admin_pb2 as pb
 
 
@@ -82,8 +83,11 @@ def enable(
     force: bool,
     yes: bool,
     connect: Connect,
-) -> None:
-    """Enable TOPIC, or change its settings.
+) -> int:
+    """Enable TOPIC, or change its settings; with a pattern, all topics that match.
+
+    A pattern is a regular expression that the whole name must match, such as 'logs-.*'. Internal
+    topics never match. The topics are shown first; if there are several, --yes enables them.
 
     Without --trim the mode is copy: nothing in the cluster is altered. Without options the topic's
     present retention is taken over.
@@ -107,6 +111,10 @@ def enable(
         force=force,
         yes=yes,
     )
+    return enable_matching(request, connect) if is_pattern(topic) else _enable(request, connect)
+
+
+def _enable(request: pb.EnableTopicRequest, connect: Connect) -> int:
     with connect.open() as target:
         plan = planned(request, target)
         if plan.deletable and not request.yes:
@@ -114,11 +122,16 @@ def enable(
         answer = target.admin.EnableTopic(
             request, metadata=target.metadata, timeout=target.timeout_s
         )
+    _show_changed(answer, plan, connect)
+    return 0
+
+
+def _show_changed(topic: pb.TopicDescription, plan: pb.RetentionPlan, connect: Connect) -> None:
     if connect.as_json:
-        show_json({**plain(answer), "deletable": plain(plan)["deletable"]})
+        show_json({**plain(topic), "deletable": plain(plan)["deletable"]})
         return
     show_deletable([plan])
-    show_topic(answer, connect)
+    show_topic(topic, connect)
 
 
 @topics.command()

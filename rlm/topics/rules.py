@@ -21,6 +21,7 @@ RETENTION_BYTES = "retention.bytes"
 UNSET = -2
 """A threshold that the topic no longer sets itself."""
 
+_OUR_OWN = (LEDGER_TOPIC, SETTINGS_TOPIC)
 _INTERNAL = frozenset(
     {
         "__cluster_metadata",
@@ -42,11 +43,16 @@ class RetentionOptions:
     local_retention_bytes: int | None = None
 
 
+def is_internal(topic: TopicDescription) -> bool:
+    """Whether the topic is Kafka's or this service's own. No pattern means it."""
+    return topic.internal or topic.name in _INTERNAL or topic.name in _OUR_OWN
+
+
 def refuse(topic: TopicDescription, config: Config) -> None:
     """Invalid, with the reason, for a topic that must not be enabled."""
-    if topic.name in (LEDGER_TOPIC, SETTINGS_TOPIC):
+    if topic.name in _OUR_OWN:
         raise Invalid(f"topic {topic.name} is this service's own and cannot be enabled")
-    if topic.internal or topic.name in _INTERNAL:
+    if is_internal(topic):
         raise Invalid(f"topic {topic.name} is internal and cannot be enabled")
     policy = value_of(config, "cleanup.policy")
     if policy != "delete":

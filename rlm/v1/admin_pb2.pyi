@@ -107,6 +107,26 @@ class ListTopicsResponse(_message.Message):
     topics: _containers.RepeatedCompositeFieldContainer[TopicDescription]
     def __init__(self, topics: _Optional[_Iterable[_Union[TopicDescription, _Mapping]]] = ...) -> None: ...
 
+class ListCandidatesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListCandidatesResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[CandidateTopic]
+    def __init__(self, topics: _Optional[_Iterable[_Union[CandidateTopic, _Mapping]]] = ...) -> None: ...
+
+class CandidateTopic(_message.Message):
+    __slots__ = ("topic", "state", "mode")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    state: str
+    mode: str
+    def __init__(self, topic: _Optional[str] = ..., state: _Optional[str] = ..., mode: _Optional[str] = ...) -> None: ...
+
 class DescribeTopicRequest(_message.Message):
     __slots__ = ("topic",)
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -73,6 +73,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.DescribeTopicRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.TopicDescription.FromString,
                 _registered_method=True)
+        self.ListCandidates = channel.unary_unary(
+                '/rlm.v1.AdminService/ListCandidates',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.ListCandidatesRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.ListCandidatesResponse.FromString,
+                _registered_method=True)
         self.Freeze = channel.unary_unary(
                 '/rlm.v1.AdminService/Freeze',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.FreezeRequest.SerializeToString,
@@ -179,6 +184,13 @@ class AdminServiceServicer:
 
     def DescribeTopic(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCandidates(self, request, context):
+        """Lists the topics of the cluster, enabled or not, without internal ones: what a pattern may mean.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -302,6 +314,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeTopic,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.DescribeTopicRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.TopicDescription.SerializeToString,
+            ),
+            'ListCandidates': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCandidates,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.ListCandidatesRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.ListCandidatesResponse.SerializeToString,
             ),
             'Freeze': grpc.unary_unary_rpc_method_handler(
                     servicer.Freeze,
@@ -534,6 +551,33 @@ class AdminService:
             '/rlm.v1.AdminService/DescribeTopic',
             rlm_dot_v1_dot_admin__pb2.DescribeTopicRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.TopicDescription.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCandidates(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/ListCandidates',
+            rlm_dot_v1_dot_admin__pb2.ListCandidatesRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.ListCandidatesResponse.FromString,
             options,
             channel_credentials,
             insecure,

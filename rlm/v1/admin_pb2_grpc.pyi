@@ -49,6 +49,8 @@ class AdminServiceStub:
     SetTrim: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetTrimRequest, _admin_pb2.SetTrimResponse]
     ListTopics: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]
     DescribeTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicRequest, _admin_pb2.TopicDescription]
+    ListCandidates: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListCandidatesRequest, _admin_pb2.ListCandidatesResponse]
+    """Lists the topics of the cluster, enabled or not, without internal ones: what a pattern may mean."""
     Freeze: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]
     """Stops trims, deletions and sweeps on every service. Durable; needs no leader and no store."""
     Unfreeze: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]
@@ -101,6 +103,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     SetTrim: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetTrimRequest, _admin_pb2.SetTrimResponse]  # type: ignore[assignment]
     ListTopics: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]  # type: ignore[assignment]
     DescribeTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeTopicRequest, _admin_pb2.TopicDescription]  # type: ignore[assignment]
+    ListCandidates: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListCandidatesRequest, _admin_pb2.ListCandidatesResponse]  # type: ignore[assignment]
+    """Lists the topics of the cluster, enabled or not, without internal ones: what a pattern may mean."""
     Freeze: _aio.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]  # type: ignore[assignment]
     """Stops trims, deletions and sweeps on every service. Durable; needs no leader and no store."""
     Unfreeze: _aio.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]  # type: ignore[assignment]
@@ -186,6 +190,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.DescribeTopicRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.TopicDescription, _abc.Awaitable[_admin_pb2.TopicDescription]]: ...
+
+    @_abc_1.abstractmethod
+    def ListCandidates(
+        self,
+        request: _admin_pb2.ListCandidatesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListCandidatesResponse, _abc.Awaitable[_admin_pb2.ListCandidatesResponse]]:
+        """Lists the topics of the cluster, enabled or not, without internal ones: what a pattern may mean."""
 
     @_abc_1.abstractmethod
     def Freeze(

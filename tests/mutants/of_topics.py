@@ -301,8 +301,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "our own topics may be enabled",
-            "    if topic.name in (LEDGER_TOPIC, SETTINGS_TOPIC):\n",
-            "    if topic.name == LEDGER_TOPIC and topic.internal:\n",
+            "_OUR_OWN = (LEDGER_TOPIC, SETTINGS_TOPIC)\n",
+            "_OUR_OWN = ()\n",
         ),
         (
             "a topic that Kafka tiers may be enabled",
