@@ -12,6 +12,7 @@ from kip405.errors import Invalid
 from kip405.ids import PartitionKey
 from rlm.api import deletion_messages, messages
 from rlm.api.calls import Answering, Caller, Context, Gate
+from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.expiry_plans import ExpiryPlans
@@ -60,6 +61,7 @@ class AdminDependencies:
     peers: Peers
     stores: StoreDoctor
     verify: ClusterVerify
+    copies: ClusterCopy
     expiry_plans: ExpiryPlans
 
 
@@ -285,6 +287,16 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             async with aclosing(events):
                 async for event in events:
                     yield event
+
+    async def CopyClosed(
+        self, request: pb.CopyClosedRequest, context: Context
+    ) -> AsyncIterator[pb.CopyClosedResponse]:
+        async with Answering(self._dependencies.gate, context, "copy closed segments") as caller:
+            for target in request.targets:
+                await self._dependencies.summaries.enabled(checked_name(target.topic))
+            async with aclosing(self._dependencies.copies.run(request, caller.principal)) as rows:
+                async for row in rows:
+                    yield row
 
     async def PlanExpiry(
         self, request: pb.PlanExpiryRequest, context: Context

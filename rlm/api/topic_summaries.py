@@ -89,6 +89,13 @@ class TopicSummaries:
                 return record
         return records[-1]
 
+    async def enabled(self, name: str) -> TopicRecord:
+        """As `by_name`; NotFound where the topic is not enabled any more."""
+        record = await self.by_name(name)
+        if record.state != "enabled":
+            raise NotFound(f"topic {name} is not enabled (its remote data: {record.state})")
+        return record
+
     def _records(self) -> tuple[TopicRecord, ...]:
         return topic_records(self._settings.view.records())
 

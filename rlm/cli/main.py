@@ -41,9 +41,9 @@ COMMANDS = {
         summary="Read and check every byte of the remote segments of topics.",
     ),
     "copy": LazyCommand(
-        module="rlm.cli.partitions",
+        module="rlm.cli.copy",
         attribute="copy",
-        summary="Copy closed segments of a partition now.",
+        summary="Copy all closed segments of partitions now.",
     ),
     "deletions": LazyCommand(
         module="rlm.cli.deletions",

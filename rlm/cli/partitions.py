@@ -1,4 +1,4 @@
-"""`rlm segments`, `rlm copy`, `rlm partition`, `rlm freeze` and `rlm unfreeze`."""
+"""`rlm segments`, `rlm partition`, `rlm freeze` and `rlm unfreeze`."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,7 +21,6 @@ from rlm.cli.target import Connect, Target, service_options
 from rlm.v1 import admin_pb2, fetch_pb2
 
 F = TypeVar("F", bound=Callable[..., Any])
-_COPY_TIMEOUT_S = 1_800.0
 
 
 def partition_option(command: F) -> F:
@@ -83,32 +82,6 @@ def _warnings(topic: str, target: Target) -> Sequence[str]:
         )
         return tuple(answer.warnings)
     return ()
-
-
-@click.command()
-@click.argument("topic")
-@partition_option
-@click.option(
-    "--up-to",
-    type=click.IntRange(min=0),
-    metavar="OFFSET",
-    help="Copy up to this offset, exclusive.",
-)
-@service_options
-def copy(*, topic: str, partition: int, up_to: int | None, connect: Connect) -> None:
-    """Copy closed segments of a partition of TOPIC now, and wait until that is done."""
-    request = fetch_pb2.CopyRequest(
-        topic=fetch_pb2.TopicRef(name=topic), partition=partition, up_to_offset=up_to
-    )
-    with connect.open(timeout_s=_COPY_TIMEOUT_S) as target:
-        answer = target.fetch.Copy(request, metadata=target.metadata, timeout=target.timeout_s)
-    if connect.as_json:
-        show_json(plain(answer))
-        return
-    click.echo(
-        f"{topic}-{partition}: first offset not yet copied is {answer.first_uncopied_offset}"
-        + (f" ({answer.reason})" if answer.reason else "")
-    )
 
 
 @click.group()

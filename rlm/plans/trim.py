@@ -69,7 +69,8 @@ class TrimOffsets:
     `contiguous_end`: end of the unbroken undisputed cover from max(remote start, local start) on;
     `released_end`: the same of the copies that were finished offload.deletion.lag.ms ago.
     `remote_log_start_epoch`: leader epoch under which the remote start was decided, -1 = unknown.
-    `share_group_start`: None = no share group reads the topic.
+    `share_group_start`: None = no share group reads the topic. `keep_local_bytes`: what an operator
+    asked to keep instead of local retention and the deletion lag, None = nobody asked.
     """
 
     leader_epoch: int
@@ -85,6 +86,7 @@ class TrimOffsets:
     released_end: int
     share_group_start: int | None
     retention: LocalRetention
+    keep_local_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,7 @@ class TrimPlan:
     leader_epoch: int
     lineage: Lineage
     planned_at_ms: int
+    keep_local_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +222,10 @@ def _ended(offsets: TrimOffsets, planned_at_ms: int) -> EndedPlan | None:
 
 
 def _bounded(offsets: TrimOffsets, now_ms: int, planned_at_ms: int) -> TrimPlan | Held:
-    if offsets.retention.is_unlimited:
+    keep = offsets.keep_local_bytes
+    is_asked = keep is not None
+    retention = LocalRetention(max_age_ms=None, max_bytes=keep) if is_asked else offsets.retention
+    if retention.is_unlimited:
         return Held(reason=NoTrim.UNLIMITED)
     start = max(offsets.remote_log_start_offset, offsets.local_log_start_offset)
     limit = _limit(offsets, start)
@@ -230,7 +236,7 @@ def _bounded(offsets: TrimOffsets, now_ms: int, planned_at_ms: int) -> TrimPlan 
         copied,
         retention_target(
             offsets.segments,
-            offsets.retention,
+            retention,
             local_size_bytes=offsets.local_size_bytes,
             local_log_start_offset=offsets.local_log_start_offset,
             now_ms=now_ms,
@@ -238,7 +244,8 @@ def _bounded(offsets: TrimOffsets, now_ms: int, planned_at_ms: int) -> TrimPlan 
     )
     if bound <= start:
         return Held(reason=NoTrim.WITHIN_RETENTION)
-    bound = min(bound, _whole_segments(offsets.segments, offsets.released_end))
+    if not is_asked:
+        bound = min(bound, _whole_segments(offsets.segments, offsets.released_end))
     if bound <= start:
         return Held(
             reason=NoTrim.DELETION_LAG, detail=f"copies up to {offsets.released_end} are over it"
@@ -249,6 +256,7 @@ def _bounded(offsets: TrimOffsets, now_ms: int, planned_at_ms: int) -> TrimPlan 
         leader_epoch=offsets.leader_epoch,
         lineage=offsets.lineage,
         planned_at_ms=planned_at_ms,
+        keep_local_bytes=keep,
     )
 
 

@@ -11,6 +11,7 @@ from kip405.ids import PartitionKey
 from kip405.process import software_version
 from rlm.api.admin import AdminDependencies, AdminService
 from rlm.api.calls import Gate, TokenSource
+from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
@@ -229,6 +230,7 @@ def build_admin(
             peers=peers,
             stores=dependencies.stores,
             expiry_plans=ExpiryPlans(peers=peers, planner=tasks, broker=broker),
+            copies=ClusterCopy(peers=peers, runs=tasks.copy_runs, broker=broker),
             verify=ClusterVerify(
                 peers=peers, runs=tasks.verify.runs, settings=settings, broker=broker
             ),

@@ -22,6 +22,7 @@ from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.tasks import PartitionTasks
 from rlm.tasks.copy import CopyStatus
+from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.expiry import ExpiryStatus
 from rlm.tasks.pool import Job
 from rlm.tasks.trim import TrimStatus
@@ -44,7 +45,7 @@ class Statuses:
         settings: Settings,
         ledger: Ledger,
         partition_tasks: PartitionTasks,
-        run_copy: Callable[[LedPartition, int | None], Awaitable[None]],
+        run_copy: Callable[[LedPartition, CopyRequest], Awaitable[None]],
         clock: Clock,
         partition_problems: PartitionProblems,
         problems: Callable[[], Sequence[Problem]],
@@ -84,7 +85,7 @@ class Statuses:
 
         async def job() -> None:
             try:
-                await self._run_copy(row, up_to_offset)
+                await self._run_copy(row, CopyRequest(up_to_offset=up_to_offset))
             except Exception as error:
                 if not done.done():
                     done.set_exception(error)

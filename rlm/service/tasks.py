@@ -23,6 +23,8 @@ from rlm.tasks.cluster_evidence import ClusterEvidence
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
 from rlm.tasks.copy_quota import CopyQuota
+from rlm.tasks.copy_request import CopyRequest
+from rlm.tasks.copy_runs import CopyRuns
 from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.copy_watch import CopyWatch
 from rlm.tasks.evidence import StoreEvidence
@@ -135,6 +137,7 @@ class TaskWiring:
             cleanup_pool=pools[1],
         )
         pools[0].comes_last = self.partition_tasks.copy.has_backlog
+        self.copy_runs = self._new_copy_runs()
         self._copy_watch = CopyWatch(
             task=self.partition_tasks.copy,
             pool=pools[0],
@@ -167,11 +170,29 @@ class TaskWiring:
             copied=counts.segment_copied,
         )
 
-    async def run_copy(self, led: LedPartition, up_to_offset: int | None = None) -> None:
-        """Copy what is eligible to the store that the rules name, after its identity check
-        (H11).
+    def _new_copy_runs(self) -> CopyRuns:
+        dependencies, tasks = self._dependencies, self.partition_tasks
+        return CopyRuns(
+            led=lambda: led_rows(
+                dependencies.leadership, dependencies.metadata.settings, dependencies.config.node_id
+            ),
+            copy=lambda led, request: tasks.copy.run(
+                led, request, others_wait=lambda: tasks.copy_pool.waiting_count > 0
+            ),
+            trim=tasks.trim.run,
+            copied=tasks.copy.statuses,
+            trimmed=tasks.trim.statuses,
+            copy_pool=tasks.copy_pool,
+            cleanup_pool=tasks.cleanup_pool,
+            refuse=self._refuse_rival,
+            clock=dependencies.clock,
+        )
+
+    async def run_copy(self, led: LedPartition, request: CopyRequest | None = None) -> None:
+        """Copy what is eligible, or all that is closed where it was asked for, to the store that
+        the rules name, after its identity check (H11).
         """
-        await self.partition_tasks.copy.run(led, up_to_offset)
+        await self.partition_tasks.copy.run(led, request)
 
     async def _run_copy_turn(self, led: LedPartition) -> None:
         """As `run_copy`, but a partition with a backlog lets others copy, and comes again."""
@@ -249,17 +270,18 @@ class TaskWiring:
         await schedule.run(self._unless_rival(self.run_expiration))
 
     def _unless_rival(self, run: TaskRun) -> TaskRun:
-        heartbeat = self._dependencies.heartbeat
-
         async def checked(led: LedPartition) -> None:
-            if heartbeat.rival is not None:
-                raise Unavailable(
-                    "a second service of this node is alive "
-                    f"(writer {heartbeat.rival}): stop one (H13)"
-                )
+            self._refuse_rival()
             await run(led)
 
         return checked
+
+    def _refuse_rival(self) -> None:
+        rival = self._dependencies.heartbeat.rival
+        if rival is not None:
+            raise Unavailable(
+                f"a second service of this node is alive (writer {rival}): stop one (H13)"
+            )
 
     def _schedule(
         self,

@@ -48,6 +48,7 @@ from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.copy_attempt import Copier
 from rlm.tasks.copy_order import Turn, run_in_order
 from rlm.tasks.copy_progress import CopyProgress, Progress
+from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlmm.ledger import Hole
@@ -194,12 +195,14 @@ class CopyTask:
     async def run(
         self,
         led: LedPartition,
-        up_to_offset: int | None = None,
+        request: CopyRequest | None = None,
         others_wait: Callable[[], bool] = lambda: False,
     ) -> None:
         """One run: copy every eligible segment, oldest first; the first error ends it.
 
-        With `up_to_offset`, only segments that begin below it.
+        With a request, thresholds do not count, and it counts what is done. While `others_wait`, a
+        run with a backlog ends early (rlm.plans.copy_turns); `has_backlog` then says that there is
+        more.
         """
         began_ms = self._clock.monotonic_ms()
         if not (self._ledger.is_ready and self._settings.is_ready):
@@ -207,19 +210,22 @@ class CopyTask:
         snapshot = await self._snapshots.take(led)
         start = await self._ensure_start(snapshot)
         await self._record_empty(snapshot, start)
-        plan = self._plan(snapshot, start, await self._lost.gone(snapshot))
+        is_asked = request is not None
+        plan = self._plan(snapshot, start, await self._lost.gone(snapshot), is_asked=is_asked)
         self._note(snapshot, plan)
-        if plan.segments:
+        wanted = plan.segments if request is None else request.planned(plan)
+        if wanted:
             await self._copier.check_target(led.topic_id_partition)
-        wanted = (
-            segment
-            for segment in plan.segments
-            if up_to_offset is None or segment.base_offset < up_to_offset
-        )
+
+        async def copy(segment: LocalSegment, turn: Turn) -> None:
+            await self._copy(snapshot, segment, turn)
+            if request is not None:
+                request.copied(segment)
+
         await run_in_order(
             wanted,
             self._limit,
-            lambda segment, turn: self._copy(snapshot, segment, turn),
+            copy,
             lambda segment: segment.size_bytes,
             lambda: gives_way(
                 pending_segments=self._pending(led.key),
@@ -322,10 +328,17 @@ class CopyTask:
             await self._holes.fill(snapshot.key, start, segment.next_offset, epoch)
 
     def _plan(
-        self, snapshot: PartitionSnapshot, remote_log_start_offset: int, gone: Container[Uuid] = ()
+        self,
+        snapshot: PartitionSnapshot,
+        remote_log_start_offset: int,
+        gone: Container[Uuid] = (),
+        *,
+        is_asked: bool = False,
     ) -> CopyPlan:
         """`gone`: segments whose objects are missing; they cover nothing (H11)."""
         view = self._view(snapshot, remote_log_start_offset, gone)
+        if is_asked:
+            view = replace(view, delay=None)
         return plan_copy(view)
 
     def _view(

@@ -122,11 +122,13 @@ class TrimTask:
         for kept in (self._short_since_ms, self._proven_epoch, self._statuses):
             kept.pop(key, None)
 
-    async def run(self, led: LedPartition) -> None:
-        """One run for one partition. Fenced and Unavailable drop the plan."""
+    async def run(self, led: LedPartition, keep_local_bytes: int | None = None) -> None:
+        """One run for one partition. Fenced and Unavailable drop the plan. `keep_local_bytes`: how
+        much stays at least, instead of local retention; None = as the topic's settings say.
+        """
         await self.settle(led)
         planned_at_ms = self._clock.monotonic_ms()
-        await self.run_on(await self._snapshots.take(led), planned_at_ms)
+        await self.run_on(await self._snapshots.take(led), planned_at_ms, keep_local_bytes)
 
     async def settle(self, led: LedPartition) -> None:
         """Comes before every snapshot that an irreversible step is planned on.
@@ -139,7 +141,9 @@ class TrimTask:
 
         await self._deletions.settle(led.topic_partition, log_start)
 
-    async def run_on(self, snapshot: PartitionSnapshot, planned_at_ms: int) -> bool:
+    async def run_on(
+        self, snapshot: PartitionSnapshot, planned_at_ms: int, keep_local_bytes: int | None = None
+    ) -> bool:
         """The same on a snapshot begun at `planned_at_ms` (monotonic); whether anything was done.
 
         All evidence of a trim is checked once more before it (H5): an old snapshot drops the plan.
@@ -149,7 +153,7 @@ class TrimTask:
             self._statuses.pop(snapshot.key, None)
             return False
         answers = await self._cluster.recent(led.topic_id_partition, record)
-        plan = self._decide(snapshot, record, answers, planned_at_ms)
+        plan = self._decide(snapshot, record, answers, planned_at_ms, keep_local_bytes)
         self._note(snapshot, record, plan)
         if isinstance(plan, Held):
             return False
@@ -166,10 +170,11 @@ class TrimTask:
         record: TopicRecord,
         answers: ClusterAnswers,
         planned_at_ms: int,
+        keep_local_bytes: int | None,
     ) -> TrimPlan | EndedPlan | Held:
         """What the rules say of a snapshot and of guards that are read now."""
         guards = self._guards(snapshot, record, answers)
-        offsets = self._offsets(snapshot, record, answers.share_group_start)
+        offsets = self._offsets(snapshot, record, answers.share_group_start, keep_local_bytes)
         plan = plan_trim(guards, offsets, now_ms=self._clock.now_ms(), planned_at_ms=planned_at_ms)
         if isinstance(plan, TrimPlan) and is_hold_overdue(guards):
             led = snapshot.led
@@ -201,7 +206,11 @@ class TrimTask:
         )
 
     def _offsets(
-        self, snapshot: PartitionSnapshot, record: TopicRecord, group_start: int | None
+        self,
+        snapshot: PartitionSnapshot,
+        record: TopicRecord,
+        group_start: int | None,
+        keep_local_bytes: int | None,
     ) -> TrimOffsets:
         remote_log_start_offset = snapshot.remote_log_start_offset or 0
         start = max(remote_log_start_offset, snapshot.watermarks.log_start_offset)
@@ -223,6 +232,7 @@ class TrimTask:
             ),
             share_group_start=group_start,
             retention=local_retention(record),
+            keep_local_bytes=keep_local_bytes,
         )
 
     def _contiguous_end(
@@ -394,7 +404,8 @@ class TrimTask:
         record = self._settings.view.topic(snapshot.key.topic_id)
         if record is None or fresh.remote_log_start_offset is None:
             raise Fenced(f"{partition}: the topic's settings are gone")
-        again = self._decide(fresh, record, answers, plan.planned_at_ms)
+        keep = plan.keep_local_bytes if isinstance(plan, TrimPlan) else None
+        again = self._decide(fresh, record, answers, plan.planned_at_ms, keep)
         why = why_not_confirmed(plan, again) or self._why_other_evidence(snapshot, fresh, plan)
         if why is not None:
             if isinstance(again, Held):

@@ -550,6 +550,78 @@ class PartitionOffsets(_message.Message):
     remote_log_end_offset: int
     def __init__(self, local_log_start_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., local_log_end_offset: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_log_end_offset: _Optional[int] = ...) -> None: ...
 
+class CopyClosedRequest(_message.Message):
+    __slots__ = ("targets", "keep_local_bytes", "up_to_offset", "local_only")
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_LOCAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UP_TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedCompositeFieldContainer[CopyTarget]
+    keep_local_bytes: int
+    up_to_offset: int
+    local_only: bool
+    def __init__(self, targets: _Optional[_Iterable[_Union[CopyTarget, _Mapping]]] = ..., keep_local_bytes: _Optional[int] = ..., up_to_offset: _Optional[int] = ..., local_only: _Optional[bool] = ...) -> None: ...
+
+class CopyTarget(_message.Message):
+    __slots__ = ("topic", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class CopyClosedResponse(_message.Message):
+    __slots__ = ("progress", "partition")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    progress: CopyProgress
+    partition: CopiedPartition
+    def __init__(self, progress: _Optional[_Union[CopyProgress, _Mapping]] = ..., partition: _Optional[_Union[CopiedPartition, _Mapping]] = ...) -> None: ...
+
+class CopyProgress(_message.Message):
+    __slots__ = ("topic", "partition", "node_id", "doing", "segments", "segments_total", "size_bytes", "size_total_bytes", "error")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DOING_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    node_id: int
+    doing: str
+    segments: int
+    segments_total: int
+    size_bytes: int
+    size_total_bytes: int
+    error: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., node_id: _Optional[int] = ..., doing: _Optional[str] = ..., segments: _Optional[int] = ..., segments_total: _Optional[int] = ..., size_bytes: _Optional[int] = ..., size_total_bytes: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+
+class CopiedPartition(_message.Message):
+    __slots__ = ("topic", "partition", "node_id", "segments", "size_bytes", "first_uncopied_offset", "local_log_start_offset", "complete", "why")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_UNCOPIED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    node_id: int
+    segments: int
+    size_bytes: int
+    first_uncopied_offset: int
+    local_log_start_offset: int
+    complete: bool
+    why: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., node_id: _Optional[int] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., first_uncopied_offset: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., complete: _Optional[bool] = ..., why: _Optional[str] = ...) -> None: ...
+
 class PlanExpiryRequest(_message.Message):
     __slots__ = ("topic", "local_only")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

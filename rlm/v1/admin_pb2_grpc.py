@@ -128,6 +128,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.VerifyRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.VerifyResponse.FromString,
                 _registered_method=True)
+        self.CopyClosed = channel.unary_stream(
+                '/rlm.v1.AdminService/CopyClosed',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.CopyClosedRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.CopyClosedResponse.FromString,
+                _registered_method=True)
         self.PlanExpiry = channel.unary_unary(
                 '/rlm.v1.AdminService/PlanExpiry',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.SerializeToString,
@@ -267,6 +272,15 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CopyClosed(self, request, context):
+        """Copies all closed segments of partitions now, whatever their thresholds, each by its leader's service. With
+        keep_local_bytes the local logs are trimmed then, under the conditions of any trim. Progress comes first, then one
+        row for each partition. What was begun is finished although the call is cancelled; called again, it continues.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PlanExpiry(self, request, context):
         """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service.
         """
@@ -369,6 +383,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Verify,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.VerifyRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.VerifyResponse.SerializeToString,
+            ),
+            'CopyClosed': grpc.unary_stream_rpc_method_handler(
+                    servicer.CopyClosed,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.CopyClosedRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.CopyClosedResponse.SerializeToString,
             ),
             'PlanExpiry': grpc.unary_unary_rpc_method_handler(
                     servicer.PlanExpiry,
@@ -848,6 +867,33 @@ class AdminService:
             '/rlm.v1.AdminService/Verify',
             rlm_dot_v1_dot_admin__pb2.VerifyRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.VerifyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CopyClosed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/rlm.v1.AdminService/CopyClosed',
+            rlm_dot_v1_dot_admin__pb2.CopyClosedRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.CopyClosedResponse.FromString,
             options,
             channel_credentials,
             insecure,

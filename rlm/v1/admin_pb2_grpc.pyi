@@ -76,6 +76,11 @@ class AdminServiceStub:
     size or, with `deep`, byte by byte. Issues come as they are found, then one row for each partition. Nothing is
     changed; cancel the call to stop it. RESOURCE_EXHAUSTED: too many verifications run.
     """
+    CopyClosed: _grpc.UnaryStreamMultiCallable[_admin_pb2.CopyClosedRequest, _admin_pb2.CopyClosedResponse]
+    """Copies all closed segments of partitions now, whatever their thresholds, each by its leader's service. With
+    keep_local_bytes the local logs are trimmed then, under the conditions of any trim. Progress comes first, then one
+    row for each partition. What was begun is finished although the call is cancelled; called again, it continues.
+    """
     PlanExpiry: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]
     """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
     ProveAccess: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]
@@ -129,6 +134,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Verifies the partitions of a topic, or of all: the order of their offsets, that none is missing, and the objects by
     size or, with `deep`, byte by byte. Issues come as they are found, then one row for each partition. Nothing is
     changed; cancel the call to stop it. RESOURCE_EXHAUSTED: too many verifications run.
+    """
+    CopyClosed: _aio.UnaryStreamMultiCallable[_admin_pb2.CopyClosedRequest, _admin_pb2.CopyClosedResponse]  # type: ignore[assignment]
+    """Copies all closed segments of partitions now, whatever their thresholds, each by its leader's service. With
+    keep_local_bytes the local logs are trimmed then, under the conditions of any trim. Progress comes first, then one
+    row for each partition. What was begun is finished although the call is cancelled; called again, it continues.
     """
     PlanExpiry: _aio.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]  # type: ignore[assignment]
     """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
@@ -282,6 +292,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Verifies the partitions of a topic, or of all: the order of their offsets, that none is missing, and the objects by
         size or, with `deep`, byte by byte. Issues come as they are found, then one row for each partition. Nothing is
         changed; cancel the call to stop it. RESOURCE_EXHAUSTED: too many verifications run.
+        """
+
+    @_abc_1.abstractmethod
+    def CopyClosed(
+        self,
+        request: _admin_pb2.CopyClosedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_pb2.CopyClosedResponse], _abc.AsyncIterator[_admin_pb2.CopyClosedResponse]]:
+        """Copies all closed segments of partitions now, whatever their thresholds, each by its leader's service. With
+        keep_local_bytes the local logs are trimmed then, under the conditions of any trim. Progress comes first, then one
+        row for each partition. What was begun is finished although the call is cancelled; called again, it continues.
         """
 
     @_abc_1.abstractmethod

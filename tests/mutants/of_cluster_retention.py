@@ -24,8 +24,8 @@ EDITS: tuple[Edit, ...] = (
     *CLUSTER_TRIM.edits(
         (
             "G1: the retention of other brokers is asked once",
-            "again = self._decide(fresh, record, answers, plan.planned_at_ms)",
-            "again = self._decide(fresh, record, ClusterAnswers(), plan.planned_at_ms)",
+            "again = self._decide(fresh, record, answers, plan.planned_at_ms, keep)",
+            "again = self._decide(fresh, record, ClusterAnswers(), plan.planned_at_ms, keep)",
         ),
         (
             "H14: a retention that another broker has does not stop a trim",

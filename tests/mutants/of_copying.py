@@ -21,12 +21,15 @@ ATTEMPT = Target(
 )
 ROLLS = Target("rlm/log_dir/rolls.py", ("tests/rlm/log_dir/test_rolls.py",))
 ROLL_WATCH = Target("rlm/tasks/roll_watch.py", ("tests/rlm/tasks/test_roll_watch.py",))
-QUOTA = Target("rlm/tasks/copy_quota.py", ("tests/rlm/tasks/test_copy_quota.py",))
-ORDER = Target("rlm/tasks/copy_order.py", ("tests/rlm/tasks/test_copy_order.py",))
 PREPARE = Target(
     "rlm/tasks/segment_data.py",
     ("tests/rlm/tasks/test_segment_data.py", "tests/rlm/tasks/test_copy.py"),
 )
+REQUEST = Target(
+    "rlm/tasks/copy_request.py",
+    ("tests/rlm/tasks/test_copy.py", "tests/rlm/tasks/test_attempt.py"),
+)
+COPY_RUNS = Target("rlm/tasks/copy_runs.py", ("tests/rlm/tasks/test_copy_runs.py",))
 COPY = Target(
     "rlm/tasks/copy.py",
     (
@@ -354,47 +357,29 @@ EDITS: tuple[Edit, ...] = (
             "recovery_point=(recovery_point or 0) if needs_durability else None,",
             "recovery_point=recovery_point if needs_durability else None,",
         ),
+    ),
+    *REQUEST.edits(
         (
             "copying now goes on beyond the offset that was asked for",
-            "if up_to_offset is None or segment.base_offset < up_to_offset",
-            "if up_to_offset is None or segment.base_offset <= up_to_offset",
+            "if up_to is None or one.base_offset < up_to)",
+            "if up_to is None or one.base_offset <= up_to)",
         ),
     ),
-    *ORDER.edits(
+    *COPY_RUNS.edits(
         (
-            "G3: a step waits for nothing",
-            "        await self._before._steps[step].wait()\n",
-            "",
+            "a run that nobody watches any more is forgotten while its job runs",
+            "        if not (run.watchers or run.is_queued):\n",
+            "        if not run.watchers:\n",
         ),
         (
-            "G3: copies after a failed one are finished",
-            "        if self._before._has_failed:\n",
-            "        if self._before._has_failed and step is Step.STARTED:\n",
+            "a trim that was held counts as done",
+            "    elif status.reason in _HELD and status.reason not in _ALL_TRIMMED:\n",
+            "    elif status.reason == '':\n",
         ),
         (
-            "G3: copies after a cancelled one are finished",
-            '            errors[number] = Unavailable("the copy was cancelled")\n',
-            "",
-        ),
-        (
-            "a failed copy leaves those behind it waiting",
-            "        for step in Step:\n            self.taken(step)\n",
-            "",
-        ),
-        (
-            "a failure lets later copies begin",
-            "            if errors:\n                break\n",
-            "",
-        ),
-        (
-            "G10: all segments of a backlog are copied at a time",
-            "            await slots.acquire()\n",
-            "",
-        ),
-        (
-            "the error of a later copy hides that of the first",
-            "raise errors[min(errors)]",
-            "raise errors[max(errors)]",
+            "a run that fails for good is repeated for ever",
+            "            if is_final or run.failures >= _MOST_FAILURES or not run.watchers:\n",
+            "            if not run.watchers:\n",
         ),
     ),
     *ROLLS.edits(
@@ -434,23 +419,6 @@ EDITS: tuple[Edit, ...] = (
             "a disk that cannot be asked ends the watch",
             "            self._note(str(error))\n            return\n",
             "            raise\n",
-        ),
-    ),
-    *QUOTA.edits(
-        (
-            "the quota delays no copy",
-            "                await self._clock.sleep_ms(wait_ms)\n",
-            "",
-        ),
-        (
-            "the quota is never charged",
-            "            self._bucket.take(size_bytes, self._clock.monotonic_ms())\n",
-            "",
-        ),
-        (
-            "who comes later passes who waits for the quota",
-            "        async with self._turn:\n",
-            "        if self._turn:\n",
         ),
     ),
 )

@@ -92,8 +92,13 @@ EDITS: tuple[Edit, ...] = (
             "    if bound < offsets.local_log_start_offset:\n",
         ),
         (
+            "the deletion lag holds no trim",
+            "    if not is_asked:\n        bound = min(",
+            "    if is_asked:\n        bound = min(",
+        ),
+        (
             "local retention without limit is trimmed",
-            "    if offsets.retention.is_unlimited:\n",
+            "    if retention.is_unlimited:\n",
             "    if offsets.retention.is_unlimited and offsets.share_group_start:\n",
         ),
         (

@@ -84,7 +84,7 @@ def _own(cluster: Cluster, name: str) -> str:
         ("segments", "TOPIC"),
         ("status", "TOPIC"),
         ("fetch", "TOPIC", "-p", "0", "-o", "0"),
-        ("copy", "TOPIC", "-p", "0"),
+        ("copy", "TOPIC"),
         ("freeze", "TOPIC"),
     ],
     ids=lambda arguments: "-".join(arguments[:2]).removesuffix("-TOPIC"),

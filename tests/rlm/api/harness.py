@@ -12,6 +12,7 @@ from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.api.admin import AdminDependencies, AdminService
 from rlm.api.calls import Gate, TokenSource, no_tokens
+from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
@@ -43,6 +44,7 @@ from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.offload import AT_ONCE
 from tests.kip405.batch_builder import batch
 from tests.rlm.api.node_fakes import (
+    ApiCopies,
     ApiLosses,
     ApiPlanner,
     ApiRuns,
@@ -285,6 +287,7 @@ class Node:
     stores: ApiStores
     losses: ApiLosses
     runs: ApiRuns
+    copies: ApiCopies
     planner: ApiPlanner
     statuses: ApiStatuses
     throttle: ReadThrottle
@@ -316,6 +319,7 @@ class Fakes:
         self.stores = ApiStores()
         self.losses = ApiLosses()
         self.runs = ApiRuns()
+        self.copies = ApiCopies()
         self.planner = ApiPlanner()
         self.gate = Gate(self.tokens)
         self.throttle = throttle(self.service.clock, self.limits)
@@ -375,6 +379,7 @@ class Fakes:
                 peers=self.peers,
                 stores=self.stores,
                 expiry_plans=ExpiryPlans(peers=self.peers, planner=self.planner, broker=broker),
+                copies=ClusterCopy(peers=self.peers, runs=self.copies, broker=broker),
                 verify=ClusterVerify(
                     peers=self.peers, runs=self.runs, settings=settings, broker=broker
                 ),
@@ -457,6 +462,7 @@ async def api_node(
                 stores=fakes.stores,
                 losses=fakes.losses,
                 runs=fakes.runs,
+                copies=fakes.copies,
                 planner=fakes.planner,
                 statuses=fakes.statuses,
                 throttle=fakes.throttle,

@@ -15,6 +15,7 @@ from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.copy_progress import Copying, Progress
+from rlm.tasks.copy_runs import CopyEvent, CopyTarget
 from rlm.tasks.verify_runs import Event
 from rlm.topics.partition_records import Adoption
 from rlmm.settings_records import ServiceRecord, TopicRecord
@@ -83,6 +84,23 @@ class ApiRuns:
                 raise self.error
         finally:
             self.ended.set()
+
+
+class ApiCopies:
+    """The copies that a node is asked for; `error` ends a run after its events."""
+
+    def __init__(self) -> None:
+        self.events: list[CopyEvent] = []
+        self.error: RemoteStorageError | None = None
+        self.asked: list[CopyTarget] = []
+
+    async def run(self, target: CopyTarget) -> AsyncGenerator[CopyEvent, None]:
+        self.asked.append(target)
+        for event in self.events:
+            if event.partition in target.partitions:
+                yield event
+        if self.error is not None:
+            raise self.error
 
 
 @dataclass(kw_only=True)

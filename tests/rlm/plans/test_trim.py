@@ -83,6 +83,16 @@ def test_the_deletion_lag_keeps_what_was_copied_recently() -> None:
     assert bound(released_end=99) is NoTrim.DELETION_LAG
 
 
+def test_g1_an_operators_size_replaces_retention_and_lag_and_nothing_else() -> None:
+    found = plan(keep_local_bytes=2_000, released_end=0, retention=NO_LIMIT)
+    assert isinstance(found, TrimPlan)
+    assert (found.bound, found.keep_local_bytes) == (200, 2_000)
+    assert bound(keep_local_bytes=0, contiguous_end=199) == 100
+    assert bound(keep_local_bytes=0, share_group_start=100) == 100
+    assert bound(keep_local_bytes=5_000) is NoTrim.WITHIN_RETENTION
+    assert reason({"trim_on": False}, keep_local_bytes=0) is NoTrim.TRIM_OFF
+
+
 def test_no_limit_means_no_trim() -> None:
     assert bound(retention=NO_LIMIT) is NoTrim.UNLIMITED
 

@@ -11,6 +11,7 @@ import pytest
 
 from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlm.tasks.copy_request import CopyRequest
 from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PARTITION
 from tests.builders.rig import Rig
 
@@ -137,9 +138,9 @@ async def test_g03_the_manifest_is_there_before_finished_is_published(rig: Rig) 
 async def test_copying_now_ends_below_the_offset_that_was_asked_for(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.write_log(0, 100, 200, 300, end=350)
-    await rig.copy.run(rig.led, up_to_offset=100)
+    await rig.copy.run(rig.led, CopyRequest(up_to_offset=100))
     assert rig.ledger.view.highest_end((await rig.snapshots.take(rig.led)).lineage) == 100
-    await rig.copy.run(rig.led, up_to_offset=101)
+    await rig.copy.run(rig.led, CopyRequest(up_to_offset=101))
     assert rig.ledger.view.highest_end((await rig.snapshots.take(rig.led)).lineage) == 200
     assert rig.copy.statuses[PARTITION.key].copied_next_offset == 200
 

@@ -10,6 +10,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.segments import RemoteLogSegmentState
+from rlm.tasks.copy_request import CopyRequest
 from rsm_plugins.layout.keys import parse_name
 from tests.builders.checkpoints import Checkpoints
 from tests.builders.ledger import PARTITION
@@ -98,7 +99,7 @@ async def test_sweep_cancelled_at_every_step_is_finished_by_the_next_one(tmp_pat
         rig.store.before = die
         for _ in range(2):
             with pytest.raises(ConnectionError):
-                await rig.copy.run(rig.led, up_to_offset=100)
+                await rig.copy.run(rig.led, CopyRequest(up_to_offset=100))
         rig.store.before = lambda _: None
         states = [entry.state for entry in rig.ledger.view.entries.values()]
         assert states == [STARTED, STARTED]

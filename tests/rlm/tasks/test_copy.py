@@ -19,6 +19,7 @@ from kip405.indexes import (
     decode_aborted,
 )
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlm.tasks.copy_request import CopyRequest
 from rlmm.publisher import OutcomeUnknown
 from rlmm.records import encode_value
 from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PARTITION, metadata
@@ -77,7 +78,7 @@ async def test_h38_what_is_behind_has_an_age_and_a_copy_starts_it_again(rig: Rig
     assert (status.lag_segments, status.reason) == (2, "closed segments are to be copied")
     assert (status.behind_since_ms, status.measured_at_ms) == (began_ms, began_ms + 30_000)
     rig.store.before = lambda _: None
-    await rig.copy.run(rig.led, up_to_offset=100)
+    await rig.copy.run(rig.led, CopyRequest(up_to_offset=100))
     status, progress = rig.copy.statuses[PARTITION.key], rig.copy.progress({PARTITION.key})
     assert (progress.segments_left, progress.bytes_left) == (1, status.pending_bytes)
     assert (status.lag_segments, status.behind_since_ms) == (1, rig.clock.now)

@@ -8,6 +8,7 @@ import pytest
 from kip405.ids import RemoteLogSegmentId, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.verification import Issue, IssueKind
+from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.verification import PartitionReport
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PARTITION
@@ -24,7 +25,7 @@ async def rig(tmp_path: Path) -> Rig:
     """[0, 100), [100, 200), [200, 300) remote, and all of them local."""
     made = Rig(tmp_path)
     made.write_log(0, 100, 200, 300, end=350)
-    await made.copy.run(made.led, 200)
+    await made.copy.run(made.led, CopyRequest(up_to_offset=200))
     await made.copy.run(made.led)
     return made
 

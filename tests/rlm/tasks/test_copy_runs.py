@@ -1,0 +1,244 @@
+"""Copies that operators ask for: progress, joining, repeating, trimming, and an end without one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kip405.errors import Busy, Corrupt, RemoteStorageError, Unavailable
+from kip405.ids import TopicPartition
+from rlm.broker.leadership import LedPartition
+from rlm.tasks.copy_request import CopyRequest
+from rlm.tasks.copy_runs import CopyProgress, CopyReport, CopyRuns, CopyTarget, Doing
+from rlm.tasks.pool import TaskPool
+from rlmm.settings_records import OffloadThresholds
+from tests.builders.clock import ManualClock
+from tests.builders.ledger import PARTITION
+from tests.builders.rig import Rig
+
+WANTED = frozenset({PARTITION.topic_partition})
+ALL = CopyTarget(partitions=WANTED)
+
+
+class SteppingClock(ManualClock):
+    """Sleeping lets others work."""
+
+    async def sleep_ms(self, duration_ms: float) -> None:
+        await super().sleep_ms(duration_ms)
+        await asyncio.sleep(0.001)
+
+
+class Site:
+    """A rig with three closed segments that wait for their copy, and runs over its tasks."""
+
+    def __init__(self, path: Path) -> None:
+        self.rig = Rig(path)
+        record = self.rig.settings.view.topic(PARTITION.topic_id)
+        assert record is not None
+        waiting = OffloadThresholds(copy_lag_ms=-1, deletion_lag_ms=3_600_000)
+        self.rig.settings.write(replace(record, local_retention_ms=-1, offload=waiting))
+        self.rig.write_log(0, 100, 200, 300, end=350)
+        self.clock = SteppingClock()
+        self.copy_pool = self._pool("copy")
+        self.cleanup_pool = self._pool("cleanup")
+        self.errors: list[RemoteStorageError] = []
+        self.hold: asyncio.Event | None = None
+        self.copies = 0
+        self.gives_way = False
+        self.began, self.trimmed = asyncio.Event(), asyncio.Event()
+        self.is_led = True
+        self.rival: RemoteStorageError | None = None
+        self.runs = CopyRuns(
+            led=lambda: [self.rig.led] if self.is_led else [],
+            copy=self.copy,
+            trim=self.trim,
+            copied=self.rig.copy.statuses,
+            trimmed=self.rig.trim.statuses,
+            copy_pool=self.copy_pool,
+            cleanup_pool=self.cleanup_pool,
+            refuse=self.refuse,
+            clock=self.clock,
+        )
+
+    def _pool(self, name: str) -> TaskPool:
+        return TaskPool(name, self.clock, size=2, queue_limit=9, backoff=lambda _: 1.0)
+
+    def refuse(self) -> None:
+        if self.rival is not None:
+            raise self.rival
+
+    async def copy(self, led: LedPartition, request: CopyRequest) -> None:
+        self.copies += 1
+        self.began.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        if not self.gives_way:
+            await self.rig.copy.run(led, request)
+            return
+        part = CopyRequest(up_to_offset=request.segments * 100 + 1)
+        await self.rig.copy.run(led, part)
+        request.segments_total = 3
+        request.segments += part.segments
+        request.reason = part.reason
+
+    async def trim(self, led: LedPartition, keep_local_bytes: int) -> None:
+        await self.rig.trim.run(led, keep_local_bytes)
+        self.trimmed.set()
+
+    async def ask(self, target: CopyTarget = ALL) -> list[CopyProgress | CopyReport]:
+        self.rig.heartbeat()
+        return [event async for event in self.runs.run(target)]
+
+    async def report(self, target: CopyTarget = ALL) -> CopyReport:
+        last = (await self.ask(target))[-1]
+        assert isinstance(last, CopyReport)
+        return last
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    made = Site(tmp_path)
+    pools = [asyncio.create_task(pool.run()) for pool in (made.copy_pool, made.cleanup_pool)]
+    yield made
+    for pool in pools:
+        pool.cancel()
+    await asyncio.wait(pools)
+
+
+async def test_closed_segments_are_copied_whatever_their_thresholds(site: Site) -> None:
+    await site.rig.copy.run(site.rig.led)
+    assert site.rig.copy.statuses[PARTITION.key].reason == "waiting for the copy lag"
+    *progress, last = await site.ask()
+    assert isinstance(last, CopyReport)
+    assert (last.is_complete, last.why, last.segments) == (True, "", 3)
+    assert (last.first_uncopied_offset, last.local_log_start_offset) == (300, 0)
+    assert progress[0] == CopyProgress(
+        partition=PARTITION.topic_partition,
+        doing=Doing.WAITING,
+        segments=0,
+        segments_total=0,
+        size_bytes=0,
+        size_total_bytes=0,
+    )
+    end = progress[-1]
+    assert isinstance(end, CopyProgress)
+    assert (end.doing, end.segments, end.segments_total) == (Doing.DONE, 3, 3)
+    assert end.size_bytes == end.size_total_bytes == last.size_bytes > 0
+    assert site.rig.broker.deleted == [], "nobody asked for a trim"
+    again = await site.report()
+    assert (again.is_complete, again.segments) == (True, 0)
+
+
+async def test_a_run_that_gives_way_to_others_comes_again_until_all_is_copied(site: Site) -> None:
+    site.gives_way = True
+    found = await site.report()
+    assert (found.is_complete, found.segments, site.copies) == (True, 3, 3)
+
+
+async def test_up_to_an_offset_is_complete_although_more_is_closed(site: Site) -> None:
+    found = await site.report(CopyTarget(partitions=WANTED, up_to_offset=150))
+    assert (found.is_complete, found.segments, found.first_uncopied_offset) == (True, 2, 200)
+
+
+async def test_what_cannot_be_copied_yet_is_named(site: Site) -> None:
+    site.rig.broker.last_stable_offset = 250
+    found = await site.report()
+    assert (found.is_complete, found.segments) == (False, 2)
+    assert "not all is copied: waiting for the last stable offset" in found.why
+
+
+async def test_g1_the_local_log_is_trimmed_to_what_was_asked_for_and_no_further(
+    site: Site,
+) -> None:
+    """By the plan of every trim: whole segments, and at least so much stays."""
+    size = site.rig.log_dirs.scan(PARTITION.topic, PARTITION.partition).size_bytes
+    segment = site.rig.disk.path.joinpath(f"{0:020d}.log").stat().st_size
+    keep = CopyTarget(partitions=WANTED, keep_local_bytes=size - segment - 1)
+    found = await site.report(keep)
+    assert (found.is_complete, found.local_log_start_offset) == (True, 100)
+    assert site.rig.broker.deleted == [100]
+    found = await site.report(replace(keep, keep_local_bytes=0))
+    assert found.is_complete
+    assert site.rig.broker.deleted == [100, 300]
+
+
+async def test_g1_a_trim_that_is_not_safe_is_not_made_and_is_named(site: Site) -> None:
+    site.rig.enable(trim=False)
+    found = await site.report(CopyTarget(partitions=WANTED, keep_local_bytes=0))
+    assert (found.is_complete, found.segments) == (False, 3)
+    assert found.why == "not trimmed: trim is off"
+    assert site.rig.broker.deleted == []
+
+
+async def test_a_failure_is_shown_and_the_run_is_repeated(site: Site) -> None:
+    site.errors = [Unavailable("the store is away")] * 4
+    *progress, last = await site.ask()
+    errors = {one.error for one in progress if isinstance(one, CopyProgress)}
+    assert errors == {"", "the store is away"}
+    assert isinstance(last, CopyReport)
+    assert last.is_complete
+    assert site.copies == 5
+
+
+@pytest.mark.parametrize("kind", [Unavailable, Corrupt])
+async def test_what_fails_for_good_ends_the_run(site: Site, kind: type[RemoteStorageError]) -> None:
+    site.errors = [kind("broken")] * 9
+    found = await site.report()
+    assert (found.is_complete, found.why) == (False, "broken")
+    assert site.copies == (5 if kind is Unavailable else 1)
+    site.errors = []
+    assert (await site.report()).is_complete
+
+
+async def test_h13_beside_a_second_service_of_the_node_nothing_is_copied(site: Site) -> None:
+    site.rival = Unavailable("a second service of this node is alive")
+    assert "second service" in (await site.report()).why
+    assert site.copies == 0
+
+
+async def test_a_request_for_the_same_joins_the_run_and_another_one_is_refused(site: Site) -> None:
+    site.hold = asyncio.Event()
+    first = asyncio.create_task(site.report())
+    await site.began.wait()
+    second = asyncio.create_task(site.report())
+    await asyncio.sleep(0.01)
+    with pytest.raises(Busy, match="other options"):
+        await site.report(replace(ALL, keep_local_bytes=0))
+    site.hold.set()
+    assert (await first) == (await second)
+    assert site.copies == 1
+
+
+async def test_without_a_watcher_the_run_that_was_begun_is_finished(site: Site) -> None:
+    site.hold = asyncio.Event()
+    watcher = asyncio.create_task(site.report(replace(ALL, keep_local_bytes=0)))
+    await site.began.wait()
+    watcher.cancel()
+    await asyncio.wait([watcher])
+    again = asyncio.create_task(site.report(replace(ALL, keep_local_bytes=0)))
+    await asyncio.sleep(0.01)
+    again.cancel()
+    await asyncio.wait([again])
+    site.hold.set()
+    await site.trimmed.wait()
+    assert site.copies == 1, "the second watcher joined the run that went on"
+    assert site.rig.broker.deleted == [300]
+
+
+async def test_a_partition_that_is_led_elsewhere_now_ends_its_run(site: Site) -> None:
+    site.errors = [Unavailable("fenced")]
+    events = site.runs.run(ALL)
+    await anext(events)
+    site.is_led = False
+    last = [event async for event in events][-1]
+    assert isinstance(last, CopyReport)
+    assert "not led here any more" in last.why
+
+
+async def test_partitions_that_are_not_led_here_are_not_reported(site: Site) -> None:
+    other = frozenset({TopicPartition(PARTITION.topic, 7)})
+    assert await site.ask(CopyTarget(partitions=other)) == []
