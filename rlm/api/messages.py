@@ -26,6 +26,7 @@ from rlm.tasks.verification import PartitionReport
 from rlm.tasks.verify_runs import Event, Progress
 from rlm.topics.recreated import GoneTopic
 from rlm.topics.remarks import notes_of
+from rlm.topics.rules import Durability
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.ledger import SegmentEntry
 from rlmm.records import encode_value
@@ -85,6 +86,7 @@ def topic_message(
     remote_segments: int,
     pending: PendingDeletion | None,
     warnings: tuple[str, ...],
+    durability: Durability,
     offload: Offload,
 ) -> admin_pb2.TopicDescription:
     """Only originals that were set on the topic itself are named."""
@@ -106,6 +108,8 @@ def topic_message(
         warnings=warnings,
         gone=gone is not None,
         present_topic_id=gone.present_id.raw if gone and gone.present_id else b"",
+        min_insync_replicas=durability.min_insync_replicas,
+        unclean_leader_election=durability.unclean_leader_election,
         pending_deletion=None if pending is None else deletion_message(pending),
         offload=admin_pb2.Offload(
             copy_lag_ms=offload.copy_lag_ms,

@@ -13,6 +13,9 @@ from rlm.remote_log.topic_refs import topic_records
 from rlm.topics.ports import Settings
 from rlm.topics.recreated import GoneTopic, gone_text, gone_topics, recreated, recreated_text
 from rlm.topics.rules import (
+    Durability,
+    durability_of,
+    durability_warnings,
     is_internal,
 )
 from rlm.v1 import admin_pb2 as pb
@@ -48,14 +51,18 @@ class TopicSummaries:
     ) -> pb.TopicDescription:
         """One topic, by its settings record."""
         present = await self._present([record])
-        return self._message(record, present, warnings)
+        found = _same(record, present)
+        durability = Durability() if found is None else await self._durability(found)
+        if found is not None:
+            warnings += durability_warnings(durability, found)
+        return self._message(record, present, warnings, durability)
 
     async def all(self) -> list[pb.TopicDescription]:
         """Every topic that was enabled and is not deleted, by name; those that are gone too."""
         await self._settings.barrier(self._barrier_deadline_ms)
         records = sorted(self._settings.view.topics(), key=lambda record: record.name)
         present = await self._present(records)
-        return [self._message(record, present, ()) for record in records]
+        return [self._message(record, present, (), Durability()) for record in records]
 
     async def candidates(self) -> list[pb.CandidateTopic]:
         """Every topic of the cluster but internal ones, by name."""
@@ -107,11 +114,19 @@ class TopicSummaries:
             return None
         return {topic.name: topic for topic in topics}
 
+    async def _durability(self, topic: TopicDescription) -> Durability:
+        """Unknown while the broker does not answer."""
+        try:
+            return durability_of(await self._broker.topic_config(topic.name))
+        except RemoteStorageError:
+            return Durability()
+
     def _message(
         self,
         record: TopicRecord,
         present: Present | None,
         warnings: tuple[str, ...],
+        durability: Durability,
     ) -> pb.TopicDescription:
         finished = [
             entry.metadata
@@ -132,6 +147,7 @@ class TopicSummaries:
             pending=self._pending(record),
             warnings=(*warnings, *self._gone_texts(gone)),
             offload=self._offload.of(record),
+            durability=durability,
         )
 
     def _gone(self, record: TopicRecord, present: Present | None) -> GoneTopic | None:
@@ -146,6 +162,12 @@ class TopicSummaries:
         ids = {} if present_id is None else {name: present_id}
         found = recreated((one for one in self._records() if one.name == name), ids)
         return tuple(recreated_text(one) for one in found) or (gone_text(gone),)
+
+
+def _same(record: TopicRecord, present: Present | None) -> TopicDescription | None:
+    """The topic itself, not another one of its name; None where it is gone or not known."""
+    found = None if present is None else present.get(record.name)
+    return found if found is not None and found.topic_id == record.topic_id else None
 
 
 def _ids(present: Present) -> dict[str, Uuid]:

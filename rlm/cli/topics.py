@@ -306,6 +306,8 @@ def show_topic(topic: pb.TopicDescription, connect: Connect) -> None:
             ("kept locally", _kept_locally(topic.offload)),
             ("originals", originals or "none set on the topic"),
             ("partitions", topic.partitions),
+            ("min.insync.replicas", _min_insync_replicas(topic)),
+            ("unclean leader election", _unclean_leader_election(topic)),
             ("remote segments", topic.remote_segments),
             ("remote size", human_size(topic.remote_size_bytes)),
             *_pending(topic),
@@ -347,3 +349,14 @@ def _pending(topic: pb.TopicDescription) -> list[tuple[str, str]]:
 
 def _state(topic: pb.TopicDescription) -> str:
     return f"gone, was {topic.state}" if topic.gone else topic.state
+
+
+def _min_insync_replicas(topic: pb.TopicDescription) -> str:
+    known = topic.HasField("min_insync_replicas")
+    return str(topic.min_insync_replicas) if known else "unknown"
+
+
+def _unclean_leader_election(topic: pb.TopicDescription) -> str:
+    if not topic.HasField("unclean_leader_election"):
+        return "unknown"
+    return "on" if topic.unclean_leader_election else "off"

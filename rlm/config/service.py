@@ -258,6 +258,14 @@ class ServiceConfig(CommonConfig):
         300_000,
         "How long a closed segment waits for its producer snapshot; then it is copied without.",
     )
+    copy_recovery_point: str = setting(
+        "copy.recovery.point",
+        choice("rf1", "always", "never"),
+        "Which segments are copied only once the broker has flushed them to its disk: those of "
+        "partitions with one replica, all, or none. With `never`, a power failure of the only "
+        "replica may leave a log that is shorter than its copies, and the partition freezes.",
+        default="rf1",
+    )
     copy_presence_check_interval_ms: int = _ms(
         "copy.presence.check.interval.ms",
         3_600_000,

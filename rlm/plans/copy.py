@@ -18,6 +18,14 @@ from rlm.plans.freeze import Frozen
 from rlm.plans.offload import CopyDelay
 
 
+class NeedsFlush(enum.Enum):
+    """Which segments are copied only once the broker has flushed them: copy.recovery.point."""
+
+    ONE_REPLICA = "rf1"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 class WhyNot(enum.Enum):
     """Reasons why nothing is copied, as `status` shows them."""
 
@@ -87,6 +95,14 @@ class CopyPlan:
 def plan_copy(view: CopyView) -> CopyPlan:
     """The next segments to copy, oldest first."""
     return replace(_decided(view), lag=_lag(view))
+
+
+def needed_recovery_point(
+    needs: NeedsFlush, *, replicas: int, recovery_point: int | None
+) -> int | None:
+    """The `recovery_point` of a CopyView; one that is not known proves nothing (H35)."""
+    is_needed = needs is NeedsFlush.ALWAYS or (needs is NeedsFlush.ONE_REPLICA and replicas <= 1)
+    return (recovery_point or 0) if is_needed else None
 
 
 def _lag(view: CopyView) -> CopyLag:

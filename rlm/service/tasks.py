@@ -13,6 +13,7 @@ from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock, backoff_ms, new_uuid
 from rlm.config import ServiceConfig
 from rlm.log_dir.rolls import Rolls
+from rlm.plans.copy import NeedsFlush
 from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
 from rlm.remote_log.ports import ClusterRetention
 from rlm.service.dependencies import Dependencies, offload_policy
@@ -167,6 +168,7 @@ class TaskWiring:
             offload=offload_policy(config),
             snapshot_wait_ms=config.copy_snapshot_wait_ms,
             limit=CopyLimit(slots=config.copy_segments_max_in_flight),
+            needs_flush=NeedsFlush(config.copy_recovery_point),
             copied=counts.segment_copied,
         )
 

@@ -27,7 +27,9 @@ from rlm.log_dir.scanner import Closed, LocalSegment
 from rlm.plans.copy import (
     CopyPlan,
     CopyView,
+    NeedsFlush,
     WhyNot,
+    needed_recovery_point,
     plan_copy,
     refuse_topic,
 )
@@ -164,6 +166,7 @@ class CopyTask:
         offload: OffloadPolicy,
         snapshot_wait_ms: int,
         limit: CopyLimit,
+        needs_flush: NeedsFlush,
         copied: Copied = lambda _topic, _size_bytes: None,
     ) -> None:
         self._snapshots = snapshots
@@ -176,6 +179,7 @@ class CopyTask:
         self._offload = offload
         self._snapshot_waits = SnapshotWaits(snapshot_wait_ms)
         self._limit = limit
+        self._needs_flush = needs_flush
         self._copied = copied
         self._progress = CopyProgress()
         self._statuses: dict[PartitionKey, CopyStatus] = {}
@@ -345,15 +349,17 @@ class CopyTask:
         self, snapshot: PartitionSnapshot, remote_log_start_offset: int, gone: Container[Uuid] = ()
     ) -> CopyView:
         usable = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
-        needs_durability = len(snapshot.led.replicas) == 1  # no follower has the records (H35)
-        recovery_point = snapshot.log.recovery_point
         return CopyView(
             topic=snapshot.topic.state,
             segments=snapshot.log.segments,
             local_log_start_offset=snapshot.watermarks.log_start_offset,
             remote_log_start_offset=remote_log_start_offset,
             last_stable_offset=snapshot.watermarks.last_stable_offset,
-            recovery_point=(recovery_point or 0) if needs_durability else None,
+            recovery_point=needed_recovery_point(
+                self._needs_flush,
+                replicas=len(snapshot.led.replicas),
+                recovery_point=snapshot.log.recovery_point,
+            ),
             covered=cover(one for one in usable if one.metadata.segment_id.id not in gone),
             frozen=snapshot.frozen,
             without_snapshot=self._snapshot_waits.over(snapshot, self._clock.monotonic_ms()),

@@ -125,6 +125,50 @@ def retention_of(record: TopicRecord) -> Retention:
     )
 
 
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durability:
+    """How safely the brokers keep what they have acknowledged (H35); None = not known."""
+
+    min_insync_replicas: int | None = None
+    unclean_leader_election: bool | None = None
+
+
+def durability_of(config: Config) -> Durability:
+    """By the topic's effective configuration."""
+    insync = value_of(config, MIN_INSYNC_REPLICAS)
+    unclean = value_of(config, UNCLEAN_LEADER_ELECTION)
+    return Durability(
+        min_insync_replicas=int(insync) if insync.isdigit() else None,
+        unclean_leader_election=unclean == "true" if unclean in ("true", "false") else None,
+    )
+
+
+def durability_warnings(durability: Durability, topic: TopicDescription) -> tuple[str, ...]:
+    """What may make a new leader's log end below records that were acknowledged and copied (H35).
+    With one replica neither setting matters.
+    """
+    replicas = max((len(one.replicas) for one in topic.partitions.values()), default=0)
+    if replicas <= 1:
+        return ()
+    texts = []
+    if durability.min_insync_replicas == 1:
+        texts.append(
+            f"{MIN_INSYNC_REPLICAS} is 1 with {replicas} replicas: a record may be acknowledged "
+            "and copied while one broker has it; if that broker is lost, the partition may freeze "
+            "(H4)"
+        )
+    if durability.unclean_leader_election:
+        texts.append(
+            f"{UNCLEAN_LEADER_ELECTION} is true: a new leader may lack records that were "
+            "acknowledged and copied, and the partition may then freeze (H4)"
+        )
+    return tuple(texts)
+
+
 def value_of(config: Config, name: str) -> str:
     """Effective value of a setting, empty where the broker does not know it."""
     found = config.get(name)

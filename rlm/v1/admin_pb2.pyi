@@ -134,7 +134,7 @@ class DescribeTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class TopicDescription(_message.Message):
-    __slots__ = ("topic", "topic_id", "mode", "state", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "originals", "partitions", "remote_size_bytes", "remote_segments", "notes", "warnings", "gone", "present_topic_id", "pending_deletion", "offload")
+    __slots__ = ("topic", "topic_id", "mode", "state", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "originals", "partitions", "remote_size_bytes", "remote_segments", "notes", "warnings", "gone", "present_topic_id", "pending_deletion", "min_insync_replicas", "unclean_leader_election", "offload")
     class OriginalsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +160,8 @@ class TopicDescription(_message.Message):
     GONE_FIELD_NUMBER: _ClassVar[int]
     PRESENT_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PENDING_DELETION_FIELD_NUMBER: _ClassVar[int]
+    MIN_INSYNC_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    UNCLEAN_LEADER_ELECTION_FIELD_NUMBER: _ClassVar[int]
     OFFLOAD_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
@@ -179,8 +181,10 @@ class TopicDescription(_message.Message):
     gone: bool
     present_topic_id: bytes
     pending_deletion: PendingDeletion
+    min_insync_replicas: int
+    unclean_leader_election: bool
     offload: Offload
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., mode: _Optional[str] = ..., state: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., originals: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[int] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[str]] = ..., gone: _Optional[bool] = ..., present_topic_id: _Optional[bytes] = ..., pending_deletion: _Optional[_Union[PendingDeletion, _Mapping]] = ..., offload: _Optional[_Union[Offload, _Mapping]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., mode: _Optional[str] = ..., state: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., originals: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[int] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[str]] = ..., gone: _Optional[bool] = ..., present_topic_id: _Optional[bytes] = ..., pending_deletion: _Optional[_Union[PendingDeletion, _Mapping]] = ..., min_insync_replicas: _Optional[int] = ..., unclean_leader_election: _Optional[bool] = ..., offload: _Optional[_Union[Offload, _Mapping]] = ...) -> None: ...
 
 class Offload(_message.Message):
     __slots__ = ("copy_lag_ms", "copy_lag_bytes", "deletion_lag_ms", "copy_lag_of", "deletion_lag_of")

@@ -14,6 +14,7 @@ from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.log_dir.scanner import LogDirs, PartitionLog
+from rlm.plans.copy import NeedsFlush
 from rlm.plans.offload import OffloadPolicy
 from rlm.remote_log.history import Losses
 from rlm.remote_log.log_starts import LogStarts
@@ -216,6 +217,7 @@ class Rig:
             offload=self.offload,
             snapshot_wait_ms=SNAPSHOT_WAIT_MS,
             limit=CopyLimit(slots=4, whole_slot_bytes=0),
+            needs_flush=NeedsFlush.ONE_REPLICA,
         )
 
     def _new_trim(

@@ -349,13 +349,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H35: one replica does not wait for the recovery point",
-            "needs_durability = len(snapshot.led.replicas) == 1",
-            "needs_durability = False",
-        ),
-        (
-            "H35: an unknown recovery point counts as everything flushed",
-            "recovery_point=(recovery_point or 0) if needs_durability else None,",
-            "recovery_point=recovery_point if needs_durability else None,",
+            "replicas=len(snapshot.led.replicas),",
+            "replicas=2,",
         ),
     ),
     *REQUEST.edits(

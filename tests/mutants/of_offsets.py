@@ -144,6 +144,16 @@ EDITS: tuple[Edit, ...] = (
     ),
     *COPY.edits(
         (
+            "H35: an unknown recovery point counts as everything flushed",
+            "    return (recovery_point or 0) if is_needed else None\n",
+            "    return recovery_point if is_needed else None\n",
+        ),
+        (
+            "H35: copy.recovery.point: always asks only for partitions with one replica",
+            "needs is NeedsFlush.ALWAYS or (",
+            "(",
+        ),
+        (
             "G2: a segment is copied before the last stable offset has passed it",
             "if segment.next_offset > view.last_stable_offset:",
             "if segment.base_offset > view.last_stable_offset:",

@@ -92,6 +92,40 @@ async def test_bad_values_name_what_is_allowed() -> None:
             await call(node, "Status", pb.StatusRequest(topic="nope"))
 
 
+async def test_h35_a_topic_is_described_with_what_its_brokers_may_lose() -> None:
+    cluster = Cluster()
+    async with api_node(cluster, node_id=1) as node:
+        await call(node, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
+        describe = pb.DescribeTopicRequest(topic=TOPIC)
+        unknown = await call(node, "DescribeTopic", describe)
+        assert not unknown.HasField("min_insync_replicas")
+        assert not unknown.HasField("unclean_leader_election")
+        assert list(unknown.warnings) == []
+        cluster.configs[TOPIC] |= {
+            "min.insync.replicas": "1",
+            "unclean.leader.election.enable": "true",
+        }
+        found = await call(node, "DescribeTopic", describe)
+        assert (found.min_insync_replicas, found.unclean_leader_election) == (1, True)
+        assert [text.split(" ")[0] for text in found.warnings] == [
+            "min.insync.replicas",
+            "unclean.leader.election.enable",
+        ]
+        listed = await call(node, "ListTopics", pb.ListTopicsRequest())
+        assert not listed.topics[0].HasField("min_insync_replicas")
+        cluster.is_down = True
+        assert not (await call(node, "DescribeTopic", describe)).HasField("min_insync_replicas")
+
+
+async def test_h40_a_topic_is_described_without_the_right_to_see_its_configuration() -> None:
+    cluster = Cluster()
+    async with api_node(cluster, node_id=1) as node:
+        await call(node, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
+        cluster.denied.add((1, topic_acl("DescribeConfigs", TOPIC)))
+        found = await call(node, "DescribeTopic", pb.DescribeTopicRequest(topic=TOPIC))
+        assert (found.topic, found.HasField("min_insync_replicas")) == (TOPIC, False)
+
+
 async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
     cluster = Cluster()
     async with api_node(cluster, node_id=1) as one, api_node(cluster, node_id=2) as two:

@@ -66,7 +66,9 @@ async def test_enable_trim_describe_list_disable(node: Node) -> None:
     assert (made["retention_bytes"], made["local_retention_bytes"]) == (2 << 40, 2 << 30)
     assert (made["mode"], made["trim"], len(made["topic_id"])) == ("tier", True, 22)
     described = await asked(node, "topics", "describe", TOPIC)
-    assert "retention        180d, 2.0 TiB" in described.stdout
+    assert "180d, 2.0 TiB" in described.stdout
+    assert "min.insync.replicas      unknown" in described.stdout
+    assert "unclean leader election  unknown" in described.stdout
     listed = await asked(node, "topics", "list")
     assert listed.stdout.splitlines()[0].split()[:4] == ["topic", "mode", "state", "trim"]
     assert listed.stdout.splitlines()[1].split()[:4] == [TOPIC, "tier", "enabled", "on"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rlm.log_dir.scanner import Closed
-from rlm.plans.copy import WhyNot, plan_copy
+from rlm.plans.copy import NeedsFlush, WhyNot, needed_recovery_point, plan_copy
 from rlm.plans.coverage import Cover, cover
 from rlm.plans.freeze import Frozen
 from rlmm.ledger import UsableSegment
@@ -73,6 +73,25 @@ def test_h35_with_one_replica_only_what_is_flushed() -> None:
     plan = plan_copy(copy_view(recovery_point=200))
     assert [one.base_offset for one in plan.segments] == [0, 100]
     assert plan.reason is WhyNot.RECOVERY_POINT
+
+
+@pytest.mark.parametrize(
+    ("needs", "replicas", "recovery_point", "found"),
+    [
+        (NeedsFlush.ONE_REPLICA, 1, 200, 200),
+        (NeedsFlush.ONE_REPLICA, 1, None, 0),
+        (NeedsFlush.ONE_REPLICA, 0, 200, 200),
+        (NeedsFlush.ONE_REPLICA, 2, 200, None),
+        (NeedsFlush.ALWAYS, 3, 200, 200),
+        (NeedsFlush.ALWAYS, 3, None, 0),
+        (NeedsFlush.NEVER, 1, 200, None),
+    ],
+)
+def test_h35_what_is_not_flushed_is_copied_as_the_setting_says(
+    needs: NeedsFlush, replicas: int, recovery_point: int | None, found: int | None
+) -> None:
+    known = needed_recovery_point(needs, replicas=replicas, recovery_point=recovery_point)
+    assert known == found
 
 
 @pytest.mark.parametrize(

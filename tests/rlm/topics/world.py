@@ -238,7 +238,7 @@ class ServiceBroker:
         own = self._cluster.configs[topic]
         return {
             name: TopicConfigValue(value=own.get(name, default), is_topic_level=name in own)
-            for name, default in DEFAULTS.items()
+            for name, default in {**own, **DEFAULTS}.items()
         }
 
     async def alter_topic_config(
