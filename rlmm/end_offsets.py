@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 
 from kip405.acls import topic_acl
 from kip405.errors import RemoteStorageError, Unavailable
-from kip405.ids import TopicPartition
+from kip405.ids import TopicPartition, Uuid
 from rlmm.clients import (
     ConnectionSettings,
     ask_epoch_ends,
@@ -27,6 +27,7 @@ from rlmm.clients import (
 )
 from rlmm.coalesced import Coalesced
 from rlmm.leader_answers import EpochEnd
+from rlmm.settings_codec import decode_settings_record
 from rlmm.settings_records import ClusterRecord
 from rlmm.topic import SETTINGS_TOPIC, SleepMs
 
@@ -165,8 +166,12 @@ class EndOffsetClient:
         except (KafkaError, OSError, TimeoutError) as error:
             raise Unavailable(f"ends of leader epochs: {error!r}") from error
 
-    async def holds_cluster_record(self) -> bool:
-        """Whether the settings topic has a cluster record: then there was a ledger before (H6)."""
+    async def recorded_ledger_id(self) -> Uuid | None:
+        """The topic id of the ledger by the newest cluster record of the settings topic (H6).
+
+        None: there is no such record, so there was no ledger before. Corrupt: it cannot be read.
+        """
+        found: Uuid | None = None
         consumer = make_consumer(self._connection)
         partition = structs.TopicPartition(SETTINGS_TOPIC, 0)
         try:
@@ -177,10 +182,9 @@ class EndOffsetClient:
             consumer.seek(partition, begin)
             while await consumer.position(partition) < end:
                 batches = await consumer.getmany(timeout_ms=_POLL_MS)
-                keys = [record.key for records in batches.values() for record in records]
-                if ClusterRecord.KIND.encode() in keys:
-                    return True
-            return False
+                for record in (one for records in batches.values() for one in records):
+                    found = _ledger_id(record.key, record.value) or found
+            return found
         except (KafkaError, OSError, TimeoutError) as error:
             needs = topic_acl("Read", SETTINGS_TOPIC)
             raise Unavailable(f"read {SETTINGS_TOPIC}: {error_text(error, needs)}") from error
@@ -204,3 +208,12 @@ class EndOffsetClient:
                     raise
                 self._consumer = consumer
             return self._consumer
+
+
+def _ledger_id(key: bytes | None, value: bytes | None) -> Uuid | None:
+    """What one settings record says about it, None for any other record."""
+    if key != ClusterRecord.KIND.encode() or value is None:
+        return None
+    decoded = decode_settings_record(key, value)
+    record = decoded[0] if decoded else None
+    return record.ledger_topic_id if isinstance(record, ClusterRecord) else None

@@ -70,10 +70,14 @@ class ReadPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberedReads:
-    """What a process leaves to the next one: how far it has read, and whether records were lost."""
+    """What a process leaves to the next one: how far it has read, and whether records were lost.
+
+    `lost_topics`: which topics lost them; empty with a loss = an older version did not write it.
+    """
 
     read_positions: Mapping[TopicPartition, ReadPosition]
     lost: str | None
+    lost_topics: frozenset[str] = frozenset()
 
 
 NOTHING_READ = RememberedReads(read_positions={}, lost=None)

@@ -2,8 +2,9 @@
 
 Both topics share one consumer, one producer and one client for end offsets. `run` belongs in the
 TaskGroup of the composition root and never ends. A component that interprets the records registers
-a sink before that. This module must not know what records mean, except whether a `cluster` settings
-record says that a ledger existed before.
+a sink before that. This module must not know what records mean, except which ledger the `cluster`
+settings record names: that one existed before, or replaces one that was lost (`rlm ledger
+rebuild`).
 """
 
 import asyncio
@@ -88,7 +89,7 @@ class Ends(Protocol):
         self, epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, EpochEnd]: ...
 
-    async def holds_cluster_record(self) -> bool: ...
+    async def recorded_ledger_id(self) -> Uuid | None: ...
 
     async def close(self) -> None: ...
 
@@ -97,13 +98,14 @@ class Ends(Protocol):
 class _Topics:
     settings: TopicGuard
     ledger: TopicGuard
+    has_ledger: bool
 
     def of(self, topic: str) -> TopicGuard:
         return self.settings if topic == SETTINGS_TOPIC else self.ledger
 
     @property
-    def both(self) -> tuple[TopicGuard, TopicGuard]:
-        return self.settings, self.ledger
+    def used(self) -> tuple[TopicGuard, ...]:
+        return (self.settings, self.ledger) if self.has_ledger else (self.settings,)
 
 
 class MetadataLog:
@@ -127,28 +129,34 @@ class MetadataLog:
         remembered_reads: RememberedReads = NOTHING_READ,
         remedy: str = "",
         may_create: bool = True,
+        with_ledger: bool = True,
+        any_ledger: bool = False,
         connect: Callable[[ConnectionSettings], Reader] = LogReader,
         make_ends: Callable[[ConnectionSettings, SleepMs], Ends] = EndOffsetClient,
     ) -> None:
         """`remembered`: topic ids of an earlier run by topic name; a topic with another id is not
         ours. `remembered_reads`: how far that run had read, and whether something was lost;
         `remedy`: what ends such a loss, in words. `may_create` False = wait until others have
-        created the topics. `now_ms`: a clock that is never set.
+        created the topics. `with_ledger` False = read the settings alone, where the ledger is lost.
+        `any_ledger`: the ledger need not be the one that the cluster record names. `now_ms`: a
+        clock that is never set.
         """
         ids = remembered or {}
         self._connection = connection
         self._may_create = may_create
+        self._any_ledger = any_ledger
         self._describe = describe_topic
         self._now_ms = now_ms
         self._sleep_ms = sleep_ms
         self._topics = _Topics(
             TopicGuard(settings_spec(replication_factor), ids.get(SETTINGS_TOPIC)),
             TopicGuard(ledger_spec(replication_factor), ids.get(LEDGER_TOPIC)),
+            with_ledger,
         )
         self._sinks: dict[str, Sink] = {}
         self._topic_partitions = tuple(
             TopicPartition(guard.spec.name, partition)
-            for guard in self._topics.both
+            for guard in self._topics.used
             for partition in range(guard.spec.partition_count)
         )
         self._end_client = make_ends(connection, sleep_ms)
@@ -161,6 +169,7 @@ class MetadataLog:
             remembered=remembered_reads.read_positions,
         )
         self._lost_earlier = remembered_reads.lost
+        self._lost_topics_earlier = remembered_reads.lost_topics
         self._remedy = remedy
         self._ends = EndOffsets(self._verified_end)
         self._publisher = Publisher(connection, now_ms=now_ms, verify=self._verify_topic)
@@ -192,7 +201,7 @@ class MetadataLog:
         """Why what was read may not be all there is. That no broker can be asked now is no such
         reason: what was read before stays true, as far as it goes.
         """
-        own = [guard.problem for guard in self._topics.both]
+        own = [guard.problem for guard in self._topics.used]
         lost = f"{self.loss}; {self._remedy}" if self.loss else None
         return next((why for why in (*own, lost) if why), None)
 
@@ -205,7 +214,12 @@ class MetadataLog:
     @property
     def reads(self) -> RememberedReads:
         """What is worth remembering across restarts."""
-        return RememberedReads(read_positions=self._tail.read_positions, lost=self.loss)
+        lost = {one.topic for one in (*self._tail.lost, *self._tail.lost_before)}
+        return RememberedReads(
+            read_positions=self._tail.read_positions,
+            lost=self.loss,
+            lost_topics=self._lost_topics_earlier | lost,
+        )
 
     async def wait_lost(self) -> None:
         """Return once this process found that records are gone."""
@@ -214,7 +228,7 @@ class MetadataLog:
     @property
     def topic_ids(self) -> dict[str, Uuid]:
         """Ids of the topics in use, by name; worth remembering across restarts."""
-        found = {guard.spec.name: guard.topic_id for guard in self._topics.both}
+        found = {guard.spec.name: guard.topic_id for guard in self._topics.used}
         return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
 
     async def run(self) -> NoReturn:
@@ -266,13 +280,13 @@ class MetadataLog:
         be.
         """
         try:
-            for guard in self._topics.both:
+            for guard in self._topics.used:
                 guard.check(await self._describe(guard.spec.name))
         except RemoteStorageError as error:
             self._unverified = f"topics cannot be verified: {error}"
             raise
         self._unverified = None
-        for guard in self._topics.both:
+        for guard in self._topics.used:
             self._refuse_unfit(guard.spec.name)
 
     async def _verify_topic(self, topic: str) -> None:
@@ -341,6 +355,7 @@ class MetadataLog:
         while True:
             try:
                 await self._create_missing()
+                await self._follow_cluster_record()
                 await self.verify()
                 return
             except RemoteStorageError as error:
@@ -352,7 +367,7 @@ class MetadataLog:
         """Create a topic only where nothing says that there was one before."""
         if not self._may_create:
             return await self._wait_for_others()
-        settings, ledger = self._topics.both
+        settings, ledger = self._topics.settings, self._topics.ledger
         settings_now = await self._describe(SETTINGS_TOPIC)
         has_ledger = await self._describe(LEDGER_TOPIC) is not None
         if settings_now is None:
@@ -363,12 +378,40 @@ class MetadataLog:
             settings.check(settings_now)
             self._refuse_unfit(SETTINGS_TOPIC)
         if not has_ledger:
-            if ledger.topic_id or (settings_now and await self._end_client.holds_cluster_record()):
+            if ledger.topic_id or (settings_now and await self._end_client.recorded_ledger_id()):
                 _refuse_to_create(ledger)
             await create_topic(ledger.spec, self._connection, self._sleep_ms)
 
+    async def _follow_cluster_record(self) -> None:
+        """Before anything is read: which ledger is ours is what the cluster record says (H6).
+
+        A process that remembers another one takes the one on record: its own was lost, and this one
+        rebuilt, and what was read of the lost one says nothing about this one. A process that
+        remembers none takes no other one than that on record either. Without a record there never
+        was a ledger before.
+        """
+        settings, ledger = self._topics.settings, self._topics.ledger
+        found = await self._describe(LEDGER_TOPIC) if ledger in self._topics.used else None
+        is_read = self._began_ms is not None
+        if found is None or found[0] == ledger.topic_id or is_read or self._any_ledger:
+            return
+        settings.check(await self._describe(SETTINGS_TOPIC))
+        self._refuse_unfit(SETTINGS_TOPIC)
+        recorded = await self._end_client.recorded_ledger_id()
+        if ledger.topic_id is None:
+            ledger.topic_id = recorded
+        elif recorded == found[0]:
+            self._take_rebuilt(ledger, recorded)
+
+    def _take_rebuilt(self, ledger: TopicGuard, topic_id: Uuid) -> None:
+        log.warning("ledger_was_rebuilt", lost=str(ledger.topic_id), topic_id=str(topic_id))
+        ledger.topic_id = topic_id
+        self._tail.forget(LEDGER_TOPIC)
+        if self._lost_topics_earlier == {LEDGER_TOPIC}:
+            self._lost_earlier, self._lost_topics_earlier = None, frozenset()
+
     async def _wait_for_others(self) -> None:
-        for guard in self._topics.both:
+        for guard in self._topics.used:
             if await self._describe(guard.spec.name) is None:
                 raise Unavailable(
                     f"topic {guard.spec.name} is not there (yet): a broker's service creates it"

@@ -172,6 +172,7 @@ class Tail:
         self._deliver = deliver
         self._epoch_ends = epoch_ends
         self._sleep_ms = sleep_ms
+        self._remembered = remembered
         self._read_positions = ReadPositions(remembered)
         self._next: dict[TopicPartition, int] = {}
         self._initial_end: dict[TopicPartition, int] = {}
@@ -206,6 +207,11 @@ class Tail:
     def read_positions(self) -> dict[TopicPartition, ReadPosition]:
         """How far every partition was read, worth remembering across restarts."""
         return self._read_positions.newest()
+
+    def forget(self, topic: str) -> None:
+        """Before `run`: an earlier process has read another topic of this name."""
+        kept = {one: read for one, read in self._remembered.items() if one.topic != topic}
+        self._read_positions = ReadPositions(kept)
 
     async def wait_caught_up(self) -> None:
         """Return once everything that was there at the start was read."""

@@ -122,7 +122,8 @@ class TopicGuard:
 
     def _say(self, what: str | None, *, lost: bool) -> None:
         self.is_lost = lost
-        self.problem = None if what is None else f"topic {self.spec.name} {what}"
+        remedy = "; see rlm ledger rebuild" if lost and self.spec.name == LEDGER_TOPIC else ""
+        self.problem = None if what is None else f"topic {self.spec.name} {what}{remedy}"
 
 
 async def create_topic(spec: TopicSpec, connection: ConnectionSettings, sleep_ms: SleepMs) -> None:

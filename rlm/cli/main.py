@@ -75,6 +75,11 @@ COMMANDS = {
         attribute="freeze",
         summary="Stop trim, deletes and sweeps on every service.",
     ),
+    "ledger": LazyCommand(
+        module="rlm.cli.ledger",
+        attribute="ledger",
+        summary="Rebuild a lost ledger from the manifests in the stores.",
+    ),
     "partition": LazyCommand(
         module="rlm.cli.partitions",
         attribute="partition",

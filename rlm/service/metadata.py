@@ -128,13 +128,18 @@ class ReadsFile:
             }
             for partition, read in sorted(reads.read_positions.items())
         ]
-        self._file.write({"lost": reads.lost, "read": rows})
+        topics = sorted(reads.lost_topics)
+        self._file.write({"lost": reads.lost, "lost_topics": topics, "read": rows})
 
 
 def _parsed_reads(content: dict[str, Any]) -> RememberedReads:
     positions = dict(_read_position(row) for row in content["read"])
     lost = None if content["lost"] is None else str(content["lost"])
-    return RememberedReads(read_positions=positions, lost=lost)
+    return RememberedReads(
+        read_positions=positions,
+        lost=lost,
+        lost_topics=frozenset(str(one) for one in content.get("lost_topics", ())),
+    )
 
 
 def _read_position(row: dict[str, Any]) -> tuple[TopicPartition, ReadPosition]:
@@ -170,6 +175,7 @@ def describe_through(broker: _Broker) -> DescribeTopic:
 PUBLISH_TIMEOUT_MS = 15_000
 BARRIER_DEADLINE_MS = 10_000
 _REMEMBER_READS_EVERY_MS = 60_000
+_NO_NODE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,11 +209,39 @@ def build_reader_metadata(
     return _build(config, identity, describe_through(brokers), clock, replication_factor=None)
 
 
+def build_command_metadata(
+    config: ServiceConfig, *, brokers: AnyBroker, clock: Clock, writer: Uuid, with_ledger: bool
+) -> Metadata:
+    """Ledger and settings, or the settings alone, for a command that runs beside the services: it
+    creates no topic and relies on nothing that a service has remembered.
+    """
+    client_id = "rlm-command"
+    log = MetadataLog(
+        connection=_connection(config, client_id),
+        replication_factor=config.rlmm_config_remote_log_metadata_topic_replication_factor,
+        describe_topic=describe_through(brokers),
+        now_ms=clock.monotonic_ms,
+        sleep_ms=clock.sleep_ms,
+        may_create=False,
+        with_ledger=with_ledger,
+        any_ledger=True,
+    )
+    identity = MetadataIdentity(node_id=_NO_NODE, writer=writer, client_id=client_id)
+    return _views(log, identity, clock)
+
+
 async def remember_topics(metadata: Metadata, config: CommonConfig, threads: Threads) -> None:
-    """Store the ids of our own topics for later runs once they are known; runs until cancelled."""
+    """Store the ids of our own topics for later runs once they are known; runs until cancelled.
+
+    Other ids than before mean that the ledger was rebuilt. Then what was read is stored first: the
+    next process would take positions in the lost ledger for positions in this one (H6).
+    """
     await metadata.log.wait_ready()
     remembered = RememberedTopics(config.state_dir, config.cluster_id)
-    await threads.run(remembered.write, metadata.log.topic_ids)
+    topic_ids = metadata.log.topic_ids
+    if remembered.read() != topic_ids and metadata.log.loss is None:
+        await threads.run(ReadsFile(config.state_dir, config.cluster_id).write, metadata.log.reads)
+    await threads.run(remembered.write, topic_ids)
     await asyncio.get_running_loop().create_future()
 
 
@@ -237,10 +271,7 @@ def _build(
     """`replication_factor` None = wait for topics that do not exist yet."""
     reads = ReadsFile(config.state_dir, config.cluster_id)
     log = MetadataLog(
-        connection=ConnectionSettings(
-            bootstrap_servers=tuple(str(one) for one in config.kafka_bootstrap_servers),
-            client_id=identity.client_id,
-        ),
+        connection=_connection(config, identity.client_id),
         replication_factor=replication_factor or 1,
         describe_topic=describe,
         now_ms=clock.monotonic_ms,
@@ -250,6 +281,17 @@ def _build(
         remedy=reads.remedy,
         may_create=replication_factor is not None,
     )
+    return _views(log, identity, clock)
+
+
+def _connection(config: CommonConfig, client_id: str) -> ConnectionSettings:
+    return ConnectionSettings(
+        bootstrap_servers=tuple(str(one) for one in config.kafka_bootstrap_servers),
+        client_id=client_id,
+    )
+
+
+def _views(log: MetadataLog, identity: MetadataIdentity, clock: Clock) -> Metadata:
     settings = Settings(
         log=log,
         node_id=identity.node_id,

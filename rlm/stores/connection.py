@@ -220,14 +220,14 @@ class StoreConnection:
         if cluster is None:
             if not (self._is_first and self._memory.may_write):
                 raise Unavailable("the settings do not know the cluster yet")
-            await self._publish_cluster(None)
+            await self._publish_cluster()
         store_id = self._known()
         if not self._memory.may_write:
             return store_id or self._not_known()
         store_id = store_id or await self._found()
         cluster = settings.view.cluster
         if self._is_first and cluster is not None and cluster.default_store_id != store_id:
-            await self._publish_cluster(store_id)
+            await settings.publish(replace(cluster, default_store_id=store_id))
         return store_id
 
     def _not_known(self) -> NoReturn:
@@ -302,15 +302,17 @@ class StoreConnection:
             await self._memory.settings.publish(record)
         self._is_recorded = True
 
-    async def _publish_cluster(self, store_id: Uuid | None) -> None:
-        """After this record the ledger is never created again (H6)."""
+    async def _publish_cluster(self) -> None:
+        """After this record the ledger is never created again; another ledger than the one it names
+        is rebuilt by an operator only (H6).
+        """
         ids = self._memory.metadata.topic_ids
         await self._memory.settings.publish(
             ClusterRecord(
                 cluster_id=self._memory.cluster_id,
                 ledger_topic_id=ids[LEDGER_TOPIC],
                 settings_topic_id=ids[SETTINGS_TOPIC],
-                default_store_id=store_id,
+                default_store_id=None,
             )
         )
 

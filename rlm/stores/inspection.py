@@ -17,12 +17,11 @@ from kip405.ids import Uuid
 from rlm.clock import Clock
 from rlm.config import ServiceConfig
 from rlm.stores.connection import Connection
-from rlm.stores.opened import OpenPlugin, PluginTerms, known_prefix, open_plugins
+from rlm.stores.opened import OpenPlugin, known_prefix, with_plugins
 from rlm.stores.reports import UNLIMITED, StoredTopic, StoreReport, evaluate, prefix_of
 from rlm.stores.stores import Stores, StoresInUse, Targets
 from rlmm.settings_records import TopicRecord
 from rlmm.settings_view import SettingsView
-from rsm_plugins.contract.client import Deadlines
 from rsm_plugins.layout.keys import TOPIC_CUT
 
 _ANSWER_MS = 15_000
@@ -130,28 +129,11 @@ class Inspection:
 
 
 _ANY = StoredTopic(name="every topic", retention_ms=UNLIMITED)
-_START_MS = 30_000
 
 
 async def inspect_configured(config: ServiceConfig, clock: Clock) -> tuple[StoreReport, ...]:
     """A report of each store; plugins started for the inspection are stopped again."""
-    terms = PluginTerms(
-        principal=config.principal,
-        deadlines=Deadlines(call_ms=config.plugin_call_timeout_ms),
-        allow_insecure=config.allow_insecure,
-        sweep_grace_ms=config.sweep_grace_ms,  # a service may be copying meanwhile
-        log_level="error",
-    )
-    plugins = open_plugins(config.stores, terms, clock)
-    async with asyncio.TaskGroup() as tasks:
-        background_tasks = [tasks.create_task(one.process.run()) for one in plugins if one.process]
-        try:
-            return await _reports(plugins)
-        finally:
-            for life in background_tasks:
-                life.cancel()
-            for one in plugins:
-                await one.manager.close()
+    return await with_plugins(config, clock, _reports)
 
 
 async def _reports(plugins: Sequence[OpenPlugin]) -> tuple[StoreReport, ...]:
@@ -161,14 +143,10 @@ async def _reports(plugins: Sequence[OpenPlugin]) -> tuple[StoreReport, ...]:
 async def _report(plugin: OpenPlugin) -> StoreReport:
     name = plugin.store.name
     try:
-        if plugin.process is not None:
-            async with asyncio.timeout(_START_MS / 1000):
-                await plugin.process.ready()
+        await plugin.started()
         uri = (await plugin.manager.get_info()).store_uri
         findings = await plugin.manager.inspect()
     except RemoteStorageError as error:
         return StoreReport(name=name, problem=str(error))
-    except TimeoutError:
-        return StoreReport(name=name, problem=plugin.problem() or "the plugin did not start")
     verdicts = evaluate(findings, (_ANY,), prefix_of(uri, known_prefix(plugin.store)))
     return StoreReport(name=name, uri=uri, findings=findings, verdicts=verdicts)

@@ -3,15 +3,17 @@
 A service starts the plugin behind a configured store, or dials it where it already runs.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import Clock
-from rlm.config import CommonConfig
+from rlm.config import CommonConfig, ServiceConfig
 from rlm.config.stores import PREFIX_KEY, StoreConfig
 from rlm.stores.connection import (
     Connection,
@@ -27,6 +29,9 @@ from rlmm.manager import Metadata
 from rlmm.settings_view import SettingsView
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.process.spawned import OWN_COMMAND, SpawnedPlugin
+
+T = TypeVar("T")
+_START_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,62 @@ class OpenPlugin:
         """Why the process does not take calls now; None for a plugin that others run."""
         found = self.process.problem if self.process is not None else None
         return None if found is None else str(found)
+
+    async def started(self) -> None:
+        """Return once its process, if it is ours, takes calls; Unavailable if it does not start."""
+        if self.process is None:
+            return
+        try:
+            async with asyncio.timeout(_START_MS / 1000):
+                await self.process.ready()
+        except TimeoutError:
+            raise Unavailable(self.problem() or "the plugin did not start") from None
+
+
+async def with_plugins(
+    config: ServiceConfig, clock: Clock, act: Callable[[Sequence[OpenPlugin]], Awaitable[T]]
+) -> T:
+    """Call `act` with the plugins of a configuration, for a command; those that were started are
+    stopped again.
+    """
+    terms = PluginTerms(
+        principal=config.principal,
+        deadlines=Deadlines(call_ms=config.plugin_call_timeout_ms),
+        allow_insecure=config.allow_insecure,
+        sweep_grace_ms=config.sweep_grace_ms,  # a service may be copying meanwhile
+        log_level="error",
+    )
+    plugins = open_plugins(config.stores, terms, clock)
+    processes = [one.process.run for one in plugins if one.process]
+    try:
+        return await beside(processes, partial(act, plugins))
+    finally:
+        for one in plugins:
+            await one.manager.close()
+
+
+async def beside(
+    background: Iterable[Callable[[], Awaitable[object]]], act: Callable[[], Awaitable[T]]
+) -> T:
+    """What `act` returns, or its error; the background tasks run as long as it does."""
+    failed: RemoteStorageError | None = None
+    results: list[T] = []
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(_until_cancelled(one)) for one in background]
+        try:
+            results.append(await act())
+        except RemoteStorageError as error:
+            failed = error
+        finally:
+            for one in running:
+                one.cancel()
+    if failed is not None:
+        raise failed
+    return results[0]
+
+
+async def _until_cancelled(life: Callable[[], Awaitable[object]]) -> None:
+    await life()
 
 
 def open_plugins(

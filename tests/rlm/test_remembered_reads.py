@@ -17,11 +17,18 @@ def test_h42_what_was_read_and_lost_survives_a_restart(tmp_path: Path) -> None:
     file = ReadsFile(tmp_path, "cluster")
     assert file.read() == NOTHING_READ
     read = {PARTITION: ReadPosition(position=10, leader_epoch=2)}
-    file.write(RememberedReads(read_positions=read, lost="ledger-3 has lost records"))
+    topics = frozenset({"ledger"})
+    lost = "ledger-3 has lost records"
+    file.write(RememberedReads(read_positions=read, lost=lost, lost_topics=topics))
     assert ReadsFile(tmp_path, "cluster").read() == RememberedReads(
         read_positions={PARTITION: ReadPosition(position=10, leader_epoch=2, remembered=True)},
-        lost="ledger-3 has lost records",
+        lost=lost,
+        lost_topics=topics,
     )
+    older = json.loads(file.path.read_text(encoding="utf-8"))
+    del older["lost_topics"]
+    file.path.write_text(json.dumps(older), encoding="utf-8")
+    assert (file.read().lost, file.read().lost_topics) == (lost, frozenset())
     file.write(RememberedReads(read_positions={}, lost=None))
     assert file.read() == NOTHING_READ
     assert [one.name for one in tmp_path.iterdir()] == [file.path.name]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from aiokafka import structs
 from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
-from kip405.ids import TopicPartition
+from kip405.ids import TopicPartition, Uuid
 from rlmm.leader_answers import NO_EPOCH, EpochEnd
 from rlmm.tail import TailRecord
 
@@ -73,6 +73,7 @@ class Leaders:
         self.away: set[TopicPartition] = set()
         self.asked: list[tuple[TopicPartition, int]] = []
         self.fetches = 0
+        self.ledger_id: Uuid | None = None
 
     def depose(self, topic_partition: TopicPartition) -> Leader:
         """The leader keeps a log as it is now; another one goes on, here."""
@@ -84,8 +85,8 @@ class Leaders:
     def _who_answers(self, topic_partition: TopicPartition) -> Leader:
         return self.deposed.get(topic_partition, self.now[topic_partition])
 
-    async def holds_cluster_record(self) -> bool:
-        return False
+    async def recorded_ledger_id(self) -> Uuid | None:
+        return self.ledger_id
 
     async def close(self) -> None:
         return None

@@ -171,7 +171,8 @@ def test_h06_a_missing_or_recreated_topic_is_lost() -> None:
     guard.check((uuid(1), guard.spec.configs, 50))
     assert _verdict(guard) == (False, "")
     guard.check(None)
-    assert _verdict(guard) == (True, f"topic {guard.spec.name} is missing")
+    remedy = "see rlm ledger rebuild"
+    assert _verdict(guard) == (True, f"topic {guard.spec.name} is missing; {remedy}")
     guard.check((uuid(2), guard.spec.configs, 50))
     is_lost, problem = _verdict(guard)
     assert is_lost

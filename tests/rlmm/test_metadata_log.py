@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from kip405.errors import Unavailable
-from kip405.ids import TopicPartition
+from kip405.ids import TopicPartition, Uuid
 from rlmm.clients import ConnectionSettings
+from rlmm.leader_answers import NOTHING_READ, ReadPosition, RememberedReads
 from rlmm.metadata_log import MetadataLog
 from rlmm.records import LEDGER_PARTITIONS
 from rlmm.tail import TailRecord
@@ -42,14 +44,29 @@ class Sink:
 class Process:
     """A metadata log over leaders in memory; the test moves its clock, its watch sleeps."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        remembered: dict[str, Uuid] | None = None,
+        reads: RememberedReads = NOTHING_READ,
+        with_ledger: bool = True,
+        may_create: bool = True,
+        any_ledger: bool = False,
+    ) -> None:
         self.leaders = Leaders(*TOPIC_PARTITIONS)
+        self.ids = {LEDGER_TOPIC: uuid(1), SETTINGS_TOPIC: uuid(2)}
+        self.missing: set[str] = set()
         self.now_ms = 0
         self.ledger = Sink()
         self.log = MetadataLog(
             connection=ConnectionSettings(bootstrap_servers=("nowhere:1",), client_id="tests"),
             replication_factor=1,
             describe_topic=self._describe,
+            remembered=remembered,
+            remembered_reads=reads,
+            may_create=may_create,
+            with_ledger=with_ledger,
+            any_ledger=any_ledger,
             now_ms=lambda: self.now_ms,
             sleep_ms=self._sleep,
             connect=lambda _: self.leaders.reader(),
@@ -63,9 +80,11 @@ class Process:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(0)
 
-    async def _describe(self, name: str) -> TopicDescription:
+    async def _describe(self, name: str) -> TopicDescription | None:
         spec = {LEDGER_TOPIC: ledger_spec(1), SETTINGS_TOPIC: settings_spec(1)}[name]
-        return uuid(len(name)), spec.configs, spec.partition_count
+        if name in self.missing:
+            return None
+        return self.ids[name], spec.configs, spec.partition_count
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -172,3 +191,109 @@ async def test_h03_a_run_that_is_begun_again_does_not_make_absence_known() -> No
         await process.barrier()
     assert process.ledger.replays == [ABSENCE_KNOWN_WITHIN_MS]
     assert process.ledger.values[-1] == b"new"
+
+
+LOST, REBUILT = uuid(8), uuid(9)
+OF_THE_LOST_ONE = {LEDGER_TOPIC: LOST, SETTINGS_TOPIC: uuid(2)}
+READ_OF_THE_LOST_ONE = RememberedReads(
+    read_positions={PARTITION: ReadPosition(position=500, leader_epoch=3, remembered=True)},
+    lost=f"{PARTITION} has lost records",
+    lost_topics=frozenset({LEDGER_TOPIC}),
+)
+
+
+def after_a_rebuild(
+    reads: RememberedReads = READ_OF_THE_LOST_ONE,
+    *,
+    settings_id: Uuid | None = None,
+    may_create: bool = True,
+) -> Process:
+    """The next process, where the topic has another id, and the cluster record names it."""
+    process = Process(remembered=OF_THE_LOST_ONE, reads=reads, may_create=may_create)
+    process.ids[LEDGER_TOPIC] = process.leaders.ledger_id = REBUILT
+    process.ids[SETTINGS_TOPIC] = settings_id or uuid(2)
+    return process
+
+
+async def test_h06_a_rebuilt_ledger_that_the_cluster_record_names_is_ours() -> None:
+    process = after_a_rebuild()
+    async with process.running():
+        await process.log.wait_ready()
+        assert process.log.damage is None
+        assert process.log.topic_ids[LEDGER_TOPIC] == REBUILT
+        assert process.log.reads.lost is None
+        await process.barrier()
+
+
+async def refused(process: Process) -> str:
+    """Why a process is not ready, after it has looked often enough."""
+    async with process.running():
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert not process.log.is_ready
+        return process.log.damage or ""
+
+
+async def test_h06_a_ledger_of_another_id_that_nobody_names_is_not_ours() -> None:
+    for named in (None, LOST):
+        process = after_a_rebuild()
+        process.leaders.ledger_id = named
+        assert "was recreated" in await refused(process)
+
+
+@pytest.mark.parametrize("may_create", [True, False])
+async def test_h06_a_process_that_remembers_nothing_takes_the_ledger_on_record(
+    may_create: bool,
+) -> None:
+    """A new state directory, while somebody has created the ledger again, or rebuilds it."""
+    process = Process(may_create=may_create)
+    process.ids[LEDGER_TOPIC], process.leaders.ledger_id = REBUILT, LOST
+    assert "was recreated" in await refused(process)
+    process = Process(may_create=may_create)
+    process.ids[LEDGER_TOPIC] = process.leaders.ledger_id = REBUILT
+    async with process.running():
+        await process.log.wait_ready()
+        assert process.log.topic_ids[LEDGER_TOPIC] == REBUILT
+
+
+async def test_a_command_that_repairs_may_use_another_ledger_than_the_one_on_record() -> None:
+    process = Process(may_create=False, any_ledger=True)
+    process.ids[LEDGER_TOPIC], process.leaders.ledger_id = REBUILT, LOST
+    async with process.running():
+        await process.log.wait_ready()
+        assert process.log.topic_ids[LEDGER_TOPIC] == REBUILT
+
+
+@pytest.mark.parametrize("may_create", [True, False])
+async def test_h06_settings_that_were_recreated_name_no_ledger(may_create: bool) -> None:
+    process = after_a_rebuild(settings_id=uuid(7), may_create=may_create)
+    assert "was recreated" in await refused(process)
+    assert process.log.topic_ids[LEDGER_TOPIC] == LOST
+
+
+@pytest.mark.parametrize("topics", [frozenset(), frozenset({LEDGER_TOPIC, SETTINGS_TOPIC})])
+async def test_h42_a_loss_that_was_not_the_ledgers_alone_stays(topics: frozenset[str]) -> None:
+    process = after_a_rebuild(replace(READ_OF_THE_LOST_ONE, lost_topics=topics))
+    async with process.running():
+        await process.log.wait_ready()
+        assert "lost records" in (process.log.damage or "")
+
+
+async def test_h06_a_process_that_has_begun_to_read_takes_no_other_ledger() -> None:
+    process = Process()
+    async with process.running():
+        await process.log.wait_ready()
+    process.ids[LEDGER_TOPIC] = process.leaders.ledger_id = REBUILT
+    async with process.running():
+        for _ in range(200):
+            await asyncio.sleep(0)
+    assert "was recreated" in (process.log.damage or "")
+
+
+async def test_settings_alone_are_read_where_the_ledger_is_missing() -> None:
+    process = Process(with_ledger=False, may_create=False)
+    process.missing.add(LEDGER_TOPIC)
+    async with process.running():
+        await process.log.wait_ready()
+        assert process.log.topic_ids == {SETTINGS_TOPIC: uuid(2)}
+        assert process.log.problem is None

@@ -106,6 +106,16 @@ async def test_h17_the_replay_of_a_compacted_log_ends_where_its_position_does() 
         assert tail.position(PARTITION) == 10
 
 
+async def test_h17_the_replay_of_an_empty_log_is_over_at_once() -> None:
+    script = Script((0, 0))
+    async with following(script) as tail:
+        caught_up = asyncio.ensure_future(tail.wait_caught_up())
+        script.answers.put_nowait([])
+        await settle()
+        assert caught_up.done()
+        assert tail.position(PARTITION) == 0
+
+
 async def test_h17_a_waiting_caller_is_woken_by_the_record_itself() -> None:
     script = Script((0, 0))
     async with following(script) as tail:

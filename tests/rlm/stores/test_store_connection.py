@@ -1,6 +1,7 @@
 """Which store is the cluster's: founded once, never another cluster's, then watched (H11)."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -266,6 +267,16 @@ async def test_h11_a_lost_default_never_founds_a_second_store(site: Site, tmp_pa
     assert str(other.problem).startswith(f"the store has no identity, {first} was expected")
     assert await elsewhere.read_identity() is None
     assert site.settings.view.cluster == cluster_record(first)
+
+
+async def test_h06_naming_the_default_store_does_not_name_another_ledger(site: Site) -> None:
+    """The ledger was created again by somebody: only a rebuild puts it into the cluster record."""
+    site.settings.write(replace(cluster_record(None), ledger_topic_id=Uuid(b"\x99" * 16)))
+    await site.connection().establish()
+    cluster = site.settings.view.cluster
+    assert cluster is not None
+    assert cluster.default_store_id is not None
+    assert cluster.ledger_topic_id == Uuid(b"\x99" * 16)
 
 
 async def test_a_new_name_founds_a_store_of_its_own(site: Site, tmp_path: Path) -> None:

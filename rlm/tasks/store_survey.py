@@ -1,0 +1,154 @@
+"""Reads what a whole store has of this cluster: every object by name, every manifest.
+
+The identity of the store is checked before and after (H11). A manifest counts only where it proves
+everything: cluster, store, name, segment, and a state in which the segment was finished. Presence
+is asked by `StoreEvidence`, later, when it is known which segments matter. Nothing is changed here.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kip405.contracts import StoreAdmin, StoredObject
+from kip405.errors import Corrupt, Invalid, NotFound
+from kip405.ids import PartitionKey, TopicIdPartition, Uuid
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlm.plans.ledger_rebuild import StoredSegment
+from rlm.plans.reconcile import Leftover
+from rlm.stores.connection import identity_problem
+from rlm.tasks.evidence import store_of
+from rlmm.records import decode_value
+from rsm_plugins.layout.keys import ObjectKind, ParsedName, locator_of, parse_name
+from rsm_plugins.layout.manifest import Manifest
+
+_READS_AT_ONCE = 16
+TopicName = Callable[[Uuid], str | None]
+"""The full name of a topic; object names have only its beginning."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StoreSurvey:
+    """What one store has of one cluster.
+
+    `segments` have a manifest that can be used, `leftovers` none at all. `unusable`: one text for
+    each manifest that cannot be used, and for each object that is none of ours.
+    """
+
+    store_id: Uuid
+    segments: dict[TopicIdPartition, list[StoredSegment]] = field(default_factory=dict)
+    leftovers: list[Leftover] = field(default_factory=list)
+    unusable: list[str] = field(default_factory=list)
+    objects: int = 0
+
+
+class StoreSurveyor:
+    """Surveys stores on behalf of one cluster."""
+
+    def __init__(self, *, cluster_id: str, topic_name: TopicName) -> None:
+        self._cluster_id = cluster_id
+        self._topic_name = topic_name
+
+    async def survey(self, store: StoreAdmin, store_id: Uuid) -> StoreSurvey:
+        """Invalid where it is not that store of this cluster; Unavailable where it is away."""
+        await self._check_identity(store, store_id)
+        found = StoreSurvey(store_id=store_id)
+        names: list[tuple[str, ParsedName]] = []
+        parts: dict[tuple[PartitionKey, Uuid], Leftover] = {}
+        async for stored in store.list_objects(self._cluster_id):
+            found.objects += 1
+            try:
+                parsed = parse_name(stored.name)
+            except Invalid as error:
+                found.unusable.append(str(error))
+                continue
+            if parsed.kind is ObjectKind.MANIFEST:
+                names.append((stored.name, parsed))
+            else:
+                self._note(parts, parsed, stored, store_id)
+        manifests = {_identity(parsed) for _, parsed in names}
+        found.leftovers += [one for key, one in parts.items() if key not in manifests]
+        for at in range(0, len(names), _READS_AT_ONCE):
+            some = names[at : at + _READS_AT_ONCE]
+            read = await asyncio.gather(*(self._read(store, found, *one) for one in some))
+            for segment in (one for one in read if one is not None):
+                partition = segment.metadata.topic_id_partition
+                found.segments.setdefault(partition, []).append(segment)
+        await self._check_identity(store, store_id)
+        return found
+
+    def _note(
+        self,
+        parts: dict[tuple[PartitionKey, Uuid], Leftover],
+        parsed: ParsedName,
+        stored: StoredObject,
+        store_id: Uuid,
+    ) -> None:
+        """One more object that is no manifest."""
+        known = parts.get(_identity(parsed))
+        log_size_bytes = stored.size_bytes if parsed.kind is ObjectKind.LOG else 0
+        parts[_identity(parsed)] = Leftover(
+            store_id=store_id,
+            partition=TopicIdPartition(
+                topic_id=parsed.topic_id,
+                topic=self._topic_name(parsed.topic_id) or parsed.topic_cut,
+                partition=parsed.partition,
+            ),
+            segment_id=parsed.segment_id,
+            start_offset=parsed.start_offset,
+            entropy_bits=len(parsed.entropy_digits),
+            size_bytes=stored.size_bytes + (known.size_bytes if known else 0),
+            log_size_bytes=log_size_bytes + (known.log_size_bytes if known else 0),
+            modified_ms=max(stored.modified_ms, known.modified_ms if known else 0),
+        )
+
+    async def _check_identity(self, store: StoreAdmin, store_id: Uuid) -> None:
+        problem = await identity_problem(store, store_id, self._cluster_id)
+        if problem is not None:
+            raise Invalid(problem)
+
+    async def _read(
+        self, store: StoreAdmin, found: StoreSurvey, name: str, parsed: ParsedName
+    ) -> StoredSegment | None:
+        """None where the segment was deleted meanwhile, or its manifest cannot be used."""
+        topic = self._topic_name(parsed.topic_id) or parsed.topic_cut
+        try:
+            data = await store.read_manifest(locator_of(parsed, topic))
+            manifest = Manifest.parse(data, name)
+            metadata = decode_value(manifest.segment_metadata)
+            self._check(manifest, metadata, parsed, found.store_id)
+        except NotFound:
+            return None
+        except (Corrupt, Invalid) as error:
+            found.unusable.append(f"{name}: {error}")
+            return None
+        return StoredSegment(
+            metadata=metadata, remote_log_start_offset=manifest.remote_log_start_offset
+        )
+
+    def _check(
+        self,
+        manifest: Manifest,
+        metadata: RemoteLogSegmentMetadata,
+        parsed: ParsedName,
+        store_id: Uuid,
+    ) -> None:
+        """Corrupt where the manifest is not of this cluster, of this store and of its own name, or
+        would publish something else.
+        """
+        if (manifest.cluster_id, manifest.store_id) != (self._cluster_id, store_id):
+            raise Corrupt(f"it is of cluster {manifest.cluster_id}, store {manifest.store_id}")
+        if store_of(metadata) != store_id:
+            raise Corrupt(f"its segment lies in store {store_of(metadata)}")
+        named = parsed.topic_id, parsed.partition, parsed.segment_id, parsed.start_offset
+        partition = metadata.topic_id_partition
+        inside = (*partition.key, metadata.segment_id.id, metadata.start_offset)
+        offsets = manifest.start_offset, manifest.end_offset
+        is_same = offsets == (metadata.start_offset, metadata.end_offset)
+        if metadata.segment_id != manifest.remote_segment_id or named != inside or not is_same:
+            raise Corrupt(f"it has the metadata of {metadata.segment_id}")
+        if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            raise Corrupt(f"it would publish {metadata.state.name}")
+
+
+def _identity(parsed: ParsedName) -> tuple[PartitionKey, Uuid]:
+    return PartitionKey(parsed.topic_id, parsed.partition), parsed.segment_id
