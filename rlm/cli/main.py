@@ -85,6 +85,11 @@ COMMANDS = {
         attribute="partition",
         summary="Decide about frozen partitions and lost records.",
     ),
+    "reconcile": LazyCommand(
+        module="rlm.cli.reconcile",
+        attribute="reconcile",
+        summary="Compare every object in the stores with the ledger.",
+    ),
     "sandbox": LazyCommand(
         module="rlm_sandbox.command",
         attribute="sandbox",

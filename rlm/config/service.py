@@ -202,6 +202,12 @@ class ServiceConfig(CommonConfig):
         "undone. Counted from the decision, with the value of that time.",
         least=0,
     )
+    remote_unreferenced_grace_ms: int = _ms(
+        "remote.unreferenced.grace.ms",
+        604_800_000,
+        "Age below which nothing that the ledger does not list, or that another leader's history "
+        "has replaced, is given up for deletion.",
+    )
     remote_delete_max_percent: int = _count(
         "remote.delete.max.percent",
         10,

@@ -1,0 +1,103 @@
+"""`rlm reconcile` beside a service: what is of another cluster stays, remains go (H12)."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rlm.clock import new_uuid
+from rsm_plugins.layout.manifest import Manifest, build_manifest
+from tests.sandbox_fixtures import SandboxFactory
+from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
+from tests.scenarios.faults import store_dir
+from tests.scenarios.objects import finished_segments
+
+pytestmark = pytest.mark.integration
+_LONG_AGO_S = 1_000_000_000
+
+
+def _folder(cluster: Cluster, topic: str, store: Path | None = None) -> Path:
+    root = store or store_dir(cluster)
+    (found,) = root.glob(f"**/{cluster.sandbox.state.cluster_id}/{topic}-*/0")
+    return found
+
+
+def _copied(cluster: Cluster, topic: str) -> list[Row]:
+    cluster.create_topic(topic)
+    cluster.enable(topic)
+    rows = cluster.fill(topic, mib=3)
+    cluster.wait_trimmed(topic)
+    cluster.wait_copied(topic)
+    return rows
+
+
+def _aged(path: Path) -> Path:
+    os.utime(path, (_LONG_AGO_S, _LONG_AGO_S))
+    return path
+
+
+def _of_another_cluster(folder: Path) -> list[Path]:
+    """The first segment as another cluster has it: in its own folder, and below our name."""
+    other = folder.parents[2] / "another-cluster" / folder.parent.name / folder.name
+    shutil.copytree(folder, other)
+    manifest = min(folder.glob("*.rsm-manifest"))
+    read = Manifest.parse(manifest.read_bytes())
+    segment_id = new_uuid()
+    stray = folder / f"{read.start_offset:020}-{segment_id}.rsm-manifest"
+    fields = {name: getattr(read, name) for name in read.__slots__}
+    foreign = Manifest(**{**fields, "cluster_id": "another-cluster", "segment_id": segment_id})
+    stray.write_bytes(build_manifest(foreign))
+    shutil.copy(manifest.with_suffix(".log"), stray.with_suffix(".log"))
+    ours = [stray, stray.with_suffix(".log")]
+    return [_aged(path) for path in (*ours, *other.iterdir())]
+
+
+def test_h12_reconcile_deletes_nothing_of_another_cluster(one: Cluster) -> None:
+    topic = fresh("reconciled")
+    one.create_topic(topic)
+    one.enable(topic)
+    rows = one.fill(topic, mib=3)
+    one.wait_for(lambda: len(finished_segments(one, topic)) >= 2, "segments copied")
+    folder = _folder(one, topic)
+    foreign = _of_another_cluster(folder)
+    remains = folder / f"{0:020}-{new_uuid()}.log"
+    _aged(Path(shutil.copy(min(folder.glob("*.log")), remains)))
+    command = ["reconcile", "--config", str(one.sandbox.layout.rlm_config(1))]
+    shown = one.rlm(*command, check=False)
+    assert "another-cluster" in shown.stdout
+    assert "nothing was written" in shown.stdout, shown.stderr
+    assert remains.exists()
+    done = one.rlm(*command, "--yes", check=False)
+    assert "0 segments adopted, 1 registered" in done.stdout, done.stderr
+    one.wait_for(lambda: not remains.exists(), "the remains deleted by cleanup", 40)
+    assert all(path.exists() for path in foreign)
+    assert_same(one.read_all(topic), rows)
+    for path in foreign[:2]:
+        path.unlink()
+    shutil.rmtree(folder.parents[2] / "another-cluster")
+
+
+@pytest.mark.long
+def test_h12_two_clusters_of_one_store_leave_each_other_alone(
+    one: Cluster, sandbox_factory: SandboxFactory
+) -> None:
+    """Each is reconciled beside the objects of the other, which are older than every grace and of
+    a topic of the same name. A store takes a second cluster below a prefix of its own only.
+    """
+    shared = (f"store.rsm.config.root={store_dir(one)}", "store.rsm.config.prefix=second")
+    with Cluster(sandbox_factory(overrides=shared)) as two:
+        topic = fresh("shared")
+        rows = {cluster: _copied(cluster, topic) for cluster in (one, two)}
+        for cluster, other in ((one, two), (two, one)):
+            folder = _folder(other, topic, store_dir(one))
+            before = {path: path.read_bytes() for path in map(_aged, folder.iterdir())}
+            assert len(before) > 2
+            command = ("reconcile", "--config", str(cluster.sandbox.layout.rlm_config(1)), "--yes")
+            said = cluster.rlm(*command, check=False)
+            assert "0 segments adopted, 0 registered" in said.stdout, said.stderr
+            assert "every object is listed in the ledger" in said.stdout
+            cluster.wait_for_expiration_tasks()
+            assert {path: path.read_bytes() for path in folder.iterdir()} == before
+        for cluster, expected in rows.items():
+            assert_same(cluster.read_all(topic), expected)
