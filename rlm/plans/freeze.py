@@ -38,7 +38,7 @@ class Frozen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Accepted:
+class Accepted:
     """The leader epoch whose log was accepted, and where that log ended then."""
 
     epoch: int
@@ -74,7 +74,7 @@ def freeze(
         for entry in ledger.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
         if not has_ended(entry.metadata, remote_log_start_offset, remote_log_start_epoch)
     )
-    accepted = _Accepted(epoch=accepted_epoch, end_offset=accepted_offset)
+    accepted = Accepted(epoch=accepted_epoch, end_offset=accepted_offset)
     orphans = _orphans(ledger, finished, lineage, accepted)
     usable = ledger.usable(lineage, MAX_OFFSET)
     if orphans and (len(orphans) > max_orphans or not usable):
@@ -91,7 +91,7 @@ def _orphans(
     ledger: PartitionLedger,
     finished: Sequence[RemoteLogSegmentMetadata],
     lineage: Lineage,
-    accepted: _Accepted,
+    accepted: Accepted,
 ) -> tuple[RemoteLogSegmentMetadata, ...]:
     usable = ledger.usable(lineage, MAX_OFFSET)
     used = {one.metadata.segment_id.id for one in usable}
@@ -100,12 +100,12 @@ def _orphans(
         segment
         for segment in finished
         if segment.segment_id.id not in used
-        and _diverges(segment, lineage, accepted)
+        and diverges(segment, lineage, accepted)
         and not covered.holds(segment.start_offset, segment.next_offset)
     )
 
 
-def _diverges(segment: RemoteLogSegmentMetadata, lineage: Lineage, accepted: _Accepted) -> bool:
+def diverges(segment: RemoteLogSegmentMetadata, lineage: Lineage, accepted: Accepted) -> bool:
     """Whether a higher epoch begins at or below the segment's end, and no operator has accepted
     that.
 

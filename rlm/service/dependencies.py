@@ -14,6 +14,7 @@ from rlm.broker.share_groups import BrokerShareGroups
 from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
 from rlm.log_dir.scanner import LogDirs
+from rlm.plans.freeze import DEFAULT_MAX_ORPHANS
 from rlm.plans.offload import OffloadPolicy
 from rlm.reading.disk_cache import DiskCache
 from rlm.reading.reader import RemoteReader
@@ -113,7 +114,6 @@ def _terms(config: ServiceConfig) -> PluginTerms:
     )
 
 
-_MAX_ORPHANS = 3
 _AUDIT_LOG = "audit.log"
 
 
@@ -159,7 +159,7 @@ def build_dependencies(
             threads=threads.snapshots,
             ledger=metadata.manager,
             settings=metadata.settings,
-            max_orphans=_MAX_ORPHANS,
+            max_orphans=DEFAULT_MAX_ORPHANS,
             barrier_deadline_ms=BARRIER_DEADLINE_MS,
         ),
         LineagePublisher(settings=metadata.settings, ledger=metadata.manager, clock=clock),

@@ -18,6 +18,7 @@ from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
 from rlm.remote_log.ports import ClusterRetention
 from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.metadata import BARRIER_DEADLINE_MS
+from rlm.service.unreferenced import unreferenced_task
 from rlm.service.verify_tasks import verify_tasks
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.cluster_evidence import ClusterEvidence
@@ -36,6 +37,7 @@ from rlm.tasks.pool import Schedule, TaskPool, TaskRun, led_rows
 from rlm.tasks.roll_watch import RollWatch
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
+from rlm.tasks.unreferenced import UnreferencedTask
 from rlmm.settings_records import TopicRecord
 from rsm_plugins.files.page_cache import PageCache
 
@@ -54,6 +56,7 @@ class PartitionTasks:
     copy: CopyTask
     trim: TrimTask
     expiry: ExpiryTask
+    unreferenced: UnreferencedTask
     cleanup: CleanupTask
     copy_pool: TaskPool
     cleanup_pool: TaskPool
@@ -132,7 +135,8 @@ class TaskWiring:
         self.partition_tasks = PartitionTasks(
             copy=self._copy_task(live, counts),
             trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost, retention),
-            expiry=_expiry_task(dependencies, deleter, live, counts),
+            expiry=(expiry := _expiry_task(dependencies, deleter, live, counts)),
+            unreferenced=unreferenced_task(dependencies, expiry, self.evidence, deleter, live),
             cleanup=_cleanup_task(dependencies, self.evidence, deleter, self.lost, live),
             copy_pool=pools[0],
             cleanup_pool=pools[1],
@@ -150,6 +154,7 @@ class TaskWiring:
             snapshots=dependencies.snapshots,
             trim=self.partition_tasks.trim,
             expiry=self.partition_tasks.expiry,
+            unreferenced=self.partition_tasks.unreferenced,
             cleanup=self.partition_tasks.cleanup,
             clock=dependencies.clock,
             saw=self._copy_watch.saw,
@@ -262,6 +267,7 @@ class TaskWiring:
         def forget(key: PartitionKey) -> None:
             self.partition_tasks.trim.forget(key)
             self.partition_tasks.expiry.forget(key)
+            self.partition_tasks.unreferenced.forget(key)
             self.partition_tasks.cleanup.forget(key)
 
         schedule = self._schedule(

@@ -17,6 +17,7 @@ from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.cleanup import CleanupTask
 from rlm.tasks.expiry import ExpiryTask
 from rlm.tasks.trim import TrimTask
+from rlm.tasks.unreferenced import UnreferencedTask
 
 GIVEN_ON_FOR_MS = 1_000
 
@@ -39,6 +40,7 @@ class ExpirationTask:
         snapshots: Snapshots,
         trim: TrimTask,
         expiry: ExpiryTask,
+        unreferenced: UnreferencedTask,
         cleanup: CleanupTask,
         clock: Clock,
         saw: Callable[[PartitionSnapshot, int], None],
@@ -47,6 +49,7 @@ class ExpirationTask:
         self._snapshots = snapshots
         self._trim = trim
         self._expiry = expiry
+        self._unreferenced = unreferenced
         self._cleanup = cleanup
         self._clock = clock
         self._saw = saw
@@ -61,7 +64,12 @@ class ExpirationTask:
         self._saw(first.snapshot, first.began_at_ms)
         seen: _Seen | None = first
         failures: list[Exception] = []
-        for step in (self._run_trim, self._run_expiry, self._run_cleanup):
+        for step in (
+            self._run_trim,
+            self._run_expiry,
+            self._run_unreferenced,
+            self._run_cleanup,
+        ):
             try:
                 if seen is None or self._is_old(seen):
                     seen = await self._see(led)
@@ -88,6 +96,9 @@ class ExpirationTask:
 
     async def _run_expiry(self, seen: _Seen) -> bool:
         return await self._expiry.run_on(seen.snapshot)
+
+    async def _run_unreferenced(self, seen: _Seen) -> bool:
+        return await self._unreferenced.run_on(seen.snapshot)
 
     async def _run_cleanup(self, seen: _Seen) -> bool:
         await self._cleanup.run_on(seen.snapshot, seen.live_before)

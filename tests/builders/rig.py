@@ -34,6 +34,7 @@ from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
 from rlm.tasks.unlisted_segments import UnlistedSegments
+from rlm.tasks.unreferenced import UnreferencedSettings, UnreferencedTask
 from rlm.tasks.verification import PartitionVerifier
 from rlm.tasks.verify_runs import VerifyRuns
 from rlmm.settings_records import ServiceRecord, StartRecord, TopicRecord, TotalRetention
@@ -65,6 +66,7 @@ SNAPSHOT_WAIT_MS = 300_000
 DRAIN_MS = 5_000
 VERIFY_BYTES_PER_SECOND = 1_000
 MOST_PERCENT = 10
+UNREFERENCED_MS = 604_800_000
 _COPY = CopySettings(
     cluster_id=CLUSTER_ID,
     node_id=NODE_ID,
@@ -82,6 +84,7 @@ _TRIM = TrimSettings(
     delete_hold_ms=1_000,
 )
 _EXPIRY = ExpirySettings(most_percent=MOST_PERCENT, heartbeat_max_age_ms=60_000)
+_UNREFERENCED = UnreferencedSettings(grace_ms=UNREFERENCED_MS, max_orphans=3)
 _CLEANUP = CleanupSettings(node_id=NODE_ID, writer=OUR_WRITER, grace_ms=GRACE_MS)
 
 
@@ -186,6 +189,16 @@ class Rig:
         self.trim = self._new_trim(broker, ledger, settings, evidence)
         self.cleanup = self._new_cleanup(ledger, settings, evidence)
         self.expiry = self._new_expiry(ledger, settings)
+        self.unreferenced = UnreferencedTask(
+            snapshots=self.snapshots,
+            settings=settings,
+            expiry=self.expiry,
+            evidence=_evidence(self.shelf),
+            deleter=self.deleter,
+            live=self.live,
+            audit=self.audit,
+            config=_UNREFERENCED,
+        )
         self.enable()
         self.heartbeat()
 

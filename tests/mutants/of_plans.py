@@ -274,7 +274,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H8: segments that only may lie outside the lineage count as orphans",
-            "        and _diverges(segment, lineage, accepted)\n",
+            "        and diverges(segment, lineage, accepted)\n",
             "",
         ),
         (

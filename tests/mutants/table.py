@@ -21,6 +21,7 @@ from tests.mutants import (
     of_stores,
     of_topics,
     of_trim,
+    of_unreferenced,
     of_verification,
 )
 from tests.mutants.edits import Edit
@@ -36,6 +37,7 @@ EDITS: tuple[Edit, ...] = (
     *of_cluster_retention.EDITS,
     *of_durability.EDITS,
     *of_trim.EDITS,
+    *of_unreferenced.EDITS,
     *of_verification.EDITS,
     *of_expiry.EDITS,
     *of_ledger.EDITS,

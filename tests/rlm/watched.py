@@ -133,6 +133,7 @@ class Watched:
             copy=rig.copy,
             trim=rig.trim,
             expiry=rig.expiry,
+            unreferenced=rig.unreferenced,
             cleanup=rig.cleanup,
             copy_pool=self.copy_pool,
             cleanup_pool=self.cleanup_pool,

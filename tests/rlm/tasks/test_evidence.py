@@ -231,6 +231,7 @@ async def test_h06_an_attempt_that_ends_during_the_snapshot_is_left_to_the_next_
         snapshots=broken.snapshots,
         trim=broken.trim,
         expiry=broken.expiry,
+        unreferenced=broken.unreferenced,
         cleanup=broken.cleanup,
         clock=broken.clock,
         saw=lambda _snapshot, _began_at_ms: None,

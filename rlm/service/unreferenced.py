@@ -1,0 +1,32 @@
+"""Wires the deletion of segments of dead histories for one service: replaced, or discarded."""
+
+from rlm.plans.freeze import DEFAULT_MAX_ORPHANS
+from rlm.service.dependencies import Dependencies
+from rlm.tasks.copy_attempt import LiveAttempts
+from rlm.tasks.evidence import StoreEvidence
+from rlm.tasks.expiry import ExpiryTask
+from rlm.tasks.segment_deletion import SegmentDeleter
+from rlm.tasks.unreferenced import UnreferencedSettings, UnreferencedTask
+
+
+def unreferenced_task(
+    dependencies: Dependencies,
+    expiry: ExpiryTask,
+    evidence: StoreEvidence,
+    deleter: SegmentDeleter,
+    live: LiveAttempts,
+) -> UnreferencedTask:
+    """The step of the expiration task that deletes segments of dead histories."""
+    return UnreferencedTask(
+        snapshots=dependencies.snapshots,
+        settings=dependencies.metadata.settings,
+        expiry=expiry,
+        evidence=evidence,
+        deleter=deleter,
+        live=live,
+        audit=dependencies.audit,
+        config=UnreferencedSettings(
+            grace_ms=dependencies.config.remote_unreferenced_grace_ms,
+            max_orphans=DEFAULT_MAX_ORPHANS,
+        ),
+    )
