@@ -63,6 +63,16 @@ def error_of_code(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A producer's open transaction in a partition; `start_offset`: its first record there."""
+
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    last_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
     """Leadership of one partition as the broker knows it; leader -1 = none."""
 

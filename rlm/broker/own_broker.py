@@ -20,6 +20,7 @@ from kafka_protocol.apis import (
     DELETE_RECORDS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
+    DESCRIBE_PRODUCERS,
     FETCH,
     INCREMENTAL_ALTER_CONFIGS,
 )
@@ -34,6 +35,7 @@ from rlm.broker.answers import (
     ClusterDescription,
     LocalRecords,
     OffsetAnswer,
+    OpenTransaction,
     TopicConfigValue,
     TopicDescription,
     error_of_code,
@@ -256,6 +258,27 @@ class OwnBroker:
         found = _only_partition(answer["responses"])
         _raise(found["error_code"], what, needs=needs)
         return _local_records(found)
+
+    async def open_transactions(self, topic: str, partition: int) -> tuple[OpenTransaction, ...]:
+        """The open transactions of a partition that this broker has (DescribeProducers v0)."""
+        body = {"topics": [{"name": topic, "partition_indexes": [partition]}]}
+        answer = await self._quick.call(DESCRIBE_PRODUCERS, 0, body, timeout_ms=self._timeout_ms)
+        found, what = (
+            _only_partition(answer["topics"]),
+            f"describe producers of {topic}-{partition}",
+        )
+        needs = topic_acl("Read", topic)
+        _raise(found["error_code"], what, found["error_message"], needs=needs)
+        return tuple(
+            OpenTransaction(
+                producer_id=row["producer_id"],
+                producer_epoch=row["producer_epoch"],
+                start_offset=row["current_txn_start_offset"],
+                last_timestamp_ms=row["last_timestamp"],
+            )
+            for row in found["active_producers"]
+            if row["current_txn_start_offset"] >= 0
+        )
 
 
 class _DeletionConnection:

@@ -29,7 +29,8 @@ class Limits:
     `copy_ms`: without a copy, or a measurement, while no job runs (problem.copy.intervals).
     `copy_deadline_ms`: the same while a job runs or waits (copy.deadline.ms). `held_ms`: while
     copying waits for an open transaction or a flush. `trim_ms`: problem.trim.blocked.ms.
-    `start_ms`: until ledger, settings, stores and peers are known. `leadership_ms`: between answers
+    `start_ms`: until ledger, settings and stores are known. `peers_ms`: until peers are known, so
+    that one without a live service is an alarm within a minute. `leadership_ms`: between answers
     of the broker. `certificate_ms`: problem.certificate.days.
     """
 
@@ -40,6 +41,7 @@ class Limits:
     certificate_ms: int
     held_ms: int = 1_200_000
     start_ms: int = 60_000
+    peers_ms: int = 50_000
 
 
 def partition_finding(partition: TopicPartition, kind: ProblemKind, text: str) -> Finding:
@@ -361,7 +363,7 @@ def peer_findings(
 
     `followed_ms`: for how long heartbeats have been received live.
     """
-    if followed_ms <= limits.start_ms:
+    if followed_ms <= limits.peers_ms:
         return
     for node_id in sorted(replicas.keys() - set(live)):
         topics = sorted(replicas[node_id])

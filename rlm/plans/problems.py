@@ -68,6 +68,7 @@ class ProblemKind(enum.Enum):
     NOTHING_COPIED = "nothing-copied"
     COPY_REFUSED = "copy-refused"
     CANNOT_COPY = "cannot-copy"
+    OPEN_TRANSACTION = "open-transaction"
     SNAPSHOT_MISSING = "snapshot-missing"
     PARTITION_FROZEN = "partition-frozen"
     TRIM_REFUSED = "trim-refused"
@@ -164,6 +165,9 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ),
     ProblemKind.CANNOT_COPY: _alarm(
         "A segment cannot be copied as it is; the segments after it wait."
+    ),
+    ProblemKind.OPEN_TRANSACTION: _warning(
+        "Closed segments wait for an open transaction to end; nothing of them is copied before."
     ),
     ProblemKind.SNAPSHOT_MISSING: _warning("A segment was copied without its producer snapshot."),
     ProblemKind.PARTITION_FROZEN: _alarm(

@@ -36,6 +36,7 @@ from rlm.service.gauges import (
     store_gauges,
     task_gauges,
     thread_gauges,
+    transaction_gauges,
 )
 from rlm.service.lifetime import (
     check_broker,
@@ -144,6 +145,7 @@ class BrokerService:
             lambda: task_gauges(pools) | purgatory_gauges(proxy.purgatory.size),
             lambda: copy_gauges(partition_problems.copying()),
             lambda: thread_gauges(threads.pools()),
+            lambda: transaction_gauges(self._tasks.transactions.pinned_ms()),
             lambda: store_gauges(shared.stores.statuses()),
             lambda: read_gauges(shared.reader, shared.disk_cache),
             lambda: throttle_gauges(shared.throttle.counts),
@@ -174,6 +176,7 @@ class BrokerService:
             "copies": self._after_metadata(self._tasks.run_copies),
             "rolls": self._after_metadata(self._tasks.watch_rolls),
             "cleanups": self._after_metadata(self._tasks.run_cleanups),
+            "transactions": self._tasks.transactions.run,
             "topics": self._topics.keeper.run,
             "deletions": self._topics.deletions.run,
             "access": self._after_metadata(self._topics.access_watch.run),
@@ -299,6 +302,7 @@ def _problem_sources(
             topics.access_watch.findings,
             topics.recreated.findings,
             tasks.verify.watch.findings,
+            tasks.transactions.findings,
         ),
     ).sources()
 

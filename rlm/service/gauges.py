@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from kip405.ids import PartitionKey
+from kip405.ids import PartitionKey, TopicPartition
 from rlm.api.ports import PartitionStatus
 from rlm.plans.problems import KINDS, Problem
 from rlm.service.metric_rows import PARTITION
@@ -64,6 +64,15 @@ def _partition_lines(status: PartitionStatus) -> tuple[str, ...]:
 def purgatory_gauges(size: int) -> dict[str, Labelled]:
     """Gauge of the remote reads that fetches wait for."""
     return {"rlm_remote_fetch_purgatory_size": {(): size}}
+
+
+def transaction_gauges(pinned_ms: Mapping[TopicPartition, int]) -> dict[str, Labelled]:
+    """How long partitions have waited for a last stable offset that does not move."""
+    return {
+        "rlm_last_stable_offset_pinned_seconds": {
+            (one.topic, str(one.partition)): value / 1000 for one, value in pinned_ms.items()
+        }
+    }
 
 
 class PoolView(Protocol):

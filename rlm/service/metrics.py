@@ -154,6 +154,13 @@ TABLE: tuple[MetricRow, ...] = (
         labels=PARTITION,
     ),
     MetricRow(
+        name="rlm_last_stable_offset_pinned_seconds",
+        kind=MetricKind.GAUGE,
+        doc="How long closed segments have waited for the same last stable offset: a transaction "
+        "is open. No sample where nothing waits.",
+        labels=PARTITION,
+    ),
+    MetricRow(
         name="rlm_partition_frozen",
         kind=MetricKind.GAUGE,
         doc="1 while the partition is frozen (H4) and an operator must decide; no sample before "

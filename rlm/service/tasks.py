@@ -20,6 +20,9 @@ from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.unreferenced import unreferenced_task
 from rlm.service.verify_tasks import verify_tasks
+from rlm.service.watches import (
+    transaction_watch,
+)
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.cluster_evidence import ClusterEvidence
 from rlm.tasks.copy import CopyTask
@@ -142,6 +145,7 @@ class TaskWiring:
             cleanup_pool=pools[1],
         )
         pools[0].comes_last = self.partition_tasks.copy.has_backlog
+        self.transactions = transaction_watch(dependencies, self.partition_tasks.copy)
         self.copy_runs = self._new_copy_runs()
         self._copy_watch = CopyWatch(
             task=self.partition_tasks.copy,

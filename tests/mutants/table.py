@@ -14,6 +14,7 @@ from tests.mutants import (
     of_metadata,
     of_offload,
     of_offsets,
+    of_open_transactions,
     of_plans,
     of_proxy,
     of_reading,
@@ -47,6 +48,7 @@ EDITS: tuple[Edit, ...] = (
     *of_reconcile.EDITS,
     *of_stores.EDITS,
     *of_topics.EDITS,
+    *of_open_transactions.EDITS,
     *of_deletions.EDITS,
     *of_proxy.EDITS,
 )

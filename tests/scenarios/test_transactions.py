@@ -9,6 +9,7 @@ from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, row_of, te
 from tests.scenarios.java import java_read, printable
 from tests.scenarios.objects import finished_segments
 from tests.scenarios.replicas import disk, reassign
+from tests.scenarios.test_h38_problems import Operator
 
 pytestmark = pytest.mark.integration
 
@@ -98,3 +99,25 @@ def test_h09_abort_straddles_the_trim_point_and_a_new_replica_uploads_its_marker
     assert printed == printable(committed)
     printed, _ = java_read(three, topic, len(everything), isolation="read_uncommitted")
     assert printed == printable(everything)
+
+
+def test_h18_the_transaction_that_keeps_segments_from_being_copied_is_named(one: Cluster) -> None:
+    topic, operator = fresh("pinned"), Operator(one)
+    one.create_topic(topic)
+    one.enable(topic)
+    hanging = Transaction(one, topic, "hanging")
+    hanging.produce(10)
+    one.fill(topic, mib=3)
+    start = hanging.rows[0].offset
+
+    def found() -> list[str]:
+        rows = operator.health()["problems"]
+        kinds = ("open-transaction", f"{topic}-0")
+        return [row["text"] for row in rows if (row["kind"], row["subject"]) == kinds]
+
+    one.wait_for(lambda: any(f"from offset {start} on" in one for one in found()), "its name")
+    pinned = f'rlm_last_stable_offset_pinned_seconds{{partition="0",topic="{topic}"}} '
+    assert pinned in operator.get("/metrics")
+    hanging.abort()
+    one.wait_for(lambda: found() == [], "the end of the problem")
+    one.wait_copied(topic)

@@ -10,6 +10,7 @@ from kafka_protocol.apis import (
     DELETE_RECORDS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
+    DESCRIBE_PRODUCERS,
     FETCH,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_OFFSETS,
@@ -28,7 +29,7 @@ from kip405.errors import (
     Unavailable,
 )
 from kip405.ids import Uuid
-from rlm.broker.answers import OffsetAnswer, TopicConfigValue, error_of_code
+from rlm.broker.answers import OffsetAnswer, OpenTransaction, TopicConfigValue, error_of_code
 from rlm.broker.own_broker import OwnBroker
 from tests.builders.fake_broker import FakeBroker
 
@@ -429,3 +430,38 @@ async def test_h40_each_call_names_the_acl_that_it_lacks(
         await call(own)
     assert error.value.acls == (acl,)
     assert str(acl) in str(error.value)
+
+
+def producers(*start_offsets: int, code: int = 0) -> dict[str, Any]:
+    active = [
+        {
+            "producer_id": 4_000 + number,
+            "producer_epoch": 3,
+            "last_sequence": 9,
+            "last_timestamp": 77,
+            "coordinator_epoch": 1,
+            "current_txn_start_offset": start_offset,
+        }
+        for number, start_offset in enumerate(start_offsets)
+    ]
+    row = {"partition_index": 2, "error_code": code, "active_producers": active}
+    return {"throttle_time_ms": 0, "topics": [{"name": "orders", "partitions": [row]}]}
+
+
+async def test_h18_producers_without_an_open_transaction_are_left_out(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    broker.on(DESCRIBE_PRODUCERS, producers(-1, 0))
+    expected = OpenTransaction(
+        producer_id=4_001, producer_epoch=3, start_offset=0, last_timestamp_ms=77
+    )
+    assert await own.open_transactions("orders", 2) == (expected,)
+    asked = {"topics": [{"name": "orders", "partition_indexes": [2]}]}
+    assert broker.asked(DESCRIBE_PRODUCERS) == [asked]
+
+
+async def test_h40_producers_need_the_right_to_read(broker: FakeBroker, own: OwnBroker) -> None:
+    broker.on(DESCRIBE_PRODUCERS, producers(code=29))
+    with pytest.raises(MissingAcls) as raised:
+        await own.open_transactions("orders", 2)
+    assert raised.value.acls == (topic_acl("Read", "orders"),)

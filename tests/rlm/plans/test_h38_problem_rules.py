@@ -284,11 +284,11 @@ def test_a_trim_whose_outcome_is_unknown_is_reported() -> None:
 
 def test_a_broker_with_a_replica_and_no_live_service() -> None:
     replicas = {2: ["orders"], 3: ["a", "b", "c", "d"]}
-    assert kinds(peer_findings(replicas, [2], LIMITS, 60_000)) == []
-    [found] = peer_findings(replicas, [2], LIMITS, 60_001)
+    assert kinds(peer_findings(replicas, [2], LIMITS, 50_000)) == []
+    [found] = peer_findings(replicas, [2], LIMITS, 50_001)
     assert (found.kind, found.subject) == (ProblemKind.PEER_ABSENT, "node 3")
     assert "a, b, c and 1 others" in found.text
-    assert kinds(peer_findings(replicas, [2, 3], LIMITS, 60_001)) == []
+    assert kinds(peer_findings(replicas, [2, 3], LIMITS, 50_001)) == []
 
 
 def test_stores_that_are_away_full_or_set_up_badly() -> None:
