@@ -28,6 +28,7 @@ from rlmm.settings_records import (
     NO_LEADER_EPOCH,
     ClusterRecord,
     DeletionRecord,
+    DiscardRecord,
     DivergenceRecord,
     FreezeRecord,
     HistoryRecord,
@@ -134,7 +135,7 @@ def _fields(record: SettingsRecord) -> dict[str, Any]:
             return {"bound": record.bound, "planned_epoch": record.planned_epoch}
         case HolesRecord() | HistoryRecord():
             return _listed_fields(record)
-        case DivergenceRecord() | DeletionRecord():
+        case DivergenceRecord() | DeletionRecord() | DiscardRecord():
             return _decision_fields(record)
         case ServiceRecord() | ReaderRecord():
             return _heartbeat_fields(record)
@@ -182,7 +183,14 @@ def _offload_fields(offload: OffloadThresholds) -> dict[str, int]:
     return {name: value for name, value in zip(_OFFLOAD, values, strict=True) if value is not None}
 
 
-def _decision_fields(record: DivergenceRecord | DeletionRecord) -> dict[str, Any]:
+_DISCARD = ("by", "why", "epoch", "last_epoch", "offset", "delay_ms", "decided_ms")
+_FORMER_START = ("former_start", "former_start_epoch")
+
+
+def _decision_fields(record: DivergenceRecord | DeletionRecord | DiscardRecord) -> dict[str, Any]:
+    if isinstance(record, DiscardRecord):
+        fields = {name: getattr(record, name) for name in (*_DISCARD, *_FORMER_START)}
+        return {name: value for name, value in fields.items() if value is not None}
     if isinstance(record, DeletionRecord):
         return {
             "what": record.what,
@@ -355,6 +363,21 @@ def _divergence(rest: str, document: Json) -> DivergenceRecord:
     )
 
 
+def _discard(rest: str, document: Json) -> DiscardRecord:
+    return DiscardRecord(
+        partition=_partition(rest),
+        by=text(document, "by"),
+        why=text(document, "why"),
+        epoch=integer(document, "epoch"),
+        last_epoch=integer(document, "last_epoch"),
+        offset=integer(document, "offset"),
+        delay_ms=integer(document, "delay_ms"),
+        decided_ms=integer(document, "decided_ms"),
+        **{name: integer(document, name) for name in _FORMER_START if name in document},
+        extra=_extra(document, *_DISCARD, *_FORMER_START),
+    )
+
+
 def _history(rest: str, document: Json) -> HistoryRecord:
     return HistoryRecord(
         partition=_partition(rest),
@@ -413,6 +436,7 @@ _DECODERS: dict[str, Callable[[str, Json], SettingsRecord]] = {
     TrimRecord.KIND: _trim,
     HolesRecord.KIND: _holes,
     DivergenceRecord.KIND: _divergence,
+    DiscardRecord.KIND: _discard,
     HistoryRecord.KIND: _history,
     ServiceRecord.KIND: _service,
     ReaderRecord.KIND: _reader,

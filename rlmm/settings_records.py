@@ -1,7 +1,7 @@
 """Settings records as values: one key each, with JSON values in final format. Pure.
 
 Keys (docs/reference/formats.md): cluster, store/<uuid>, topic/<topic id>, deletion/<topic id>,
-start|trim|holes|divergence|history/<topic id>/<partition>, service/<node id>, reader/<gRPC
+start|trim|holes|divergence|discard|history/<topic id>/<partition>, service/<node id>, reader/<gRPC
 address>, freeze, freeze/<topic id>. Every value has v, kind, node_id, leader_epoch, writer,
 time_ms. Fields that this version does not know are kept in `extra` and written again. The view
 decides which settings record counts.
@@ -249,6 +249,40 @@ class DivergenceRecord:
         return f"{self.KIND}/{self.partition}"
 
 
+NO_RECORD_YET = -1
+"""`last_epoch` of a log that had no records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscardRecord:
+    """An operator's decision to give up all that is remote of a frozen partition (H4). It is
+    deleted `delay_ms` after this record was appended, and until then the decision can be undone.
+
+    `epoch`: of the leader whose log stays. `last_epoch`: of that log's last record then, `offset`:
+    where the log ended. `why`: the reason of the freeze. `decided_ms` is by the writer's clock and
+    only shown. `former_start`: the remote log start that is removed when all is deleted, as what
+    comes may be lower, and `former_start_epoch`, under which it was decided (-1 = not known); None
+    = it was not removed yet. `delay_ms` is 0 then.
+    """
+
+    KIND: ClassVar[str] = "discard"
+    partition: PartitionKey
+    by: str
+    why: str
+    epoch: int
+    last_epoch: int
+    offset: int
+    delay_ms: int
+    decided_ms: int
+    former_start: int | None = None
+    former_start_epoch: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return f"{self.KIND}/{self.partition}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRecord:
     """What a partition's leader knows beyond the segments (H4): why the partition is frozen (None =
@@ -335,6 +369,7 @@ SettingsRecord = (
     | TrimRecord
     | HolesRecord
     | DivergenceRecord
+    | DiscardRecord
     | HistoryRecord
     | ServiceRecord
     | ReaderRecord
@@ -344,6 +379,7 @@ SettingsRecord = (
 FENCED_RECORDS = (
     TopicRecord,
     DeletionRecord,
+    DiscardRecord,
     HistoryRecord,
     DivergenceRecord,
     HolesRecord,

@@ -39,6 +39,7 @@ from rlmm.settings_records import (
     NO_LEADER_EPOCH,
     ClusterRecord,
     DeletionRecord,
+    DiscardRecord,
     DivergenceRecord,
     FreezeRecord,
     HistoryRecord,
@@ -352,6 +353,11 @@ class SettingsView:
     def divergence(self, partition: PartitionKey) -> DivergenceRecord | None:
         record = self._record(f"{DivergenceRecord.KIND}/{partition}")
         return record if isinstance(record, DivergenceRecord) else None
+
+    def discard(self, partition: PartitionKey) -> DiscardRecord | None:
+        """The decision to give up what is remote of a frozen partition."""
+        record = self._record(f"{DiscardRecord.KIND}/{partition}")
+        return record if isinstance(record, DiscardRecord) else None
 
     def history(self, partition: PartitionKey) -> HistoryRecord | None:
         """What the leader has published of the partition's history (H4). Corrupt: this version

@@ -34,6 +34,7 @@ from rlmm.settings_codec import decode_settings_record, encode_settings_record
 from rlmm.settings_records import (
     ClusterRecord,
     DeletionRecord,
+    DiscardRecord,
     DivergenceRecord,
     FreezeRecord,
     HistoryRecord,
@@ -176,6 +177,28 @@ RECORDS: tuple[SettingsRecord, ...] = (
         delay_ms=86_400_000,
         decided_ms=1_763_000_000_100,
         extra={"from_the_future": 1},
+    ),
+    DiscardRecord(
+        partition=PARTITION,
+        by="ada",
+        why="5 of 5 finished segments are outside the leader's lineage",
+        epoch=7,
+        last_epoch=-1,
+        offset=0,
+        delay_ms=86_400_000,
+        decided_ms=1_763_000_000_100,
+    ),
+    DiscardRecord(
+        partition=PartitionKey(TOPIC_ID, 4),
+        by="ada",
+        why="5 of 5 finished segments are outside the leader's lineage",
+        epoch=7,
+        last_epoch=6,
+        offset=120,
+        delay_ms=0,
+        decided_ms=1_763_000_000_100,
+        former_start=160,
+        former_start_epoch=6,
     ),
 )
 

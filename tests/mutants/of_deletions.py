@@ -232,8 +232,8 @@ EDITS: tuple[Edit, ...] = (
     *FENCED.edits(
         (
             "H10: a late announcement replaces a newer one",
-            "FENCED_RECORDS = (TopicRecord, DeletionRecord, ",
-            "FENCED_RECORDS = (TopicRecord, ",
+            "    DeletionRecord,\n    DiscardRecord,\n    HistoryRecord,\n",
+            "    DiscardRecord,\n    HistoryRecord,\n",
         ),
     ),
 )
