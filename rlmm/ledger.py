@@ -216,13 +216,20 @@ class PartitionLedger:
         return LeaderEpochs(() if self.is_deleted else seen.values())
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing of the partition is in the ledger but tombstones."""
+        return not self.entries and self.deletion is None and not self.later
+
+    @property
     def is_deleted(self) -> bool:
         """Whether the deletion of the whole partition is finished."""
+        return self.deletion_state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+
+    @property
+    def deletion_state(self) -> RemotePartitionDeleteState | None:
+        """How far the deletion of the whole partition has come; None = there is none."""
         deletion = self.deletion.metadata if self.deletion else None
-        return (
-            deletion is not None
-            and deletion.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
-        )
+        return None if deletion is None else deletion.state
 
     @property
     def deletion_problem(self) -> str | None:

@@ -179,22 +179,47 @@ class TopicBasedRemoteLogMetadataManager:
         self, metadata: RemotePartitionDeleteMetadata
     ) -> None:
         """As the Protocol says; returns when the record was read back as the newest of its key."""
+        leader_epoch = self._leader_epoch(metadata.topic_id_partition)
+        await self.publish_partition_delete(metadata, leader_epoch)
+
+    async def publish_partition_delete(
+        self, metadata: RemotePartitionDeleteMetadata, leader_epoch: int
+    ) -> None:
+        """Publish how far the deletion of a partition has come, under the epoch of its leader, or
+        the newest one known where it has none any more. Returns when the record was read back as
+        the newest of its key; errors as `publish`.
+        """
         partition = metadata.topic_id_partition
-        leader_epoch = self._leader_epoch(partition)
-        view = self.ledger(partition.key)
-        _refuse_older_epoch(view, str(partition), leader_epoch)
-        before = view.deletion.metadata.state if view.deletion and view.deletion.metadata else None
+        before = self.ledger(partition.key).deletion_state
         if metadata.state not in LAWFUL_PARTITION_CHANGES[before]:
             raise Invalid(f"{partition}: no change from {before} to {metadata.state.name}")
-        offset = await self._append(
-            LedgerKey(partition=partition.key, segment_id=None),
-            encode_partition_delete(metadata),
-            leader_epoch,
-            NO_PREVIOUS if before is None else int(before),
-        )
+        value = encode_partition_delete(metadata)
+        offset = await self._append_partition_delete(partition.key, value, leader_epoch)
         newest = self.ledger(partition.key).deletion
         if newest is None or newest.offset != offset:
             raise Fenced(f"{partition}: our partition-delete record at {offset} was overtaken")
+
+    async def tombstone_partition_delete(self, key: PartitionKey, leader_epoch: int) -> None:
+        """Remove the partition-delete record: the deletion is over, or was revoked before anything
+        was deleted. Errors as `publish`.
+        """
+        offset = await self._append_partition_delete(key, None, leader_epoch)
+        newest = self.ledger(key).deletion
+        if newest is not None and newest.offset > offset:
+            raise Fenced(f"{key}: our tombstone at {offset} was overtaken")
+
+    async def _append_partition_delete(
+        self, key: PartitionKey, value: bytes | None, leader_epoch: int
+    ) -> int:
+        view = self.ledger(key)
+        self._refuse_older_epoch(key, str(key), leader_epoch)
+        before = view.deletion_state
+        return await self._append(
+            LedgerKey(partition=key, segment_id=None),
+            value,
+            leader_epoch,
+            NO_PREVIOUS if before is None else int(before),
+        )
 
     def on_partition_leadership_changes(
         self, leaders: Mapping[TopicIdPartition, int], followers: Collection[TopicIdPartition]
@@ -228,6 +253,10 @@ class TopicBasedRemoteLogMetadataManager:
                 f"{metadata.segment_id}: no change from {before} to {metadata.state.name}"
             )
         key = LedgerKey.of(metadata.segment_id)
+        is_new = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        state = self._state(key.partition)
+        if is_new and state is not None and state.deletion is not None:
+            raise Fenced(f"{metadata.segment_id}: the partition is being deleted: nothing is added")
         await self._write(key, metadata, leader_epoch, expected_previous)
 
     async def tombstone(self, segment_id: RemoteLogSegmentId, leader_epoch: int) -> None:
@@ -365,11 +394,6 @@ class TopicBasedRemoteLogMetadataManager:
         newest = record.offset if record else None
         if newest != (None if is_tombstone else offset):
             raise Fenced(f"{key}: our record at {offset} was overtaken by {newest}")
-
-
-def _refuse_older_epoch(view: PartitionLedger, what: str, leader_epoch: int) -> None:
-    if leader_epoch < view.newest_epoch:
-        raise Fenced(f"{what}: leader epoch {leader_epoch} is older than {view.newest_epoch}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

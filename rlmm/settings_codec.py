@@ -50,7 +50,7 @@ _STAMP_FIELDS = ("v", "kind", "node_id", "leader_epoch", "writer", "time_ms")
 _SWITCH = {True: "on", False: "off"}
 _SWITCHED = {word: value for value, word in _SWITCH.items()}
 
-_TOPIC_FIELDS = ("name", "mode", "state", "trim", "originals")
+_TOPIC_FIELDS = ("name", "mode", "state", "trim", "originals", "deletion_cause")
 
 _INT32 = struct.Struct(">i")
 Headers = tuple[tuple[str, bytes], ...]
@@ -173,6 +173,7 @@ def _topic_fields(record: TopicRecord) -> dict[str, Any]:
                 "enforced_retention_bytes": enforced.retention_bytes,
             }
         ),
+        **({"deletion_cause": record.deletion_cause} if record.deletion_cause else {}),
         **_offload_fields(record.offload),
     }
 
@@ -282,6 +283,7 @@ def _topic(rest: str, document: Json) -> TopicRecord:
         local_retention_bytes=integer(document, "local_retention_bytes"),
         originals=dict(document["originals"].items()),
         enforced=_enforced(document),
+        deletion_cause=text(document, "deletion_cause") if "deletion_cause" in document else "",
         offload=_offload(document),
         extra=_extra(document, *_TOPIC_FIELDS, *retention, *_ENFORCED, *_OFFLOAD),
     )

@@ -22,6 +22,9 @@ freeze.
 
 MODES = ("copy", "tier")
 TOPIC_STATES = ("enabled", "kept", "deleting")
+DELETION_GONE = "gone"
+DELETION_PURGE = "purge"
+DELETION_DISABLE = "disable"
 DIVERGENCE_ACTIONS = ("adopt", "discard")
 
 
@@ -128,6 +131,7 @@ class TopicRecord:
     local_retention_bytes: int
     originals: Mapping[str, str | None] = field(default_factory=dict)
     enforced: TotalRetention | None = None
+    deletion_cause: str = ""
     offload: OffloadThresholds = OffloadThresholds()
     extra: Mapping[str, Any] = field(default_factory=dict)
 

@@ -210,6 +210,23 @@ class SettingsView:
         record = self._record("cluster")
         return record if isinstance(record, ClusterRecord) else None
 
+    def newest_epoch(self, key: str) -> int:
+        """The newest leader epoch under which the key was written, as far as is remembered; what
+        has no leader any more is removed under it.
+        """
+        return self._newest_epoch.get(key, NO_LEADER_EPOCH)
+
+    def keys_of(self, topic_id: Uuid) -> tuple[str, ...]:
+        """Keys of all settings records of one topic, its own record first."""
+        own = f"{TopicRecord.KIND}/{topic_id}"
+        keys = (key for key, found in self._adopted.items() if _topic_of(found.record) == topic_id)
+        return tuple(sorted(keys, key=lambda key: (key != own, key)))
+
+    def partitions_of(self, topic_id: Uuid) -> tuple[PartitionKey, ...]:
+        """Partitions of the topic that have a settings record."""
+        keys = {getattr(one.record, "partition", None) for _, one in self._adopted.items()}
+        return tuple(sorted(one for one in keys if one is not None and one.topic_id == topic_id))
+
     def store(self, store_id: Uuid) -> StoreRecord | None:
         record = self._record(f"{StoreRecord.KIND}/{store_id}")
         return record if isinstance(record, StoreRecord) else None
@@ -446,6 +463,19 @@ class SettingsView:
             return
         self._overruled.pop(key, None)
         self._adopted.put(key, newcomer)
+
+
+def _topic_of(record: SettingsRecord) -> Uuid | None:
+    """The topic that a settings record is about, None = none."""
+    match record:
+        case TopicRecord() | DeletionRecord() | FreezeRecord():
+            return record.topic_id
+        case StartRecord() | TrimRecord() | HolesRecord() | HistoryRecord():
+            return record.partition.topic_id
+        case DivergenceRecord() | DiscardRecord():
+            return record.partition.topic_id
+        case _:
+            return None
 
 
 def _unaware(adopted: AdoptedRecord, seen: int) -> str:

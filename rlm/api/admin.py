@@ -3,7 +3,7 @@
 The service of the partition-0 leader makes every change to a topic (H14); the others forward to it.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -26,6 +26,7 @@ from rlm.topics.access import Access
 from rlm.topics.deletions import PendingDeletions
 from rlm.topics.partition_records import Adoption, Freezes
 from rlm.topics.ports import NotLeader
+from rlm.topics.purge import TopicEnd
 from rlm.topics.rules import (
     RetentionOptions,
 )
@@ -43,6 +44,14 @@ class Losses(Protocol):
     async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]: ...
 
 
+class Purge(Protocol):
+    """Deleted topics with remote data (rlm.topics.purge)."""
+
+    def listed(self) -> tuple[TopicEnd, ...]: ...
+
+    async def confirm(self, names: Sequence[str]) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminDependencies:
     """Collaborators; their creator closes them."""
@@ -54,6 +63,7 @@ class AdminDependencies:
     adoption: Adoption
     losses: Losses
     deletions: PendingDeletions
+    purge: Purge
     summaries: TopicSummaries
     status: ClusterStatus
     statuses: PartitionStatuses
@@ -307,6 +317,16 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             if request.local_only:
                 return await plans.own(topic)
             return await plans.whole(topic, caller.principal)
+
+    async def Purge(self, request: pb.PurgeRequest, context: Context) -> pb.PurgeResponse:
+        async with Answering(self._dependencies.gate, context, "purge"):
+            purge = self._dependencies.purge
+            if request.confirm:
+                await purge.confirm(request.topics)
+            found = purge.listed()
+            return pb.PurgeResponse(
+                topics=[deletion_messages.topic_end_message(one) for one in found]
+            )
 
     async def ProveAccess(
         self, request: pb.ProveAccessRequest, context: Context

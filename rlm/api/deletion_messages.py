@@ -4,6 +4,7 @@ retention, a discarded partition, ended topics. Pure.
 
 from rlm.plans.deletions import PendingDeletion
 from rlm.plans.retention import retention_in_force
+from rlm.topics.purge import TopicEnd
 from rlm.topics.shortening import RetentionPlan
 from rlm.v1 import admin_pb2
 from rlmm.settings_records import DELETES_BY_RETENTION
@@ -45,4 +46,16 @@ def retention_plan_message(plan: RetentionPlan) -> admin_pb2.RetentionPlan:
             )
             for one in plan.deletable
         ],
+    )
+
+
+def topic_end_message(end: TopicEnd) -> admin_pb2.TopicEnd:
+    return admin_pb2.TopicEnd(
+        topic=end.record.name,
+        topic_id=end.record.topic_id.raw,
+        state=end.record.state,
+        segments=end.segments,
+        size_bytes=end.size_bytes,
+        due_in_ms=end.due_in_ms,
+        waits=end.waits,
     )

@@ -94,6 +94,19 @@ class TopicDescription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicIdAnswer:
+    """One broker's answer to Metadata by topic id, as evidence (H7).
+
+    `error_codes`: Kafka's, by topic id; a topic without one was not answered for. `brokers`: node
+    ids that are alive by this answer or have a replica of a topic in it.
+    """
+
+    cluster_id: str | None
+    error_codes: dict[Uuid, int]
+    brokers: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerNode:
     node_id: int
     host: str

@@ -19,6 +19,7 @@ from rlm.broker.answers import (
     PartitionDescription,
     TopicConfigValue,
     TopicDescription,
+    TopicIdAnswer,
     error_of_code,
 )
 from rlm.broker.connection import BrokerConnection
@@ -75,6 +76,28 @@ class Many:
         answer = await self._connection.call(METADATA, 12, body, timeout_ms=self._timeout_ms)
         found = {topic["name"]: _topic_or_error(topic) for topic in answer["topics"]}
         return {**{name: _no_topic(name) for name in names or ()}, **found}
+
+    async def topic_ids(self, topic_ids: Sequence[Uuid]) -> TopicIdAnswer:
+        """What this broker knows of these ids (Metadata v12): codes, and nothing inferred."""
+        body = {
+            "topics": [{"topic_id": one.raw, "name": None} for one in topic_ids],
+            "allow_auto_topic_creation": False,
+        }
+        answer = await self._connection.call(METADATA, 12, body, timeout_ms=self._timeout_ms)
+        alive = {row["node_id"] for row in answer["brokers"]}
+        replicas = {
+            node_id
+            for topic in answer["topics"]
+            for row in topic["partitions"]
+            for node_id in row["replica_nodes"]
+        }
+        return TopicIdAnswer(
+            cluster_id=answer["cluster_id"],
+            error_codes={
+                Uuid(bytes(topic["topic_id"])): topic["error_code"] for topic in answer["topics"]
+            },
+            brokers=frozenset(alive | replicas),
+        )
 
     async def topic_configs(
         self, topics: Sequence[str], names: Sequence[str]

@@ -29,7 +29,7 @@ from kafka_protocol.schema import Value
 from kip405.acls import Acl, MissingAcls, cluster_acl, topic_acl
 from kip405.addresses import Address
 from kip405.errors import Internal, NotFound, RemoteStorageError, Unavailable
-from kip405.ids import TopicPartition
+from kip405.ids import TopicPartition, Uuid
 from rlm.broker.answers import (
     BrokerNode,
     ClusterDescription,
@@ -38,6 +38,7 @@ from rlm.broker.answers import (
     OpenTransaction,
     TopicConfigValue,
     TopicDescription,
+    TopicIdAnswer,
     error_of_code,
 )
 from rlm.broker.connection import BrokerConnection
@@ -133,6 +134,10 @@ class OwnBroker:
     async def topic(self, name: str) -> TopicDescription:
         """One topic; NotFound if there is none of this name."""
         return await self._topics.answer(name)
+
+    async def topic_ids(self, topic_ids: Sequence[Uuid]) -> TopicIdAnswer:
+        """What the broker knows of these topic ids (Metadata v12)."""
+        return await self._many.topic_ids(topic_ids)
 
     async def list_offset(
         self,

@@ -85,6 +85,11 @@ COMMANDS = {
         attribute="partition",
         summary="Decide about frozen partitions and lost records.",
     ),
+    "purge": LazyCommand(
+        module="rlm.cli.topics",
+        attribute="purge",
+        summary="List deleted topics with remote data, and delete that of some.",
+    ),
     "reconcile": LazyCommand(
         module="rlm.cli.reconcile",
         attribute="reconcile",

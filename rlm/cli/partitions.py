@@ -174,7 +174,7 @@ def show_partition(row: fetch_pb2.PartitionDescription, connect: Connect) -> Non
 @click.option("--why", default="", help="Shown by `rlm status`.")
 @service_options
 def freeze(*, topic: str, why: str, connect: Connect) -> None:
-    """Stop trim, deletes and sweeps of TOPIC, or of everything, on every service.
+    """Stop trim, deletes and sweeps of TOPIC (name or id), or of everything, on every service.
 
     A freeze is durable. It works without a leader and while the store is down.
     """

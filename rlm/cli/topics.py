@@ -1,4 +1,4 @@
-"""`rlm topics`: enable, retention, disable, trim, list, describe, adopt-log-start."""
+"""`rlm topics` (enable, retention, disable, trim, list, ...) and `rlm purge`."""
 
 import click
 
@@ -10,6 +10,7 @@ from rlm.cli.output import (
     human_retention,
     human_size,
     human_time,
+    human_wait,
     offset,
     plain,
     show_json,
@@ -177,11 +178,20 @@ def _time(row: pb.ExpiryPlan, name: str) -> str:
     is_flag=True,
     help="Disable it although no broker has some of the offsets any more.",
 )
-@click.option("--delete", "delete_remote", is_flag=True, help="Delete remote data (not yet).")
+@click.option("--delete", "delete_remote", is_flag=True, help="Delete the remote data.")
+@click.option("--yes", is_flag=True, help="With --delete, which only shows it otherwise.")
 @service_options
-def disable(*, topic: str, confirm: bool, delete_remote: bool, connect: Connect) -> None:
-    """Stop copying and trimming TOPIC; remote data is kept, the broker's retention given back."""
-    request = pb.DisableTopicRequest(topic=topic, confirm=confirm, delete_remote=delete_remote)
+def disable(*, topic: str, confirm: bool, delete_remote: bool, yes: bool, connect: Connect) -> None:
+    """Stop copying and trimming TOPIC; the broker's retention is given back.
+
+    Remote data is kept. With --delete --yes it is deleted after remote.delete.delay.ms; until then
+    `rlm topics disable TOPIC` keeps it.
+    """
+    if yes and not delete_remote:
+        raise Invalid("--yes goes with --delete")
+    request = pb.DisableTopicRequest(
+        topic=topic, confirm=yes if delete_remote else confirm, delete_remote=delete_remote
+    )
     with connect.open() as target:
         answer = target.admin.DisableTopic(
             request, metadata=target.metadata, timeout=target.timeout_s
@@ -276,6 +286,40 @@ def adopt_log_start(*, topic: str, partition: int, yes: bool, connect: Connect) 
             timeout=target.timeout_s,
         )
     show_partition(answer, connect)
+
+
+@click.command()
+@click.argument("topics", nargs=-1)
+@click.option("--confirm", is_flag=True, help="Delete it; without this option it is only shown.")
+@service_options
+def purge(*, topics: tuple[str, ...], confirm: bool, connect: Connect) -> None:
+    """List deleted topics with remote data, and delete that of TOPICS (names or ids).
+
+    The service deletes the remote data of a deleted topic by itself. With --confirm it does so too
+    where several topics seem to be deleted at once, and where the remote data was kept.
+    """
+    request = pb.PurgeRequest(topics=topics, confirm=confirm)
+    with connect.open() as target:
+        answer = target.admin.Purge(request, metadata=target.metadata, timeout=target.timeout_s)
+    if connect.as_json:
+        show_json(plain(answer))
+        return
+    show_table(
+        ("topic", "id", "state", "segments", "size", "deleted in", "waits for"),
+        [
+            (
+                row.topic,
+                str(Uuid(row.topic_id)),
+                row.state,
+                row.segments,
+                human_size(row.size_bytes),
+                human_wait(row.due_in_ms) if row.HasField("due_in_ms") else "not decided",
+                row.waits,
+            )
+            for row in answer.topics
+        ],
+        "no topic is known to be deleted",
+    )
 
 
 def _one_of(name: str, short: int | None, long: int | None) -> int | None:

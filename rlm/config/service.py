@@ -198,8 +198,7 @@ class ServiceConfig(CommonConfig):
     remote_delete_delay_ms: int = _ms(
         "remote.delete.delay.ms",
         86_400_000,
-        "How long data stays that a decision has made deletable, so that the decision can be "
-        "undone. Counted from the decision, with the value of that time.",
+        "How long data that a decision made deletable is kept, so that it can be undone.",
         least=0,
     )
     remote_unreferenced_grace_ms: int = _ms(
@@ -241,6 +240,15 @@ class ServiceConfig(CommonConfig):
         "a problem until somebody decides, or enable the new topic with the settings of the "
         "old one. Remote data of the old topic never becomes that of the new one.",
         default="ask",
+    )
+    topic_deletion_grace_ms: int = _ms(
+        "topic.deletion.grace.ms", 600_000, "How long no broker may know the id of a deleted topic."
+    )
+    topic_deletion_max_topics: int = _count(
+        "topic.deletion.max.topics", 1, "Topics that may end at a time without `rlm purge`."
+    )
+    topic_deletion_max_share_percent: int = _count(
+        "topic.deletion.max.share.percent", 50, "Their share of all remote bytes.", most=100
     )
     trim_interval_ms: int = _ms("trim.interval.ms", 30_000, "How often trims are planned.")
     trim_plan_deadline_ms: int = _ms(

@@ -63,6 +63,8 @@ class ProblemKind(enum.Enum):
     STORE_SETUP = "store-setup"
     TOPIC_RECREATED = "topic-recreated"
     TOPIC_NOT_SEEN = "topic-not-seen"
+    DELETION_DUE = "deletion-due"
+    DELETION_WAITS = "deletion-waits"
     RETENTION_REVERTED = "retention-reverted"
     LAG_UNKNOWN = "lag-unknown"
     NOTHING_COPIED = "nothing-copied"
@@ -151,6 +153,12 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ),
     ProblemKind.TOPIC_NOT_SEEN: _alarm(
         "The broker does not describe an enabled topic: nothing of it is copied or trimmed."
+    ),
+    ProblemKind.DELETION_DUE: _warning(
+        "A topic was deleted, and its remote data will be deleted too; until then it can be kept."
+    ),
+    ProblemKind.DELETION_WAITS: _alarm(
+        "The remote data of a deleted topic waits for an operator, or cannot be deleted (H7)."
     ),
     ProblemKind.RETENTION_REVERTED: _alarm(
         "Somebody bounded a retention that the service had taken over: the broker may delete "

@@ -22,6 +22,7 @@ from rlm.api.ports import Problems
 from rlm.api.remote_fetch import RemoteDependencies
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.log_dir.scanner import LogDirs
+from rlm.plans.topic_end import EndLimits
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
@@ -30,16 +31,22 @@ from rlm.remote_log.topic_refs import TopicResolver
 from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.statuses import Statuses
-from rlm.service.tasks import TaskWiring
+from rlm.service.tasks import DEAD_AFTER_BEATS, TaskWiring
+from rlm.service.unreferenced import partition_end
 from rlm.tasks.accept_loss import LossAcceptance
 from rlm.tasks.copy_progress import Copying
+from rlm.tasks.evidence import StoreEvidence
+from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.topics.access import Access, AccessWatch, ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ClusterGroups, OtherBrokers, ReaderCheck
 from rlm.topics.cluster_retention import BrokersRetention
 from rlm.topics.deletions import Announcements, PendingDeletions
+from rlm.topics.ends import EndSettings, TopicEnds
 from rlm.topics.keeper import RecreatedTopicWatch, RetentionKeeper
 from rlm.topics.local_logs import DiskLogs, LogDirSpace, Scan
-from rlm.topics.partition_records import Adoption, Freezes, Starts
+from rlm.topics.partition_records import Adoption, Freezes, LocalStarts, Starts
+from rlm.topics.presence import TopicPresence
+from rlm.topics.purge import Purge
 from rlm.topics.shortening import Shortening
 from rlm.topics.takeover import Settler
 from rlm.topics.verbs import Dependencies as VerbDependencies
@@ -58,6 +65,8 @@ class TopicWiring:
     keeper: RetentionKeeper
     deletions: PendingDeletions
     recreated: RecreatedTopicWatch
+    ends: TopicEnds
+    purge: Purge
     freezes: Freezes
     brokers: OtherBrokers
     retention: BrokersRetention
@@ -115,6 +124,7 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
         clock=dependencies.clock,
         interval_ms=config.access_check_interval_ms,
     )
+    ends = _topic_ends(dependencies, brokers)
     return TopicWiring(
         verbs=verbs,
         access=access,
@@ -137,9 +147,52 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
             interval_ms=config.retention_check_interval_ms,
             reenable=config.topics_reenable,
         ),
+        ends=ends,
+        purge=Purge(ends=ends, settings=settings),
         freezes=freezes,
         brokers=brokers,
         retention=BrokersRetention(brokers, dependencies.clock),
+    )
+
+
+def _topic_ends(dependencies: Dependencies, brokers: OtherBrokers) -> TopicEnds:
+    config, clock = dependencies.config, dependencies.clock
+    evidence = StoreEvidence(
+        dependencies.stores.stores,
+        cluster_id=config.cluster_id,
+        threads=dependencies.threads.evidence,
+    )
+    ledger, settings = dependencies.metadata.manager, dependencies.metadata.settings
+    heartbeat = dependencies.heartbeat
+    return TopicEnds(
+        presence=TopicPresence(node_id=config.node_id, own=dependencies.broker, brokers=brokers),
+        local_starts=LocalStarts(
+            broker=dependencies.broker,
+            settings=settings,
+            offsets=brokers,
+            starts=dependencies.starts,
+        ),
+        partition_end=partition_end(
+            dependencies,
+            SegmentDeleter(ledger=ledger, evidence=evidence, clock=clock, node_id=config.node_id),
+        ),
+        ledger=ledger,
+        settings=settings,
+        clock=clock,
+        rival=lambda: None if heartbeat.rival is None else "a second service of this node is alive",
+        config=EndSettings(
+            node_id=config.node_id,
+            cluster_id=config.cluster_id,
+            interval_ms=config.retention_check_interval_ms,
+            grace_ms=config.topic_deletion_grace_ms,
+            delay_ms=config.remote_delete_delay_ms,
+            limits=EndLimits(
+                max_topics=config.topic_deletion_max_topics,
+                max_share_percent=config.topic_deletion_max_share_percent,
+            ),
+            dead_after_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
+            barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        ),
     )
 
 
@@ -216,6 +269,7 @@ def build_admin(
             adoption=Adoption(broker=broker, settings=settings, starts=dependencies.starts),
             losses=_loss_acceptance(dependencies, tasks),
             deletions=topics.deletions,
+            purge=topics.purge,
             summaries=TopicSummaries(
                 settings=settings,
                 pending=topics.deletions.pending,

@@ -181,6 +181,7 @@ class BrokerService:
             "deletions": self._topics.deletions.run,
             "access": self._after_metadata(self._topics.access_watch.run),
             "topic names": self._topics.recreated.run,
+            "deleted topics": self._after_metadata(self._topics.ends.run),
             "certificates": self._certificates.run,
             "problems": self._problems.run,
             "stalled clients": self._stalled_clients.run,
@@ -303,6 +304,7 @@ def _problem_sources(
             topics.recreated.findings,
             tasks.verify.watch.findings,
             tasks.transactions.findings,
+            topics.purge.findings,
         ),
     ).sources()
 

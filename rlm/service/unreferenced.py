@@ -2,9 +2,11 @@
 
 from rlm.plans.freeze import DEFAULT_MAX_ORPHANS
 from rlm.service.dependencies import Dependencies
+from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiry import ExpiryTask
+from rlm.tasks.partition_end import PartitionEnd
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.unreferenced import UnreferencedSettings, UnreferencedTask
 
@@ -29,4 +31,17 @@ def unreferenced_task(
             grace_ms=dependencies.config.remote_unreferenced_grace_ms,
             max_orphans=DEFAULT_MAX_ORPHANS,
         ),
+    )
+
+
+def partition_end(dependencies: Dependencies, deleter: SegmentDeleter) -> PartitionEnd:
+    """Deletes all that is remote of a partition."""
+    return PartitionEnd(
+        ledger=dependencies.metadata.manager,
+        settings=dependencies.metadata.settings,
+        deleter=deleter,
+        audit=dependencies.audit,
+        clock=dependencies.clock,
+        node_id=dependencies.config.node_id,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )

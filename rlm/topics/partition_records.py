@@ -12,9 +12,11 @@ any service writes it, and every service reads it from the settings topic within
 operator can adopt a leader's log after a freeze (H4) and a foreign log start (H1).
 """
 
+from collections.abc import Awaitable, Callable
+
 from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import Fenced, Invalid, NotFound
-from kip405.ids import PartitionKey, Uuid
+from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlm.broker.answers import OwnOffsets, TopicDescription
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.log_starts import LogStarts
@@ -28,6 +30,7 @@ from rlmm.settings_records import (
     DivergenceRecord,
     FreezeRecord,
     StartRecord,
+    TopicRecord,
 )
 
 
@@ -70,11 +73,50 @@ class Starts:
                 raise  # no other service was faster: our record is refused
 
 
+class LocalStarts:
+    """Ends the remote log of a topic that stays in Kafka where its brokers' logs begin (G4)."""
+
+    def __init__(
+        self, *, broker: Broker, settings: Settings, offsets: LeaderOffsets, starts: LogStarts
+    ) -> None:
+        self._broker = broker
+        self._settings = settings
+        self._offsets = offsets
+        self._starts = starts
+
+    async def raise_starts(
+        self, record: TopicRecord, check: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Raise the remote log start of every partition that has one to its leader's log start.
+
+        `check` raises unless the deletion still counts; asked before each raise. NotFound: no topic
+        has this id now. Unavailable: a partition has no leader; call again.
+        """
+        topic = await self._broker.topic(record.name)
+        if topic.topic_id != record.topic_id:
+            raise NotFound(f"no topic has the id {record.topic_id}")
+        for partition, described in sorted(topic.partitions.items()):
+            names = TopicIdPartition(
+                topic_id=topic.topic_id, topic=record.name, partition=partition
+            )
+            start = await self._offsets.offset(topic, partition, EARLIEST_TIMESTAMP)
+            if self._settings.view.remote_log_start(names.key) is not None:
+                await self._starts.raise_to(
+                    names,
+                    start,
+                    leader_epoch=described.leader_epoch,
+                    cause=f"{CAUSE_COMMAND}: disable --delete",
+                    check=check,
+                )
+
+
 STOPPED = (STOPS_TRIM, STOPS_DELETE, STOPS_SWEEP)
 
 
 class Freezes:
-    """Writes and lists freezes; an empty `topic` = all topics."""
+    """Writes and lists freezes; an empty `topic` = all topics, an id = that of a former topic whose
+    name another one may have (H39).
+    """
 
     def __init__(self, *, settings: Settings, broker: Broker, barrier_deadline_ms: int) -> None:
         self._settings = settings
@@ -114,7 +156,11 @@ class Freezes:
         if not topic:
             return None
         await self._settings.barrier(self._barrier_deadline_ms)
-        ids = [record.topic_id for record in self._settings.view.topics() if record.name == topic]
+        records = self._settings.view.topics()
+        for record in records:
+            if str(record.topic_id) == topic:
+                return record.topic_id
+        ids = [record.topic_id for record in records if record.name == topic]
         if len(ids) == 1:
             return ids[0]
         described = await self._broker.topic(topic)

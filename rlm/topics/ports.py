@@ -104,7 +104,21 @@ class ShareGroups(Protocol):
 class Ledger(Protocol):
     """The metadata of segments (rlmm's manager)."""
 
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing may be deleted or trimmed now (H6)."""
+        ...
+
     def ledger(self, key: PartitionKey) -> PartitionLedger: ...
+
+    async def barrier(self, key: PartitionKey, deadline_ms: int) -> None: ...
+
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        """Every user partition that has a record."""
+        ...
 
 
 class Disk(Protocol):

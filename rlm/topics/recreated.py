@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kip405.ids import Uuid
 from rlm.plans.problems import Finding, ProblemKind
-from rlmm.settings_records import TopicRecord
+from rlmm.settings_records import DELETION_GONE, DELETION_PURGE, TopicRecord
 
 PresentTopics = Mapping[str, Uuid]
 """Ids of the topics that exist now, by name; no entry = no topic has the name now."""
@@ -36,6 +36,11 @@ def gone_topics(records: Iterable[TopicRecord], present: PresentTopics) -> tuple
     )
 
 
+def is_gone_end(record: TopicRecord) -> bool:
+    """Whether the topic's remote data is to be deleted because the topic itself was."""
+    return record.state == "deleting" and record.deletion_cause in (DELETION_GONE, DELETION_PURGE)
+
+
 def recreated(records: Iterable[TopicRecord], present: PresentTopics) -> tuple[GoneTopic, ...]:
     """By name, the newest deleted topic, where it was enabled and the topic that has the name now
     has no settings record. `records` as of `topic_records`.
@@ -46,7 +51,7 @@ def recreated(records: Iterable[TopicRecord], present: PresentTopics) -> tuple[G
     return tuple(
         gone
         for gone in newest.values()
-        if gone.record.state == "enabled"
+        if (gone.record.state == "enabled" or is_gone_end(gone.record))
         and gone.present_id is not None
         and gone.present_id not in decided
     )
@@ -58,27 +63,33 @@ def recreated_text(gone: GoneTopic) -> str:
     return (
         f"topic {name} was deleted and recreated: the present one (id {gone.present_id}) is not "
         f"tiered and nothing of it is copied; the one that was enabled (id {gone.record.topic_id}) "
-        f"is gone, its remote data is kept; `rlm topics enable {name}` tiers the present one, "
-        f"`rlm topics disable {name}` leaves it as it is"
+        f"is gone, {remote_data_text(gone.record)}; `rlm topics enable {name}` tiers the present "
+        f"one, `rlm topics disable {name}` leaves it as it is and keeps that remote data"
     )
 
 
 def gone_text(gone: GoneTopic) -> str:
     """The description of a deleted topic."""
     return (
-        f"no topic has the id {gone.record.topic_id} any more: {gone.record.name} was deleted; its "
-        "remote data is kept"
+        f"no topic has the id {gone.record.topic_id} any more: {gone.record.name} was deleted; "
+        f"{remote_data_text(gone.record)}"
     )
+
+
+def remote_data_text(record: TopicRecord) -> str:
+    """What happens to the remote data of a topic that was deleted."""
+    if record.state == "kept":
+        return f"its remote data is kept (`rlm purge {record.topic_id} --confirm` deletes it)"
+    return "its remote data will be deleted (`rlm purge` shows when)"
 
 
 def former_texts(records: Iterable[TopicRecord], name: str, topic_id: Uuid) -> tuple[str, ...]:
     """What an operator who enables a topic should know of earlier topics with its name."""
-    former = [str(one.topic_id) for one in records if one.name == name and one.topic_id != topic_id]
-    if not former:
-        return ()
-    return (
-        f"a former topic {name} is gone (id {', '.join(former)}): its remote data is kept and is "
-        "not read under this name",
+    return tuple(
+        f"a former topic {name} is gone (id {one.topic_id}): {remote_data_text(one)} and is not "
+        "read under this name"
+        for one in records
+        if one.name == name and one.topic_id != topic_id
     )
 
 

@@ -15,6 +15,8 @@ from rlmm.settings_records import TopicRecord
 
 def notes_of(record: TopicRecord) -> tuple[str, ...]:
     """Permanent remarks, for list and describe."""
+    if record.state == "deleting":
+        return ("its remote data will be deleted: `rlm purge` shows when",)
     if record.state == "kept":
         return ("disabled: nothing is copied, trimmed or expired; remote data is kept",)
     notes = []

@@ -10,6 +10,7 @@ The settings record decides whose retention acts on a topic and what its configu
 
     record                   originals   the topic's own retention.ms and .bytes
     enabled, mode tier       kept        -1, set on the topic: our retention acts
+    seems to be deleted      kept        the same, if it is there after all
     anything else            kept        interrupted: restore them, then remove the originals
     anything else            none        not ours to change
 
@@ -30,6 +31,7 @@ from kip405.ids import Uuid
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.topics.ports import Broker, NotLeader, Settings
+from rlm.topics.recreated import is_gone_end
 from rlm.topics.rules import RETENTION_BYTES, RETENTION_MS, Config, value_of
 from rlmm.settings_records import TopicRecord
 
@@ -48,8 +50,10 @@ class ConfigChange:
 
 
 def is_taken_over(record: TopicRecord) -> bool:
-    """Whether the broker's retention must be off."""
-    return record.state == "enabled" and record.mode == "tier"
+    """Whether the broker's retention must be off; also where the topic seems to be deleted: if it
+    is there after all, its broker would delete what is not copied yet (H7).
+    """
+    return record.mode == "tier" and (record.state == "enabled" or is_gone_end(record))
 
 
 def originals_of(config: Config) -> dict[str, str | None]:

@@ -14,17 +14,18 @@ not know gRPC.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.acls import MissingAcls
 from kip405.errors import Fenced, Invalid, NotFound
 from kip405.ids import PartitionKey, Uuid
-from kip405.segments import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentState, RemotePartitionDeleteState
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.plans.offload import OffloadPolicy
+from rlm.plans.remote_extent import remote_extent
 from rlm.plans.retention import Retention
 from rlm.remote_log.topic_refs import topic_records
 from rlm.topics import rules
@@ -43,11 +44,14 @@ from rlm.topics.rules import (
 from rlm.topics.shortening import RetentionChange, RetentionPlan, Shortening
 from rlm.topics.takeover import Settler, is_taken_over, originals_of
 from rlmm.settings_records import (
+    DELETION_DISABLE,
     NO_LEADER_EPOCH,
     OffloadThresholds,
     TopicRecord,
     TotalRetention,
 )
+
+_MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,46 +198,97 @@ class TopicVerbs:
             return Outcome(record=settled, warnings=_giveback_warnings(record))
 
     async def disable(self, name: str, *, confirm: bool, delete_remote: bool) -> Outcome:
-        """Stop copying and trimming; the remote data is kept, the originals are restored.
+        """Stop copying and trimming; the originals are restored. The remote data is kept, or with
+        `delete_remote` deleted after a delay, within which a call without it keeps the data.
 
         Fenced while there is data that only the remote store has, unless `confirm`. If the enabled
         topic no longer exists, its settings record becomes `kept` (H39).
         """
-        if delete_remote:
-            raise Invalid("--delete is not there yet: remote data is kept; disable without it")
         async with self.lock:
             try:
                 seen = await self._see(name)
                 record = self._known(seen)
             except NotFound as error:
+                if delete_remote:
+                    raise NotFound(f"{error}; `rlm purge` lists deleted topics") from error
                 return await self._let_go(name, error)
-            if not confirm:
+            left, what = kept_of(record), tuple[str, ...]()
+            if delete_remote:
+                left = replace(left, state="deleting", deletion_cause=DELETION_DISABLE)
+                what = self._deletion_texts(seen.topic, confirm=confirm)
+            elif not confirm:
                 await self._refuse_unreachable(seen.topic)
-            await self._publish(seen, _kept(record), is_stop=True)
+            await self._publish(seen, left, is_stop=True)
             settled = await self._dependencies.settler.settle(name, record.topic_id)
-            return Outcome(record=settled, warnings=_giveback_warnings(record))
+            return Outcome(record=settled, warnings=(*what, *_giveback_warnings(record)))
+
+    def _deletion_texts(self, topic: TopicDescription, *, confirm: bool) -> tuple[str, ...]:
+        """What `--delete` deletes; Fenced with it unless `confirm`."""
+        ledger = self._dependencies.ledger
+        finished = (
+            entry.metadata
+            for key in ledger.partitions()
+            if key.topic_id == topic.topic_id
+            for entry in ledger.ledger(key).in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        )
+        what = (
+            f"topic {topic.name}: {remote_extent(finished)}, will be deleted from the remote "
+            "store; what lies below the brokers' log starts is in no tier then"
+        )
+        if not confirm:
+            raise Fenced(f"{what}; --yes decides it, and nothing was changed")
+        return (f"{what}; `rlm topics disable {topic.name}` keeps it until that begins",)
 
     async def _let_go(self, name: str, error: NotFound) -> Outcome:
-        """Originals are kept: if the broker only does not know the topic yet, they are restored
-        later.
+        """Keep the remote data of a deleted topic, or of one whose deletion was decided; of the
+        latter, `name` may be the id: another topic may have the name by now (H39).
+
+        Originals are kept: if the broker only does not know the topic yet, they are restored later.
+        Fenced where its remote data is being deleted already.
         """
         settings = self._dependencies.settings
         await settings.barrier(self._dependencies.barrier_deadline_ms)
         gone = [
             record
             for record in topic_records(settings.view.records())
-            if record.name == name and record.state == "enabled"
+            if _may_be_let_go(record, name)
         ]
         if not gone:
             raise error
         for record in gone:
+            await self._refuse_begun(record)
             adopted = settings.view.get(record.key)
             epoch = adopted.stamp.leader_epoch if adopted is not None else NO_LEADER_EPOCH
-            await settings.publish(_kept(record), epoch)
+            await settings.publish(kept_of(record), epoch)
         ids = ", ".join(str(record.topic_id) for record in gone)
         return Outcome(
-            record=_kept(gone[-1]), warnings=(f"{error}; what was enabled is gone: id {ids}",)
+            record=kept_of(gone[-1]), warnings=(f"{error}; remote data is kept of id {ids}",)
         )
+
+    async def _is_ending(self, seen: _Seen) -> bool:
+        """Whether a deletion is recorded of a partition, even if no settings say so any more."""
+        keys = [PartitionKey(seen.topic.topic_id, one) for one in seen.topic.partitions]
+        if seen.record is not None and seen.record.state == "kept":
+            await self._read_ledger(keys)
+        return any(self._dependencies.ledger.ledger(key).deletion is not None for key in keys)
+
+    async def _read_ledger(self, keys: Iterable[PartitionKey]) -> None:
+        """To a barrier."""
+        ledger, deadline_ms = self._dependencies.ledger, self._dependencies.barrier_deadline_ms
+        await asyncio.gather(*(ledger.barrier(key, deadline_ms) for key in keys))
+
+    async def _refuse_begun(self, record: TopicRecord) -> None:
+        """Fenced where it is being deleted, other than of partitions that were discarded."""
+        ledger, view = self._dependencies.ledger, self._dependencies.settings.view
+        keys = [key for key in ledger.partitions() if key.topic_id == record.topic_id]
+        await self._read_ledger(keys)
+        for key in keys:
+            has_begun = ledger.ledger(key).deletion_state not in (None, _MARKED)
+            if has_begun and view.discard(key) is None:
+                raise Fenced(
+                    f"the deletion of the remote data of topic {record.name} (id "
+                    f"{record.topic_id}) has begun; `rlm freeze {record.topic_id}` stops it"
+                )
 
     async def _see(self, name: str) -> _Seen:
         topic = await self._dependencies.settler.led_topic(name)
@@ -265,8 +320,11 @@ class TopicVerbs:
         rules.refuse(seen.topic, seen.config)
         self._dependencies.refuse_untiered(seen.topic.name)
         before = seen.record
-        if before is not None and before.state == "deleting":
-            raise Fenced(f"topic {seen.topic.name} is being deleted from the remote store")
+        if (before is not None and before.state == "deleting") or await self._is_ending(seen):
+            raise Fenced(
+                f"topic {seen.topic.name}: its remote data is being deleted; enable it when that "
+                "is done (`rlm topics list`)"
+            )
         retention = rules.choose_retention(options.retention, before, seen.config)
         change = self._change(seen, retention)
         await self._dependencies.shortening.check(seen.topic, change, yes=options.yes)
@@ -367,12 +425,20 @@ class TopicVerbs:
         return min(offsets, default=None)
 
 
+def _may_be_let_go(record: TopicRecord, name: str) -> bool:
+    if record.state == "deleting":
+        return name in (record.name, str(record.topic_id))
+    return record.state == "enabled" and record.name == name
+
+
 _REENABLED_BY = "topics.reenable"
 
 
-def _kept(record: TopicRecord) -> TopicRecord:
-    """Nothing is copied, trimmed or deleted; no retention is in force for what is stored."""
-    return replace(record, state="kept", trim=False, mode="copy", enforced=None)
+def kept_of(record: TopicRecord) -> TopicRecord:
+    """The settings record of a disabled topic: nothing is copied, trimmed or deleted, and no
+    retention is in force for what is stored.
+    """
+    return replace(record, state="kept", trim=False, mode="copy", enforced=None, deletion_cause="")
 
 
 def _wanted(

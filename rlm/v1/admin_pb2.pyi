@@ -664,6 +664,38 @@ class ExpiryPlan(_message.Message):
     problem: str
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., new_remote_log_start_offset: _Optional[int] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., oldest_timestamp_ms: _Optional[int] = ..., newest_timestamp_ms: _Optional[int] = ..., reason: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
 
+class PurgeRequest(_message.Message):
+    __slots__ = ("topics", "confirm")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    confirm: bool
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., confirm: _Optional[bool] = ...) -> None: ...
+
+class PurgeResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicEnd]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicEnd, _Mapping]]] = ...) -> None: ...
+
+class TopicEnd(_message.Message):
+    __slots__ = ("topic", "topic_id", "state", "segments", "size_bytes", "due_in_ms", "waits")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DUE_IN_MS_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: bytes
+    state: str
+    segments: int
+    size_bytes: int
+    due_in_ms: int
+    waits: str
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., state: _Optional[str] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., due_in_ms: _Optional[int] = ..., waits: _Optional[str] = ...) -> None: ...
+
 class ProveAccessRequest(_message.Message):
     __slots__ = ("topic", "tier")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -138,6 +138,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.FromString,
                 _registered_method=True)
+        self.Purge = channel.unary_unary(
+                '/rlm.v1.AdminService/Purge',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.PurgeRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.PurgeResponse.FromString,
+                _registered_method=True)
         self.ProveAccess = channel.unary_unary(
                 '/rlm.v1.AdminService/ProveAccess',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.ProveAccessRequest.SerializeToString,
@@ -288,6 +293,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Purge(self, request, context):
+        """Lists deleted topics with remote data, as the called service knows them. With `confirm` the remote data of some is
+        deleted after remote.delete.delay.ms. FAILED_PRECONDITION where it is not proven that a topic was deleted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ProveAccess(self, request, context):
         """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
         The service that enables a topic makes this call to the services of the other partitions' leaders.
@@ -393,6 +406,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.PlanExpiry,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.SerializeToString,
+            ),
+            'Purge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Purge,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.PurgeRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.PurgeResponse.SerializeToString,
             ),
             'ProveAccess': grpc.unary_unary_rpc_method_handler(
                     servicer.ProveAccess,
@@ -921,6 +939,33 @@ class AdminService:
             '/rlm.v1.AdminService/PlanExpiry',
             rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Purge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/Purge',
+            rlm_dot_v1_dot_admin__pb2.PurgeRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.PurgeResponse.FromString,
             options,
             channel_credentials,
             insecure,

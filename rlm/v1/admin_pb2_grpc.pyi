@@ -83,6 +83,10 @@ class AdminServiceStub:
     """
     PlanExpiry: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]
     """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
+    Purge: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PurgeRequest, _admin_pb2.PurgeResponse]
+    """Lists deleted topics with remote data, as the called service knows them. With `confirm` the remote data of some is
+    deleted after remote.delete.delay.ms. FAILED_PRECONDITION where it is not proven that a topic was deleted.
+    """
     ProveAccess: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]
     """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
     The service that enables a topic makes this call to the services of the other partitions' leaders.
@@ -142,6 +146,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     PlanExpiry: _aio.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]  # type: ignore[assignment]
     """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
+    Purge: _aio.UnaryUnaryMultiCallable[_admin_pb2.PurgeRequest, _admin_pb2.PurgeResponse]  # type: ignore[assignment]
+    """Lists deleted topics with remote data, as the called service knows them. With `confirm` the remote data of some is
+    deleted after remote.delete.delay.ms. FAILED_PRECONDITION where it is not proven that a topic was deleted.
+    """
     ProveAccess: _aio.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]  # type: ignore[assignment]
     """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
     The service that enables a topic makes this call to the services of the other partitions' leaders.
@@ -312,6 +320,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.PlanExpiryResponse, _abc.Awaitable[_admin_pb2.PlanExpiryResponse]]:
         """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
+
+    @_abc_1.abstractmethod
+    def Purge(
+        self,
+        request: _admin_pb2.PurgeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.PurgeResponse, _abc.Awaitable[_admin_pb2.PurgeResponse]]:
+        """Lists deleted topics with remote data, as the called service knows them. With `confirm` the remote data of some is
+        deleted after remote.delete.delay.ms. FAILED_PRECONDITION where it is not proven that a topic was deleted.
+        """
 
     @_abc_1.abstractmethod
     def ProveAccess(

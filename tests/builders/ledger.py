@@ -9,6 +9,7 @@ from collections.abc import Callable
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import (
+    LAWFUL_PARTITION_CHANGES,
     CustomMetadata,
     EpochEntry,
     RemoteLogSegmentMetadata,
@@ -26,7 +27,7 @@ from rlmm.records import (
     RecordHeaders,
 )
 from rlmm.replay import LedgerState, PartitionState, repairs
-from rlmm.settings_codec import encode_settings_record
+from rlmm.settings_codec import WriterKnowledge, encode_settings_record
 from rlmm.settings_records import SettingsRecord, Stamp
 from rlmm.settings_view import RecordTimes, SettingsView
 from tests.builders.clock import ManualClock
@@ -97,6 +98,7 @@ class MemoryLedger:
         self.now_ms = 0
         self.before_publish: Callable[[RemoteLogSegmentMetadata], None] = lambda _: None
         self.after_publish: Callable[[RemoteLogSegmentMetadata], None] = lambda _: None
+        self.after_partition_delete: Callable[[RemotePartitionDeleteState], None] = lambda _: None
 
     def ledger(self, key: PartitionKey) -> PartitionLedger:
         state = self.state.partitions.get(key)
@@ -105,6 +107,9 @@ class MemoryLedger:
     def entry(self, segment_id: RemoteLogSegmentId) -> SegmentEntry | None:
         state = self.state.partitions.get(segment_id.topic_id_partition.key)
         return entry_of(state, segment_id.id) if state else None
+
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        return tuple(self.state.partitions)
 
     @property
     def view(self) -> PartitionLedger:
@@ -166,8 +171,12 @@ class MemoryLedger:
         if not self.lags:
             self.catch_up()
 
-    def delete_partition(self, state: RemotePartitionDeleteState) -> None:
-        """Record how far another process has deleted the whole partition; no part of `log`."""
+    def delete_partition(self, state: RemotePartitionDeleteState | None) -> None:
+        """Record how far the whole partition is deleted, None = a tombstone; no part of `log`."""
+        if state is None:
+            self.state.partitions[PARTITION.key].deletion = None
+            self.state.partitions[PARTITION.key].version += 1
+            return
         deletion = RemotePartitionDeleteMetadata(
             topic_id_partition=PARTITION, event_timestamp_ms=0, broker_id=2, state=state
         )
@@ -228,6 +237,18 @@ class MemoryLedger:
             )
         return len(found)
 
+    async def publish_partition_delete(
+        self, metadata: RemotePartitionDeleteMetadata, leader_epoch: int
+    ) -> None:
+        assert metadata.state in LAWFUL_PARTITION_CHANGES[self.view.deletion_state]
+        if leader_epoch < self.view.newest_epoch:
+            raise Fenced(f"epoch {leader_epoch} is older than {self.view.newest_epoch}")
+        self.delete_partition(metadata.state)
+        self.after_partition_delete(metadata.state)
+
+    async def tombstone_partition_delete(self, key: PartitionKey, leader_epoch: int) -> None:
+        self.delete_partition(None)
+
     def _refuse(self, segment_id: RemoteLogSegmentId, leader_epoch: int, expected: int) -> None:
         entry = self.view.entries.get(segment_id.id)
         newest = NO_PREVIOUS if entry is None else int(entry.state)
@@ -247,6 +268,7 @@ class MemorySettings:
         self.is_ready = True
         self.problem: str | None = None
         self.published: list[SettingsRecord] = []
+        self.removed: list[str] = []
         self.after_publish: Callable[[], None] = lambda: None
         self.now_ms = 0
         self.lags = False
@@ -257,8 +279,8 @@ class MemorySettings:
         self.clock: ManualClock | None = None
         self.broker_ahead_ms = 0
         self.is_replay = False
-        self._unread: list[tuple[bytes, bytes, int]] = []
-        self._read: list[tuple[bytes, bytes, int]] = []
+        self._unread: list[tuple[bytes, bytes | None, int]] = []
+        self._read: list[tuple[bytes, bytes | None, int]] = []
 
     def restart(self) -> None:
         """What was written up to now is a replay for the next process."""
@@ -293,6 +315,13 @@ class MemorySettings:
         """A fact from anybody."""
         stamp = Stamp(node_id=node_id, leader_epoch=epoch, writer=OUR_WRITER, time_ms=self.now_ms)
         key, value = encode_settings_record(record, stamp)
+        self._append(key, value)
+
+    def remove(self, key: str) -> None:
+        """A tombstone from anybody."""
+        self._append(key.encode(), None)
+
+    def _append(self, key: bytes, value: bytes | None) -> None:
         now_ms = self.clock.now if self.clock else self.now_ms
         self._unread.append((key, value, now_ms + self.broker_ahead_ms))
         if not self.lags:
@@ -309,6 +338,16 @@ class MemorySettings:
         self.write(record, epoch=leader_epoch)
         self.after_publish()
         self.catch_up()
+
+    async def tombstone(self, key: str, leader_epoch: int = -1, seen: int | None = None) -> None:
+        """Counts only what is known: the real one is in rlmm's own tests."""
+        knew = WriterKnowledge(seen=self.view.next_offset, leader_epoch=leader_epoch)
+        why = self.view.objection_to_removal(key, knew)
+        if why:
+            raise Fenced(f"tombstone of {key}: {why}")
+        self.removed.append(key)
+        self.remove(key)
+        self.after_publish()
 
     async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
         found = self.view.reassert

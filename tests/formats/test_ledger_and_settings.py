@@ -157,6 +157,18 @@ RECORDS: tuple[SettingsRecord, ...] = (
         enforced=TotalRetention(retention_ms=604_800_000, retention_bytes=-1),
     ),
     TopicRecord(
+        topic_id=STORE_ID,
+        name="orders",
+        mode="tier",
+        state="deleting",
+        trim=True,
+        retention_ms=86_400_000,
+        retention_bytes=-1,
+        local_retention_ms=-2,
+        local_retention_bytes=-2,
+        deletion_cause="gone",
+    ),
+    TopicRecord(
         topic_id=WRITER,
         name="logs",
         mode="tier",

@@ -46,8 +46,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a retention from before a disable is in force again",
-            'trim=False, mode="copy", enforced=None)',
-            'trim=False, mode="copy")',
+            'trim=False, mode="copy", enforced=None, deletion_cause=',
+            'trim=False, mode="copy", deletion_cause=',
         ),
         (
             "data becomes deletable without a confirmation",

@@ -54,8 +54,33 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a topic that is being deleted is enabled again",
-            '        if before is not None and before.state == "deleting":\n',
-            '        if before is not None and before.state == "gone":\n',
+            'if (before is not None and before.state == "deleting") or await self._is_ending(',
+            "if await self._is_ending(",
+        ),
+        (
+            "a topic of which a deletion is recorded is enabled",
+            'if (before is not None and before.state == "deleting") or await self._is_ending(',
+            'if (before is not None and before.state == "deleting") or bool(0 and ',
+        ),
+        (
+            "the deletion of remote data is revoked when it has begun",
+            "            await self._refuse_begun(record)\n",
+            "",
+        ),
+        (
+            "H17: a stale ledger says whether a deletion has begun",
+            "        await self._read_ledger(keys)\n        for key in keys:\n",
+            "        for key in keys:\n",
+        ),
+        (
+            "H17: a stale ledger says whether a deletion is recorded",
+            "            await self._read_ledger(keys)\n        return any(",
+            "            pass\n        return any(",
+        ),
+        (
+            "H39: what is to be deleted cannot be kept by its id",
+            "return name in (record.name, str(record.topic_id))",
+            "return name == record.name",
         ),
         (
             "topics that must not be enabled are",
@@ -100,8 +125,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "`disable` leaves the trim on",
-            'return replace(record, state="kept", trim=False, mode="copy", enforced=None)',
-            'return replace(record, state="kept", mode="copy", enforced=None)',
+            'return replace(record, state="kept", trim=False, mode="copy"',
+            'return replace(record, state="kept", mode="copy"',
         ),
         (
             "data that only the remote store has goes out of reach in silence",
@@ -180,13 +205,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H14: a topic that is kept has its retention taken over",
-            'return record.state == "enabled" and record.mode == "tier"',
+            'return record.mode == "tier" and (record.state == "enabled" or is_gone_end(record))',
             'return record.mode == "tier"',
         ),
         (
+            "H7: a topic that seems to be deleted gets its retention back",
+            '(record.state == "enabled" or is_gone_end(record))',
+            'record.state == "enabled"',
+        ),
+        (
             "H14: a topic in mode copy has its retention taken over",
-            'return record.state == "enabled" and record.mode == "tier"',
-            'return record.state == "enabled"',
+            'return record.mode == "tier" and (record.state == "enabled" or is_gone_end(record))',
+            'return record.state == "enabled" or is_gone_end(record)',
         ),
     ),
     *ADOPTION.edits(
@@ -316,6 +346,11 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *FREEZES.edits(
+        (
+            "H39: a former topic cannot be frozen while another one has its name",
+            "            if str(record.topic_id) == topic:\n",
+            "            if not topic:\n",
+        ),
         (
             "a freeze does not stop the sweep",
             "STOPPED = (STOPS_TRIM, STOPS_DELETE, STOPS_SWEEP)",

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from kip405.segments import RemotePartitionDeleteMetadata, RemotePartitionDeleteState
 from rlmm.topic import LEDGER_TOPIC
-from tests.rlmm.builders import DELETED, DELETING, FINISHED, STARTED, segment
+from tests.rlmm.builders import DELETED, DELETING, FINISHED, PARTITION, STARTED, segment
 from tests.rlmm.running import running
 from tests.sandbox_fixtures import SandboxFactory
 
@@ -31,6 +32,13 @@ async def test_h29_kafkas_formatter_prints_every_non_null_value(
         await records.manager.publish(segment(0, DELETED), 5, DELETING)
         printed_states += 2
         await records.manager.tombstone(segment(0).segment_id, 5)
+        for deletion in RemotePartitionDeleteState:
+            await records.manager.publish_partition_delete(
+                RemotePartitionDeleteMetadata(
+                    topic_id_partition=PARTITION, event_timestamp_ms=77, broker_id=2, state=deletion
+                ),
+                5,
+            )
     printed = await asyncio.to_thread(
         sandbox.dist.run_tool,
         "console-consumer",
@@ -43,7 +51,7 @@ async def test_h29_kafkas_formatter_prints_every_non_null_value(
         FORMATTER,
         "--skip-message-on-error",
         "--max-messages",
-        str(printed_states + 1),  # and the tombstone
+        str(printed_states + 1 + len(RemotePartitionDeleteState)),  # and the tombstone
         "--timeout-ms",
         "60000",
     )
@@ -52,3 +60,7 @@ async def test_h29_kafkas_formatter_prints_every_non_null_value(
     for state in (STARTED, FINISHED, DELETING, DELETED):
         assert any(f"state={state.name}" in line for line in lines)
     assert all("orders" in line and "startOffset=" in line for line in lines)
+    deletions = [line for line in printed.stdout.splitlines() if "PartitionDeleteMetadata{" in line]
+    assert len(deletions) == len(RemotePartitionDeleteState)
+    for deletion, line in zip(RemotePartitionDeleteState, deletions, strict=True):
+        assert "orders" in line and f"state={deletion.name}" in line

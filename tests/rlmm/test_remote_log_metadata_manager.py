@@ -306,6 +306,47 @@ async def test_the_deletion_of_a_partition_follows_kafkas_state_machine(
         await ours.manager.put_remote_partition_delete_metadata(deletion(after))
 
 
+async def test_a_deletion_needs_no_leader_but_the_newest_epoch(ours: Process) -> None:
+    manager, key = ours.topic_based, PARTITION.key
+    ours.manager.on_stop_partitions([PARTITION])
+    await manager.publish(segment(1, STARTED), 7, NO_PREVIOUS)
+    with pytest.raises(Fenced, match="older than 7"):
+        await manager.publish_partition_delete(deletion(MARKED), 6)
+    await manager.publish_partition_delete(deletion(MARKED), 7)
+    assert manager.ledger(key).deletion_state is MARKED
+    with pytest.raises(Fenced, match="older than 7"):
+        await manager.tombstone_partition_delete(key, 6)
+    await manager.tombstone_partition_delete(key, 7)
+    assert manager.ledger(key).deletion is None
+    assert manager.ledger(key).deletion_problem is None
+
+
+async def test_a_deletion_that_is_overtaken_stops(topics: FakeTopics, ours: Process) -> None:
+    manager = ours.topic_based
+    await manager.publish_partition_delete(deletion(MARKED), 7)
+
+    def overtake(_: Record) -> None:
+        topics.append(by_another(deletion(MARKED)))
+
+    ours.log.after_append = overtake
+    with pytest.raises(Fenced, match="overtaken"):
+        await manager.publish_partition_delete(deletion(REMOVING), 7)
+    with pytest.raises(Fenced, match="overtaken"):
+        await manager.tombstone_partition_delete(PARTITION.key, 7)
+
+
+def by_another(metadata: RemotePartitionDeleteMetadata) -> Record:
+    """The partition-delete record of another service."""
+    key = LedgerKey(partition=PARTITION.key, segment_id=None)
+    headers = RecordHeaders(leader_epoch=7, expected_previous=NO_PREVIOUS, writer=uuid(9))
+    return Record(
+        topic_partition=TopicPartition(LEDGER_TOPIC, ledger_partition(PARTITION.key)),
+        key=key.encode(),
+        value=encode_partition_delete(metadata),
+        headers=tuple(headers.encode()),
+    )
+
+
 def test_a_partition_delete_record_has_the_bytes_of_kafkas_message() -> None:
     data = encode_partition_delete(deletion(REMOVING))
     assert data.hex() == (

@@ -96,8 +96,10 @@ class Cluster:
     client goes on asking for brokers that are gone.
     """
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    def __init__(self, sandbox: Sandbox, client: Mapping[str, Any] | None = None) -> None:
+        """`client`: what clients need besides to go through the proxies."""
         self.sandbox = sandbox
+        self._client = dict(client or {})
         self.bootstrap = sandbox.bootstrap
         self.direct = sandbox.direct_bootstrap
         self._open = contextlib.ExitStack()
@@ -237,6 +239,7 @@ class Cluster:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "batch.size": 32_768,  # many batches a segment
+                **self._client,
                 **config,
             }
         )
@@ -289,6 +292,7 @@ class Cluster:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "check.crcs": True,
+                **self._client,
                 **config,
             }
         )

@@ -8,9 +8,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentState
-from rlmm.records import LedgerKey, LedgerRecord, decode_record
+from kip405.ids import PartitionKey, Uuid
+from kip405.segments import RemoteLogSegmentState, RemotePartitionDeleteState
+from rlmm.records import LedgerKey, LedgerRecord, PartitionDeleteRecord, decode_record
 from rlmm.topic import LEDGER_TOPIC
 from tests.scenarios.cluster import Cluster, fresh
 
@@ -24,6 +24,8 @@ class LedgerReader:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._newest: dict[LedgerKey, LedgerRecord] = {}
+        self.deletions: dict[PartitionKey, list[RemotePartitionDeleteState | None]] = {}
+        """States of every partition-delete record in the log, None = a tombstone."""
         self._positions = dict.fromkeys(cluster.partitions(LEDGER_TOPIC), 0)
         self.values = 0
         self.tombstones = 0
@@ -75,8 +77,13 @@ class LedgerReader:
             offset=message.offset(),
             timestamp_ms=message.timestamp()[1],
         )
-        assert isinstance(record, LedgerRecord), "no task deletes a partition"
         self._positions[message.partition()] = message.offset() + 1
+        if isinstance(record, PartitionDeleteRecord):
+            self.deletions.setdefault(record.partition, []).append(
+                None if record.metadata is None else record.metadata.state
+            )
+            return
+        assert isinstance(record, LedgerRecord)
         self._newest[record.key] = record
         self.values += record.metadata is not None
         self.tombstones += record.metadata is None

@@ -113,7 +113,7 @@ def test_what_log_config_refuses(one: Cluster) -> None:
     said = refusal(one, "topics", "enable", topic, *options)
     assert "local" in said
     assert "soon" in refusal(one, "topics", "enable", topic, "--retention", "soon")
-    assert "not there yet" in refusal(one, "topics", "disable", topic, "--delete")
+    assert "is not enabled" in refusal(one, "topics", "disable", topic, "--delete")
 
 
 def test_a_partition_that_is_not_there(one: Cluster) -> None:

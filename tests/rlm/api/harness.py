@@ -47,6 +47,7 @@ from tests.rlm.api.node_fakes import (
     ApiCopies,
     ApiLosses,
     ApiPlanner,
+    ApiPurge,
     ApiRuns,
     ApiStores,
     FullLedger,
@@ -289,6 +290,7 @@ class Node:
     runs: ApiRuns
     copies: ApiCopies
     planner: ApiPlanner
+    purge: ApiPurge
     statuses: ApiStatuses
     throttle: ReadThrottle
     reading: PartitionReading
@@ -321,6 +323,7 @@ class Fakes:
         self.runs = ApiRuns()
         self.copies = ApiCopies()
         self.planner = ApiPlanner()
+        self.purge = ApiPurge()
         self.gate = Gate(self.tokens)
         self.throttle = throttle(self.service.clock, self.limits)
         self.resolver = TopicResolver(self.broker, self.service.settings)
@@ -352,6 +355,7 @@ class Fakes:
                 adoption=adoption(broker, settings),
                 losses=self.losses,
                 deletions=self.service.deletions,
+                purge=self.purge,
                 summaries=TopicSummaries(
                     settings=settings,
                     pending=self.service.deletions.pending,
@@ -464,6 +468,7 @@ async def api_node(
                 runs=fakes.runs,
                 copies=fakes.copies,
                 planner=fakes.planner,
+                purge=fakes.purge,
                 statuses=fakes.statuses,
                 throttle=fakes.throttle,
                 reading=fakes.reading,

@@ -1,7 +1,7 @@
-"""Stores and losses of one node, as the API asks for them."""
+"""Stores, losses and deleted topics of one node, as the API asks for them."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from kip405.errors import Fenced, RemoteStorageError
@@ -18,6 +18,7 @@ from rlm.tasks.copy_progress import Copying, Progress
 from rlm.tasks.copy_runs import CopyEvent, CopyTarget
 from rlm.tasks.verify_runs import Event
 from rlm.topics.partition_records import Adoption
+from rlm.topics.purge import TopicEnd
 from rlmm.settings_records import ServiceRecord, TopicRecord
 from tests.builders.audit import MemoryAudit
 from tests.builders.ledger import MemoryLedger
@@ -101,6 +102,20 @@ class ApiCopies:
                 yield event
         if self.error is not None:
             raise self.error
+
+
+class ApiPurge:
+    """Deleted topics of one node; `confirmed` is what an operator named, by call."""
+
+    def __init__(self) -> None:
+        self.ends: tuple[TopicEnd, ...] = ()
+        self.confirmed: list[tuple[str, ...]] = []
+
+    def listed(self) -> tuple[TopicEnd, ...]:
+        return self.ends
+
+    async def confirm(self, names: Sequence[str]) -> None:
+        self.confirmed.append(tuple(names))
 
 
 @dataclass(kw_only=True)

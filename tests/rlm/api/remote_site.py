@@ -49,10 +49,10 @@ class Site:
         )
         ledger, settings = self.rig.ledger, self.rig.settings
         # The rig's ledger knows one partition only.
-        ledger.partitions = lambda: (PARTITION.key,)  # type: ignore[attr-defined]
+        ledger.partitions = lambda: (PARTITION.key,)  # type: ignore[method-assign]
         self.view = RemoteView(
             settings=settings,
-            ledger=ledger,  # type: ignore[arg-type]
+            ledger=ledger,
             clock=self.rig.clock,
         )
         self.lineage_reader = LineageReader(self.reader, ledger)
@@ -62,7 +62,7 @@ class Site:
                 gate=Gate(),
                 view=self.view,
                 reading=self.reading,
-                ledger=ledger,  # type: ignore[arg-type]
+                ledger=ledger,
                 objects=RemoteObjects(
                     cluster_id=CLUSTER_ID,
                     ledgers=ledger,

@@ -216,7 +216,7 @@ async def test_topics_as_readers_plan_by_them(site: Site) -> None:
 
 async def test_a_partition_that_left_only_tombstones_hides_no_other(site: Site) -> None:
     gone = PartitionKey(PARTITION.topic_id, 5)
-    site.rig.ledger.partitions = lambda: (PARTITION.key, gone)  # type: ignore[attr-defined]
+    site.rig.ledger.partitions = lambda: (PARTITION.key, gone)  # type: ignore[method-assign]
     assert [row.partition for row in (await _only_topic(site)).partitions] == [0]
 
 

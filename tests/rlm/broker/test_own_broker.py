@@ -104,6 +104,28 @@ async def test_a_topic_that_is_not_there_or_not_ours_to_see(
     assert error.value.acls == (topic_acl("Describe", "t"),)
 
 
+async def test_h07_topic_ids_are_asked_for_by_id_and_answered_in_codes(
+    broker: FakeBroker, own: OwnBroker
+) -> None:
+    other = bytes(range(16, 32))
+    topics = [
+        {"name": "t", "topic_id": TOPIC_ID, "partitions": [partition(0)]},
+        {"name": None, "topic_id": other, "error_code": 100, "partitions": []},
+    ]
+    nodes = [{"node_id": 7, "host": "h", "port": 1}]
+    broker.on(METADATA, {"topics": topics, "brokers": nodes, "cluster_id": "ours"})
+    found = await own.topic_ids([Uuid(TOPIC_ID), Uuid(other)])
+    assert found.cluster_id == "ours"
+    assert found.error_codes == {Uuid(TOPIC_ID): 0, Uuid(other): 100}
+    assert found.brokers == {1, 2, 7}
+    (asked,) = broker.asked(METADATA)
+    assert [(row["name"], bytes(row["topic_id"])) for row in asked["topics"]] == [
+        (None, TOPIC_ID),
+        (None, other),
+    ]
+    assert not asked["allow_auto_topic_creation"]
+
+
 async def test_list_offset_carries_epoch_isolation_and_replica(
     broker: FakeBroker, own: OwnBroker
 ) -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ from kip405.process import software_version
 from rlm.cli.main import COMMANDS, main
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.stores.reports import Level, StoreReport, StoreStatus, Verdict
+from rlm.topics.purge import TopicEnd
 from rlmm.settings_records import ReaderRecord
 from tests.builders.ledger import metadata
-from tests.builders.log_dir import TOPIC
+from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.api.harness import Log, Node, api_node
 from tests.rlm.topics.world import Cluster
 
@@ -149,6 +152,38 @@ async def test_h15_partition_accept_loss_shows_first_what_would_be_accepted() ->
         assert json.loads(as_json.stdout)["ranges"][0]["start_offset"] == 10
 
 
+async def test_disable_delete_needs_a_yes() -> None:
+    async with api_node(Cluster()) as node:
+        await as_json(node, "topics", "enable", TOPIC)
+        shown = await asked(node, "topics", "disable", TOPIC, "--delete", "--confirm")
+        assert shown.exit_code == 1
+        assert "--yes decides it, and nothing was changed" in shown.output
+        done = await asked(node, "topics", "disable", TOPIC, "--delete", "--yes")
+        assert "deleting" in done.stdout and "will be deleted from the remote" in done.output
+        kept = await as_json(node, "topics", "disable", TOPIC)
+        assert kept["state"] == "kept"
+
+
+async def test_h07_purge_shows_deleted_topics_and_confirms_by_name() -> None:
+    async with api_node(Cluster()) as node:
+        nothing = await asked(node, "purge")
+        assert "no topic is known to be deleted" in nothing.output
+        await as_json(node, "topics", "enable", TOPIC)
+        record = node.service.settings.view.topic(TOPIC_ID)
+        assert record is not None
+        held = TopicEnd(record=record, segments=3, size_bytes=4096, due_in_ms=None, waits="you")
+        due = replace(held, record=replace(record, name="due"), due_in_ms=60_000, waits="")
+        node.purge.ends = (held, due)
+        shown = await asked(node, "purge")
+        words = f"{TOPIC} .*{TOPIC_ID} .*enabled .*4.0 KiB .*not decided .*you"
+        assert re.search(words, shown.output), shown.output
+        assert re.search(r"due .*1m", shown.output), shown.output
+        assert node.purge.confirmed == []
+        rows = json.loads((await asked(node, "purge", TOPIC, "--confirm", "--json")).stdout)
+        assert node.purge.confirmed == [(TOPIC,)]
+        assert [row.get("due_in_ms") for row in rows["topics"]] == [None, 60_000]
+
+
 async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
     async with api_node(Cluster(), log=Log(frozen=True)) as node:
         await as_json(node, "topics", "enable", TOPIC)
@@ -181,7 +216,8 @@ async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
             ["give one"],
             2,
         ),
-        (["topics", "disable", TOPIC, "--delete"], ["not there yet"], 2),
+        (["topics", "disable", TOPIC, "--yes"], ["goes with --delete"], 2),
+        (["topics", "disable", TOPIC, "--delete"], ["rlm purge"], 1),
         (["fetch", TOPIC, "-p", "0", "-o", "soon"], ["earliest or latest"], 2),
         (["fetch", TOPIC, "-p", "9", "-o", "0"], ["it has 0 to 1"], 1),
         (["fetch", TOPIC, "-o", "0"], ["--partition"], 2),

@@ -1,5 +1,7 @@
 """H39: a topic is its id; one recreated under an enabled name is another, and reported."""
 
+from dataclasses import replace
+
 import pytest
 
 from kip405.acls import topic_acl
@@ -137,6 +139,18 @@ async def test_h39_same_name_keeps_mode_tier_with_trim_off() -> None:
     await watch.check()
     newest = record_of(cluster, NEWER_ID)
     assert (newest.mode, newest.trim) == ("tier", False)
+
+
+async def test_h39_same_name_keeps_the_mode_of_one_that_is_about_to_be_deleted() -> None:
+    cluster, service, watch = await recreated("same-name")
+    await watch.check()
+    await service.verbs.trim_off(TOPIC, giveback=False)
+    gone = replace(record_of(cluster, NEW_ID), state="deleting", deletion_cause="gone")
+    await service.settings.publish(gone, cluster.epoch)
+    cluster.recreate(NEWER_ID)
+    await watch.check()
+    newest = record_of(cluster, NEWER_ID)
+    assert (newest.state, newest.mode, newest.trim) == ("enabled", "tier", False)
 
 
 async def test_h39_same_name_proves_its_rights_first_and_says_why_it_could_not() -> None:

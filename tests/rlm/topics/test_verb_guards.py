@@ -7,17 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from kip405.errors import Fenced, Invalid, Unavailable
+from kip405.errors import Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
+from kip405.segments import RemotePartitionDeleteState
 from rlm.broker.answers import PartitionDescription, TopicConfigValue, TopicDescription
+from rlm.remote_log.log_starts import LogStarts
 from rlm.topics import rules
-from rlm.topics.partition_records import Freezes, Starts
+from rlm.topics.partition_records import Freezes, LocalStarts, Starts
 from rlm.topics.ports import NotLeader
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.takeover import is_taken_over
 from rlm.topics.verbs import EnableOptions
-from rlmm.settings_records import SettingsRecord, StartRecord, TopicRecord
+from rlmm.settings_records import DiscardRecord, SettingsRecord, StartRecord, TopicRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+from tests.builders.audit import MemoryAudit, nothing_to_check
 from tests.builders.ledger import PARTITION, MemorySettings, metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.topics.world import Cluster, ServiceUnderTest
@@ -70,6 +73,165 @@ async def test_a_topic_that_is_being_deleted_is_not_enabled() -> None:
     await service.settings.publish(deleting, service.cluster.epoch)
     with pytest.raises(Fenced, match="is being deleted"):
         await service.verbs.enable(TOPIC, TIER)
+
+
+async def test_a_topic_of_which_a_deletion_is_recorded_is_not_enabled() -> None:
+    service = await enabled(Cluster())
+    service.ledger.delete_partition(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
+    with pytest.raises(Fenced, match="is being deleted"):
+        await service.verbs.enable(TOPIC, TIER)
+
+
+@pytest.mark.parametrize("cause", ["gone", "purge"])
+async def test_h07_disable_revokes_the_deletion_of_a_gone_topics_remote_data(cause: str) -> None:
+    service = await enabled(Cluster())
+    deleting = replace(record_of(service), state="deleting", deletion_cause=cause)
+    await service.settings.publish(deleting, service.cluster.epoch)
+    service.ledger.delete_partition(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
+    service.cluster.delete()
+    outcome = await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
+    assert (outcome.record.state, outcome.record.deletion_cause) == ("kept", "")
+    assert record_of(service).state == "kept"
+
+
+async def test_disable_delete_shows_first_what_it_deletes() -> None:
+    service = await enabled(Cluster(configs={TOPIC: {"retention.ms": "60000"}}))
+    before = record_of(service)
+    service.ledger.copied(metadata(1, 0, 100, {0: 0}), metadata(2, 90, 150, {0: 0}))
+    words = r"orders: 150 records in 2 segments, 2 B, from 1970-01-01 .*--yes"
+    with pytest.raises(Fenced, match=words):
+        await service.verbs.disable(TOPIC, confirm=False, delete_remote=True)
+    assert record_of(service) == before
+    outcome = await service.verbs.disable(TOPIC, confirm=True, delete_remote=True)
+    assert "150 records" in outcome.warnings[0]
+    assert (outcome.record.state, outcome.record.deletion_cause) == ("deleting", "disable")
+    assert (outcome.record.trim, outcome.record.mode) == (False, "copy")
+    assert service.cluster.own_config() == {"retention.ms": "60000"}, "it is given back at once"
+    with pytest.raises(Fenced, match="is being deleted"):
+        await service.verbs.enable(TOPIC, TIER)
+    kept = await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
+    assert (kept.record.state, kept.record.deletion_cause) == ("kept", "")
+    await service.verbs.enable(TOPIC, replace(TIER, yes=True))
+
+
+async def test_disable_delete_of_a_deleted_topic_says_what_to_call() -> None:
+    service = await enabled(Cluster())
+    service.cluster.delete()
+    with pytest.raises(NotFound, match="rlm purge"):
+        await service.verbs.disable(TOPIC, confirm=True, delete_remote=True)
+    assert record_of(service).state == "enabled"
+
+
+async def test_the_remote_logs_of_a_topic_end_where_the_brokers_logs_begin() -> None:
+    cluster = Cluster(log_starts={0: 100, 1: 0})
+    service = await enabled(cluster)
+    cluster.log_starts = {0: 170, 1: 30}
+    audit = MemoryAudit()
+    starts = LocalStarts(
+        broker=service.broker,
+        settings=service.settings,
+        offsets=service.broker,
+        starts=LogStarts(settings=service.settings, audit=audit, barrier_deadline_ms=1_000),
+    )
+    await starts.raise_starts(record_of(service), nothing_to_check)
+    assert audit.starts == [170, 30]
+    assert set(audit.start_causes) == {"command: disable --delete"}
+    view = service.settings.view
+    assert [view.remote_log_start(PartitionKey(TOPIC_ID, one)) for one in (0, 1)] == [170, 30]
+    adopted = view.get(f"start/{TOPIC_ID}/0")
+    assert adopted is not None and isinstance(adopted.record, StartRecord)
+    assert adopted.record.cause == "command: disable --delete"
+    assert adopted.record.decided_epoch == cluster.epoch
+    cluster.recreate(Uuid(bytes(range(50, 66))))
+    with pytest.raises(NotFound):
+        await starts.raise_starts(record_of(service), nothing_to_check)
+
+
+async def test_h07_a_deletion_that_has_begun_is_not_revoked() -> None:
+    service = await enabled(Cluster())
+    deleting = replace(record_of(service), state="deleting", deletion_cause="gone")
+    await service.settings.publish(deleting, service.cluster.epoch)
+    service.ledger.delete_partition(RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
+    service.cluster.delete()
+    with pytest.raises(Fenced, match="has begun"):
+        await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
+    assert record_of(service) == deleting
+
+
+async def test_h07_what_a_discard_deletes_does_not_keep_a_topics_deletion_from_being_revoked() -> (
+    None
+):
+    """Of another partition nothing is deleted yet."""
+    service = await enabled(Cluster())
+    deleting = replace(record_of(service), state="deleting", deletion_cause="disable")
+    await service.settings.publish(deleting, service.cluster.epoch)
+    service.ledger.delete_partition(RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
+    discard = DiscardRecord(
+        partition=PARTITION.key,
+        by="ada",
+        why="orphans",
+        epoch=0,
+        last_epoch=-1,
+        offset=0,
+        delay_ms=0,
+        decided_ms=0,
+    )
+    await service.settings.publish(discard, service.cluster.epoch)
+    await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
+    assert record_of(service).state == "kept"
+
+
+async def test_h07_whether_a_deletion_has_begun_is_read_to_a_barrier() -> None:
+    service = await enabled(Cluster())
+    deleting = replace(record_of(service), state="deleting", deletion_cause="disable")
+    await service.settings.publish(deleting, service.cluster.epoch)
+    service.ledger.delete_partition(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
+    service.ledger.on_barrier = lambda: service.ledger.delete_partition(
+        RemotePartitionDeleteState.DELETE_PARTITION_STARTED
+    )
+    with pytest.raises(Fenced, match="has begun"):
+        await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
+    assert record_of(service) == deleting
+
+
+async def test_whether_a_deletion_is_recorded_is_read_to_a_barrier_before_a_topic_is_enabled() -> (
+    None
+):
+    service = await enabled(Cluster())
+    await service.verbs.disable(TOPIC, confirm=True, delete_remote=False)
+    service.ledger.on_barrier = lambda: service.ledger.delete_partition(
+        RemotePartitionDeleteState.DELETE_PARTITION_STARTED
+    )
+    with pytest.raises(Fenced, match="is being deleted"):
+        await service.verbs.enable(TOPIC, TIER)
+    assert record_of(service).state == "kept"
+
+
+async def test_h39_what_a_former_topic_left_is_kept_by_its_id_while_another_has_its_name() -> None:
+    service = await enabled(Cluster())
+    gone = replace(record_of(service), state="deleting", deletion_cause="gone")
+    await service.settings.publish(gone, service.cluster.epoch)
+    service.cluster.recreate(Uuid(bytes(range(50, 66))))
+    await service.verbs.enable(TOPIC, TIER)
+    outcome = await service.verbs.disable(str(TOPIC_ID), confirm=False, delete_remote=False)
+    assert (outcome.record.topic_id, outcome.record.state) == (TOPIC_ID, "kept")
+    assert record_of(service).state == "kept"
+    present = service.settings.view.topic(Uuid(bytes(range(50, 66))))
+    assert present is not None and present.state == "enabled"
+    with pytest.raises(NotFound):
+        await service.verbs.disable(str(present.topic_id), confirm=True, delete_remote=False)
+    assert service.settings.view.topic(present.topic_id) == present
+
+
+async def test_h07_nothing_is_given_back_to_a_topic_that_seems_to_be_deleted() -> None:
+    """If it is there after all, its broker would delete what is not copied yet."""
+    service = await enabled(Cluster(configs={TOPIC: {"retention.ms": "60000"}}))
+    before = service.cluster.own_config()
+    gone = replace(record_of(service), state="deleting", deletion_cause="gone")
+    await service.settings.publish(gone, service.cluster.epoch)
+    await service.repair()
+    assert service.cluster.own_config() == before
+    assert record_of(service) == gone
 
 
 async def test_h02_what_ends_at_the_remote_start_holds_no_disable_up() -> None:
