@@ -23,6 +23,8 @@ from rlm.cli.partitions import partition_option, show_partition
 from rlm.cli.retention_plans import planned, refuse, show_deletable
 from rlm.cli.target import Connect, service_options
 from rlm.cli.topic_patterns import enable_matching, is_pattern
+from rlm.remote_log.topic_refs import checked_name
+from rlm.topics.external import FORMATS, emitted
 from rlm.v1 import admin_pb2 as pb
 
 
@@ -67,6 +69,11 @@ def topics() -> None:
     help="Go on despite readers below the bound and segments that cannot be copied.",
 )
 @click.option("--yes", is_flag=True, help="Go on although data becomes deletable.")
+@click.option(
+    "--emit",
+    type=click.Choice(list(FORMATS)),
+    help="Print what you set on the topic with retention.takeover=external; nothing is changed.",
+)
 @service_options
 def enable(
     *,
@@ -83,6 +90,7 @@ def enable(
     deletion_lag_ms: int | None,
     force: bool,
     yes: bool,
+    emit: str | None,
     connect: Connect,
 ) -> int:
     """Enable TOPIC, or change its settings; with a pattern, all topics that match.
@@ -98,7 +106,13 @@ def enable(
 
     A segment is copied as soon as it is closed, or at an age (--copy-lag), or when enough data
     follows it (--copy-lag-bytes); of both, what comes first.
+
+    Where the services leave the topics' configurations alone (retention.takeover=external), enable
+    TOPIC first and then apply what --emit prints: nothing is trimmed before that.
     """
+    if emit is not None:
+        _emit(topic, emit, trim=trim)
+        return 0
     request = pb.EnableTopicRequest(
         topic=topic,
         trim=trim,
@@ -133,6 +147,12 @@ def _show_changed(topic: pb.TopicDescription, plan: pb.RetentionPlan, connect: C
         return
     show_deletable([plan])
     show_topic(topic, connect)
+
+
+def _emit(topic: str, form: str, *, trim: bool) -> None:
+    if not trim:
+        raise Invalid("--emit goes with --trim: mode copy needs no change of the topic")
+    click.echo(emitted(checked_name(topic), form), nl=False)
 
 
 @topics.command()

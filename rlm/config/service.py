@@ -229,8 +229,11 @@ class ServiceConfig(CommonConfig):
     )
     retention_takeover: str = setting(
         "retention.takeover",
-        choice("enforce", "warn"),
-        "What to do when a retention that was taken over is bounded: set it back to -1, or warn.",
+        choice("enforce", "warn", "external"),
+        "Who sets the brokers' retention of topics in mode tier to -1. `enforce`: the service, "
+        "again when somebody bounds it, but at most twice in 15 minutes. `warn`: the service, "
+        "once. `external`: you do; the service alters no topic's configuration, and trims "
+        "nothing before every broker says -1. The same for all services of a cluster.",
         default="enforce",
     )
     topics_reenable: str = setting(

@@ -161,8 +161,8 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "The remote data of a deleted topic waits for an operator, or cannot be deleted (H7)."
     ),
     ProblemKind.RETENTION_REVERTED: _alarm(
-        "Somebody bounded a retention that the service had taken over: the broker may delete "
-        "uncopied records."
+        "The broker's own retention of a topic in mode tier is bounded: the broker may delete "
+        "uncopied records, and nothing is trimmed."
     ),
     ProblemKind.LAG_UNKNOWN: _alarm(
         "The copy lag cannot be measured: the partition may not be copied at all."

@@ -22,6 +22,7 @@ from rlm.api.ports import Problems
 from rlm.api.remote_fetch import RemoteDependencies
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.log_dir.scanner import LogDirs
+from rlm.plans.retention_contests import RetentionContests
 from rlm.plans.topic_end import EndLimits
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading
@@ -48,7 +49,7 @@ from rlm.topics.partition_records import Adoption, Freezes, LocalStarts, Starts
 from rlm.topics.presence import TopicPresence
 from rlm.topics.purge import Purge
 from rlm.topics.shortening import Shortening
-from rlm.topics.takeover import Settler
+from rlm.topics.takeover import EXTERNAL, Settler
 from rlm.topics.verbs import Dependencies as VerbDependencies
 from rlm.topics.verbs import TopicVerbs
 
@@ -89,22 +90,29 @@ def build_peers(dependencies: Dependencies, tokens: TokenSource) -> Peers:
 def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
     """The topic verbs; `peers` asks the services of other brokers for the ACLs they lack."""
     config, broker = dependencies.config, dependencies.broker
-    settings = dependencies.metadata.settings
+    settings, clock = dependencies.metadata.settings, dependencies.clock
     brokers = OtherBrokers(broker, client_id=f"rlm-{config.node_id}-others")
     groups = ClusterGroups(brokers)
+    alters_configs = config.retention_takeover != EXTERNAL
+    contests = RetentionContests()
     access = ServiceAccess(
-        node_id=config.node_id, broker=broker, groups=groups, share_groups=dependencies.share_groups
+        node_id=config.node_id,
+        broker=broker,
+        groups=groups,
+        share_groups=dependencies.share_groups,
+        alters_configs=alters_configs,
     )
     settler = Settler(
         node_id=config.node_id,
         broker=broker,
         settings=settings,
-        clock=dependencies.clock,
+        clock=clock,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        alters_configs=alters_configs,
     )
     every_access = ClusterAccess(node_id=config.node_id, own=access, peers=peers)
     announcements = Announcements(
-        settings=settings, clock=dependencies.clock, delay_ms=config.remote_delete_delay_ms
+        settings=settings, clock=clock, delay_ms=config.remote_delete_delay_ms
     )
     verbs = _topic_verbs(dependencies, brokers, groups, settler, every_access, announcements)
     keeper = RetentionKeeper(
@@ -112,30 +120,24 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
         settler=settler,
         broker=broker,
         settings=settings,
-        clock=dependencies.clock,
+        clock=clock,
         interval_ms=config.retention_check_interval_ms,
         takeover=config.retention_takeover,
+        contests=contests,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
-    )
-    freezes = Freezes(settings=settings, broker=broker, barrier_deadline_ms=BARRIER_DEADLINE_MS)
-    watch = AccessWatch(
-        allowed=dependencies.allowed,
-        settings=settings,
-        clock=dependencies.clock,
-        interval_ms=config.access_check_interval_ms,
     )
     ends = _topic_ends(dependencies, brokers)
     return TopicWiring(
         verbs=verbs,
         access=access,
-        access_watch=watch,
+        access_watch=_access_watch(dependencies, alters_configs=alters_configs),
         keeper=keeper,
         deletions=PendingDeletions(
             announcements=announcements,
             settler=settler,
             settings=settings,
             lock=verbs.lock,
-            clock=dependencies.clock,
+            clock=clock,
             interval_ms=config.retention_check_interval_ms,
             barrier_deadline_ms=BARRIER_DEADLINE_MS,
         ),
@@ -143,15 +145,15 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
             verbs=verbs,
             broker=broker,
             settings=settings,
-            clock=dependencies.clock,
+            clock=clock,
             interval_ms=config.retention_check_interval_ms,
             reenable=config.topics_reenable,
         ),
         ends=ends,
         purge=Purge(ends=ends, settings=settings),
-        freezes=freezes,
+        freezes=Freezes(settings=settings, broker=broker, barrier_deadline_ms=BARRIER_DEADLINE_MS),
         brokers=brokers,
-        retention=BrokersRetention(brokers, dependencies.clock),
+        retention=BrokersRetention(brokers, contests, clock),
     )
 
 
@@ -193,6 +195,16 @@ def _topic_ends(dependencies: Dependencies, brokers: OtherBrokers) -> TopicEnds:
             dead_after_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
             barrier_deadline_ms=BARRIER_DEADLINE_MS,
         ),
+    )
+
+
+def _access_watch(dependencies: Dependencies, *, alters_configs: bool) -> AccessWatch:
+    return AccessWatch(
+        allowed=dependencies.allowed,
+        settings=dependencies.metadata.settings,
+        clock=dependencies.clock,
+        interval_ms=dependencies.config.access_check_interval_ms,
+        alters_configs=alters_configs,
     )
 
 

@@ -63,11 +63,20 @@ class PeerAccess(Protocol):
 
 
 class ServiceAccess:
-    """Implements Access for this service, at its own broker."""
+    """Implements Access for this service, at its own broker. `alters_configs`: whether it sets the
+    retention of topics in mode tier itself.
+    """
 
     def __init__(
-        self, *, node_id: int, broker: ProvingBroker, groups: Groups, share_groups: ShareGroups
+        self,
+        *,
+        node_id: int,
+        broker: ProvingBroker,
+        groups: Groups,
+        share_groups: ShareGroups,
+        alters_configs: bool,
     ) -> None:
+        self._alters_configs = alters_configs
         self._node_id = node_id
         self._broker = broker
         self._groups = groups
@@ -90,13 +99,17 @@ class ServiceAccess:
     async def _uses_of_tier(self, topic: str) -> list[Use]:
         broker, partition = self._broker, await self._led_partition(topic)
         unlimited = dict.fromkeys(TAKEN_OVER, UNLIMITED)
-        return [
+        uses: list[Use] = [
             lambda: broker.fetch(topic, partition, _BELOW_EVERY_LOG, max_bytes=1),
             lambda: broker.delete_records(
                 topic, partition, _BELOW_EVERY_LOG, timeout_ms=_PROOF_TIMEOUT_MS
             ),
-            lambda: broker.alter_topic_config(topic, set_values=unlimited, validate_only=True),
         ]
+        if self._alters_configs:
+            uses.append(
+                lambda: broker.alter_topic_config(topic, set_values=unlimited, validate_only=True)
+            )
+        return uses
 
     async def _led_partition(self, topic: str) -> int:
         """A partition led by our broker, else any: a broker checks the principal before
@@ -219,8 +232,15 @@ class AccessWatch:
     """`run` checks until cancelled; `missing` is the result of the last check, None = unknown."""
 
     def __init__(
-        self, *, allowed: ClusterRights, settings: Settings, clock: Clock, interval_ms: int
+        self,
+        *,
+        allowed: ClusterRights,
+        settings: Settings,
+        clock: Clock,
+        interval_ms: int,
+        alters_configs: bool,
     ) -> None:
+        self._alters_configs = alters_configs
         self._allowed = allowed
         self._settings = settings
         self._clock = clock
@@ -239,7 +259,8 @@ class AccessWatch:
 
     async def check(self) -> None:
         """Check now."""
-        needed = needed_acls(self._settings.view.topics())
+        topics = self._settings.view.topics()
+        needed = needed_acls(topics, alters_configs=self._alters_configs)
         try:
             allowed = {
                 CLUSTER_NAME: await self._allowed.on_cluster(),

@@ -2,7 +2,8 @@
 
 Each broker answers from its own copy of the cluster's metadata and its own configuration file, and
 each may lead the topic next. A broker that still has a bounded retention would delete segments that
-nobody has copied. Any doubt is an error: then nothing is trimmed. Reads only, at the direct
+nobody has copied. Any doubt is an error: then nothing is trimmed. A retention that somebody keeps
+bounding counts as bounded in between, too (rlm.plans.retention_contests). Reads only, at the direct
 listeners.
 """
 
@@ -14,6 +15,7 @@ from typing import Protocol
 from kip405.errors import NotFound, RemoteStorageError, Unavailable
 from rlm.broker.answers import TopicConfigValue
 from rlm.clock import Clock
+from rlm.plans.retention_contests import RetentionContests
 from rlm.remote_log.snapshots import RETENTION_CONFIGS, bounded_retention
 
 _FRESH_MS = 10_000
@@ -49,7 +51,8 @@ class BrokersRetention:
     if it failed: a broker that hangs must not hold up every partition in turn.
     """
 
-    def __init__(self, brokers: LiveBrokers, clock: Clock) -> None:
+    def __init__(self, brokers: LiveBrokers, contests: RetentionContests, clock: Clock) -> None:
+        self._contests = contests
         self._brokers = brokers
         self._clock = clock
         self._answers: dict[str, _Answer] = {}
@@ -64,7 +67,7 @@ class BrokersRetention:
                 answer = self._answers[topic] = await self._ask(topic)
         if answer.failure is not None:
             raise Unavailable(str(answer.failure)) from answer.failure
-        return answer.bounded
+        return answer.bounded or self._contests.words(topic, self._clock.monotonic_ms())
 
     def _forget_old(self) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -2,8 +2,9 @@
 
 RetentionKeeper keeps topic configurations as their settings records require (H14). For each topic
 whose partition 0 is led here, it finishes a change that a crash interrupted. A broker retention
-that was restored (by GitOps, by an operator) raises an alarm and, unless the setting is `warn`, is
-set to -1 again.
+that somebody bounded (GitOps, an operator) raises an alarm. The setting `enforce` sets it to -1
+again, but not for ever against a tool that insists (rlm.plans.retention_contests); `warn` and
+`external` leave it.
 
 RecreatedTopicWatch detects topics that were recreated under the name of an enabled topic (H39).
 With `topics.reenable=same-name` the service of the new topic's partition-0 leader enables it like
@@ -23,17 +24,25 @@ from kip405.ids import Uuid
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.plans.problems import Finding
+from rlm.plans.retention_contests import RetentionContests
 from rlm.remote_log.topic_refs import topic_records
 from rlm.topics.ports import Broker, NotLeader, Settings
 from rlm.topics.recreated import GoneTopic, PresentTopics, recreated, recreated_findings
 from rlm.topics.rules import Config
-from rlm.topics.takeover import Settler, bounds_of, is_taken_over, is_unfinished, needed_change
+from rlm.topics.takeover import (
+    ENFORCE,
+    EXTERNAL,
+    Settler,
+    bounds_of,
+    is_taken_over,
+    is_unfinished,
+    needed_change,
+)
 from rlm.topics.verbs import TopicVerbs
 from rlmm.settings_records import TopicRecord
 
 log = structlog.get_logger(__name__)
 
-ENFORCE = "enforce"
 _ALARM_KEPT_MS = 3_600_000
 
 
@@ -59,8 +68,10 @@ class RetentionKeeper:
         clock: Clock,
         interval_ms: int,
         takeover: str,
+        contests: RetentionContests,
         barrier_deadline_ms: int,
     ) -> None:
+        self._contests = contests
         self._verbs = verbs
         self._settler = settler
         self._broker = broker
@@ -108,35 +119,56 @@ class RetentionKeeper:
         unfinished = is_unfinished(record, config)
         self._watch(record, config, is_half_done=is_first_check and unfinished)
         if needed_change(record, config) is not None or unfinished:
-            if self._may_alter(record, is_half_done=is_first_check and unfinished):
-                await self._settler.settle(name, topic_id)
-                log.info("topic_repaired", topic=name)
-            else:
+            if not self._may_alter(record, is_half_done=is_first_check and unfinished):
                 return
+            await self._settler.settle(name, topic_id)
+            log.info("topic_repaired", topic=name)
+            if bounds_of(config):
+                self._contests.reverted(name, self._clock.monotonic_ms())
         self._settled.add(topic_id)
 
     def _may_alter(self, record: TopicRecord, *, is_half_done: bool) -> bool:
-        return self._takeover == ENFORCE or is_half_done or not is_taken_over(record)
+        if self._takeover == EXTERNAL:
+            return not is_taken_over(record)
+        if is_half_done or not is_taken_over(record):
+            return True
+        return self._takeover == ENFORCE and not self._is_given_up(record.name)
+
+    def _is_given_up(self, topic: str) -> bool:
+        return self._contests.is_given_up(topic, self._clock.monotonic_ms())
 
     def _watch(self, record: TopicRecord, config: Config, *, is_half_done: bool) -> None:
         now_ms = self._clock.now_ms()
         bounds = bounds_of(config) if is_taken_over(record) else ""
         known = self._alarms.get(record.topic_id)
         if bounds and not is_half_done:
-            follows = (
-                "set back to -1, and given back by `rlm topics disable`"
-                if self._takeover == ENFORCE
-                else "left as it is (warn)"
-            )
+            if self._takeover == ENFORCE:
+                self._contests.bounded(record.name, bounds, self._clock.monotonic_ms())
             text = (
-                f"retention of {record.name} was taken over and is bounded again ({bounds}): the "
-                f"broker deletes closed segments beyond that, uncopied ones too; {follows}"
+                f"{record.name} is in mode tier and the broker's own retention is bounded "
+                f"({bounds}): the broker deletes closed segments beyond that, uncopied ones too; "
+                f"{self._what_follows(record.name)}"
             )
             self._alarms[record.topic_id] = TakeoverAlarm(
                 topic=record.name, text=text, seen_at_ms=now_ms
             )
         elif known is not None and now_ms - known.seen_at_ms > _ALARM_KEPT_MS:
             del self._alarms[record.topic_id]
+
+    def _what_follows(self, topic: str) -> str:
+        if self._takeover == EXTERNAL:
+            return (
+                "nothing is trimmed before every broker says -1: set it (retention.takeover="
+                f"external), `rlm topics enable {topic} --trim --emit kafka-configs` says how"
+            )
+        if self._takeover != ENFORCE:
+            return "left as it is (retention.takeover=warn)"
+        if self._is_given_up(topic):
+            return (
+                "left as it is, because somebody bounded it again after each of two reverts: stop "
+                f"that, then `rlm topics trim {topic} on`"
+            )
+        return "set back to -1, and given back by `rlm topics disable`"
 
 
 SAME_NAME = "same-name"

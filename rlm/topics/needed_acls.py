@@ -4,7 +4,7 @@
     the cluster              DescribeConfigs; with a topic in mode tier Describe too (groups, H19)
     ledger, settings         Read, Write, Describe, DescribeConfigs
     a topic in mode copy     Describe, DescribeConfigs
-    a topic in mode tier     Read, Delete, AlterConfigs too
+    a topic in mode tier     Read, Delete, AlterConfigs too (without retention.takeover=external)
     __consumer_offsets       with a topic in mode tier: Describe
 
 Groups (Describe) are many and short-lived: the code that reads them reports what is missing there.
@@ -26,15 +26,21 @@ _OF_OUR_TOPICS = ("Read", "Write", "Describe", "DescribeConfigs")
 _OF_COPY = ("Describe", "DescribeConfigs")
 
 
-_OF_TIER = ("Read", "Delete", "AlterConfigs")
+_OF_TIER = ("Read", "Delete")
+
+
+_OF_TAKEOVER = ("AlterConfigs",)
 
 
 Allowed = Mapping[str, frozenset[str] | None]
 """Operations by resource name; None or no entry = not known."""
 
 
-def needed_acls(records: Iterable[TopicRecord]) -> tuple[Acl, ...]:
-    """For the enabled topics among these, whichever broker leads them."""
+def needed_acls(records: Iterable[TopicRecord], *, alters_configs: bool) -> tuple[Acl, ...]:
+    """For the enabled topics among these, whichever broker leads them. `alters_configs`: whether
+    the service sets their retention itself.
+    """
+    of_tier = (*_OF_COPY, *_OF_TIER, *(_OF_TAKEOVER if alters_configs else ()))
     enabled = [record for record in records if record.state == "enabled"]
     needed = [cluster_acl("DescribeConfigs")]
     if any(is_taken_over(record) for record in enabled):
@@ -42,7 +48,7 @@ def needed_acls(records: Iterable[TopicRecord]) -> tuple[Acl, ...]:
     for topic in (LEDGER_TOPIC, SETTINGS_TOPIC):
         needed += [topic_acl(operation, topic) for operation in _OF_OUR_TOPICS]
     for record in enabled:
-        operations = (*_OF_COPY, *_OF_TIER) if is_taken_over(record) else _OF_COPY
+        operations = of_tier if is_taken_over(record) else _OF_COPY
         needed += [topic_acl(operation, record.name) for operation in operations]
     return tuple(sorted(set(needed)))
 

@@ -43,3 +43,13 @@ def change_warnings(
         )
         if given is None and (present := value_of(config, name)) != str(stored)
     )
+
+
+def giveback_warnings(before: TopicRecord) -> tuple[str, ...]:
+    """Remarks on what gives the retention back to the broker."""
+    if not is_taken_over(before):
+        return ()
+    return (
+        "the broker's own retention acts again: what it removes before it is copied is lost "
+        "from both tiers",
+    )

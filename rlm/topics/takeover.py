@@ -35,6 +35,10 @@ from rlm.topics.recreated import is_gone_end
 from rlm.topics.rules import RETENTION_BYTES, RETENTION_MS, Config, value_of
 from rlmm.settings_records import TopicRecord
 
+ENFORCE = "enforce"
+EXTERNAL = "external"
+"""Values of the setting retention.takeover; with `external` an operator sets the -1, not we."""
+
 TAKEN_OVER = (RETENTION_MS, RETENTION_BYTES)
 UNLIMITED = "-1"
 
@@ -124,7 +128,11 @@ _SHOWN_WITHIN_MS = 5_000
 
 
 class Settler:
-    """Alters topic configurations; only the service of the partition-0 leader does so."""
+    """Alters topic configurations; only the service of the partition-0 leader does so.
+
+    With `alters_configs` False (retention.takeover=external) nothing is ever altered. Originals of
+    an earlier takeover are only forgotten, when the topic leaves mode tier.
+    """
 
     def __init__(
         self,
@@ -134,7 +142,9 @@ class Settler:
         settings: Settings,
         clock: Clock,
         barrier_deadline_ms: int,
+        alters_configs: bool,
     ) -> None:
+        self.alters_configs = alters_configs
         self._node_id = node_id
         self._broker = broker
         self._settings = settings
@@ -163,6 +173,11 @@ class Settler:
         for _ in range(_MAX_PASSES):
             await self._settings.barrier(self._barrier_deadline_ms)
             record = self._record(name, topic_id)
+            if not self.alters_configs:
+                if not is_taken_over(record) and record.originals:
+                    await self._forget_originals(name, topic_id, record)
+                    continue
+                return record
             if is_taken_over(record):
                 remembered = record.originals
             owed = record.originals or remembered

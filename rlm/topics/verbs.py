@@ -32,11 +32,12 @@ from rlm.topics import rules
 from rlm.topics.access import ClusterAccess
 from rlm.topics.cluster import ReaderCheck
 from rlm.topics.deletions import Writing
+from rlm.topics.external import to_be_given_back, to_be_set
 from rlm.topics.local_logs import ExistingLogs, Growth, bytes_a_day
 from rlm.topics.partition_records import Starts
 from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
 from rlm.topics.recreated import former_texts
-from rlm.topics.remarks import change_warnings
+from rlm.topics.remarks import change_warnings, giveback_warnings
 from rlm.topics.rules import (
     Config,
     RetentionOptions,
@@ -195,7 +196,7 @@ class TopicVerbs:
             settled = await self._dependencies.settler.settle(name, record.topic_id)
             if is_taken_over(settled):
                 return Outcome(record=settled, warnings=(await self._growth(seen),))
-            return Outcome(record=settled, warnings=_giveback_warnings(record))
+            return Outcome(record=settled, warnings=self._giveback_warnings(record))
 
     async def disable(self, name: str, *, confirm: bool, delete_remote: bool) -> Outcome:
         """Stop copying and trimming; the originals are restored. The remote data is kept, or with
@@ -220,7 +221,7 @@ class TopicVerbs:
                 await self._refuse_unreachable(seen.topic)
             await self._publish(seen, left, is_stop=True)
             settled = await self._dependencies.settler.settle(name, record.topic_id)
-            return Outcome(record=settled, warnings=(*what, *_giveback_warnings(record)))
+            return Outcome(record=settled, warnings=(*what, *self._giveback_warnings(record)))
 
     def _deletion_texts(self, topic: TopicDescription, *, confirm: bool) -> tuple[str, ...]:
         """What `--delete` deletes; Fenced with it unless `confirm`."""
@@ -238,6 +239,11 @@ class TopicVerbs:
         if not confirm:
             raise Fenced(f"{what}; --yes decides it, and nothing was changed")
         return (f"{what}; `rlm topics disable {topic.name}` keeps it until that begins",)
+
+    def _giveback_warnings(self, before: TopicRecord) -> tuple[str, ...]:
+        if self._dependencies.settler.alters_configs:
+            return giveback_warnings(before)
+        return to_be_given_back(before)
 
     async def _let_go(self, name: str, error: NotFound) -> Outcome:
         """Keep the remote data of a deleted topic, or of one whose deletion was decided; of the
@@ -329,6 +335,8 @@ class TopicVerbs:
         change = self._change(seen, retention)
         await self._dependencies.shortening.check(seen.topic, change, yes=options.yes)
         record = _wanted(seen, options, retention, change.in_force)
+        if not self._dependencies.settler.alters_configs:
+            record = replace(record, originals=before.originals if before is not None else {})
         self._dependencies.offload.check(record, rules.total_of(seen.config))
         warnings = change_warnings(before, record, options.retention, seen.config)
         if before is None:
@@ -348,6 +356,8 @@ class TopicVerbs:
             seen.topic, change, by=options.by, writing=seen.writing
         )
         await self._publish(seen, record)
+        if not self._dependencies.settler.alters_configs:
+            warnings += to_be_set(record, seen.config)
         return Outcome(record=await self._settle_or_undo(seen, record), warnings=warnings)
 
     def _change(self, seen: _Seen, wanted: Retention) -> RetentionChange:
@@ -474,12 +484,3 @@ def _needs_more(before: TopicRecord | None, after: TopicRecord) -> bool:
     if before is None or before.state != "enabled":
         return True
     return (after.trim and not before.trim) or (is_taken_over(after) and not is_taken_over(before))
-
-
-def _giveback_warnings(before: TopicRecord) -> tuple[str, ...]:
-    if not is_taken_over(before):
-        return ()
-    return (
-        "the broker's own retention acts again: what it removes before it is copied is lost "
-        "from both tiers",
-    )

@@ -309,13 +309,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H14: the setting `warn` is not heeded",
-            "return self._takeover == ENFORCE or is_half_done or not is_taken_over(record)",
-            "return True",
+            "return self._takeover == ENFORCE and not self._is_given_up(record.name)",
+            "return not self._is_given_up(record.name)",
         ),
         (
             "H14: what a crash left half-done stays so where the setting is `warn`",
-            "return self._takeover == ENFORCE or is_half_done or not is_taken_over(record)",
-            "return self._takeover == ENFORCE or not is_taken_over(record)",
+            "        if is_half_done or not is_taken_over(record):\n",
+            "        if not is_taken_over(record):\n",
         ),
         (
             "an alarm of what was long mended stays",

@@ -7,6 +7,7 @@ import pytest
 
 from kip405.errors import NotFound, RemoteStorageError, Unavailable
 from rlm.broker.answers import TopicConfigValue
+from rlm.plans.retention_contests import RetentionContests
 from rlm.topics.cluster_retention import BrokersRetention
 from tests.builders.clock import ManualClock
 
@@ -41,8 +42,8 @@ class Cluster:
     def __init__(self, *sources: Source) -> None:
         self.brokers = dict(enumerate(sources, start=1))
         self.error: RemoteStorageError | None = None
-        self.clock = ManualClock()
-        self.retention = BrokersRetention(self, self.clock)
+        self.clock, self.contests = ManualClock(), RetentionContests()
+        self.retention = BrokersRetention(self, self.contests, self.clock)
 
     async def sources(self) -> Mapping[int, Source]:
         if self.error is not None:
@@ -75,6 +76,14 @@ async def test_h14_a_retention_that_one_broker_has_is_named(
     [(name, value)] = config.items()
     found = await Cluster(*sources).bounded()
     assert found == f"broker {at + 1}: {name.replace('_', '.')}={value}"
+
+
+async def test_g1_a_retention_that_somebody_keeps_bounding_counts_as_bounded_in_between() -> None:
+    cluster = Cluster(Source(), Source())
+    assert await cluster.bounded() is None
+    cluster.contests.bounded(TOPIC, "retention.ms=5", cluster.clock.monotonic_ms())
+    assert await cluster.bounded() == "somebody bounded it 0 s ago (retention.ms=5)"
+    assert await cluster.bounded("payments") is None
 
 
 async def test_h38_a_value_that_a_broker_leaves_out_is_not_off() -> None:

@@ -151,6 +151,7 @@ async def test_h14_the_last_of_several_choices_counts() -> None:
         cluster.configs[TOPIC]["retention.ms"] = choice
         await service.repair()
         assert cluster.own_config() == TAKEN
+        service.clock.advance(1_200_000)
     await give_back(service)
     assert cluster.own_config() == {"retention.ms": "80000"}
 

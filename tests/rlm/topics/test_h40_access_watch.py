@@ -53,7 +53,11 @@ async def watched(options: EnableOptions) -> tuple[BrokerWithAcls, AccessWatch]:
     await service.verbs.enable(TOPIC, options)
     broker = BrokerWithAcls()
     watch = AccessWatch(
-        allowed=broker, settings=service.settings, clock=service.clock, interval_ms=1_000
+        allowed=broker,
+        settings=service.settings,
+        clock=service.clock,
+        interval_ms=1_000,
+        alters_configs=True,
     )
     return broker, watch
 
@@ -126,6 +130,15 @@ async def test_h40_a_right_that_no_broker_reports_is_unknown() -> None:
 async def test_h40_topics_that_are_not_enabled_need_nothing() -> None:
     service = ServiceUnderTest(Cluster())
     record = (await service.verbs.enable(TOPIC, EnableOptions(trim=True))).record
-    kept = needed_acls([replace(record, state="kept")])
+    kept = needed_acls([replace(record, state="kept")], alters_configs=True)
     assert TOPIC not in {acl.resource_name for acl in kept}
-    assert not_granted(needed_acls([record]), {}) == ()
+    assert not_granted(needed_acls([record], alters_configs=True), {}) == ()
+
+
+async def test_h40_who_alters_no_configuration_needs_no_right_to() -> None:
+    service = ServiceUnderTest(Cluster())
+    record = (await service.verbs.enable(TOPIC, EnableOptions(trim=True))).record
+    needed = set(needed_acls([record], alters_configs=True))
+    assert needed - set(needed_acls([record], alters_configs=False)) == {
+        topic_acl("AlterConfigs", TOPIC)
+    }

@@ -18,6 +18,7 @@ from rlm.broker.answers import (
 from rlm.config.offload import OffloadRule
 from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.offload import OffloadPolicy
+from rlm.plans.retention_contests import RetentionContests
 from rlm.topics.access import ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ReaderCheck
 from rlm.topics.deletions import Announcements, PendingDeletions
@@ -25,7 +26,7 @@ from rlm.topics.keeper import RetentionKeeper
 from rlm.topics.partition_records import Starts
 from rlm.topics.ports import GroupOffset
 from rlm.topics.shortening import Shortening
-from rlm.topics.takeover import Settler
+from rlm.topics.takeover import EXTERNAL, Settler
 from rlm.topics.verbs import Dependencies, TopicVerbs
 from rlmm.settings_codec import Headers, WriterKnowledge, encode_settings_record
 from rlmm.settings_records import SettingsRecord, Stamp, TopicRecord
@@ -377,6 +378,7 @@ class ServiceUnderTest:
         self.cluster = cluster
         cluster.services[node_id] = self
         self.clock = clock or ManualClock()
+        self.contests = RetentionContests()
         self.ledger = MemoryLedger()
         self.settings = ServiceSettings(cluster, node_id, hook, self.clock)
         self.broker = ServiceBroker(cluster, node_id, hook)
@@ -386,9 +388,11 @@ class ServiceUnderTest:
             settings=self.settings,
             clock=self.clock,
             barrier_deadline_ms=1_000,
+            alters_configs=takeover != EXTERNAL,
         )
+        own, alters = self.broker, takeover != EXTERNAL
         self.access = ServiceAccess(
-            node_id=node_id, broker=self.broker, groups=self.broker, share_groups=self.broker
+            node_id=node_id, broker=own, groups=own, share_groups=own, alters_configs=alters
         )
         self.announcements = Announcements(
             settings=self.settings, clock=self.clock, delay_ms=DELAY_MS
@@ -419,16 +423,7 @@ class ServiceUnderTest:
                 barrier_deadline_ms=1_000,
             )
         )
-        self.keeper = RetentionKeeper(
-            verbs=self.verbs,
-            settler=self.settler,
-            broker=self.broker,
-            settings=self.settings,
-            clock=self.clock,
-            interval_ms=1_000,
-            takeover=takeover,
-            barrier_deadline_ms=1_000,
-        )
+        self.keeper = self._retention_keeper(takeover)
         self.deletions = self._deletion_keeper()
 
     def _shortening(self) -> Shortening:
@@ -439,6 +434,19 @@ class ServiceUnderTest:
             scan=self.cluster.scan,
             threads=THREADS,
             clock=self.clock,
+        )
+
+    def _retention_keeper(self, takeover: str) -> RetentionKeeper:
+        return RetentionKeeper(
+            verbs=self.verbs,
+            settler=self.settler,
+            broker=self.broker,
+            settings=self.settings,
+            clock=self.clock,
+            interval_ms=1_000,
+            takeover=takeover,
+            contests=self.contests,
+            barrier_deadline_ms=1_000,
         )
 
     def _deletion_keeper(self) -> PendingDeletions:
