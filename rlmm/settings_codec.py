@@ -22,6 +22,12 @@ from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
+from rlmm.giveback_codec import (
+    give_back_fields,
+    given_back_fields,
+    read_give_back,
+    read_given_back,
+)
 from rlmm.json_fields import Json, integer, text, texts, uuids
 from rlmm.ledger import Hole
 from rlmm.settings_records import (
@@ -50,7 +56,7 @@ _STAMP_FIELDS = ("v", "kind", "node_id", "leader_epoch", "writer", "time_ms")
 _SWITCH = {True: "on", False: "off"}
 _SWITCHED = {word: value for value, word in _SWITCH.items()}
 
-_TOPIC_FIELDS = ("name", "mode", "state", "trim", "originals", "deletion_cause")
+_TOPIC_FIELDS = ("name", "mode", "state", "trim", "originals", "deletion_cause", "given_back")
 
 _INT32 = struct.Struct(">i")
 Headers = tuple[tuple[str, bytes], ...]
@@ -175,6 +181,7 @@ def _topic_fields(record: TopicRecord) -> dict[str, Any]:
         ),
         **({"deletion_cause": record.deletion_cause} if record.deletion_cause else {}),
         **_offload_fields(record.offload),
+        **given_back_fields(record.given_back),
     }
 
 
@@ -234,6 +241,7 @@ def _heartbeat_fields(record: ServiceRecord | ReaderRecord) -> dict[str, Any]:
         "advertised": dict(record.advertised),
         "version": record.version,
         **({} if stores is None else {"stores": [str(one) for one in stores]}),
+        **give_back_fields(record.give_back),
     }
 
 
@@ -285,6 +293,7 @@ def _topic(rest: str, document: Json) -> TopicRecord:
         enforced=_enforced(document),
         deletion_cause=text(document, "deletion_cause") if "deletion_cause" in document else "",
         offload=_offload(document),
+        given_back=read_given_back(document),
         extra=_extra(document, *_TOPIC_FIELDS, *retention, *_ENFORCED, *_OFFLOAD),
     )
 
@@ -406,7 +415,8 @@ def _service(rest: str, document: Json) -> ServiceRecord:
         advertised=dict(document["advertised"].items()),
         version=text(document, "version"),
         stores=uuids(document, "stores") if "stores" in document else None,
-        extra=_extra(document, "listen", "advertised", "version", "stores"),
+        give_back=read_give_back(document),
+        extra=_extra(document, "listen", "advertised", "version", "stores", "give_back"),
     )
 
 

@@ -108,6 +108,21 @@ class OffloadThresholds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenBack:
+    """A taken-over retention was given back to the brokers, as a disk of theirs was nearly full.
+
+    `limits`: values of retention.ms or .bytes that this product sets on the topic meanwhile,
+    `former_limits` those that it set before. `ended_ms` (wall): when the retention was taken over
+    again, None = it is given back now.
+    """
+
+    limits: Mapping[str, str]
+    since_ms: int
+    ended_ms: int | None = None
+    former_limits: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
     """Decisions for a topic. Retention in ms and bytes, -1 = unlimited, local -2 = as total.
 
@@ -133,6 +148,7 @@ class TopicRecord:
     enforced: TotalRetention | None = None
     deletion_cause: str = ""
     offload: OffloadThresholds = OffloadThresholds()
+    given_back: GivenBack | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -314,7 +330,8 @@ class HistoryRecord:
 class ServiceRecord:
     """Heartbeat of one service; addresses by endpoint (proxy, grpc, http), each host:port. The
     stamp has the node id. `stores` are those that it is configured for and knows; None = it does
-    not say.
+    not say. `give_back`: topics whose retention should be given back, as a log directory of this
+    broker is nearly full, and the retention.bytes that would free enough there.
     """
 
     KIND: ClassVar[str] = "service"
@@ -323,6 +340,7 @@ class ServiceRecord:
     advertised: Mapping[str, str]
     version: str
     stores: tuple[Uuid, ...] | None = None
+    give_back: Mapping[Uuid, int] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -19,6 +19,7 @@ from rlm.api.ports import (
     Problems,
 )
 from rlm.broker.answers import PartitionDescription
+from rlm.plans.disk import LogDirReport
 from rlm.plans.problems import Problem, ProblemKind, Severity, about, health_of
 from rlm.stores.reports import StoreStatus
 from rlm.tasks.copy_progress import Copying
@@ -46,6 +47,7 @@ class ClusterStatus:
         pending: Pending,
         problems: Problems,
         stores: Callable[[], Sequence[StoreStatus]],
+        log_dirs: Callable[[], Sequence[LogDirReport]],
         copying: Callable[[], Copying],
         endpoints: Endpoints,
         version: str,
@@ -59,6 +61,7 @@ class ClusterStatus:
         self._pending = pending
         self._problems = problems
         self._stores = stores
+        self._log_dirs = log_dirs
         self._copying = copying
         self._endpoints = endpoints
         self._version = version
@@ -180,6 +183,7 @@ class ClusterStatus:
             reachable=True,
             stores=[messages.store_message(row) for row in self._stores()],
             health=health_of(problems),
+            log_dirs=[messages.log_dir_message(row) for row in self._log_dirs()],
             copying=messages.copying_message(self._copying()),
         )
         for peer in self._peers.known():
@@ -234,6 +238,7 @@ def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:
             reachable=True,
             stores=[store for row in answer.services for store in row.stores],
             health=said.health,
+            log_dirs=said.log_dirs,
             copying=said.copying if said.HasField("copying") else None,
         ),
     )

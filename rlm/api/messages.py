@@ -12,6 +12,7 @@ from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
 from rlm.plans.coverage import LostRange
 from rlm.plans.deletions import PendingDeletion
+from rlm.plans.disk import LogDirReport
 from rlm.plans.offload import Offload
 from rlm.plans.problems import Problem
 from rlm.plans.verification import Issue
@@ -159,6 +160,19 @@ def store_message(status: StoreStatus) -> admin_pb2.StoreStatus:
         segments=status.segments,
         size_bytes=status.size_bytes,
         alarms=status.alarms,
+    )
+
+
+def log_dir_message(report: LogDirReport) -> admin_pb2.LogDirStatus:
+    return admin_pb2.LogDirStatus(
+        path=report.path,
+        size_bytes=report.size_bytes,
+        free_bytes=report.free_bytes,
+        growth_bytes_per_second=report.growth_bytes_per_second,
+        full_in_ms=report.full_in_ms,
+        untrimmable_bytes=report.untrimmable_bytes,
+        unmeasured_partitions=report.unmeasured_partitions,
+        under_pressure=report.under_pressure,
     )
 
 

@@ -44,6 +44,7 @@ def _show(answer: pb.StatusResponse) -> None:
     _show_services(answer)
     _show_readers(answer)
     _show_stores(answer)
+    _show_log_dirs(answer)
     _show_copying(answer)
     if answer.freezes:
         click.echo()
@@ -189,7 +190,30 @@ def _store_state(stores: Sequence[tuple[int, pb.StoreStatus]]) -> str:
     return "alarm" if any(one.alarms for _, one in stores) else "well"
 
 
-def _unknown(row: pb.CopyingStatus) -> str:
+def _show_log_dirs(answer: pb.StatusResponse) -> None:
+    """Those of every broker whose service reports them."""
+    rows = [(row.node_id, log_dir) for row in answer.services for log_dir in row.log_dirs]
+    if not rows:
+        return
+    click.echo()
+    show_table(
+        ("broker", "log dir", "size", "free", "full in", "no trim may delete"),
+        [
+            (
+                node_id,
+                row.path,
+                human_size(row.size_bytes) if row.HasField("size_bytes") else "unknown",
+                human_size(row.free_bytes) if row.HasField("free_bytes") else "unknown",
+                _full_in(row),
+                human_size(row.untrimmable_bytes) + _unknown(row),
+            )
+            for node_id, row in rows
+        ],
+        "",
+    )
+
+
+def _unknown(row: pb.LogDirStatus | pb.CopyingStatus) -> str:
     """The partitions that are not in a sum."""
     return f" + {row.unmeasured_partitions} unknown" if row.unmeasured_partitions else ""
 
@@ -219,6 +243,12 @@ def _show_copying(answer: pb.StatusResponse) -> None:
         ],
         "",
     )
+
+
+def _full_in(row: pb.LogDirStatus) -> str:
+    if row.HasField("full_in_ms"):
+        return human_duration(row.full_in_ms)
+    return "does not grow" if row.HasField("growth_bytes_per_second") else "unknown"
 
 
 def _state(row: pb.ServiceStatus) -> str:

@@ -74,6 +74,7 @@ def from_mapping(content: Mapping[str, Any]) -> ServiceConfig:
     _check_tls(config)
     _check_exposure(config)
     _check_grace(config)
+    _check_disk_pressure(config)
     return config
 
 
@@ -126,6 +127,14 @@ def _require(values: Mapping[str, Any], config: type[CommonConfig]) -> None:
     for name, row in settings(config).items():
         if row.is_required and name not in values:
             raise Invalid(missing(row))
+
+
+def _check_disk_pressure(config: ServiceConfig) -> None:
+    if config.on_disk_pressure == "giveback" and config.retention_takeover == "external":
+        raise Invalid(
+            "on.disk.pressure: must be alarm where retention.takeover is external: the service "
+            "alters no topic's configuration then, and can give no retention back"
+        )
 
 
 def _read_stores(values: dict[str, Any], given: Mapping[str, Any]) -> None:

@@ -305,6 +305,39 @@ class ServiceConfig(CommonConfig):
     sweep_grace_ms: int = _ms(
         "sweep.grace.ms", 3_600_000, "Age at which the rest of a failed attempt may be deleted."
     )
+    disk_check_interval_ms: int = _ms(
+        "disk.check.interval.ms",
+        10_000,
+        "How often the free space of log.dirs is measured.",
+    )
+    disk_min_free_bytes: int = _size(
+        "disk.min.free.bytes",
+        1 << 30,
+        "Floor of free space in each of log.dirs. Below it there is an alarm until half as much "
+        "again is free. 0 = no floor.",
+        least=0,
+    )
+    disk_quota_bytes: int = _size(
+        "disk.quota.bytes",
+        0,
+        "The most that the files in each of log.dirs may take, where that is less than the file "
+        "system has. 0 = all that it has.",
+        least=0,
+    )
+    on_disk_pressure: str = setting(
+        "on.disk.pressure",
+        choice("alarm", "giveback"),
+        "What to do below disk.min.free.bytes, besides the alarm. `giveback`: the brokers' own "
+        "retention acts on topics that lie there beyond their local retention, with their local "
+        "retention as its limit, until the pressure ends. It deletes uncopied records too. Each "
+        "hole is recorded.",
+        default="alarm",
+    )
+    problem_disk_full_ms: int = _ms(
+        "problem.disk.full.ms",
+        86_400_000,
+        "A log directory that is full in less time is reported.",
+    )
     problem_copy_intervals: int = _count(
         "problem.copy.intervals", 3, "Copy intervals without a copy or a check before an alarm."
     )

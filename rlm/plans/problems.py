@@ -57,6 +57,10 @@ class ProblemKind(enum.Enum):
     CERTIFICATE_ENDS_SOON = "certificate-ends-soon"
     PEER_ABSENT = "peer-absent"
     PEER_UNREACHABLE = "peer-unreachable"
+    LOG_DIR_LOW = "log-dir-low"
+    LOG_DIR_FILLS = "log-dir-fills"
+    RETENTION_GIVEN_BACK = "retention-given-back"
+    LOG_DIR_UNKNOWN = "log-dir-unknown"
     NO_STORE = "no-store"
     STORE_UNAVAILABLE = "store-unavailable"
     STORE_REFUSES_WRITES = "store-refuses-writes"
@@ -138,6 +142,19 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.PEER_UNREACHABLE: _alarm(
         "A service that publishes its heartbeat does not answer the API: the status of its "
         "partitions is unknown."
+    ),
+    ProblemKind.LOG_DIR_LOW: _alarm(
+        "A log directory of the broker has less free space than disk.min.free.bytes (H18)."
+    ),
+    ProblemKind.RETENTION_GIVEN_BACK: _alarm(
+        "A broker's disk is nearly full, and its own retention acts on a topic of mode tier: it "
+        "deletes uncopied records too (H18)."
+    ),
+    ProblemKind.LOG_DIR_FILLS: _warning(
+        "A log directory of the broker is full soon, at the growth of the last hour."
+    ),
+    ProblemKind.LOG_DIR_UNKNOWN: _alarm(
+        "The free space of a log directory of the broker cannot be read."
     ),
     ProblemKind.NO_STORE: _warning("No store is configured: nothing is tiered."),
     ProblemKind.STORE_UNAVAILABLE: _alarm(

@@ -3,7 +3,7 @@
 Nothing here is on the path of a Kafka client.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kip405.errors import Fenced
@@ -22,6 +22,7 @@ from rlm.api.ports import Problems
 from rlm.api.remote_fetch import RemoteDependencies
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.log_dir.scanner import LogDirs
+from rlm.plans.disk import LogDirReport
 from rlm.plans.retention_contests import RetentionContests
 from rlm.plans.topic_end import EndLimits
 from rlm.remote_log.objects import RemoteLogs
@@ -43,6 +44,7 @@ from rlm.topics.cluster import ClusterGroups, OtherBrokers, ReaderCheck
 from rlm.topics.cluster_retention import BrokersRetention
 from rlm.topics.deletions import Announcements, PendingDeletions
 from rlm.topics.ends import EndSettings, TopicEnds
+from rlm.topics.giveback import DiskGiveback
 from rlm.topics.keeper import RecreatedTopicWatch, RetentionKeeper
 from rlm.topics.local_logs import DiskLogs, LogDirSpace, Scan
 from rlm.topics.partition_records import Adoption, Freezes, LocalStarts, Starts
@@ -66,6 +68,7 @@ class TopicWiring:
     keeper: RetentionKeeper
     deletions: PendingDeletions
     recreated: RecreatedTopicWatch
+    giveback: DiskGiveback
     ends: TopicEnds
     purge: Purge
     freezes: Freezes
@@ -141,6 +144,7 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
             interval_ms=config.retention_check_interval_ms,
             barrier_deadline_ms=BARRIER_DEADLINE_MS,
         ),
+        giveback=_giveback(dependencies, brokers, settler, verbs),
         recreated=RecreatedTopicWatch(
             verbs=verbs,
             broker=broker,
@@ -208,6 +212,23 @@ def _access_watch(dependencies: Dependencies, *, alters_configs: bool) -> Access
     )
 
 
+def _giveback(
+    dependencies: Dependencies, brokers: OtherBrokers, settler: Settler, verbs: TopicVerbs
+) -> DiskGiveback:
+    config = dependencies.config
+    return DiskGiveback(
+        settler=settler,
+        brokers=brokers,
+        settings=dependencies.metadata.settings,
+        ledger=dependencies.metadata.manager,
+        lock=verbs.lock,
+        clock=dependencies.clock,
+        interval_ms=config.disk_check_interval_ms,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        heartbeat_max_age_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
+    )
+
+
 def _topic_verbs(
     dependencies: Dependencies,
     brokers: OtherBrokers,
@@ -224,7 +245,11 @@ def _topic_verbs(
             offsets=brokers,
             settings=settings,
             ledger=dependencies.metadata.manager,
-            disk=LogDirSpace(dependencies.config.log_dirs, dependencies.threads.other),
+            disk=LogDirSpace(
+                dependencies.config.log_dirs,
+                dependencies.config.disk_quota_bytes,
+                dependencies.threads.other,
+            ),
             starts=Starts(settings=settings, offsets=brokers),
             access=access,
             shortening=Shortening(
@@ -268,6 +293,7 @@ def build_admin(
     peers: Peers,
     statuses: Statuses,
     problems: Problems,
+    log_dirs: Callable[[], Sequence[LogDirReport]],
     copying: Callable[[], Copying],
 ) -> AdminService:
     """The commands of operators."""
@@ -290,7 +316,9 @@ def build_admin(
                 offload=offload_policy(dependencies.config),
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
             ),
-            status=_cluster_status(dependencies, topics, peers, statuses, problems, copying),
+            status=_cluster_status(
+                dependencies, topics, peers, statuses, problems, log_dirs, copying
+            ),
             statuses=statuses,
             resolver=TopicResolver(broker, settings),
             peers=peers,
@@ -310,6 +338,7 @@ def _cluster_status(
     peers: Peers,
     statuses: Statuses,
     problems: Problems,
+    log_dirs: Callable[[], Sequence[LogDirReport]],
     copying: Callable[[], Copying],
 ) -> ClusterStatus:
     return ClusterStatus(
@@ -321,6 +350,7 @@ def _cluster_status(
         pending=topics.deletions.pending,
         problems=problems,
         stores=dependencies.stores.statuses,
+        log_dirs=log_dirs,
         copying=copying,
         endpoints=_endpoints(dependencies),
         version=software_version(),

@@ -47,6 +47,7 @@ from rlm.service.lifetime import (
     until_stopped,
 )
 from rlm.service.listeners import HealthState, Listening
+from rlm.service.log_dirs import LogDirReports, log_dir_gauges
 from rlm.service.metadata import remember_reads, remember_topics
 from rlm.service.metrics import ServiceMetrics
 from rlm.service.partition_problems import PartitionProblems
@@ -107,9 +108,10 @@ class BrokerService:
         self._tasks = TaskWiring(shared, pools, metrics, self._topics.retention)
         self._certificates = Certificates(certificate_paths(config), clock, threads.other)
         partition_problems = _partition_problems(shared, self._tasks)
+        log_dirs = _log_dirs(shared, self._tasks, partition_problems)
         self._problems = problems = ProblemWatch(
             _problem_sources(
-                shared, self._tasks, self._topics, self._certificates, partition_problems
+                shared, self._tasks, self._topics, self._certificates, partition_problems, log_dirs
             ),
             clock,
         )
@@ -124,6 +126,7 @@ class BrokerService:
                 peers=self._peers,
                 statuses=statuses,
                 problems=problems.current,
+                log_dirs=log_dirs.reports,
                 copying=partition_problems.copying,
             ),
             fetch=build_fetch(shared, gate=gate, peers=self._peers, statuses=statuses),
@@ -147,6 +150,7 @@ class BrokerService:
             lambda: thread_gauges(threads.pools()),
             lambda: transaction_gauges(self._tasks.transactions.pinned_ms()),
             lambda: store_gauges(shared.stores.statuses()),
+            lambda: log_dir_gauges(log_dirs.reports()),
             lambda: read_gauges(shared.reader, shared.disk_cache),
             lambda: throttle_gauges(shared.throttle.counts),
         )
@@ -183,6 +187,8 @@ class BrokerService:
             "topic names": self._topics.recreated.run,
             "deleted topics": self._after_metadata(self._topics.ends.run),
             "certificates": self._certificates.run,
+            "disks": shared.disk_pressure.run,
+            "giveback": self._after_metadata(self._topics.giveback.run),
             "problems": self._problems.run,
             "stalled clients": self._stalled_clients.run,
             "stalled answers": self._stalled_answers.run,
@@ -268,12 +274,30 @@ def _stalled_answers(proxy: ProxyServer, clock: Clock) -> StalledClients[Connect
     )
 
 
+def _log_dirs(
+    dependencies: Dependencies,
+    tasks: TaskWiring,
+    partition_problems: PartitionProblems,
+) -> LogDirReports:
+    return LogDirReports(
+        watch=dependencies.disk_watch,
+        node_id=dependencies.config.node_id,
+        leadership=dependencies.leadership,
+        snapshots=dependencies.snapshots,
+        settings=dependencies.metadata.settings,
+        lag=partition_problems.lag,
+        trims=tasks.partition_tasks.trim.statuses,
+        warn_ms=dependencies.config.problem_disk_full_ms,
+    )
+
+
 def _problem_sources(
     dependencies: Dependencies,
     tasks: TaskWiring,
     topics: TopicWiring,
     certificates: Certificates,
     partitions: PartitionProblems,
+    log_dirs: LogDirReports,
 ) -> tuple[FindingSource, ...]:
     limits = service_limits(dependencies.config)
     common = CommonSources(
@@ -305,6 +329,8 @@ def _problem_sources(
             tasks.verify.watch.findings,
             tasks.transactions.findings,
             topics.purge.findings,
+            log_dirs.findings,
+            topics.giveback.findings,
         ),
     ).sources()
 

@@ -33,6 +33,8 @@ from rlm.stores.opened import OpenStores, PluginTerms, known_prefix, open_stores
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.stores.stores import RoutedReader, Stores, Targets
 from rlm.tasks.audit_log import AuditLog
+from rlm.tasks.disk_pressure import DiskPressure
+from rlm.tasks.disk_watch import DiskWatch
 from rlmm.manager import Metadata
 from rsm_plugins.contract.client import Deadlines
 
@@ -139,6 +141,8 @@ class Dependencies:
     reader: RemoteReader
     throttle: ReadThrottle
     disk_cache: DiskCache | None
+    disk_watch: DiskWatch
+    disk_pressure: DiskPressure
     heartbeat: HeartbeatSender
 
 
@@ -171,6 +175,8 @@ def build_dependencies(
     )
     disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
     reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
+    disk_watch = _build_disk_watch(config, threads, clock)
+    disk_pressure = _build_disk_pressure(config, disk_watch, metadata, threads, clock)
     return Dependencies(
         config=config,
         threads=threads,
@@ -206,7 +212,37 @@ def build_dependencies(
         reader=reader,
         throttle=build_throttle(config, clock),
         disk_cache=disk_cache,
-        heartbeat=_build_heartbeat(config, metadata, stores, clock, writer),
+        disk_watch=disk_watch,
+        disk_pressure=disk_pressure,
+        heartbeat=_build_heartbeat(config, metadata, stores, disk_pressure, clock, writer),
+    )
+
+
+def _build_disk_watch(config: ServiceConfig, threads: ServiceThreads, clock: Clock) -> DiskWatch:
+    return DiskWatch(
+        config.log_dirs,
+        quota_bytes=config.disk_quota_bytes,
+        floor_bytes=config.disk_min_free_bytes,
+        threads=threads.other,
+        clock=clock,
+    )
+
+
+def _build_disk_pressure(
+    config: ServiceConfig,
+    watch: DiskWatch,
+    metadata: Metadata,
+    threads: ServiceThreads,
+    clock: Clock,
+) -> DiskPressure:
+    return DiskPressure(
+        watch=watch,
+        log_dirs=LogDirs([str(path) for path in config.log_dirs]),
+        settings=metadata.settings,
+        threads=threads.snapshots,
+        clock=clock,
+        interval_ms=config.disk_check_interval_ms,
+        gives_back=config.on_disk_pressure == "giveback",
     )
 
 
@@ -220,7 +256,12 @@ def _audit_log(config: ServiceConfig, threads: ServiceThreads, clock: Clock) -> 
 
 
 def _build_heartbeat(
-    config: ServiceConfig, metadata: Metadata, stores: ServiceStores, clock: Clock, writer: Uuid
+    config: ServiceConfig,
+    metadata: Metadata,
+    stores: ServiceStores,
+    disk_pressure: DiskPressure,
+    clock: Clock,
+    writer: Uuid,
 ) -> HeartbeatSender:
     return HeartbeatSender(
         settings=metadata.settings,
@@ -239,6 +280,7 @@ def _build_heartbeat(
             "http": str(config.http_listen),
         },
         stores=stores.stores.known,
+        give_back=lambda: disk_pressure.asked,
         interval_ms=config.heartbeat_interval_ms,
     )
 

@@ -47,6 +47,7 @@ class HeartbeatSender:
         listen: Mapping[str, str],
         advertised: Mapping[str, str],
         stores: Callable[[], tuple[Uuid, ...]],
+        give_back: Callable[[], Mapping[Uuid, int]],
         interval_ms: int,
     ) -> None:
         self._settings = settings
@@ -55,6 +56,7 @@ class HeartbeatSender:
             node_id=node_id, listen=listen, advertised=advertised, version=version
         )
         self._stores = stores
+        self._give_back = give_back
         self._interval_ms = interval_ms
         self._rivals = Rivals(node_id, writer)
         self.rival: Uuid | None = None
@@ -72,7 +74,8 @@ class HeartbeatSender:
         began_ms = self._clock.monotonic_ms()
         self.rival = self._rivals.see(heartbeats(self._settings.view, began_ms))
         try:
-            await self._settings.publish(replace(self._record, stores=self._stores()))
+            beat = replace(self._record, stores=self._stores(), give_back=self._give_back())
+            await self._settings.publish(beat)
         except RemoteStorageError as error:
             log.warning("heartbeat_failed", error=str(error))
             self.failing_since_ms = self.failing_since_ms if self.error else began_ms

@@ -36,6 +36,7 @@ class MetricRow:
 
 
 PARTITION = ("topic", "partition")
+_LOG_DIR = ("log_dir",)
 
 COPY_ROWS: tuple[MetricRow, ...] = (
     MetricRow(
@@ -60,4 +61,41 @@ COPY_ROWS: tuple[MetricRow, ...] = (
     ),
 )
 
-DISK_ROWS: tuple[MetricRow, ...] = ()
+DISK_ROWS: tuple[MetricRow, ...] = (
+    MetricRow(
+        name="rlm_log_dir_size_bytes",
+        kind=MetricKind.GAUGE,
+        doc="Size of a log directory's file system, or its quota (disk.quota.bytes).",
+        labels=_LOG_DIR,
+    ),
+    MetricRow(
+        name="rlm_log_dir_free_bytes",
+        kind=MetricKind.GAUGE,
+        doc="What is free of it; no sample where that is unknown.",
+        labels=_LOG_DIR,
+    ),
+    MetricRow(
+        name="rlm_log_dir_growth_bytes_per_second",
+        kind=MetricKind.GAUGE,
+        doc="Growth over the last hour, trims included; no sample in the first ten minutes.",
+        labels=_LOG_DIR,
+    ),
+    MetricRow(
+        name="rlm_log_dir_full_seconds",
+        kind=MetricKind.GAUGE,
+        doc="Time until it is full at that growth; no sample where it does not grow.",
+        labels=_LOG_DIR,
+    ),
+    MetricRow(
+        name="rlm_log_dir_untrimmable_bytes",
+        kind=MetricKind.GAUGE,
+        doc="Local bytes of tiered topics that this broker leads and no trim may delete now.",
+        labels=_LOG_DIR,
+    ),
+    MetricRow(
+        name="rlm_log_dir_unmeasured_partitions",
+        kind=MetricKind.GAUGE,
+        doc="Partitions whose bytes are not in that sum, as they are not known.",
+        labels=_LOG_DIR,
+    ),
+)

@@ -464,12 +464,11 @@ class TrimTask:
 
     def _foreign_log_start(self, snapshot: PartitionSnapshot, record: TopicRecord) -> int | None:
         """The broker's log start, if neither our trim nor the remote log start moved it (H1)."""
-        if record.mode != "tier" or snapshot.remote_log_start_offset is None:
+        start = snapshot.remote_log_start_offset
+        if record.mode != "tier" or record.given_back is not None or start is None:
             return None
-        intent = self._settings.view.trim(snapshot.key)
-        ours = max(intent.bound if intent else 0, snapshot.remote_log_start_offset)
-        found = snapshot.watermarks.log_start_offset
-        return found if found > ours else None
+        intent, found = self._settings.view.trim(snapshot.key), snapshot.watermarks.log_start_offset
+        return found if found > max(intent.bound if intent else 0, start) else None
 
     def _alarm(self, snapshot: PartitionSnapshot, text: str) -> None:
         self._amend(snapshot, alarm=text)

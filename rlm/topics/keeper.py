@@ -34,6 +34,7 @@ from rlm.topics.takeover import (
     EXTERNAL,
     Settler,
     bounds_of,
+    is_foreign_bound,
     is_taken_over,
     is_unfinished,
     needed_change,
@@ -139,7 +140,8 @@ class RetentionKeeper:
 
     def _watch(self, record: TopicRecord, config: Config, *, is_half_done: bool) -> None:
         now_ms = self._clock.now_ms()
-        bounds = bounds_of(config) if is_taken_over(record) else ""
+        is_foreign = self._takeover == EXTERNAL or is_foreign_bound(record, config)
+        bounds = bounds_of(config) if is_taken_over(record) and is_foreign else ""
         known = self._alarms.get(record.topic_id)
         if bounds and not is_half_done:
             if self._takeover == ENFORCE:

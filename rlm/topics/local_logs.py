@@ -11,7 +11,6 @@ the last day: what was copied is what was produced. Free space is that of the fu
 broker's log.dirs. Must not know gRPC.
 """
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.log_dir.scanner import LocalSegment, PartitionLog
+from rlm.log_dir.space import space_of
 from rlm.plans.coverage import doubtful_segments
 from rlm.plans.problems import human_bytes
 from rsm_plugins.threads import Threads
@@ -137,8 +137,9 @@ _FAR_DAYS = 3_650
 class LogDirSpace:
     """Free bytes of the fullest of some directories."""
 
-    def __init__(self, log_dirs: Sequence[Path], threads: Threads) -> None:
+    def __init__(self, log_dirs: Sequence[Path], quota_bytes: int, threads: Threads) -> None:
         self._log_dirs = tuple(log_dirs)
+        self._quota_bytes = quota_bytes
         self._threads = threads
 
     async def free_bytes(self) -> int:
@@ -149,7 +150,7 @@ class LogDirSpace:
             raise Unavailable(f"log.dirs: free space is not known: {error.strerror}") from error
 
     def _free_bytes(self) -> int:
-        return min(shutil.disk_usage(path).free for path in self._log_dirs)
+        return min(space_of(path, self._quota_bytes).free_bytes for path in self._log_dirs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

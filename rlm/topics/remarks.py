@@ -22,6 +22,9 @@ def notes_of(record: TopicRecord) -> tuple[str, ...]:
     notes = []
     if record.mode == "copy":
         notes.append("mode copy: the broker's own retention acts, local retention does not")
+    elif record.given_back is not None and record.given_back.ended_ms is None:
+        limits = ", ".join(f"{name}={value}" for name, value in record.given_back.limits.items())
+        notes.append(f"given back while a broker's disk is nearly full: {limits} acts at brokers")
     elif not record.trim:
         notes.append("trim is off: the local log grows")
     elif effective_local_retention(retention_of(record)).is_unlimited:

@@ -10,15 +10,16 @@ The settings record decides whose retention acts on a topic and what its configu
 
     record                   originals   the topic's own retention.ms and .bytes
     enabled, mode tier       kept        -1, set on the topic: our retention acts
+    the same, given back     kept        limits set on the topic, as a disk is nearly full (H18)
     seems to be deleted      kept        the same, if it is there after all
     anything else            kept        interrupted: restore them, then remove the originals
     anything else            none        not ours to change
 
 The settings record is written and read back before the first change, so that a crash in between
 leaves a record that says what to do. When the configuration is given back, only a -1 that is set on
-the topic counts as ours: another value is a newer choice by somebody else. Such a choice is written
-into the originals before it is set back to -1, so that the administrator's last choice is what is
-restored.
+the topic, or a limit of ours, counts as ours: another value is a newer choice by somebody else.
+Such a choice is written into the originals before it is set back to -1, so that the administrator's
+last choice is what is restored.
 """
 
 from collections.abc import Mapping
@@ -72,24 +73,55 @@ def chosen_since(record: TopicRecord, config: Config) -> dict[str, str | None]:
     present = {name: _own(config, name) for name in TAKEN_OVER}
     return {
         **record.originals,
-        **{name: value for name, value in present.items() if value != UNLIMITED},
+        **{name: value for name, value in present.items() if not _is_ours(record, name, value)},
     }
+
+
+def _is_ours(record: TopicRecord, name: str, value: str | None) -> bool:
+    """Whether a topic's own value is one that we set."""
+    given = record.given_back
+    limits = () if given is None else (given.limits.get(name), given.former_limits.get(name))
+    return value == UNLIMITED or (value is not None and value in limits)
+
+
+def _wanted(record: TopicRecord) -> dict[str, str]:
+    """The topic's own values while its retention is taken over."""
+    wanted = dict.fromkeys(TAKEN_OVER, UNLIMITED)
+    given = record.given_back
+    return wanted if given is None or given.ended_ms is not None else wanted | dict(given.limits)
+
+
+def _changes_of_ours(record: TopicRecord, config: Config) -> ConfigChange | None:
+    """The change that makes those values agree that we set ourselves; None = they do."""
+    changed = {
+        name: value
+        for name, value in _wanted(record).items()
+        if _own(config, name) != value and _is_ours(record, name, _own(config, name))
+    }
+    return ConfigChange(set_values=changed) if changed else None
+
+
+def is_foreign_bound(record: TopicRecord, config: Config) -> bool:
+    """Whether somebody else set or unset a taken-over retention."""
+    return any(not _is_ours(record, name, _own(config, name)) for name in TAKEN_OVER)
 
 
 def needed_change(record: TopicRecord, config: Config) -> ConfigChange | None:
     """The change that makes the configuration agree with the settings record; None = it does."""
     if is_taken_over(record):
-        bounded = [name for name in TAKEN_OVER if _own(config, name) != UNLIMITED]
-        return ConfigChange(set_values=dict.fromkeys(bounded, UNLIMITED)) if bounded else None
-    return giving_back(record.originals, config)
+        changed = {
+            name: value for name, value in _wanted(record).items() if _own(config, name) != value
+        }
+        return ConfigChange(set_values=changed) if changed else None
+    return _giving_back(record, config)
 
 
-def giving_back(originals: Originals, config: Config) -> ConfigChange | None:
-    """The change that restores the originals where our -1 is still set; None = there is none."""
+def _giving_back(record: TopicRecord, config: Config) -> ConfigChange | None:
+    """The change that restores the originals where our values are still set."""
     ours = {
         name: value
-        for name, value in originals.items()
-        if _own(config, name) == UNLIMITED and value != UNLIMITED
+        for name, value in record.originals.items()
+        if _is_ours(record, name, own := _own(config, name)) and value != own
     }
     if not ours:
         return None
@@ -164,12 +196,14 @@ class Settler:
             )
         return topic
 
-    async def settle(self, name: str, topic_id: Uuid) -> TopicRecord:
+    async def settle(
+        self, name: str, topic_id: Uuid, remembered: TopicRecord | None = None
+    ) -> TopicRecord:
         """Apply what the newest settings record requires; returns that settings record.
+        `remembered`: an earlier one that was followed.
 
         Invalid: the cluster refuses the change (alter.config.policy). Unavailable: try again.
         """
-        remembered: Mapping[str, str | None] = {}
         for _ in range(_MAX_PASSES):
             await self._settings.barrier(self._barrier_deadline_ms)
             record = self._record(name, topic_id)
@@ -179,14 +213,9 @@ class Settler:
                     continue
                 return record
             if is_taken_over(record):
-                remembered = record.originals
-            owed = record.originals or remembered
+                remembered = record
             config = await self._broker.topic_config(name)
-            change = (
-                needed_change(record, config)
-                if is_taken_over(record)
-                else giving_back(owed, config)
-            )
+            change = needed_change(_owed(record, remembered), config)
             if change is not None and await self._remember_choice(name, record):
                 continue
             if change is not None:
@@ -198,6 +227,23 @@ class Settler:
                 return record
             else:
                 await self._forget_originals(name, topic_id, record)
+        raise Unavailable(f"topic {name}: its settings keep changing; try again")
+
+    async def settle_limits(self, name: str, topic_id: Uuid) -> TopicRecord:
+        """As `settle` for a topic whose retention is given back, but what others set is left: what
+        becomes of that, the keeper decides (H14).
+        """
+        before: TopicRecord | None = None
+        for _ in range(_MAX_PASSES):
+            await self._settings.barrier(self._barrier_deadline_ms)
+            if not is_taken_over(record := self._record(name, topic_id)):
+                return await self.settle(name, topic_id, before)
+            before = record
+            await self._refuse_unless_led(name, topic_id)
+            change = _changes_of_ours(record, await self._broker.topic_config(name))
+            if change is None:
+                return record
+            await self._alter(name, change)
         raise Unavailable(f"topic {name}: its settings keep changing; try again")
 
     async def _remember_choice(self, name: str, record: TopicRecord) -> bool:
@@ -254,8 +300,17 @@ class Settler:
     async def _forget_originals(self, name: str, topic_id: Uuid, record: TopicRecord) -> None:
         topic = await self.led_topic(name)
         await self._settings.publish(
-            replace(record, originals={}), topic.partitions[0].leader_epoch
+            replace(record, originals={}, given_back=None), topic.partitions[0].leader_epoch
         )
+
+
+def _owed(record: TopicRecord, before: TopicRecord | None) -> TopicRecord:
+    """With what an earlier record had, where another service has restored and forgotten it: a late
+    change of ours is reverted by it.
+    """
+    if record.originals or before is None:
+        return record
+    return replace(record, originals=before.originals, given_back=before.given_back)
 
 
 def _is_shown(change: ConfigChange, config: Config) -> bool:

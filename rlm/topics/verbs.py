@@ -475,6 +475,7 @@ def _wanted(
         originals=originals,
         enforced=in_force.laxer(retention.total),
         offload=rules.choose_offload(options.offload, before),
+        given_back=before.given_back if before is not None else None,
         extra=before.extra if before is not None else {},
     )
 

@@ -323,7 +323,7 @@ class ReaderStatus(_message.Message):
     def __init__(self, grpc_address: _Optional[str] = ..., version: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., alive: _Optional[bool] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
-    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores", "health", "copying")
+    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores", "health", "log_dirs", "copying")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -333,6 +333,7 @@ class ServiceStatus(_message.Message):
     REACHABLE_FIELD_NUMBER: _ClassVar[int]
     STORES_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
+    LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     COPYING_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     version: str
@@ -343,8 +344,9 @@ class ServiceStatus(_message.Message):
     reachable: bool
     stores: _containers.RepeatedCompositeFieldContainer[StoreStatus]
     health: str
+    log_dirs: _containers.RepeatedCompositeFieldContainer[LogDirStatus]
     copying: CopyingStatus
-    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ..., health: _Optional[str] = ..., copying: _Optional[_Union[CopyingStatus, _Mapping]] = ...) -> None: ...
+    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ..., health: _Optional[str] = ..., log_dirs: _Optional[_Iterable[_Union[LogDirStatus, _Mapping]]] = ..., copying: _Optional[_Union[CopyingStatus, _Mapping]] = ...) -> None: ...
 
 class CopyingStatus(_message.Message):
     __slots__ = ("segments_left", "bytes_left", "bytes_per_second", "left_ms", "unmeasured_partitions")
@@ -359,6 +361,26 @@ class CopyingStatus(_message.Message):
     left_ms: int
     unmeasured_partitions: int
     def __init__(self, segments_left: _Optional[int] = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., left_ms: _Optional[int] = ..., unmeasured_partitions: _Optional[int] = ...) -> None: ...
+
+class LogDirStatus(_message.Message):
+    __slots__ = ("path", "size_bytes", "free_bytes", "growth_bytes_per_second", "full_in_ms", "untrimmable_bytes", "unmeasured_partitions", "under_pressure")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    GROWTH_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    FULL_IN_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTRIMMABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNMEASURED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    UNDER_PRESSURE_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    size_bytes: int
+    free_bytes: int
+    growth_bytes_per_second: float
+    full_in_ms: int
+    untrimmable_bytes: int
+    unmeasured_partitions: int
+    under_pressure: bool
+    def __init__(self, path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., growth_bytes_per_second: _Optional[float] = ..., full_in_ms: _Optional[int] = ..., untrimmable_bytes: _Optional[int] = ..., unmeasured_partitions: _Optional[int] = ..., under_pressure: _Optional[bool] = ...) -> None: ...
 
 class StoreStatus(_message.Message):
     __slots__ = ("name", "store_id", "plugin", "uri", "problem", "segments", "size_bytes", "alarms")

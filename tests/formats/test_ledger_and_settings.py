@@ -37,6 +37,7 @@ from rlmm.settings_records import (
     DiscardRecord,
     DivergenceRecord,
     FreezeRecord,
+    GivenBack,
     HistoryRecord,
     HolesRecord,
     OffloadThresholds,
@@ -55,6 +56,7 @@ HERE = Path(__file__).parent
 TOPIC_ID = Uuid.parse("jF8s79t9SrG_PNqlwv7bAA")
 SEGMENT_ID = Uuid.parse("AAECAwQFBgcICQoLDA0ODw")
 STORE_ID = Uuid.parse("c3RvcmUtb25lLi4uLi4uLg")
+GIVEN_ID = Uuid.parse("Z2l2ZW4tYmFjay4uLi4uLg")
 WRITER = Uuid.parse("d3JpdGVyLW9uZS4uLi4uLg")
 PARTITION = PartitionKey(TOPIC_ID, 3)
 STAMP = Stamp(node_id=2, leader_epoch=7, writer=WRITER, time_ms=1_763_000_000_123)
@@ -181,6 +183,31 @@ RECORDS: tuple[SettingsRecord, ...] = (
         offload=OffloadThresholds(
             copy_lag_ms=3_600_000, copy_lag_bytes=-1, deletion_lag_ms=14_400_000
         ),
+    ),
+    TopicRecord(
+        topic_id=GIVEN_ID,
+        name="clicks",
+        mode="tier",
+        state="enabled",
+        trim=True,
+        retention_ms=-1,
+        retention_bytes=-1,
+        local_retention_ms=3_600_000,
+        local_retention_bytes=-2,
+        originals={"retention.ms": None},
+        given_back=GivenBack(
+            limits={"retention.bytes": "1073741824"},
+            since_ms=1_763_000_000_200,
+            ended_ms=1_763_000_000_300,
+            former_limits={"retention.bytes": "2147483648"},
+        ),
+    ),
+    ServiceRecord(
+        node_id=3,
+        listen={},
+        advertised={},
+        version="0.1.0",
+        give_back={GIVEN_ID: 1_073_741_824},
     ),
     DeletionRecord(
         topic_id=SEGMENT_ID,

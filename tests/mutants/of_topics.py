@@ -178,15 +178,15 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H14: a late change after somebody's giving back stays",
-            "                remembered = record.originals\n",
+            "                remembered = record\n",
             "                pass\n",
         ),
     ),
     *TAKEOVER.edits(
         (
             "H14: somebody's newer retention is overwritten when ours is given back",
-            "        if _own(config, name) == UNLIMITED and value != UNLIMITED\n",
-            "        if value != UNLIMITED\n",
+            "        if _is_ours(record, name, own := _own(config, name)) and value != own\n",
+            "        if value != _own(config, name)\n",
         ),
         (
             "H14: what was not set on the topic is set when ours is given back",

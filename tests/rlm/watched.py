@@ -26,6 +26,7 @@ from rlm.service.certificates import CertificatePath, Certificates
 from rlm.service.gauges import problem_and_partition_gauges
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.listeners import HealthState, HttpServer
+from rlm.service.log_dirs import LogDirReports, log_dir_gauges
 from rlm.service.metrics import ServiceMetrics
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problems import CommonSources, ProblemWatch, ServiceSources
@@ -33,6 +34,7 @@ from rlm.service.statuses import Statuses
 from rlm.service.tasks import PartitionTasks
 from rlm.stores.opened import OpenStores
 from rlm.stores.stores import RoutedReader, Stores, StoresInUse
+from rlm.tasks.disk_watch import DiskWatch
 from rlm.tasks.pool import TaskPool
 from rlm.topics.keeper import TakeoverAlarm
 from tests.builders.ledger import OUR_WRITER, PARTITION
@@ -46,6 +48,8 @@ from tests.rlm.topics.world import Cluster
 
 COPY_MS = 90_000
 HEARTBEAT_MS = 10_000
+FLOOR_BYTES = 1 << 20
+DISK_WARN_MS = 3_600_000
 _TURNS = 5
 LIMITS = Limits(
     copy_ms=COPY_MS,
@@ -104,7 +108,10 @@ class Shown:
 class Watched:
     """One partition led by us; `run_tasks` copies and trims once, as the pools would."""
 
-    def __init__(self, path: Path, certificates: Sequence[CertificatePath] = ()) -> None:
+    def __init__(
+        self, path: Path, certificates: Sequence[CertificatePath] = (), *, quota_bytes: int = 0
+    ) -> None:
+        """`quota_bytes` of its log directory, 0 = none."""
         self.rig = rig = Rig(path)
         self.snapshots = rig.cached_snapshots()
         self.asked = _Asked(rig)
@@ -122,9 +129,17 @@ class Watched:
             listen={},
             advertised={},
             stores=tuple,
+            give_back=dict,
             interval_ms=HEARTBEAT_MS,
         )
         self.link = KnownConnection("hot", STORE_ID)
+        self.disks = DiskWatch(
+            [rig.disk.path.parent],
+            quota_bytes=quota_bytes,
+            floor_bytes=FLOOR_BYTES,
+            threads=THREADS,
+            clock=clock,
+        )
         self._wire(clock)
 
     def _wire(self, clock: Clock) -> None:
@@ -150,28 +165,20 @@ class Watched:
             clock=clock,
             limits=LIMITS,
         )
-        stores = Stores((self.link,))
-        common = CommonSources(
-            ledger=rig.ledger,
+        self.log_dirs = LogDirReports(
+            watch=self.disks,
+            node_id=NODE_ID,
+            leadership=self.leadership,
+            snapshots=self.snapshots,
             settings=rig.settings,
-            log=_Log(),
-            stores=OpenStores(
-                stores=stores,
-                routed=RoutedReader(stores),
-                in_use=StoresInUse(FullLedger(), clock),
-                settings=rig.settings,
-                plugins=(),
-            ),
-            certificates=self.certificates,
-            hung_threads=rig.threads.hung,
-            clock=clock,
-            limits=LIMITS,
-            writes=rig.writes,
+            lag=partitions.lag,
+            trims=rig.trim.statuses,
+            warn_ms=DISK_WARN_MS,
         )
         self.watch = ProblemWatch(
             ServiceSources(
                 node_id=NODE_ID,
-                common=common,
+                common=self._common(),
                 settings=rig.settings,
                 leadership=self.leadership,
                 heartbeat=self.heartbeat,
@@ -181,7 +188,7 @@ class Watched:
                 keeper=_Keeper(),
                 clock=clock,
                 limits=LIMITS,
-                others=(),
+                others=(self.log_dirs.findings,),
             ).sources(),
             clock,
         )
@@ -196,6 +203,27 @@ class Watched:
             clock=clock,
             partition_problems=partitions,
             problems=self.watch.current,
+        )
+
+    def _common(self) -> CommonSources:
+        rig = self.rig
+        stores = Stores((self.link,))
+        return CommonSources(
+            ledger=rig.ledger,
+            settings=rig.settings,
+            log=_Log(),
+            stores=OpenStores(
+                stores=stores,
+                routed=RoutedReader(stores),
+                in_use=StoresInUse(FullLedger(), rig.clock),
+                settings=rig.settings,
+                plugins=(),
+            ),
+            certificates=self.certificates,
+            hung_threads=rig.threads.hung,
+            clock=rig.clock,
+            limits=LIMITS,
+            writes=rig.writes,
         )
 
     async def run_tasks(self, *, heartbeats: Sequence[int] = (NODE_ID,)) -> None:
@@ -268,6 +296,7 @@ class Watched:
         metrics = ServiceMetrics()
         metrics.add_gauges(
             problem_and_partition_gauges(self.watch.current, self.statuses.led),
+            lambda: log_dir_gauges(self.log_dirs.reports()),
         )
         state = HealthState(alive=True, ready=True, problems=problems)
         server = HttpServer(host="127.0.0.1", port=0, health=lambda: state, metrics=metrics.render)
@@ -284,6 +313,7 @@ class Watched:
             await server.stop()
         async with api_node(Cluster()) as node:
             node.statuses.problems[:] = problems
+            node.stores.log_dirs = self.log_dirs.reports()
             runner = CliRunner(env={"RLM_ADDRESS": node.address, "RLM_SANDBOX": None})
             shown = await asyncio.to_thread(runner.invoke, main, ["status"])
         return Shown(

@@ -108,6 +108,16 @@ class _NoShareGroups:
         return {}
 
 
+class _RoomyDisks:
+    """Disks are never nearly full."""
+
+    def has_space(self, directory: str) -> bool:
+        return True
+
+    def needs_space_of(self, snapshot: object, ledger: object) -> bool:
+        return False
+
+
 class _Unbounded:
     """Every broker says that its own retention is off (rlm.remote_log.ports.ClusterRetention)."""
 
@@ -317,17 +327,23 @@ class Service:
             reader=cast(Any, None),
             throttle=cast(Any, None),
             disk_cache=None,
-            heartbeat=HeartbeatSender(
-                settings=self.settings,
-                clock=self.clock,
-                node_id=self.broker.node_id,
-                writer=self.writer,
-                version="simulated",
-                listen={},
-                advertised={},
-                stores=lambda: (STORE_ID,),
-                interval_ms=self._config.heartbeat_interval_ms,
-            ),
+            disk_watch=cast(Any, _RoomyDisks()),
+            disk_pressure=cast(Any, _RoomyDisks()),
+            heartbeat=self._heartbeat(),
+        )
+
+    def _heartbeat(self) -> HeartbeatSender:
+        return HeartbeatSender(
+            settings=self.settings,
+            clock=self.clock,
+            node_id=self.broker.node_id,
+            writer=self.writer,
+            version="simulated",
+            listen={},
+            advertised={},
+            stores=lambda: (STORE_ID,),
+            give_back=dict,
+            interval_ms=self._config.heartbeat_interval_ms,
         )
 
 

@@ -373,6 +373,7 @@ class Fakes:
                     pending=self.service.deletions.pending,
                     problems=lambda: self.statuses.problems,
                     stores=lambda: self.stores.statuses,
+                    log_dirs=lambda: self.stores.log_dirs,
                     copying=lambda: self.stores.copying,
                     endpoints=self.endpoints(),
                     version="1",

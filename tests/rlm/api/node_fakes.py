@@ -9,6 +9,7 @@ from kip405.ids import PartitionKey
 from rlm.broker.answers import OwnOffsets
 from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import LostRange
+from rlm.plans.disk import LogDirReport
 from rlm.plans.expiry import PartitionExpiry
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.objects import RemoteLogs
@@ -124,6 +125,7 @@ class ApiStores:
 
     statuses: tuple[StoreStatus, ...] = ()
     reports: tuple[StoreReport, ...] = ()
+    log_dirs: tuple[LogDirReport, ...] = ()
     copying: Copying = field(
         default_factory=lambda: Copying(
             progress=Progress(segments_left=0, bytes_left=0, bytes_per_second=None, left_ms=None),

@@ -196,6 +196,13 @@ def test_a_value_outside_its_range_is_refused(
     assert message.startswith(f"{key}: must be ")
 
 
+def test_h18_no_retention_is_given_back_that_the_service_must_not_alter(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    both = {"on.disk.pressure": "giveback", "retention.takeover": "external"}
+    assert refusal(tmp_path, given | both).startswith("on.disk.pressure: must be alarm")
+
+
 @pytest.mark.parametrize("key", ["state.dir", "proxy.listen", "node.id", "log.dirs"])
 def test_a_missing_setting_is_named(tmp_path: Path, given: dict[str, Any], key: str) -> None:
     del given[key]

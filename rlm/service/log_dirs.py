@@ -1,0 +1,149 @@
+"""What status, metrics and problems show of the broker's log directories (H18).
+
+Joins the free space that DiskWatch measured with the bytes that no trim may delete, as of the last
+snapshots. Never waits.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import NamedTuple
+
+from kip405.ids import PartitionKey
+from rlm.broker.leadership import Leadership, LedPartition
+from rlm.plans.copy import CopyLag
+from rlm.plans.disk import LogDirReport, disk_findings, untrimmable_bytes
+from rlm.plans.problems import Finding
+from rlm.plans.trim import NoTrim
+from rlm.remote_log.ports import Settings
+from rlm.remote_log.snapshot_cache import SnapshotCache
+from rlm.remote_log.snapshots import PartitionSnapshot
+from rlm.service.metrics import Labelled
+from rlm.tasks.disk_watch import DiskWatch
+from rlm.tasks.trim import TrimStatus
+from rlm.topics.takeover import is_taken_over
+
+_HELD = {reason.value: reason for reason in NoTrim}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LocalBytes:
+    """Of one partition; `log_dir` and `untrimmable_bytes` None = not known."""
+
+    log_dir: str | None
+    untrimmable_bytes: int | None
+
+
+class _Seen(NamedTuple):
+    """What the bytes of one partition follow from. All of it is replaced, never changed."""
+
+    snapshot: PartitionSnapshot
+    lag: CopyLag | None
+    trim: TrimStatus | None
+
+    def is_same(self, other: "_Seen") -> bool:
+        return self.snapshot is other.snapshot and self.lag is other.lag and self.trim is other.trim
+
+
+class LogDirReports:
+    """`lag` None = it is not known what is left to copy; `warn_ms` is problem.disk.full.ms."""
+
+    def __init__(
+        self,
+        *,
+        watch: DiskWatch,
+        node_id: int,
+        leadership: Leadership,
+        snapshots: SnapshotCache,
+        settings: Settings,
+        lag: Callable[[LedPartition], CopyLag | None],
+        trims: Mapping[PartitionKey, TrimStatus],
+        warn_ms: int,
+    ) -> None:
+        self._watch = watch
+        self._node_id = node_id
+        self._leadership = leadership
+        self._snapshots = snapshots
+        self._settings = settings
+        self._lag = lag
+        self._trims = trims
+        self._warn_ms = warn_ms
+        self._known: dict[PartitionKey, tuple[_Seen, _LocalBytes]] = {}
+
+    def reports(self) -> tuple[LogDirReport, ...]:
+        """Nothing before the first measurement."""
+        partitions = {key: self._of(key, row) for key, row in self._led()}
+        for key in self._known.keys() - partitions.keys():
+            del self._known[key]
+        return tuple(_joined(report, partitions.values()) for report in self._watch.reports())
+
+    def findings(self) -> Iterator[Finding]:
+        """What is wrong with them. The partitions are read only where there is a finding."""
+        found = self._findings(self._watch.reports())
+        return self._findings(self.reports()) if any(found) else iter(())
+
+    def _findings(self, reports: Sequence[LogDirReport]) -> Iterator[Finding]:
+        return disk_findings(reports, floor_bytes=self._watch.floor_bytes, warn_ms=self._warn_ms)
+
+    def _led(self) -> Iterator[tuple[PartitionKey, LedPartition]]:
+        ours = {one.topic_id for one in self._settings.view.topics() if is_taken_over(one)}
+        for key, row in self._leadership.snapshot.partitions.items():
+            if row.leader == self._node_id and key.topic_id in ours:
+                yield key, row
+
+    def _of(self, key: PartitionKey, row: LedPartition) -> _LocalBytes:
+        """Computed again only when the partition has changed."""
+        snapshot = self._snapshots.of(row)
+        if snapshot is None:
+            return _NOT_SEEN
+        seen = _Seen(snapshot=snapshot, lag=self._lag(row), trim=self._trims.get(key))
+        known = self._known.get(key)
+        if known is None or not known[0].is_same(seen):
+            known = self._known[key] = seen, _local_bytes(seen)
+        return known[1]
+
+
+_NOT_SEEN = _LocalBytes(log_dir=None, untrimmable_bytes=None)
+
+
+def _local_bytes(seen: _Seen) -> _LocalBytes:
+    log, lag, trim = seen.snapshot.log, seen.lag, seen.trim
+    log_dir = str(PurePath(log.directory).parent)
+    if lag is None:
+        return _LocalBytes(log_dir=log_dir, untrimmable_bytes=None)
+    return _LocalBytes(
+        log_dir=log_dir,
+        untrimmable_bytes=untrimmable_bytes(
+            _HELD.get(trim.reason) if trim is not None else None,
+            size_bytes=log.size_bytes,
+            active_bytes=log.segments[-1].size_bytes if log.segments else 0,
+            lag_bytes=lag.size_bytes,
+        ),
+    )
+
+
+def _joined(report: LogDirReport, partitions: Collection[_LocalBytes]) -> LogDirReport:
+    """A partition without a snapshot may lie in any of them."""
+    here = [one for one in partitions if one.log_dir in (None, report.path)]
+    known = [one.untrimmable_bytes for one in here if one.untrimmable_bytes is not None]
+    return replace(
+        report, untrimmable_bytes=sum(known), unmeasured_partitions=len(here) - len(known)
+    )
+
+
+def log_dir_gauges(reports: Iterable[LogDirReport]) -> dict[str, Labelled]:
+    """Gauges of the log directories; a value that is not known has no sample."""
+    rows: dict[str, dict[tuple[str, ...], float]] = {}
+    for report in reports:
+        full_in_ms = report.full_in_ms
+        for name, value in (
+            ("rlm_log_dir_size_bytes", report.size_bytes),
+            ("rlm_log_dir_free_bytes", report.free_bytes),
+            ("rlm_log_dir_growth_bytes_per_second", report.growth_bytes_per_second),
+            ("rlm_log_dir_full_seconds", None if full_in_ms is None else full_in_ms / 1000),
+            ("rlm_log_dir_untrimmable_bytes", report.untrimmable_bytes),
+            ("rlm_log_dir_unmeasured_partitions", report.unmeasured_partitions),
+        ):
+            if value is not None:
+                rows.setdefault(name, {})[(report.path,)] = value
+    return dict(rows)

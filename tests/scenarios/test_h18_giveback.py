@@ -1,0 +1,101 @@
+"""H18 on a real broker: a log directory fills while the store is away, and the broker lives on.
+
+The directory has a quota of the service instead of a small file system, which would need rights.
+"""
+
+import contextlib
+import json
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from rlm.log_dir.space import space_of
+from tests.scenarios.cluster import SMALL_SEGMENTS, Cluster, assert_same, fresh
+
+pytestmark = pytest.mark.integration
+
+_MIB = 1 << 20
+_FLOOR = 8 * _MIB
+_MORE_THAN_USED = 1 << 30
+
+
+@contextlib.contextmanager
+def room_for(cluster: Cluster, size_bytes: int) -> Iterator[None]:
+    """The log directory of broker 1 may grow by so much, by the settings of its service."""
+    path = cluster.sandbox.layout.rlm_config(1)
+    before = path.read_text()
+    [log_dir] = cluster.sandbox.log_dirs()
+    used = _MORE_THAN_USED - space_of(log_dir, _MORE_THAN_USED).free_bytes
+    pressed = {
+        "disk.quota.bytes": used + size_bytes,
+        "disk.min.free.bytes": _FLOOR,
+        "disk.check.interval.ms": 500,
+        "on.disk.pressure": "giveback",
+    }
+    try:
+        path.write_text(yaml.safe_dump(yaml.safe_load(before) | pressed))
+        restart(cluster)
+        yield
+    finally:
+        path.write_text(before)
+        restart(cluster)
+
+
+def restart(cluster: Cluster) -> None:
+    cluster.sandbox.kill("rlm:1")
+    cluster.sandbox.start("rlm:1")
+
+
+def asked(cluster: Cluster, path: str) -> str:
+    """What the service answers over HTTP, which takes less time than a command."""
+    port = cluster.sandbox.state.ports[1].http
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def kinds(cluster: Cluster) -> set[str]:
+    return {row["kind"] for row in json.loads(asked(cluster, "healthz"))["problems"]}
+
+
+def metric(cluster: Cluster, start: str) -> float:
+    [line] = [line for line in asked(cluster, "metrics").splitlines() if line.startswith(start)]
+    return float(line.rpartition(" ")[2])
+
+
+def test_h18_a_full_disk_is_given_back_and_what_is_lost_is_passed_without_a_reset(
+    one: Cluster,
+) -> None:
+    topic = fresh("full")
+    one.create_topic(topic, configs=SMALL_SEGMENTS)
+    one.enable(topic)
+    rows = one.fill(topic, mib=4)
+    copied = one.wait_settled(topic)
+    with room_for(one, 20 * _MIB):
+        assert "log-dir-low" not in kinds(one)
+        one.sandbox.kill("plugin:1")
+        one.wait_for(lambda: "store-unavailable" in kinds(one), "the store is away")
+        rows += one.fill(topic, mib=15, first=len(rows))
+        one.wait_for(lambda: "log-dir-low" in kinds(one), "an alarm at the floor")
+        start = one.wait_trimmed(topic, beyond=copied)
+        lost_offsets = f'rlm_partition_lost_offsets{{partition="0",topic="{topic}"}}'
+        one.wait_for(lambda: metric(one, lost_offsets) > 0, "a hole on record")
+        one.wait_for(lambda: kinds(one).isdisjoint(_PRESSURE), "space, and retention taken over")
+        assert metric(one, "rlm_log_dir_free_bytes{") >= _FLOOR
+        assert one.topic_config(topic)["retention.bytes"][0] == "-1"
+        assert one.log_start(topic) == start, "no more was deleted than had to be"
+        lost = int(one.status(topic)["hole_offsets"])
+        assert lost == metric(one, lost_offsets)
+        one.sandbox.start("plugin:1")
+        one.wait_copied(topic)
+    read = one.read_all(topic)
+    left = [row for row in rows if row.offset < start - lost or row.offset >= start]
+    assert len(left) == len(rows) - lost
+    assert_same(read, left)
+    assert "foreign-log-start" not in kinds(one)
+    verified = one.rlm("verify", topic)
+    assert "recorded hole: the broker deleted them before they were copied" in verified.stdout
+
+
+_PRESSURE = {"log-dir-low", "retention-given-back"}
