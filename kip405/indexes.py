@@ -169,6 +169,11 @@ def transaction_index(data: ByteBuffer) -> Iterator[TransactionIndexEntry]:
         yield TransactionIndexEntry(AbortedTransaction(producer, first, last), stable)
 
 
+def whole_transaction_entries(data: bytes) -> bytes:
+    """Without the part of an entry at the end of a .txnindex that is being written to."""
+    return data[: len(data) - len(data) % _TXN_ENTRY.size]
+
+
 def encode_transaction_index(entries: Iterable[TransactionIndexEntry]) -> bytes:
     """The inverse of `transaction_index`."""
     return b"".join(

@@ -97,6 +97,27 @@ def plan_copy(view: CopyView) -> CopyPlan:
     return replace(_decided(view), lag=_lag(view))
 
 
+def with_missing(plan: CopyPlan, view: CopyView, missing: Sequence[LocalSegment]) -> CopyPlan:
+    """The plan with segments first that the broker's log has no more and that are held open (H14).
+    They were eligible when they were opened, and wait for nothing.
+    """
+    if refuse_topic(view.topic) is not None or view.frozen is not None:
+        return plan
+    start = view.remote_log_start_offset
+    uncopied = tuple(
+        one
+        for one in missing
+        if one.next_offset is not None
+        and one.next_offset > start
+        and not view.covered.holds(max(one.base_offset, start), one.next_offset)
+    )
+    lag = CopyLag(
+        segments=plan.lag.segments + len(uncopied),
+        size_bytes=plan.lag.size_bytes + sum(one.size_bytes for one in uncopied),
+    )
+    return replace(plan, segments=(*uncopied, *plan.segments), lag=lag)
+
+
 def needed_recovery_point(
     needs: NeedsFlush, *, replicas: int, recovery_point: int | None
 ) -> int | None:

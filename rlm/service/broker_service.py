@@ -19,6 +19,7 @@ from rlm.api.calls import Gate, token_source
 from rlm.api.peers import PeerServicesAccess
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
+from rlm.log_dir.held_segments import raise_open_files_limit
 from rlm.log_dir.identity import ServiceLock, read_identity
 from rlm.proxy.connection import Connection
 from rlm.proxy.limits import StalledClients
@@ -31,6 +32,7 @@ from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.gauges import (
     copy_gauges,
+    held_gauges,
     problem_and_partition_gauges,
     purgatory_gauges,
     store_gauges,
@@ -75,6 +77,7 @@ def run(config: ServiceConfig) -> None:
     disks = read_identity([str(path) for path in config.log_dirs])
     check_disks(config, disks)
     keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
+    raise_open_files_limit()
     with ServiceLock(str(config.state_dir), disks):
         asyncio.run(until_stopped(_serve(config)))
 
@@ -149,6 +152,7 @@ class BrokerService:
             lambda: copy_gauges(partition_problems.copying()),
             lambda: thread_gauges(threads.pools()),
             lambda: transaction_gauges(self._tasks.transactions.pinned_ms()),
+            lambda: held_gauges(*self._tasks.bounded_retention.counts()),
             lambda: store_gauges(shared.stores.statuses()),
             lambda: log_dir_gauges(log_dirs.reports()),
             lambda: read_gauges(shared.reader, shared.disk_cache),
@@ -181,6 +185,7 @@ class BrokerService:
             "rolls": self._after_metadata(self._tasks.watch_rolls),
             "cleanups": self._after_metadata(self._tasks.run_cleanups),
             "transactions": self._tasks.transactions.run,
+            "bounded retention": self._after_metadata(self._tasks.bounded_retention.run),
             "topics": self._topics.keeper.run,
             "deletions": self._topics.deletions.run,
             "access": self._after_metadata(self._topics.access_watch.run),

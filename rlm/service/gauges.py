@@ -75,6 +75,14 @@ def transaction_gauges(pinned_ms: Mapping[TopicPartition, int]) -> dict[str, Lab
     }
 
 
+def held_gauges(held: int, without_room: int) -> dict[str, Labelled]:
+    """Uncopied segments of topics whose retention somebody bounded."""
+    return {
+        "rlm_segments_held_open": {(): held},
+        "rlm_segments_not_held_open": {(): without_room},
+    }
+
+
 class PoolView(Protocol):
     """What metrics show of a task pool (rlm.tasks.pool.TaskPool)."""
 

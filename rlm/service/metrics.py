@@ -161,6 +161,18 @@ TABLE: tuple[MetricRow, ...] = (
         labels=PARTITION,
     ),
     MetricRow(
+        name="rlm_segments_held_open",
+        kind=MetricKind.GAUGE,
+        doc="Uncopied segments whose files are open, because somebody bounded the retention of "
+        "their topic (H14). The disk space of those that the broker has deleted stays used.",
+    ),
+    MetricRow(
+        name="rlm_segments_not_held_open",
+        kind=MetricKind.GAUGE,
+        doc="Uncopied segments of such topics that are not open, because too many are: a sixteenth "
+        "of the limit of open files, at most 2000.",
+    ),
+    MetricRow(
         name="rlm_partition_frozen",
         kind=MetricKind.GAUGE,
         doc="1 while the partition is frozen (H4) and an operator must decide; no sample before "

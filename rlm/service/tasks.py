@@ -21,6 +21,8 @@ from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.unreferenced import unreferenced_task
 from rlm.service.verify_tasks import verify_tasks
 from rlm.service.watches import (
+    bounded_retention_watch,
+    segment_holds,
     transaction_watch,
 )
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
@@ -134,6 +136,7 @@ class TaskWiring:
         self.holes = HoleRecords(
             settings=dependencies.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
+        self._holds = segment_holds(dependencies)
         self.verify = verify_tasks(dependencies, self.evidence, self.lost)
         self.partition_tasks = PartitionTasks(
             copy=self._copy_task(live, counts),
@@ -153,6 +156,9 @@ class TaskWiring:
             copy=self._unless_rival(self._run_copy_turn),
             clock=dependencies.clock,
             interval_ms=config.remote_log_manager_task_interval_ms,
+        )
+        self.bounded_retention = bounded_retention_watch(
+            dependencies, self._holds, self.partition_tasks.copy, self._copy_watch.request
         )
         self._expiration_task = ExpirationTask(
             snapshots=dependencies.snapshots,
@@ -178,6 +184,7 @@ class TaskWiring:
             snapshot_wait_ms=config.copy_snapshot_wait_ms,
             limit=CopyLimit(slots=config.copy_segments_max_in_flight),
             needs_flush=NeedsFlush(config.copy_recovery_point),
+            holds=self._holds,
             copied=counts.segment_copied,
         )
 

@@ -32,6 +32,7 @@ from rlm.plans.copy import (
     needed_recovery_point,
     plan_copy,
     refuse_topic,
+    with_missing,
 )
 from rlm.plans.copy_turns import gives_way, is_backlog
 from rlm.plans.coverage import (
@@ -53,6 +54,8 @@ from rlm.tasks.copy_progress import CopyProgress, Progress
 from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
+from rlm.tasks.segment_data import DamagedSegment
+from rlm.tasks.segment_holds import SegmentHolds
 from rlmm.ledger import Hole
 from rlmm.settings_records import CAUSE_ENABLE, StartRecord
 
@@ -167,6 +170,7 @@ class CopyTask:
         snapshot_wait_ms: int,
         limit: CopyLimit,
         needs_flush: NeedsFlush,
+        holds: SegmentHolds,
         copied: Copied = lambda _topic, _size_bytes: None,
     ) -> None:
         self._snapshots = snapshots
@@ -180,6 +184,7 @@ class CopyTask:
         self._snapshot_waits = SnapshotWaits(snapshot_wait_ms)
         self._limit = limit
         self._needs_flush = needs_flush
+        self._holds = holds
         self._copied = copied
         self._progress = CopyProgress()
         self._statuses: dict[PartitionKey, CopyStatus] = {}
@@ -195,6 +200,7 @@ class CopyTask:
         self._statuses.pop(key, None)
         self._lost.forget(key)
         self._snapshot_waits.forget(key)
+        self._holds.forget(key)
 
     async def run(
         self,
@@ -248,7 +254,12 @@ class CopyTask:
 
     async def _copy(self, snapshot: PartitionSnapshot, segment: LocalSegment, turn: Turn) -> None:
         await self._fill_holes(snapshot, segment)
-        finished = await self._copier.copy(snapshot, segment, turn)
+        try:
+            finished = await self._copier.copy(self._holds.source(snapshot, segment), segment, turn)
+        except DamagedSegment:
+            if segment in self._holds.missing(snapshot):  # nothing can mend it
+                self._holds.drop(snapshot.key, {segment.base_offset})
+            raise
         topic, partition = snapshot.led.topic_id_partition.topic, snapshot.key.partition
         log.info(
             "segment_copied",
@@ -343,7 +354,20 @@ class CopyTask:
         view = self._view(snapshot, remote_log_start_offset, gone)
         if is_asked:
             view = replace(view, delay=None)
-        return plan_copy(view)
+        return with_missing(plan_copy(view), view, self._holds.missing(snapshot))
+
+    def uncopied(self, snapshot: PartitionSnapshot) -> tuple[LocalSegment, ...]:
+        """What is to be copied below the last stable offset, however long it may wait. What was not
+        found in its store counts as not copied: it may be the only copy (H11).
+        """
+        suspects = {one.segment_id.id for one in self._lost.suspects(snapshot)}
+        view = replace(
+            self._view(snapshot, snapshot.remote_log_start_offset or 0, suspects),
+            recovery_point=None,
+            without_snapshot=frozenset(one.base_offset for one in snapshot.log.segments),
+            delay=None,
+        )
+        return with_missing(plan_copy(view), view, self._holds.missing(snapshot)).segments
 
     def _view(
         self, snapshot: PartitionSnapshot, remote_log_start_offset: int, gone: Container[Uuid] = ()

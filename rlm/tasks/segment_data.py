@@ -29,6 +29,10 @@ _READ_BYTES = 256 * 1024
 """Small enough to stay in the processor's cache until it is checked."""
 
 
+class DamagedSegment(Corrupt):
+    """The bytes in the log are damaged, or not of its lineage (H13)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSegment:
     """Ready to upload. `file` is (inode, size) from before the first byte was read."""
@@ -43,11 +47,10 @@ class PreparedSegment:
 
 
 def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> PreparedSegment:
-    """Read and check one closed segment.
+    """Read and check one closed segment; DamagedSegment if that fails.
 
     `log` must have been scanned after the broker answered a last stable offset at or above the
-    segment's end. Corrupt: bytes are damaged or not of this lineage (H13). Fenced: the file changed
-    or is gone.
+    segment's end. Fenced: the file changed or is gone.
     """
     if segment.next_offset is None:
         raise ValueError(f"{segment.path} is active")
@@ -63,7 +66,7 @@ def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> Prepa
             _sections(log, segment, segment.next_offset, scan, lineage, own_aborted)
         )
     except Corrupt as error:
-        raise Corrupt(f"{segment.path}: {error}") from error
+        raise DamagedSegment(f"{segment.path}: {error}") from error
     return PreparedSegment(
         segment=segment,
         file=file,

@@ -13,6 +13,7 @@ from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
+from rlm.log_dir.held_segments import SegmentFiles
 from rlm.log_dir.scanner import LogDirs, PartitionLog
 from rlm.plans.copy import NeedsFlush
 from rlm.plans.offload import OffloadPolicy
@@ -32,6 +33,7 @@ from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_deletion import SegmentDeleter
+from rlm.tasks.segment_holds import SegmentHolds
 from rlm.tasks.trim import TrimSettings, TrimTask
 from rlm.tasks.unlisted_segments import UnlistedSegments
 from rlm.tasks.unreferenced import UnreferencedSettings, UnreferencedTask
@@ -184,6 +186,7 @@ class Rig:
             ledger=ledger, evidence=evidence, clock=clock, node_id=NODE_ID
         )
         self.hole_records = HoleRecords(settings=settings, barrier_deadline_ms=1_000)
+        self.holds = SegmentHolds(SegmentFiles(path / "held"), self.threads.copies)
         self.copier = self._new_copier(ledger, attempts_at_once, copy_bytes_per_second)
         self.copy = self._new_copy(ledger, settings)
         self.trim = self._new_trim(broker, ledger, settings, evidence)
@@ -231,6 +234,7 @@ class Rig:
             snapshot_wait_ms=SNAPSHOT_WAIT_MS,
             limit=CopyLimit(slots=4, whole_slot_bytes=0),
             needs_flush=NeedsFlush.ONE_REPLICA,
+            holds=self.holds,
         )
 
     def _new_trim(

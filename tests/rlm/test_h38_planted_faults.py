@@ -226,7 +226,7 @@ FAULTS = {
         plant=_damage,
         mend=_repair,
         after_ms=30_000,
-        words="Corrupt",
+        words="DamagedSegment",
     ),
     "the ledger cannot be relied on": Fault(
         kind=ProblemKind.METADATA,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rlm.log_dir.scanner import Closed
-from rlm.plans.copy import NeedsFlush, WhyNot, needed_recovery_point, plan_copy
+from rlm.plans.copy import NeedsFlush, WhyNot, needed_recovery_point, plan_copy, with_missing
 from rlm.plans.coverage import Cover, cover
 from rlm.plans.freeze import Frozen
 from rlmm.ledger import UsableSegment
@@ -166,3 +166,35 @@ def test_h03_a_disputed_copy_covers_nothing() -> None:
         UsableSegment(metadata=metadata(3, 200, 300, {0: 200}), next_offset=250, disputed=False),
     ]
     assert cover(segments) == covered((0, 100), (200, 250))
+
+
+MISSING = local(0, 100, 200)[:2]
+"""Segments at 0 and 100, which the broker's log has no more."""
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, [0, 100, 200]),
+        ({"covered": covered((0, 100))}, [100, 200]),
+        ({"covered": covered((0, 200))}, [200]),
+        ({"remote_log_start_offset": 150}, [100, 200]),
+        ({"remote_log_start_offset": 150, "covered": covered((150, 200))}, [200]),
+        ({"remote_log_start_offset": 200}, [200]),
+        ({"last_stable_offset": 200}, [0, 100]),
+        ({"recovery_point": 0}, [0, 100]),
+        ({"frozen": Frozen(reason="the log restarted")}, []),
+        ({"topic": replace(GOOD_TOPIC, cleanup_policy="compact")}, []),
+    ],
+)
+def test_h14_what_the_log_has_no_more_and_is_held_comes_first(
+    change: dict[str, Any], expected: list[int]
+) -> None:
+    view = copy_view(segments=local(200, 300), local_log_start_offset=200, **change)
+    without = plan_copy(view)
+    plan = with_missing(without, view, MISSING)
+    assert [one.base_offset for one in plan.segments] == expected
+    held = [one for one in expected if one < 200]
+    assert plan.lag.segments == without.lag.segments + len(held)
+    assert plan.lag.size_bytes == without.lag.size_bytes + 1_000 * len(held)
+    assert plan.reason is without.reason
