@@ -63,6 +63,9 @@ def partition_message(status: PartitionStatus) -> fetch_pb2.PartitionDescription
         remote_size_bytes=status.remote_size_bytes,
         remote_segments=status.remote_segments,
         alarms=status.alarms,
+        holes=status.holes,
+        hole_offsets=status.hole_offsets,
+        loss_in_ms=status.loss_in_ms,
     )
 
 

@@ -26,6 +26,9 @@ class PartitionStatus:
     `lag_*` are closed segments that are not remote yet, None where that is not known. The texts are
     empty when all is well: `copy_reason` and `trim_reason` say why nothing is copied or trimmed
     now, `expiry_reason` what total retention does, `frozen` why the partition is frozen (H4).
+    `holes` on record above the remote log start have `hole_offsets` lost offsets (H15);
+    `loss_in_ms` is the time until the broker's own retention deletes records that are not remote,
+    None where that is not to come, or not known.
     """
 
     topic: str
@@ -49,6 +52,9 @@ class PartitionStatus:
     remote_size_bytes: int = 0
     remote_segments: int = 0
     alarms: tuple[str, ...] = field(default=())
+    holes: int = 0
+    hole_offsets: int = 0
+    loss_in_ms: int | None = None
 
     @property
     def key(self) -> PartitionKey:

@@ -4,7 +4,7 @@ Both end with status 1 where there is an alarm.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -104,17 +104,25 @@ def _show_partitions(answer: pb.StatusResponse) -> None:
 
 
 def _remark(row: fetch_pb2.PartitionDescription) -> str:
-    """The gravest thing there is to say."""
+    """The gravest thing that prevents something, and what is lost or soon will be."""
+    return "; ".join((*_reasons(row), *_losses(row)))
+
+
+def _reasons(row: fetch_pb2.PartitionDescription) -> list[str]:
     if row.frozen:
-        return f"FROZEN: {row.frozen}"
+        return [f"FROZEN: {row.frozen}"]
     if row.last_error:
-        return f"error: {row.last_error}"
-    reasons = [f"copy: {row.copy_reason}"] if row.copy_reason else []
-    if row.trim_reason:
-        reasons.append(f"trim: {row.trim_reason}")
-    if row.expiry_reason:
-        reasons.append(f"expiry: {row.expiry_reason}")
-    return "; ".join(reasons)
+        return [f"error: {row.last_error}"]
+    named = (("copy", row.copy_reason), ("trim", row.trim_reason), ("expiry", row.expiry_reason))
+    return [f"{name}: {reason}" for name, reason in named if reason]
+
+
+def _losses(row: fetch_pb2.PartitionDescription) -> Iterator[str]:
+    if row.HasField("loss_in_ms"):
+        when = human_duration(row.loss_in_ms)
+        yield f"the broker deletes records that are not remote in {when}"
+    if row.holes:
+        yield f"{row.hole_offsets} offsets are lost, in {row.holes} holes"
 
 
 def _show_services(answer: pb.StatusResponse) -> None:

@@ -338,6 +338,12 @@ class ServiceConfig(CommonConfig):
         86_400_000,
         "A log directory that is full in less time is reported.",
     )
+    problem_loss_ms: int = _ms(
+        "problem.loss.ms",
+        14_400_000,
+        "How long before the broker's own retention deletes records that are not remote an alarm "
+        "says so; at most half of the time for which the broker keeps records.",
+    )
     problem_copy_intervals: int = _count(
         "problem.copy.intervals", 3, "Copy intervals without a copy or a check before an alarm."
     )

@@ -29,7 +29,7 @@ is lost: neither it nor a store has its records.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from kip405.errors import Invalid
@@ -116,14 +116,19 @@ def unsettled_end(
     if not trusted and start < next_offset and not covered.holds(start, next_offset):
         return next_offset
     ends = (
-        one.metadata.next_offset
-        for one in ledger.entries.values()
-        if (one.state in _OPEN or one.disputed)
-        and (first := max(one.metadata.start_offset, start))
-        < (after := min(one.metadata.next_offset, next_offset))
+        one.next_offset
+        for one in unsettled(ledger)
+        if (first := max(one.start_offset, start)) < (after := min(one.next_offset, next_offset))
         and not covered.holds(first, after)
     )
     return max(ends, default=SETTLED)
+
+
+def unsettled(ledger: PartitionLedger) -> Iterator[RemoteLogSegmentMetadata]:
+    """Segments of which the ledger does not say (yet) whether they have their records."""
+    for one in ledger.entries.values():
+        if one.state in _OPEN or one.disputed:
+            yield one.metadata
 
 
 def has_ended(
@@ -212,6 +217,15 @@ def without_copied(known: Iterable[Hole], start: int, next_offset: int) -> tuple
 def ranges_without_records(holes: Iterable[Hole]) -> Ranges:
     """The ranges of the recorded holes in which no records are missed, ascending."""
     return tuple((hole.start, hole.end) for hole in holes if hole.cause == NO_RECORDS)
+
+
+def lost_offsets(holes: Iterable[Hole], start: int) -> Ranges:
+    """The ranges of the recorded holes in which records are missed, from `start` on, ascending."""
+    return tuple(
+        (max(hole.start, start), hole.end)
+        for hole in holes
+        if hole.cause != NO_RECORDS and hole.end > start
+    )
 
 
 def missed(ranges: Iterable[tuple[int, int]], empty: Ranges) -> Ranges:

@@ -84,6 +84,7 @@ class ProblemKind(enum.Enum):
     FOREIGN_LOG_START = "foreign-log-start"
     EXPIRY_STOPPED = "expiry-stopped"
     CLEANUP_REFUSED = "cleanup-refused"
+    LOSS_NEAR = "loss-near"
     SEGMENT_LOST = "segment-lost"
     OFFSETS_MISSING = "offsets-missing"
     OFFSETS_DISORDERED = "offsets-disordered"
@@ -215,6 +216,9 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.CLEANUP_REFUSED: _alarm(
         "The rest of a failed copy is neither adopted nor deleted, because its objects in the "
         "store cannot be explained."
+    ),
+    ProblemKind.LOSS_NEAR: _alarm(
+        "The broker's own retention deletes records soon that are not remote (H15)."
     ),
     ProblemKind.SEGMENT_LOST: _alarm("A segment that the ledger lists as finished cannot be read."),
     ProblemKind.OFFSETS_MISSING: _alarm(

@@ -29,6 +29,7 @@ from rlm.reading.reader import RemoteReader
 from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
 from rlm.service.certificates import Certificates, certificate_paths
+from rlm.service.coming_losses import ComingLosses
 from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.gauges import (
     copy_gauges,
@@ -257,6 +258,9 @@ def _partition_problems(dependencies: Dependencies, tasks: TaskWiring) -> Partit
         losses=dependencies.tier.losses,
         clock=dependencies.clock,
         limits=service_limits(dependencies.config),
+        losses_to_come=ComingLosses(
+            dependencies.snapshots, dependencies.clock, dependencies.config.problem_loss_ms
+        ),
     )
 
 

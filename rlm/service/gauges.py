@@ -25,6 +25,11 @@ _PARTITION_GAUGES: Mapping[str, Callable[[PartitionStatus], float | None]] = {
     "rlm_local_log_start_offset": lambda one: one.local_log_start_offset,
     "rlm_partition_frozen": lambda one: one.is_frozen,
     "rlm_partition_alarms": lambda one: len(one.alarms),
+    "rlm_partition_holes": lambda one: one.holes,
+    "rlm_partition_lost_offsets": lambda one: one.hole_offsets,
+    "rlm_partition_loss_seconds": lambda one: (
+        None if one.loss_in_ms is None else one.loss_in_ms / 1000
+    ),
 }
 
 

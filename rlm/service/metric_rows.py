@@ -63,6 +63,25 @@ COPY_ROWS: tuple[MetricRow, ...] = (
 
 DISK_ROWS: tuple[MetricRow, ...] = (
     MetricRow(
+        name="rlm_partition_holes",
+        kind=MetricKind.GAUGE,
+        doc="Ranges on record whose records no tier has, above the remote log start (H15).",
+        labels=PARTITION,
+    ),
+    MetricRow(
+        name="rlm_partition_lost_offsets",
+        kind=MetricKind.GAUGE,
+        doc="Offsets in those ranges.",
+        labels=PARTITION,
+    ),
+    MetricRow(
+        name="rlm_partition_loss_seconds",
+        kind=MetricKind.GAUGE,
+        doc="Time until the broker's own retention deletes records that are not remote; no sample "
+        "where that is not to come, or not known.",
+        labels=PARTITION,
+    ),
+    MetricRow(
         name="rlm_log_dir_size_bytes",
         kind=MetricKind.GAUGE,
         doc="Size of a log directory's file system, or its quota (disk.quota.bytes).",

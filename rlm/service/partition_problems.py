@@ -34,6 +34,7 @@ from rlm.remote_log.history import Losses
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot
+from rlm.service.coming_losses import ComingLosses
 from rlm.service.tasks import PartitionTasks
 from rlm.tasks.cleanup import CleanupStatus
 from rlm.tasks.copy import CopyStatus
@@ -105,6 +106,7 @@ class PartitionProblems:
         losses: Losses,
         clock: Clock,
         limits: Limits,
+        losses_to_come: ComingLosses,
     ) -> None:
         self._node_id = node_id
         self._leadership = leadership
@@ -116,6 +118,7 @@ class PartitionProblems:
         self._losses = losses
         self._clock = clock
         self._limits = limits
+        self.losses_to_come = losses_to_come
         self._led_since: dict[PartitionKey, tuple[int, int]] = {}
         self._still: dict[PartitionKey, _Still] = {}
         self._excess: dict[PartitionKey, tuple[PartitionSnapshot, int]] = {}
@@ -129,6 +132,7 @@ class PartitionProblems:
         for remembered in kept:
             for key in [key for key in remembered if key not in led]:
                 del remembered[key]
+        self.losses_to_come.keep(led)
         tasks, now_ms = self._partition_tasks, self._clock.monotonic_ms()
         failing, copies, trims = (
             tasks.copy_pool.last_errors,
@@ -147,6 +151,8 @@ class PartitionProblems:
             )
             if key in failing or not self._is_calm(key, inputs, now_ms):
                 yield from self._of(key, inputs, now_ms)
+            yield from self.losses_to_come.findings(row)
+            yield from tasks.hole_watch.findings(row)
         yield from self._unknown_trims(led.values())
         yield from self._lost_segments(led)
 

@@ -14,6 +14,7 @@ from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
 from rlm.plans.copy import CopyLag
+from rlm.plans.coverage import lost_offsets
 from rlm.plans.expiry import NoExpiry
 from rlm.plans.problems import Problem, Severity, human_bytes
 from rlm.remote_log.ports import Ledger, Settings
@@ -26,7 +27,7 @@ from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.expiry import ExpiryStatus
 from rlm.tasks.pool import Job
 from rlm.tasks.trim import TrimStatus
-from rlmm.ledger import PartitionLedger
+from rlmm.ledger import Hole, PartitionLedger
 
 _USUAL = (NoExpiry.UNLIMITED, NoExpiry.WITHIN_RETENTION)
 _COPY_NOW_DEADLINE_MS = 600_000
@@ -138,6 +139,8 @@ class Statuses:
             expiry=results.expiry.get(key),
             last_error=self._last_error(key),
             alarms=tuple(alarms.get(str(row.topic_partition), ())) if alarms else (),
+            holes=view.holes(key),
+            loss_in_ms=self._partition_problems.losses_to_come.in_ms(row),
         )
         known = self._known.get(key)
         if known is not None and known[0].is_same(seen):
@@ -149,6 +152,7 @@ class Statuses:
     def _built(self, seen: "_Seen") -> PartitionStatus:
         row, partition, lag = seen.row, seen.row.topic_id_partition, seen.lag
         start, finished = seen.remote_log_start_offset, seen.ledger.finished_total
+        lost = lost_offsets(seen.holes, start or 0)
         base = PartitionStatus(
             topic=partition.topic,
             topic_id=partition.topic_id,
@@ -162,6 +166,9 @@ class Statuses:
             lag_segments=None if lag is None else lag.segments,
             last_error=seen.last_error,
             alarms=seen.alarms,
+            holes=len(lost),
+            hole_offsets=sum(end - first for first, end in lost),
+            loss_in_ms=seen.loss_in_ms,
         )
         return base if seen.snapshot is None else self._checked(base, seen, seen.snapshot)
 
@@ -209,8 +216,11 @@ class _Seen(NamedTuple):
     expiry: ExpiryStatus | None
     last_error: str
     alarms: tuple[str, ...]
+    holes: tuple[Hole, ...]
+    loss_in_ms: int | None
 
     def is_same(self, other: "_Seen") -> bool:
+        """Compares what is replaced as a whole by identity: a partition may have many segments."""
         return (
             self.row is other.row
             and self.snapshot is other.snapshot
@@ -222,6 +232,8 @@ class _Seen(NamedTuple):
             and self.lag == other.lag
             and self.last_error == other.last_error
             and self.alarms == other.alarms
+            and self.holes == other.holes
+            and self.loss_in_ms == other.loss_in_ms
         )
 
 

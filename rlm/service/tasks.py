@@ -22,6 +22,7 @@ from rlm.service.unreferenced import unreferenced_task
 from rlm.service.verify_tasks import verify_tasks
 from rlm.service.watches import (
     bounded_retention_watch,
+    hole_watch,
     segment_holds,
     transaction_watch,
 )
@@ -37,6 +38,7 @@ from rlm.tasks.copy_watch import CopyWatch
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
+from rlm.tasks.hole_watch import HoleWatch
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.pool import Schedule, TaskPool, TaskRun, led_rows
 from rlm.tasks.roll_watch import RollWatch
@@ -59,6 +61,7 @@ class PartitionTasks:
     """Copy and cleanup with a pool each (G6); `status` reads the results that they keep."""
 
     copy: CopyTask
+    hole_watch: HoleWatch
     trim: TrimTask
     expiry: ExpiryTask
     unreferenced: UnreferencedTask
@@ -140,6 +143,7 @@ class TaskWiring:
         self.verify = verify_tasks(dependencies, self.evidence, self.lost)
         self.partition_tasks = PartitionTasks(
             copy=self._copy_task(live, counts),
+            hole_watch=hole_watch(dependencies, self.holes, self._holds),
             trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost, retention),
             expiry=(expiry := _expiry_task(dependencies, deleter, live, counts)),
             unreferenced=unreferenced_task(dependencies, expiry, self.evidence, deleter, live),
@@ -162,6 +166,7 @@ class TaskWiring:
         )
         self._expiration_task = ExpirationTask(
             snapshots=dependencies.snapshots,
+            holes=self.partition_tasks.hole_watch,
             trim=self.partition_tasks.trim,
             expiry=self.partition_tasks.expiry,
             unreferenced=self.partition_tasks.unreferenced,
@@ -276,6 +281,7 @@ class TaskWiring:
         """Schedule expiration tasks until cancelled."""
 
         def forget(key: PartitionKey) -> None:
+            self.partition_tasks.hole_watch.forget(key)
             self.partition_tasks.trim.forget(key)
             self.partition_tasks.expiry.forget(key)
             self.partition_tasks.unreferenced.forget(key)

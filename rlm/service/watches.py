@@ -6,8 +6,11 @@ from functools import partial
 from rlm.broker.leadership import LedPartition
 from rlm.log_dir.held_segments import SegmentFiles
 from rlm.service.dependencies import Dependencies
+from rlm.service.verify_tasks import unlisted_segments
 from rlm.tasks.bounded_retention import BoundedRetentionWatch, TieredPartition
 from rlm.tasks.copy import CopyTask
+from rlm.tasks.hole_watch import HoleWatch
+from rlm.tasks.lost_segments import HoleRecords
 from rlm.tasks.pool import led_rows
 from rlm.tasks.segment_holds import SegmentHolds
 from rlm.tasks.transaction_watch import TransactionWatch
@@ -73,4 +76,17 @@ def transaction_watch(dependencies: Dependencies, copy: CopyTask) -> Transaction
         clock=dependencies.clock,
         interval_ms=interval_ms,
         least_ms=max(_LEAST_PINNED_MS, config.problem_copy_intervals * interval_ms),
+    )
+
+
+def hole_watch(dependencies: Dependencies, holes: HoleRecords, holds: SegmentHolds) -> HoleWatch:
+    """What is held is no hole."""
+    return HoleWatch(
+        snapshots=dependencies.snapshots,
+        ledger=dependencies.metadata.manager,
+        settings=dependencies.metadata.settings,
+        holes=holes,
+        held=holds.missing,
+        unlisted=unlisted_segments(dependencies),
+        clock=dependencies.clock,
     )

@@ -16,6 +16,7 @@ from rlm.clock import Clock
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.cleanup import CleanupTask
 from rlm.tasks.expiry import ExpiryTask
+from rlm.tasks.hole_watch import HoleWatch
 from rlm.tasks.trim import TrimTask
 from rlm.tasks.unreferenced import UnreferencedTask
 
@@ -32,12 +33,13 @@ class _Seen:
 
 
 class ExpirationTask:
-    """Trim, expiry and cleanup of the partitions that a service leads."""
+    """Holes, trim, expiry and cleanup of the partitions that a service leads."""
 
     def __init__(
         self,
         *,
         snapshots: Snapshots,
+        holes: HoleWatch,
         trim: TrimTask,
         expiry: ExpiryTask,
         unreferenced: UnreferencedTask,
@@ -47,6 +49,7 @@ class ExpirationTask:
     ) -> None:
         """`saw` is called with the first snapshot of a run and when it began (monotonic ms)."""
         self._snapshots = snapshots
+        self._holes = holes
         self._trim = trim
         self._expiry = expiry
         self._unreferenced = unreferenced
@@ -64,12 +67,8 @@ class ExpirationTask:
         self._saw(first.snapshot, first.began_at_ms)
         seen: _Seen | None = first
         failures: list[Exception] = []
-        for step in (
-            self._run_trim,
-            self._run_expiry,
-            self._run_unreferenced,
-            self._run_cleanup,
-        ):
+        before = self._run_holes, self._run_trim, self._run_expiry
+        for step in (*before, self._run_unreferenced, self._run_cleanup):
             try:
                 if seen is None or self._is_old(seen):
                     seen = await self._see(led)
@@ -90,6 +89,9 @@ class ExpirationTask:
 
     def _is_old(self, seen: _Seen) -> bool:
         return self._clock.monotonic_ms() - seen.began_at_ms > GIVEN_ON_FOR_MS
+
+    async def _run_holes(self, seen: _Seen) -> bool:
+        return await self._holes.run_on(seen.snapshot)
 
     async def _run_trim(self, seen: _Seen) -> bool:
         return await self._trim.run_on(seen.snapshot, seen.began_at_ms)

@@ -188,7 +188,7 @@ class DescribePartitionRequest(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class PartitionDescription(_message.Message):
-    __slots__ = ("topic", "topic_id", "partition", "leader", "leader_epoch", "remote_log_start_offset", "remote_next_offset", "local_log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "lag_bytes", "lag_segments", "last_error", "copy_reason", "trim_reason", "frozen", "remote_size_bytes", "remote_segments", "alarms", "expiry_reason")
+    __slots__ = ("topic", "topic_id", "partition", "leader", "leader_epoch", "remote_log_start_offset", "remote_next_offset", "local_log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "lag_bytes", "lag_segments", "last_error", "copy_reason", "trim_reason", "frozen", "remote_size_bytes", "remote_segments", "alarms", "expiry_reason", "holes", "hole_offsets", "loss_in_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -210,6 +210,9 @@ class PartitionDescription(_message.Message):
     REMOTE_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     ALARMS_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_REASON_FIELD_NUMBER: _ClassVar[int]
+    HOLES_FIELD_NUMBER: _ClassVar[int]
+    HOLE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    LOSS_IN_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     partition: int
@@ -231,7 +234,10 @@ class PartitionDescription(_message.Message):
     remote_segments: int
     alarms: _containers.RepeatedScalarFieldContainer[str]
     expiry_reason: str
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_next_offset: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_segments: _Optional[int] = ..., last_error: _Optional[str] = ..., copy_reason: _Optional[str] = ..., trim_reason: _Optional[str] = ..., frozen: _Optional[str] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., alarms: _Optional[_Iterable[str]] = ..., expiry_reason: _Optional[str] = ...) -> None: ...
+    holes: int
+    hole_offsets: int
+    loss_in_ms: int
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_next_offset: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_segments: _Optional[int] = ..., last_error: _Optional[str] = ..., copy_reason: _Optional[str] = ..., trim_reason: _Optional[str] = ..., frozen: _Optional[str] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., alarms: _Optional[_Iterable[str]] = ..., expiry_reason: _Optional[str] = ..., holes: _Optional[int] = ..., hole_offsets: _Optional[int] = ..., loss_in_ms: _Optional[int] = ...) -> None: ...
 
 class ListSegmentsRequest(_message.Message):
     __slots__ = ("topic", "partition", "all_states")

@@ -31,6 +31,7 @@ from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.deep_check import DeepCheck
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
+from rlm.tasks.hole_watch import HoleWatch
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.segment_holds import SegmentHolds
@@ -187,6 +188,7 @@ class Rig:
         )
         self.hole_records = HoleRecords(settings=settings, barrier_deadline_ms=1_000)
         self.holds = SegmentHolds(SegmentFiles(path / "held"), self.threads.copies)
+        self.hole_watch = self._new_hole_watch(ledger, settings)
         self.copier = self._new_copier(ledger, attempts_at_once, copy_bytes_per_second)
         self.copy = self._new_copy(ledger, settings)
         self.trim = self._new_trim(broker, ledger, settings, evidence)
@@ -219,6 +221,17 @@ class Rig:
             audit=self.audit,
             clock=self.clock,
             config=_CLEANUP,
+        )
+
+    def _new_hole_watch(self, ledger: MemoryLedger, settings: MemorySettings) -> HoleWatch:
+        return HoleWatch(
+            snapshots=self.snapshots,
+            ledger=ledger,
+            settings=settings,
+            holes=self.hole_records,
+            held=self.holds.missing,
+            unlisted=self._unlisted(),
+            clock=self.clock,
         )
 
     def _new_copy(self, ledger: MemoryLedger, settings: MemorySettings) -> CopyTask:

@@ -41,6 +41,11 @@ EDITS: tuple[Edit, ...] = (
             "            and self.remote_log_start_offset == other.remote_log_start_offset\n",
             "",
         ),
+        (
+            "a status shows the holes of an earlier time",
+            "            and self.holes == other.holes\n",
+            "",
+        ),
     ),
     *LEDGER.edits(
         (

@@ -133,8 +133,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: a disputed segment leaves a hole",
-            "if (one.state in _OPEN or one.disputed)",
-            "if one.state in _OPEN",
+            "if one.state in _OPEN or one.disputed:",
+            "if one.state in _OPEN:",
         ),
         (
             "an attempt whose offsets others hold holds readers up",

@@ -23,6 +23,7 @@ from rlm.plans.problem_rules import Limits
 from rlm.plans.problems import Problem
 from rlm.remote_log.history import Losses
 from rlm.service.certificates import CertificatePath, Certificates
+from rlm.service.coming_losses import ComingLosses
 from rlm.service.gauges import problem_and_partition_gauges
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.listeners import HealthState, HttpServer
@@ -49,6 +50,7 @@ from tests.rlm.topics.world import Cluster
 COPY_MS = 90_000
 HEARTBEAT_MS = 10_000
 FLOOR_BYTES = 1 << 20
+LOSS_MS = 3_600_000
 DISK_WARN_MS = 3_600_000
 _TURNS = 5
 LIMITS = Limits(
@@ -146,6 +148,7 @@ class Watched:
         rig = self.rig
         partition_tasks = PartitionTasks(
             copy=rig.copy,
+            hole_watch=rig.hole_watch,
             trim=rig.trim,
             expiry=rig.expiry,
             unreferenced=rig.unreferenced,
@@ -164,6 +167,7 @@ class Watched:
             losses=Losses(),
             clock=clock,
             limits=LIMITS,
+            losses_to_come=ComingLosses(self.snapshots, clock, LOSS_MS),
         )
         self.log_dirs = LogDirReports(
             watch=self.disks,

@@ -6,7 +6,8 @@ import pytest
 
 from kip405.errors import Unavailable
 from rlm.service.gauges import PartitionGauges
-from rlmm.ledger import PartitionLedger
+from rlmm.ledger import Hole, PartitionLedger
+from rlmm.settings_records import HolesRecord
 from tests.builders.ledger import PARTITION
 from tests.rlm.watched import COPY_MS, Watched
 
@@ -38,6 +39,9 @@ async def test_a_status_follows_what_it_shows(watched: Watched) -> None:
     assert watched.led()[0].remote_log_start_offset == 0
     rig.remote_start(100)
     assert watched.led()[0].remote_log_start_offset == 100
+    hole = Hole(start=110, end=120, cause="test")
+    rig.settings.write(HolesRecord(partition=PARTITION.key, holes=(hole,)))
+    assert watched.led()[0].hole_offsets == 10
     pin(watched, PartitionLedger.empty(PARTITION.key))
     assert watched.led()[0].remote_segments == 0
 

@@ -229,6 +229,7 @@ async def test_h06_an_attempt_that_ends_during_the_snapshot_is_left_to_the_next_
     broken.broker.after_answer = end
     expiration = ExpirationTask(
         snapshots=broken.snapshots,
+        holes=broken.hole_watch,
         trim=broken.trim,
         expiry=broken.expiry,
         unreferenced=broken.unreferenced,

@@ -48,6 +48,7 @@ def snapshots(rig: Rig) -> CountedSnapshots:
 def expiration_of(rig: Rig) -> ExpirationTask:
     return ExpirationTask(
         snapshots=rig.snapshots,
+        holes=rig.hole_watch,
         trim=rig.trim,
         expiry=rig.expiry,
         unreferenced=rig.unreferenced,
@@ -73,6 +74,7 @@ async def test_the_snapshot_is_reported_with_the_time_it_began(
     began_at_ms = clock.monotonic_ms()
     one = ExpirationTask(
         snapshots=rig.snapshots,
+        holes=rig.hole_watch,
         trim=rig.trim,
         expiry=rig.expiry,
         unreferenced=rig.unreferenced,

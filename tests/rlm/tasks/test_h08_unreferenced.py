@@ -139,6 +139,7 @@ async def test_the_expiration_task_runs_it(site: Site) -> None:
     rig = site.rig
     task = ExpirationTask(
         snapshots=rig.snapshots,
+        holes=rig.hole_watch,
         trim=rig.trim,
         expiry=rig.expiry,
         unreferenced=rig.unreferenced,

@@ -398,3 +398,17 @@ async def test_h18_what_is_given_back_is_not_held_where_nobody_knows_its_disk(ri
     watched = Watched(rig)
     watched.given_back = watched.has_space = True
     assert await watched.bases("60000") == set()
+
+
+async def test_h15_what_is_held_is_no_hole_until_it_is_let_go(rig: Rig) -> None:
+    await rig.hole_watch.run_on(await rig.snapshots.take(rig.led))
+    await hold(rig)
+    deleted(rig, 0, 100)
+    await rig.hole_watch.run_on(await rig.snapshots.take(rig.led))
+    assert rig.settings.view.holes(PARTITION.key) == ()
+    rig.holds.drop(PARTITION.key, {100})
+    await rig.hole_watch.run_on(await rig.snapshots.take(rig.led))
+    [hole] = rig.settings.view.holes(PARTITION.key)
+    assert (hole.start, hole.end) == (100, 200)
+    await rig.copy.run(rig.led)
+    assert starts(rig) == [0, 200]

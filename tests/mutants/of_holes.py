@@ -1,0 +1,76 @@
+"""Planted bugs in what is recorded as a hole, and in the losses that are predicted."""
+
+from tests.mutants.edits import Edit, Target
+
+PLAN = Target("rlm/plans/holes.py", ("tests/rlm/tasks/test_hole_watch.py",))
+TASK = Target("rlm/tasks/hole_watch.py", ("tests/rlm/tasks/test_hole_watch.py",))
+LOSS = Target("rlm/plans/loss.py", ("tests/rlm/plans/test_loss.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *PLAN.edits(
+        (
+            "H06: a gap below our own trim becomes a hole",
+            "    start = max(view.remote_log_start_offset, view.trim_bound)",
+            "    start = view.remote_log_start_offset",
+        ),
+        (
+            "H15: an attempt that may be adopted becomes a hole",
+            "        *((one.start_offset, one.next_offset) for one in unsettled(view.ledger)),\n",
+            "",
+        ),
+        (
+            "H15: what was seen is forgotten once the file is gone",
+            "union((*files, *seen))",
+            "union(files)",
+        ),
+        (
+            "H06: a segment that the ledger lost becomes a hole",
+            "if lowest is None or one[1] <= lowest",
+            "if one",
+        ),
+    ),
+    *TASK.edits(
+        (
+            "H06: a ledger with a problem proves holes",
+            "self._ledger.problem or self._settings.problem or snapshot",
+            "self._settings.problem or snapshot",
+        ),
+        (
+            "H06: settings with a problem prove holes",
+            "self._ledger.problem or self._settings.problem or snapshot",
+            "self._ledger.problem or snapshot",
+        ),
+        (
+            "H15: a store that could not be listed has nothing",
+            "        if listing.errors or view is None:",
+            "        if view is None:",
+        ),
+        (
+            "H04: what was seen under another epoch proves holes",
+            "if seen is None or seen.leader_epoch != snapshot.led.leader_epoch:",
+            "if seen is None:",
+        ),
+        (
+            "H15: nobody needs to have seen what is gone",
+            "        proven = in_both(found, seen.ranges)",
+            "        proven = found",
+        ),
+    ),
+    *LOSS.edits(
+        (
+            "H15: a segment that stays does not keep those behind it",
+            "    return max(one.max_timestamp_ms for one in segments)",
+            "    return segments[-1].max_timestamp_ms",
+        ),
+        (
+            "H15: size alone predicts no loss",
+            "    if most_bytes == UNLIMITED:\n        return",
+            "    if most_bytes != UNLIMITED:\n        return",
+        ),
+        (
+            "H15: an alarm comes later than half of what the broker keeps",
+            "min(lead_ms, self.span_ms // 2)",
+            "lead_ms",
+        ),
+    ),
+)
