@@ -22,6 +22,7 @@ from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import LostRange
 from rlm.remote_log.topic_refs import TopicResolver, checked_name
+from rlm.topics.acceptance import RetentionAcceptance
 from rlm.topics.access import Access
 from rlm.topics.deletions import PendingDeletions
 from rlm.topics.partition_records import Adoption, Freezes
@@ -58,6 +59,7 @@ class AdminDependencies:
 
     gate: Gate
     verbs: TopicVerbs
+    acceptance: RetentionAcceptance
     access: Access
     freezes: Freezes
     adoption: Adoption
@@ -114,6 +116,31 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 caller,
                 here,
                 lambda stubs, sent, timeout: stubs.admin.PlanRetention(
+                    request, metadata=sent, timeout=timeout
+                ),
+            )
+
+    async def AcceptRetention(
+        self, request: pb.AcceptRetentionRequest, context: Context
+    ) -> pb.AcceptRetentionResponse:
+        async with Answering(self._dependencies.gate, context, "accept retention") as caller:
+            name, acceptance = checked_name(request.topic), self._dependencies.acceptance
+
+            async def here() -> pb.AcceptRetentionResponse:
+                wanted = deletion_messages.limits_of(request)
+                if wanted is None:
+                    plan = await acceptance.plan(name)
+                    return pb.AcceptRetentionResponse(
+                        plan=deletion_messages.retention_plan_message(plan)
+                    )
+                done = await acceptance.accept(name, wanted, by=caller.principal, yes=request.yes)
+                topic = await self._dependencies.summaries.describe(done.record, done.warnings)
+                return pb.AcceptRetentionResponse(topic=topic)
+
+            return await self._at_leader(
+                caller,
+                here,
+                lambda stubs, sent, timeout: stubs.admin.AcceptRetention(
                     request, metadata=sent, timeout=timeout
                 ),
             )

@@ -2,12 +2,13 @@
 retention, a discarded partition, ended topics. Pure.
 """
 
+from kip405.errors import Invalid
 from rlm.plans.deletions import PendingDeletion
 from rlm.plans.retention import retention_in_force
 from rlm.topics.purge import TopicEnd
 from rlm.topics.shortening import RetentionPlan
 from rlm.v1 import admin_pb2
-from rlmm.settings_records import DELETES_BY_RETENTION
+from rlmm.settings_records import DELETES_BY_RETENTION, TotalRetention
 
 
 def deletion_message(pending: PendingDeletion) -> admin_pb2.PendingDeletion:
@@ -24,6 +25,18 @@ def deletion_message(pending: PendingDeletion) -> admin_pb2.PendingDeletion:
         retention_bytes=record.retention_bytes,
         retention_in_force_ms=in_force.retention_ms,
         retention_in_force_bytes=in_force.retention_bytes,
+    )
+
+
+def limits_of(request: admin_pb2.AcceptRetentionRequest) -> TotalRetention | None:
+    """What the caller accepts, None = the plan is wanted; Invalid where one limit is missing."""
+    given = [request.HasField(name) for name in ("retention_ms", "retention_bytes")]
+    if any(given) and not all(given):
+        raise Invalid("accept retention: retention_ms and retention_bytes go together")
+    if not all(given):
+        return None
+    return TotalRetention(
+        retention_ms=request.retention_ms, retention_bytes=request.retention_bytes
     )
 
 

@@ -155,6 +155,36 @@ def _emit(topic: str, form: str, *, trim: bool) -> None:
     click.echo(emitted(checked_name(topic), form), nl=False)
 
 
+@topics.command(name="accept-retention")
+@click.argument("topic")
+@click.option("--yes", is_flag=True, help="Go on although data becomes deletable.")
+@service_options
+def accept_retention(*, topic: str, yes: bool, connect: Connect) -> None:
+    """Make the retention that somebody has set on TOPIC at the brokers its total retention.
+
+    That ends the alarm retention-reverted. The brokers' own retention is set back to -1, except
+    with retention.takeover=external. What a shorter retention makes deletable is shown, and needs
+    --yes. It is deleted after a delay, in which `rlm deletions undo` keeps it.
+    """
+    with connect.open() as target:
+
+        def call(request: pb.AcceptRetentionRequest) -> pb.AcceptRetentionResponse:
+            return target.admin.AcceptRetention(
+                request, metadata=target.metadata, timeout=target.timeout_s
+            )
+
+        plan = call(pb.AcceptRetentionRequest(topic=topic)).plan
+        if plan.deletable and not yes:
+            refuse(plan, connect)
+        accepted = pb.AcceptRetentionRequest(
+            topic=topic,
+            retention_ms=plan.retention_ms,
+            retention_bytes=plan.retention_bytes,
+            yes=yes,
+        )
+        _show_changed(call(accepted).topic, plan, connect)
+
+
 @topics.command()
 @click.argument("topic")
 @click.option("--dry-run", is_flag=True, required=True, help="Show it; nothing is changed.")

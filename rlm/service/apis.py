@@ -39,6 +39,7 @@ from rlm.tasks.accept_loss import LossAcceptance
 from rlm.tasks.copy_progress import Copying
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.segment_deletion import SegmentDeleter
+from rlm.topics.acceptance import RetentionAcceptance
 from rlm.topics.access import Access, AccessWatch, ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ClusterGroups, OtherBrokers, ReaderCheck
 from rlm.topics.cluster_retention import BrokersRetention
@@ -63,6 +64,7 @@ class TopicWiring:
     """The topic verbs and the components that maintain what the verbs decided."""
 
     verbs: TopicVerbs
+    acceptance: RetentionAcceptance
     access: Access
     access_watch: AccessWatch
     keeper: RetentionKeeper
@@ -132,6 +134,7 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
     ends = _topic_ends(dependencies, brokers)
     return TopicWiring(
         verbs=verbs,
+        acceptance=_acceptance(dependencies, settler, verbs, keeper),
         access=access,
         access_watch=_access_watch(dependencies, alters_configs=alters_configs),
         keeper=keeper,
@@ -209,6 +212,20 @@ def _access_watch(dependencies: Dependencies, *, alters_configs: bool) -> Access
         clock=dependencies.clock,
         interval_ms=dependencies.config.access_check_interval_ms,
         alters_configs=alters_configs,
+    )
+
+
+def _acceptance(
+    dependencies: Dependencies, settler: Settler, verbs: TopicVerbs, keeper: RetentionKeeper
+) -> RetentionAcceptance:
+    return RetentionAcceptance(
+        verbs=verbs,
+        settler=settler,
+        broker=dependencies.broker,
+        settings=dependencies.metadata.settings,
+        alarms=keeper,
+        audit=dependencies.audit,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )
 
 
@@ -302,6 +319,7 @@ def build_admin(
         AdminDependencies(
             gate=gate,
             verbs=topics.verbs,
+            acceptance=topics.acceptance,
             access=topics.access,
             freezes=topics.freezes,
             adoption=Adoption(broker=broker, settings=settings, starts=dependencies.starts),

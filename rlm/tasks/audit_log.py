@@ -16,7 +16,7 @@ from kip405.errors import Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import Clock
-from rlmm.settings_records import TotalRetention
+from rlmm.settings_records import TopicRecord, TotalRetention
 from rsm_plugins.threads import Threads
 
 
@@ -100,6 +100,23 @@ class AuditLog:
         )
         await self._write([line])
 
+    async def retention_accepted(
+        self, topic: TopicRecord, *, by: str, retention: TotalRetention
+    ) -> None:
+        """What somebody has set on a topic is about to become its total retention."""
+        line = {
+            "time_ms": self._clock.now_ms(),
+            "event": "retention_accepted",
+            "node_id": self._node_id,
+            "topic": topic.name,
+            "topic_id": str(topic.topic_id),
+            "by": by,
+            "retention_ms_before": topic.retention_ms,
+            "retention_bytes_before": topic.retention_bytes,
+            **_limits(retention),
+        }
+        await self._write([line])
+
     def _line(
         self,
         event: str,
@@ -108,10 +125,6 @@ class AuditLog:
         retention: TotalRetention | None,
         **fields: Any,
     ) -> Mapping[str, Any]:
-        limits = retention and {
-            "retention_ms": retention.retention_ms,
-            "retention_bytes": retention.retention_bytes,
-        }
         return {
             "time_ms": self._clock.now_ms(),
             "event": event,
@@ -121,7 +134,7 @@ class AuditLog:
             "topic_id": str(partition.topic_id),
             "partition": partition.partition,
             **fields,
-            **(limits or {}),
+            **(_limits(retention) if retention is not None else {}),
         }
 
     async def _write(self, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -132,6 +145,10 @@ class AuditLog:
             raise Unavailable(
                 f"the audit log {self._path} cannot be written, so nothing more is deleted: {error}"
             ) from error
+
+
+def _limits(retention: TotalRetention) -> Mapping[str, int]:
+    return {"retention_ms": retention.retention_ms, "retention_bytes": retention.retention_bytes}
 
 
 def _append(path: Path, data: bytes) -> None:

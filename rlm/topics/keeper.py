@@ -34,6 +34,7 @@ from rlm.topics.takeover import (
     EXTERNAL,
     Settler,
     bounds_of,
+    foreign_limits,
     is_foreign_bound,
     is_taken_over,
     is_unfinished,
@@ -49,10 +50,13 @@ _ALARM_KEPT_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeoverAlarm:
-    """A foreign change of a taken-over retention; shown for one hour after it was last seen."""
+    """A foreign change of a taken-over retention; shown for one hour after it was last seen.
+    `limits`: what was set, by name.
+    """
 
     topic: str
     text: str
+    limits: Mapping[str, int]
     seen_at_ms: int
 
 
@@ -88,6 +92,10 @@ class RetentionKeeper:
     def alarms(self) -> Mapping[Uuid, TakeoverAlarm]:
         """By topic id; shown by `status` and metrics."""
         return MappingProxyType(self._alarms)
+
+    def forget(self, topic_id: Uuid) -> None:
+        """End the alarm of a topic: what was set is accepted."""
+        self._alarms.pop(topic_id, None)
 
     async def run(self) -> None:
         """Repair at every interval; a broker that is down is asked again."""
@@ -149,10 +157,14 @@ class RetentionKeeper:
             text = (
                 f"{record.name} is in mode tier and the broker's own retention is bounded "
                 f"({bounds}): the broker deletes closed segments beyond that, uncopied ones too; "
-                f"{self._what_follows(record.name)}"
+                f"{self._what_follows(record.name)}; if it is what you want, `rlm topics "
+                f"accept-retention {record.name}` makes it the total retention"
             )
             self._alarms[record.topic_id] = TakeoverAlarm(
-                topic=record.name, text=text, seen_at_ms=now_ms
+                topic=record.name,
+                text=text,
+                limits=foreign_limits(record, config),
+                seen_at_ms=now_ms,
             )
         elif known is not None and now_ms - known.seen_at_ms > _ALARM_KEPT_MS:
             del self._alarms[record.topic_id]

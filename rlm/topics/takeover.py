@@ -147,6 +147,16 @@ def bounds_of(config: Config) -> str:
     )
 
 
+def foreign_limits(record: TopicRecord, config: Config) -> dict[str, int]:
+    """The effective limits of the broker's own retention that somebody else has set, by name."""
+    return {
+        name: int(value)
+        for name in TAKEN_OVER
+        if (value := value_of(config, name)) not in (UNLIMITED, "")
+        and not _is_ours(record, name, _own(config, name))
+    }
+
+
 def _own(config: Config, name: str) -> str | None:
     found = config.get(name)
     return found.value if found is not None and found.is_topic_level else None

@@ -143,6 +143,14 @@ class TopicVerbs:
             seen = await self._see_allowed(name, tier=options.trim)
             return await self._enable(seen, options)
 
+    async def change_taken_over(self, name: str, options: EnableOptions) -> Outcome:
+        """As `enable`, but Fenced for a topic that is not enabled in mode tier (any more)."""
+        async with self.lock:
+            seen = await self._see_allowed(name, tier=False)
+            if seen.record is None or not is_taken_over(seen.record):
+                raise Fenced(f"topic {name} has left mode tier meanwhile; nothing was changed")
+            return await self._enable(seen, options)
+
     async def plan_retention(self, name: str, options: EnableOptions) -> RetentionPlan:
         """What `enable` would make deletable now; alters nothing. Errors as of `enable`."""
         async with self.lock:

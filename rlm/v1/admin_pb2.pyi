@@ -65,6 +65,26 @@ class DeletableRecords(_message.Message):
     newest_ms: int
     def __init__(self, partition: _Optional[int] = ..., start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ...) -> None: ...
 
+class AcceptRetentionRequest(_message.Message):
+    __slots__ = ("topic", "retention_ms", "retention_bytes", "yes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    YES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    retention_ms: int
+    retention_bytes: int
+    yes: bool
+    def __init__(self, topic: _Optional[str] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., yes: _Optional[bool] = ...) -> None: ...
+
+class AcceptRetentionResponse(_message.Message):
+    __slots__ = ("plan", "topic")
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    plan: RetentionPlan
+    topic: TopicDescription
+    def __init__(self, plan: _Optional[_Union[RetentionPlan, _Mapping]] = ..., topic: _Optional[_Union[TopicDescription, _Mapping]] = ...) -> None: ...
+
 class DisableTopicRequest(_message.Message):
     __slots__ = ("topic", "delete_remote", "confirm")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -53,6 +53,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.RetentionPlan.FromString,
                 _registered_method=True)
+        self.AcceptRetention = channel.unary_unary(
+                '/rlm.v1.AdminService/AcceptRetention',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.AcceptRetentionRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.AcceptRetentionResponse.FromString,
+                _registered_method=True)
         self.DisableTopic = channel.unary_unary(
                 '/rlm.v1.AdminService/DisableTopic',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.DisableTopicRequest.SerializeToString,
@@ -169,6 +174,15 @@ class AdminServiceServicer:
 
     def PlanRetention(self, request, context):
         """What EnableTopic with the same request would make deletable now. Alters nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcceptRetention(self, request, context):
+        """Makes the broker retention that somebody else has set on a topic in mode tier its total retention, and sets the
+        brokers' own back to -1. Without limits nothing is changed: the plan says what there is to accept. NOT_FOUND where
+        there is nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -321,6 +335,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.PlanRetention,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.RetentionPlan.SerializeToString,
+            ),
+            'AcceptRetention': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptRetention,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.AcceptRetentionRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.AcceptRetentionResponse.SerializeToString,
             ),
             'DisableTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DisableTopic,
@@ -480,6 +499,33 @@ class AdminService:
             '/rlm.v1.AdminService/PlanRetention',
             rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.RetentionPlan.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptRetention(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/AcceptRetention',
+            rlm_dot_v1_dot_admin__pb2.AcceptRetentionRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.AcceptRetentionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,11 @@ class AdminServiceStub:
     EnableTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.TopicDescription]
     PlanRetention: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.RetentionPlan]
     """What EnableTopic with the same request would make deletable now. Alters nothing."""
+    AcceptRetention: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AcceptRetentionRequest, _admin_pb2.AcceptRetentionResponse]
+    """Makes the broker retention that somebody else has set on a topic in mode tier its total retention, and sets the
+    brokers' own back to -1. Without limits nothing is changed: the plan says what there is to accept. NOT_FOUND where
+    there is nothing.
+    """
     DisableTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DisableTopicRequest, _admin_pb2.TopicDescription]
     SetTrim: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetTrimRequest, _admin_pb2.SetTrimResponse]
     ListTopics: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]
@@ -108,6 +113,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     EnableTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.TopicDescription]  # type: ignore[assignment]
     PlanRetention: _aio.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.RetentionPlan]  # type: ignore[assignment]
     """What EnableTopic with the same request would make deletable now. Alters nothing."""
+    AcceptRetention: _aio.UnaryUnaryMultiCallable[_admin_pb2.AcceptRetentionRequest, _admin_pb2.AcceptRetentionResponse]  # type: ignore[assignment]
+    """Makes the broker retention that somebody else has set on a topic in mode tier its total retention, and sets the
+    brokers' own back to -1. Without limits nothing is changed: the plan says what there is to accept. NOT_FOUND where
+    there is nothing.
+    """
     DisableTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DisableTopicRequest, _admin_pb2.TopicDescription]  # type: ignore[assignment]
     SetTrim: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetTrimRequest, _admin_pb2.SetTrimResponse]  # type: ignore[assignment]
     ListTopics: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListTopicsRequest, _admin_pb2.ListTopicsResponse]  # type: ignore[assignment]
@@ -180,6 +190,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RetentionPlan, _abc.Awaitable[_admin_pb2.RetentionPlan]]:
         """What EnableTopic with the same request would make deletable now. Alters nothing."""
+
+    @_abc_1.abstractmethod
+    def AcceptRetention(
+        self,
+        request: _admin_pb2.AcceptRetentionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.AcceptRetentionResponse, _abc.Awaitable[_admin_pb2.AcceptRetentionResponse]]:
+        """Makes the broker retention that somebody else has set on a topic in mode tier its total retention, and sets the
+        brokers' own back to -1. Without limits nothing is changed: the plan says what there is to accept. NOT_FOUND where
+        there is nothing.
+        """
 
     @_abc_1.abstractmethod
     def DisableTopic(

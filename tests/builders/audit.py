@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from kip405.ids import TopicIdPartition
 from kip405.segments import RemoteLogSegmentMetadata
-from rlmm.settings_records import TotalRetention
+from rlmm.settings_records import TopicRecord, TotalRetention
 
 
 class MemoryAudit:
@@ -16,6 +16,8 @@ class MemoryAudit:
         self.starts: list[int] = []
         self.start_causes: list[str] = []
         self.start_retentions: list[TotalRetention | None] = []
+        self.accepted: list[tuple[str, TotalRetention]] = []
+        """Who accepted which retention."""
         self.before_write: Callable[[], None] = lambda: None
 
     async def segments_deleted(
@@ -42,6 +44,12 @@ class MemoryAudit:
         self.starts.append(remote_log_start_offset)
         self.start_causes.append(cause)
         self.start_retentions.append(retention)
+
+    async def retention_accepted(
+        self, topic: TopicRecord, *, by: str, retention: TotalRetention
+    ) -> None:
+        self.before_write()
+        self.accepted.append((by, retention))
 
 
 async def nothing_to_check() -> None:

@@ -1,6 +1,7 @@
 """Every planted bug, by the part of the product that guards against it."""
 
 from tests.mutants import (
+    of_accept_retention,
     of_cleaning,
     of_cluster_retention,
     of_copy_order,
@@ -35,6 +36,7 @@ from tests.mutants import (
 from tests.mutants.edits import Edit
 
 EDITS: tuple[Edit, ...] = (
+    *of_accept_retention.EDITS,
     *of_kip405.EDITS,
     *of_plans.EDITS,
     *of_offsets.EDITS,

@@ -350,6 +350,7 @@ class Fakes:
             AdminDependencies(
                 gate=self.gate,
                 verbs=self.service.verbs,
+                acceptance=self.service.acceptance,
                 access=self.service.access,
                 freezes=freezes,
                 adoption=adoption(broker, settings),

@@ -7,6 +7,7 @@ import grpc
 import pytest
 from grpc import aio
 
+from kip405.errors import Invalid
 from rlm.cli.output import human_wait
 from rlm.cli.retention_plans import planned
 from rlm.v1 import admin_pb2 as pb
@@ -104,6 +105,30 @@ async def test_a_change_that_ends_nothing_prints_nothing_deletable() -> None:
         assert (await as_json(node, "topics", "enable", TOPIC))["deletable"] == []
         shown = await asked(node, "topics", "enable", TOPIC, "--retention", "1d")
         assert shown.stdout.startswith("topic ")
+
+
+async def test_h14_a_retention_that_somebody_set_is_accepted_by_the_leaders_service() -> None:
+    cluster = Cluster()
+    async with api_node(cluster, node_id=1) as one, api_node(cluster, node_id=2) as two:
+        await two.service.settings.barrier(1)
+        await as_json(one, "topics", "enable", TOPIC, "--trim")
+        accept = ("topics", "accept-retention", TOPIC)
+        assert_one_line(await asked(two, *accept), "there is nothing to accept", status=1)
+        now_ms = one.service.clock.now_ms()
+        one.service.ledger.copied(stored(1, 0, 100, at_ms=now_ms - 200_000))
+        cluster.configs[TOPIC] |= {"retention.ms": "100000"}
+        refused = await asked(two, *accept)
+        assert refused.exit_code == 1
+        assert refused.stdout.splitlines()[1].split()[:4] == [f"{TOPIC}-0", "100", "0", "100"]
+        assert "nothing was changed" in refused.stderr and "--yes" in refused.stderr
+        made = await as_json(two, *accept, "--yes")
+        assert (made["retention_ms"], made["retention_bytes"]) == (100_000, -1)
+        assert [one["size_bytes"] for one in made["deletable"]] == [100]
+        assert made["pending_deletion"]["by"] == "ann"
+        assert cluster.own_config()["retention.ms"] == "-1"
+        request = pb.AcceptRetentionRequest(topic=TOPIC, retention_ms=1)
+        with pytest.raises(Invalid, match="go together"):
+            await call(one, "AcceptRetention", request)
 
 
 class Refusing:

@@ -7,7 +7,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from rlm.tasks.audit_log import AuditLog
-from rlmm.settings_records import TotalRetention
+from rlmm.settings_records import TopicRecord, TotalRetention
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PARTITION, metadata
 from tests.builders.threads import THREADS
@@ -84,3 +84,34 @@ async def test_a_line_that_cannot_be_written_is_an_error(tmp_path: Path) -> None
     path.parent.write_text("no folder")
     with pytest.raises(Unavailable, match=r"audit\.log cannot be written"):
         await audit_at(path).segments_deleted([SEGMENT], cause="retention")
+
+
+async def test_an_accepted_retention_has_a_line_with_both_and_who_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    record = TopicRecord(
+        topic_id=PARTITION.topic_id,
+        name=PARTITION.topic,
+        mode="tier",
+        state="enabled",
+        trim=True,
+        retention_ms=9,
+        retention_bytes=-1,
+        local_retention_ms=-2,
+        local_retention_bytes=-2,
+        originals={},
+    )
+    total = TotalRetention(retention_ms=5, retention_bytes=7)
+    await audit_at(path).retention_accepted(record, by="ada", retention=total)
+    (line,) = lines(path)
+    assert line == {
+        "time_ms": ManualClock().now_ms(),
+        "event": "retention_accepted",
+        "node_id": 7,
+        "topic": PARTITION.topic,
+        "topic_id": str(PARTITION.topic_id),
+        "by": "ada",
+        "retention_ms_before": 9,
+        "retention_bytes_before": -1,
+        "retention_ms": 5,
+        "retention_bytes": 7,
+    }

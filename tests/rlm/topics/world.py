@@ -19,6 +19,7 @@ from rlm.config.offload import OffloadRule
 from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.offload import OffloadPolicy
 from rlm.plans.retention_contests import RetentionContests
+from rlm.topics.acceptance import RetentionAcceptance
 from rlm.topics.access import ClusterAccess, PeerAccess, ServiceAccess
 from rlm.topics.cluster import ReaderCheck
 from rlm.topics.deletions import Announcements, PendingDeletions
@@ -31,6 +32,7 @@ from rlm.topics.verbs import Dependencies, TopicVerbs
 from rlmm.settings_codec import Headers, WriterKnowledge, encode_settings_record
 from rlmm.settings_records import SettingsRecord, Stamp, TopicRecord
 from rlmm.settings_view import RecordTimes, SettingsView
+from tests.builders.audit import MemoryAudit
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import TOPIC, TOPIC_ID
@@ -424,6 +426,8 @@ class ServiceUnderTest:
             )
         )
         self.keeper = self._retention_keeper(takeover)
+        self.audit = MemoryAudit()
+        self.acceptance = self._acceptance()
         self.deletions = self._deletion_keeper()
 
     def _shortening(self) -> Shortening:
@@ -434,6 +438,17 @@ class ServiceUnderTest:
             scan=self.cluster.scan,
             threads=THREADS,
             clock=self.clock,
+        )
+
+    def _acceptance(self) -> RetentionAcceptance:
+        return RetentionAcceptance(
+            verbs=self.verbs,
+            settler=self.settler,
+            broker=self.broker,
+            settings=self.settings,
+            alarms=self.keeper,
+            audit=self.audit,
+            barrier_deadline_ms=1_000,
         )
 
     def _retention_keeper(self, takeover: str) -> RetentionKeeper:
