@@ -17,7 +17,7 @@ from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.peers import Peers, Sent, Stubs
-from rlm.api.ports import PartitionStatuses, StoreDoctor
+from rlm.api.ports import PartitionStatuses, PendingDiscards, StoreDoctor
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import LostRange
@@ -25,6 +25,7 @@ from rlm.remote_log.topic_refs import TopicResolver, checked_name
 from rlm.topics.acceptance import RetentionAcceptance
 from rlm.topics.access import Access
 from rlm.topics.deletions import PendingDeletions
+from rlm.topics.discards import DiscardPlan
 from rlm.topics.partition_records import Adoption, Freezes
 from rlm.topics.ports import NotLeader
 from rlm.topics.purge import TopicEnd
@@ -53,6 +54,16 @@ class Purge(Protocol):
     async def confirm(self, names: Sequence[str]) -> None: ...
 
 
+class Discards(PendingDiscards, Protocol):
+    """The same, with what an operator decides."""
+
+    async def plan(self, key: PartitionKey) -> DiscardPlan: ...
+
+    async def decide(self, key: PartitionKey, *, by: str) -> DiscardPlan: ...
+
+    async def undo(self, key: PartitionKey) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminDependencies:
     """Collaborators; their creator closes them."""
@@ -65,6 +76,7 @@ class AdminDependencies:
     adoption: Adoption
     losses: Losses
     deletions: PendingDeletions
+    discards: Discards
     purge: Purge
     summaries: TopicSummaries
     status: ClusterStatus
@@ -226,6 +238,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         async with Answering(self._dependencies.gate, context, "list deletions"):
             found = await self._dependencies.deletions.listed()
             rows = [deletion_messages.deletion_message(one) for one in found]
+            rows += map(deletion_messages.discard_message, self._dependencies.discards.pending())
             return pb.ListDeletionsResponse(deletions=rows)
 
     async def UndoDeletion(
@@ -237,13 +250,19 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 record = await self._dependencies.deletions.undo(checked_name(request.topic))
                 return await self._dependencies.summaries.describe(record)
 
-            return await self._at_leader(
-                caller,
-                here,
-                lambda stubs, sent, timeout: stubs.admin.UndoDeletion(
-                    request, metadata=sent, timeout=timeout
-                ),
-            )
+            async def discard(led: LedPartition) -> pb.TopicDescription:
+                await self._dependencies.discards.undo(led.key)
+                record = await self._dependencies.summaries.by_name(request.topic)
+                return await self._dependencies.summaries.describe(record)
+
+            async def call(stubs: Stubs, sent: Sent, timeout: float) -> pb.TopicDescription:
+                return await stubs.admin.UndoDeletion(request, metadata=sent, timeout=timeout)
+
+            if request.HasField("partition"):
+                return await self._at_partition(
+                    request.topic, request.partition, caller, discard, call
+                )
+            return await self._at_leader(caller, here, call)
 
     async def Status(self, request: pb.StatusRequest, context: Context) -> pb.StatusResponse:
         async with Answering(self._dependencies.gate, context, "status") as caller:
@@ -271,6 +290,28 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 caller,
                 self._dependencies.adoption.adopt_log,
                 lambda stubs, sent, timeout: stubs.admin.AdoptPartition(
+                    request, metadata=sent, timeout=timeout
+                ),
+            )
+
+    async def DiscardPartition(
+        self, request: pb.DiscardPartitionRequest, context: Context
+    ) -> pb.DiscardPlan:
+        async with Answering(self._dependencies.gate, context, "discard partition") as caller:
+            discards = self._dependencies.discards
+
+            async def here(led: LedPartition) -> pb.DiscardPlan:
+                if not request.confirm:
+                    return deletion_messages.discard_plan_message(await discards.plan(led.key))
+                plan = await discards.decide(led.key, by=caller.principal)
+                return deletion_messages.discard_plan_message(plan)
+
+            return await self._at_partition(
+                request.topic,
+                request.partition,
+                caller,
+                here,
+                lambda stubs, sent, timeout: stubs.admin.DiscardPartition(
                     request, metadata=sent, timeout=timeout
                 ),
             )

@@ -16,6 +16,7 @@ from rlm.api.ports import (
     PartitionStatus,
     PartitionStatuses,
     Pending,
+    PendingDiscards,
     Problems,
 )
 from rlm.broker.answers import PartitionDescription
@@ -45,6 +46,7 @@ class ClusterStatus:
         broker: Broker,
         freezes: Freezes,
         pending: Pending,
+        discards: PendingDiscards,
         problems: Problems,
         stores: Callable[[], Sequence[StoreStatus]],
         log_dirs: Callable[[], Sequence[LogDirReport]],
@@ -59,6 +61,7 @@ class ClusterStatus:
         self._broker = broker
         self._freezes = freezes
         self._pending = pending
+        self._discards = discards
         self._problems = problems
         self._stores = stores
         self._log_dirs = log_dirs
@@ -201,7 +204,7 @@ class ClusterStatus:
         records = self._settings.view.topics()
         found = [self._pending(record) for record in records if topic in ("", record.name)]
         rows = [deletion_messages.deletion_message(one) for one in found if one is not None]
-        return rows
+        return [*rows, *map(deletion_messages.discard_message, self._discards.pending(topic))]
 
     def _freeze_rows(self) -> list[pb.Freeze]:
         return [messages.freeze_message(*row) for row in self._freezes.listed()]

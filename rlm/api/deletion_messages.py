@@ -5,6 +5,7 @@ retention, a discarded partition, ended topics. Pure.
 from kip405.errors import Invalid
 from rlm.plans.deletions import PendingDeletion
 from rlm.plans.retention import retention_in_force
+from rlm.topics.discards import DiscardPlan, PendingDiscard
 from rlm.topics.purge import TopicEnd
 from rlm.topics.shortening import RetentionPlan
 from rlm.v1 import admin_pb2
@@ -37,6 +38,36 @@ def limits_of(request: admin_pb2.AcceptRetentionRequest) -> TotalRetention | Non
         return None
     return TotalRetention(
         retention_ms=request.retention_ms, retention_bytes=request.retention_bytes
+    )
+
+
+def discard_message(pending: PendingDiscard) -> admin_pb2.PendingDeletion:
+    record = pending.record
+    return admin_pb2.PendingDeletion(
+        kind=record.KIND,
+        topic=pending.topic,
+        topic_id=record.partition.topic_id.raw,
+        partition=record.partition.partition,
+        by=record.by,
+        decided_ms=record.decided_ms,
+        due_in_ms=pending.due_in_ms,
+    )
+
+
+def discard_plan_message(plan: DiscardPlan) -> admin_pb2.DiscardPlan:
+    remote = plan.remote
+    return admin_pb2.DiscardPlan(
+        topic=plan.topic,
+        partition=plan.partition,
+        frozen=plan.frozen,
+        segments=remote.segments,
+        records=remote.records,
+        size_bytes=remote.size_bytes,
+        oldest_ms=remote.oldest_ms,
+        newest_ms=remote.newest_ms,
+        local_log_start_offset=plan.log_start_offset,
+        local_log_end_offset=plan.log_end_offset,
+        delay_ms=plan.delay_ms,
     )
 
 

@@ -13,6 +13,7 @@ from rlm.broker.answers import LocalRecords, OwnOffsets
 from rlm.plans.deletions import PendingDeletion
 from rlm.plans.problems import Problem
 from rlm.stores.reports import StoreReport
+from rlm.topics.discards import PendingDiscard
 from rlm.topics.ports import Broker as TopicBroker
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import TopicRecord
@@ -144,6 +145,14 @@ class Pending(Protocol):
 
     def __call__(self, record: TopicRecord) -> PendingDeletion | None:
         """What is pending for a topic, None = nothing."""
+        ...
+
+
+class PendingDiscards(Protocol):
+    """Remote parts of frozen partitions that are given up (rlm.topics.discards)."""
+
+    def pending(self, topic: str = "") -> tuple[PendingDiscard, ...]:
+        """The decisions on record; `topic` empty = of all topics."""
         ...
 
 

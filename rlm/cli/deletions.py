@@ -31,12 +31,19 @@ def list_deletions(*, connect: Connect) -> None:
 
 @deletions.command()
 @click.argument("topic")
+@click.option(
+    "-p", "--partition", type=click.IntRange(min=0), help="Undo the discard of this partition."
+)
 @service_options
-def undo(*, topic: str, connect: Connect) -> None:
-    """Keep the data of TOPIC: the retention that is in force becomes its retention."""
+def undo(*, topic: str, partition: int | None, connect: Connect) -> None:
+    """Keep the data of TOPIC: the retention that is in force becomes its retention.
+
+    With -p it is the remote part of that partition that is kept (`rlm partition discard`); the
+    partition stays frozen.
+    """
     with connect.open() as target:
         answer = target.admin.UndoDeletion(
-            pb.UndoDeletionRequest(topic=topic),
+            pb.UndoDeletionRequest(topic=topic, partition=partition),
             metadata=target.metadata,
             timeout=target.timeout_s,
         )
@@ -49,10 +56,9 @@ def show_deletions(rows: Iterable[pb.PendingDeletion], empty: str) -> None:
         ("topic", "kind", "retention", "in force until then", "due in", "decided (UTC)", "by"),
         [
             (
-                row.topic,
+                _subject(row),
                 row.kind,
-                human_retention(row.retention_ms, row.retention_bytes),
-                human_retention(row.retention_in_force_ms, row.retention_in_force_bytes),
+                *_limits(row),
                 due_in(row),
                 human_time(row.decided_ms),
                 row.by or "-",
@@ -60,4 +66,17 @@ def show_deletions(rows: Iterable[pb.PendingDeletion], empty: str) -> None:
             for row in rows
         ],
         empty,
+    )
+
+
+def _subject(row: pb.PendingDeletion) -> str:
+    return f"{row.topic}-{row.partition}" if row.HasField("partition") else row.topic
+
+
+def _limits(row: pb.PendingDeletion) -> tuple[str, str]:
+    if row.HasField("partition"):
+        return "-", "-"
+    return (
+        human_retention(row.retention_ms, row.retention_bytes),
+        human_retention(row.retention_in_force_ms, row.retention_in_force_bytes),
     )

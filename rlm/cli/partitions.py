@@ -8,6 +8,7 @@ import click
 import grpc
 
 from rlm.cli.output import (
+    human_ms,
     human_size,
     human_time,
     offset,
@@ -108,6 +109,51 @@ def adopt(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
             timeout=target.timeout_s,
         )
     show_partition(answer, connect)
+
+
+@partition.command()
+@click.argument("topic")
+@partition_option
+@click.option("--yes", is_flag=True, help="Give it up; without this option it is only shown.")
+@service_options
+def discard(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
+    """Give up all that is remote of a frozen partition of TOPIC.
+
+    After remote.delete.delay.ms it is deleted, and the partition goes on from the leader's log
+    alone, whose offsets may begin at 0 again. Until then `rlm deletions undo` keeps it.
+    """
+    request = admin_pb2.DiscardPartitionRequest(topic=topic, partition=partition, confirm=yes)
+    with connect.open() as target:
+        answer = target.admin.DiscardPartition(
+            request, metadata=target.metadata, timeout=target.timeout_s
+        )
+    if connect.as_json:
+        show_json({"applied": yes, **plain(answer)})
+        return
+    show_pairs(
+        [
+            ("partition", f"{topic}-{partition}"),
+            ("frozen", answer.frozen),
+            ("given up", f"{answer.records} records, {human_size(answer.size_bytes)}"),
+            ("in segments", str(answer.segments)),
+            ("oldest, newest (UTC)", _times(answer)),
+            (
+                "what stays",
+                f"the leader's log: {answer.local_log_start_offset} to "
+                f"{answer.local_log_end_offset}",
+            ),
+        ]
+    )
+    delay, undo = human_ms(answer.delay_ms), f"`rlm deletions undo {topic} -p {partition}`"
+    click.echo(
+        f"It is deleted in {delay}; {undo} keeps it until then."
+        if yes
+        else f"Nothing was changed: --yes gives it up, and deletes it after {delay}."
+    )
+
+
+def _times(plan: admin_pb2.DiscardPlan) -> str:
+    return f"{human_time(plan.oldest_ms)}, {human_time(plan.newest_ms)}"
 
 
 @partition.command("accept-loss")

@@ -141,7 +141,7 @@ def _issue(view: PartitionView, kind: IssueKind, offsets: tuple[int, int], text:
 _ACTIONS = {
     IssueKind.ORDER: "keep what both tiers have: `rlm freeze` the topic, then compare `rlm status` "
     "with the broker's log",
-    IssueKind.FROZEN: "read the reason; `rlm partition adopt` ends it",
+    IssueKind.FROZEN: "read the reason; `rlm partition adopt` or `discard` ends it",
     IssueKind.GAP: "`rlm partition accept-loss` shows whether a copy or a replica still has them",
     IssueKind.OBJECTS: "restore the object in the store; while the broker still has the "
     "records they are copied again",

@@ -18,6 +18,7 @@ from rlm.broker.leadership import LedPartition
 from rlm.log_dir.identity import check_topic_id
 from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.copy import TopicState
+from rlm.plans.discard import both, discard_freeze
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
 from rlm.plans.guards import DeletionGuards
 from rlm.plans.history import leaders_lineage
@@ -141,26 +142,37 @@ class SnapshotReader:
         lineage = leaders_lineage(ledger, self._published(led, log.lineage), log.lineage)
         log_end_offset = await self._offset(led, LATEST_TIMESTAMP, replica_id=DEBUGGING_REPLICA_ID)
         view = self._settings.view
-        divergence = view.divergence(led.key)
+        topic = self._topic_snapshot(description, config)
+        frozen = self._freeze(led, ledger, lineage, log_end_offset)
+        if topic.state.enabled:
+            discard, state = view.discard(led.key), ledger.deletion_state
+            frozen = both(frozen, discard_freeze(discard, state, log.lineage, log_end_offset))
         return PartitionSnapshot(
             led=led,
-            topic=self._topic_snapshot(description, config),
+            topic=topic,
             watermarks=watermarks,
             log_end_offset=log_end_offset,
             log=log,
             ledger=ledger,
             lineage=lineage,
             remote_log_start_offset=view.remote_log_start(led.key),
-            frozen=freeze(
-                ledger,
-                lineage,
-                log_end_offset=log_end_offset,
-                accepted_epoch=divergence.epoch if divergence else NONE_ACCEPTED,
-                accepted_offset=divergence.offset if divergence else MAX_OFFSET,
-                max_orphans=self._max_orphans,
-                remote_log_start_offset=view.remote_log_start(led.key) or 0,
-                remote_log_start_epoch=view.remote_log_start_epoch(led.key),
-            ),
+            frozen=frozen,
+        )
+
+    def _freeze(
+        self, led: LedPartition, ledger: PartitionLedger, lineage: Lineage, log_end_offset: int
+    ) -> Frozen | None:
+        view = self._settings.view
+        divergence = view.divergence(led.key)
+        return freeze(
+            ledger,
+            lineage,
+            log_end_offset=log_end_offset,
+            accepted_epoch=divergence.epoch if divergence else NONE_ACCEPTED,
+            accepted_offset=divergence.offset if divergence else MAX_OFFSET,
+            max_orphans=self._max_orphans,
+            remote_log_start_offset=view.remote_log_start(led.key) or 0,
+            remote_log_start_epoch=view.remote_log_start_epoch(led.key),
         )
 
     def _published(self, led: LedPartition, local: Lineage) -> HistoryRecord | None:

@@ -5,6 +5,7 @@ Nothing here is on the path of a Kafka client.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey
@@ -44,6 +45,7 @@ from rlm.topics.access import Access, AccessWatch, ClusterAccess, PeerAccess, Se
 from rlm.topics.cluster import ClusterGroups, OtherBrokers, ReaderCheck
 from rlm.topics.cluster_retention import BrokersRetention
 from rlm.topics.deletions import Announcements, PendingDeletions
+from rlm.topics.discards import Discards
 from rlm.topics.ends import EndSettings, TopicEnds
 from rlm.topics.giveback import DiskGiveback
 from rlm.topics.keeper import RecreatedTopicWatch, RetentionKeeper
@@ -315,6 +317,7 @@ def build_admin(
 ) -> AdminService:
     """The commands of operators."""
     settings, broker = dependencies.metadata.settings, dependencies.broker
+    discards = _discards(dependencies, tasks)
     return AdminService(
         AdminDependencies(
             gate=gate,
@@ -325,6 +328,7 @@ def build_admin(
             adoption=Adoption(broker=broker, settings=settings, starts=dependencies.starts),
             losses=_loss_acceptance(dependencies, tasks),
             deletions=topics.deletions,
+            discards=discards,
             purge=topics.purge,
             summaries=TopicSummaries(
                 settings=settings,
@@ -335,7 +339,7 @@ def build_admin(
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
             ),
             status=_cluster_status(
-                dependencies, topics, peers, statuses, problems, log_dirs, copying
+                dependencies, topics, peers, statuses, problems, log_dirs, copying, discards
             ),
             statuses=statuses,
             resolver=TopicResolver(broker, settings),
@@ -358,6 +362,7 @@ def _cluster_status(
     problems: Problems,
     log_dirs: Callable[[], Sequence[LogDirReport]],
     copying: Callable[[], Copying],
+    discards: Discards,
 ) -> ClusterStatus:
     return ClusterStatus(
         peers=peers,
@@ -366,6 +371,7 @@ def _cluster_status(
         broker=dependencies.broker,
         freezes=topics.freezes,
         pending=topics.deletions.pending,
+        discards=discards,
         problems=problems,
         stores=dependencies.stores.statuses,
         log_dirs=log_dirs,
@@ -376,15 +382,29 @@ def _cluster_status(
     )
 
 
-def _loss_acceptance(dependencies: Dependencies, tasks: TaskWiring) -> LossAcceptance:
-    async def snapshot(key: PartitionKey) -> PartitionSnapshot:
-        row = dependencies.leadership.snapshot.partitions.get(key)
-        if row is None or row.leader != dependencies.config.node_id:
-            raise Fenced(f"partition {key} is not led by node {dependencies.config.node_id}")
-        return await dependencies.snapshots.take(row)
+async def _snapshot(dependencies: Dependencies, key: PartitionKey) -> PartitionSnapshot:
+    row = dependencies.leadership.snapshot.partitions.get(key)
+    if row is None or row.leader != dependencies.config.node_id:
+        raise Fenced(f"partition {key} is not led by node {dependencies.config.node_id}")
+    return await dependencies.snapshots.take(row)
 
+
+def _discards(dependencies: Dependencies, tasks: TaskWiring) -> Discards:
+    return Discards(
+        snapshot=partial(_snapshot, dependencies),
+        ledger=dependencies.metadata.manager,
+        settings=dependencies.metadata.settings,
+        unmark=tasks.partition_tasks.discard.unmark,
+        lock=tasks.partition_tasks.discard.lock,
+        clock=dependencies.clock,
+        delay_ms=dependencies.config.remote_delete_delay_ms,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+
+
+def _loss_acceptance(dependencies: Dependencies, tasks: TaskWiring) -> LossAcceptance:
     return LossAcceptance(
-        snapshot=snapshot,
+        snapshot=partial(_snapshot, dependencies),
         ledger=dependencies.metadata.manager,
         settings=dependencies.metadata.settings,
         evidence=tasks.evidence,

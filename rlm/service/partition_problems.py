@@ -232,7 +232,7 @@ class PartitionProblems:
             yield partition_finding(
                 partition,
                 ProblemKind.PARTITION_FROZEN,
-                f"frozen: {snapshot.frozen.reason}; `rlm partition adopt` ends it",
+                f"frozen: {snapshot.frozen.reason}; `rlm partition adopt` or `discard` ends it",
             )
         if inputs.copy is not None:
             yield from inputs.copy.findings()

@@ -18,7 +18,7 @@ from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
 from rlm.remote_log.ports import ClusterRetention
 from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.metadata import BARRIER_DEADLINE_MS
-from rlm.service.unreferenced import unreferenced_task
+from rlm.service.unreferenced import discard_task, unreferenced_task
 from rlm.service.verify_tasks import verify_tasks
 from rlm.service.watches import (
     bounded_retention_watch,
@@ -35,6 +35,7 @@ from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.copy_runs import CopyRuns
 from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.copy_watch import CopyWatch
+from rlm.tasks.discard import DiscardTask
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
@@ -65,6 +66,7 @@ class PartitionTasks:
     trim: TrimTask
     expiry: ExpiryTask
     unreferenced: UnreferencedTask
+    discard: DiscardTask
     cleanup: CleanupTask
     copy_pool: TaskPool
     cleanup_pool: TaskPool
@@ -147,6 +149,7 @@ class TaskWiring:
             trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost, retention),
             expiry=(expiry := _expiry_task(dependencies, deleter, live, counts)),
             unreferenced=unreferenced_task(dependencies, expiry, self.evidence, deleter, live),
+            discard=discard_task(dependencies, deleter),
             cleanup=_cleanup_task(dependencies, self.evidence, deleter, self.lost, live),
             copy_pool=pools[0],
             cleanup_pool=pools[1],
@@ -170,6 +173,7 @@ class TaskWiring:
             trim=self.partition_tasks.trim,
             expiry=self.partition_tasks.expiry,
             unreferenced=self.partition_tasks.unreferenced,
+            discard=self.partition_tasks.discard,
             cleanup=self.partition_tasks.cleanup,
             clock=dependencies.clock,
             saw=self._copy_watch.saw,
@@ -285,6 +289,7 @@ class TaskWiring:
             self.partition_tasks.trim.forget(key)
             self.partition_tasks.expiry.forget(key)
             self.partition_tasks.unreferenced.forget(key)
+            self.partition_tasks.discard.forget(key)
             self.partition_tasks.cleanup.forget(key)
 
         schedule = self._schedule(

@@ -4,6 +4,7 @@ from rlm.plans.freeze import DEFAULT_MAX_ORPHANS
 from rlm.service.dependencies import Dependencies
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.tasks.copy_attempt import LiveAttempts
+from rlm.tasks.discard import DiscardTask
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiry import ExpiryTask
 from rlm.tasks.partition_end import PartitionEnd
@@ -31,6 +32,20 @@ def unreferenced_task(
             grace_ms=dependencies.config.remote_unreferenced_grace_ms,
             max_orphans=DEFAULT_MAX_ORPHANS,
         ),
+    )
+
+
+def discard_task(dependencies: Dependencies, deleter: SegmentDeleter) -> DiscardTask:
+    """The step of the expiration task that gives up the remote part of a frozen partition."""
+    return DiscardTask(
+        snapshots=dependencies.snapshots,
+        ledger=dependencies.metadata.manager,
+        settings=dependencies.metadata.settings,
+        starts=dependencies.starts,
+        partition_end=partition_end(dependencies, deleter),
+        audit=dependencies.audit,
+        clock=dependencies.clock,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )
 
 

@@ -1,4 +1,5 @@
-"""The audit log: one JSON line for each segment that was deleted and each raise of a log start.
+"""The audit log: one JSON line for each segment that was deleted, each raise of a log start, each
+partition whose remote part was given up, and each retention that an operator accepted.
 
 A file of its own, so that it can be kept longer than the service's log. Lines are appended and
 synced to disk before the ledger forgets a segment and before a start is raised: a deletion whose
@@ -45,6 +46,19 @@ class Audit(Protocol):
         retention: TotalRetention | None = None,
     ) -> None:
         """The remote log start is about to move up."""
+        ...
+
+    async def partition_discarded(
+        self,
+        partition: TopicIdPartition,
+        *,
+        by: str,
+        before: int | None,
+        remote_log_start_offset: int,
+    ) -> None:
+        """All that was remote of the partition is gone, by command. `before`: its remote log start
+        until now, None = it had none. It may come down, as the offsets may begin again.
+        """
         ...
 
 
@@ -115,6 +129,25 @@ class AuditLog:
             "retention_bytes_before": topic.retention_bytes,
             **_limits(retention),
         }
+        await self._write([line])
+
+    async def partition_discarded(
+        self,
+        partition: TopicIdPartition,
+        *,
+        by: str,
+        before: int | None,
+        remote_log_start_offset: int,
+    ) -> None:
+        """See `Audit`."""
+        line = self._line(
+            "partition_discarded",
+            partition,
+            f"command: {by}",
+            None,
+            before=before,
+            remote_log_start_offset=remote_log_start_offset,
+        )
         await self._write([line])
 
     def _line(

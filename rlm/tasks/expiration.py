@@ -1,5 +1,5 @@
-"""The expiration task of the cleanup pool: trims, expires and cleans up, if possible by one
-snapshot.
+"""The expiration task of the cleanup pool: records holes, trims, expires, deletes what is
+unreferenced or was discarded, and cleans up, if possible by one snapshot.
 
 A step uses the snapshot of the step before only if that changed nothing and the snapshot is fresh:
 after a step that acted, waited or failed, the next one takes its own. Each step checks an
@@ -15,6 +15,7 @@ from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.cleanup import CleanupTask
+from rlm.tasks.discard import DiscardTask
 from rlm.tasks.expiry import ExpiryTask
 from rlm.tasks.hole_watch import HoleWatch
 from rlm.tasks.trim import TrimTask
@@ -43,6 +44,7 @@ class ExpirationTask:
         trim: TrimTask,
         expiry: ExpiryTask,
         unreferenced: UnreferencedTask,
+        discard: DiscardTask,
         cleanup: CleanupTask,
         clock: Clock,
         saw: Callable[[PartitionSnapshot, int], None],
@@ -53,12 +55,14 @@ class ExpirationTask:
         self._trim = trim
         self._expiry = expiry
         self._unreferenced = unreferenced
+        self._discard = discard
         self._cleanup = cleanup
         self._clock = clock
         self._saw = saw
 
     async def run(self, led: LedPartition) -> None:
-        """Trim, then expire, then clean up; a failure of one does not prevent the others.
+        """Record holes, trim, expire, delete the unreferenced and what was discarded, clean up,
+        whichever of them fails.
 
         Raises the error of the first snapshot, or the first failure. Unavailable, and nothing is
         planned, while the outcome of a DeleteRecords is not known.
@@ -68,7 +72,8 @@ class ExpirationTask:
         seen: _Seen | None = first
         failures: list[Exception] = []
         before = self._run_holes, self._run_trim, self._run_expiry
-        for step in (*before, self._run_unreferenced, self._run_cleanup):
+        deletions = self._run_unreferenced, self._run_discard
+        for step in (*before, *deletions, self._run_cleanup):
             try:
                 if seen is None or self._is_old(seen):
                     seen = await self._see(led)
@@ -101,6 +106,9 @@ class ExpirationTask:
 
     async def _run_unreferenced(self, seen: _Seen) -> bool:
         return await self._unreferenced.run_on(seen.snapshot)
+
+    async def _run_discard(self, seen: _Seen) -> bool:
+        return await self._discard.run_on(seen.snapshot)
 
     async def _run_cleanup(self, seen: _Seen) -> bool:
         await self._cleanup.run_on(seen.snapshot, seen.live_before)

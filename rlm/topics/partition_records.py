@@ -178,12 +178,18 @@ class Adoption:
         self._starts = starts
 
     async def adopt_log(self, led: LedPartition, *, frozen: str, by: str) -> None:
-        """Accept the leader's log as it is, up to its current epoch; Invalid if nothing is frozen.
+        """Accept the leader's log as it is, up to its current epoch; Invalid if nothing is frozen,
+        or a discard of what is remote is pending.
 
         Remote segments outside its lineage stay where they are and are no longer read.
         """
         if not frozen:
             raise Invalid(f"{led} is not frozen: there is nothing to adopt")
+        discard = self._settings.view.discard(led.key)
+        if discard is not None:
+            raise Invalid(
+                f"{led}: {discard.by} gives up what is remote; `rlm deletions undo` comes first"
+            )
         epoch = led.leader_epoch
         end = await self._broker.list_offset(
             led.topic_id_partition.topic,

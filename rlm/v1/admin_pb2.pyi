@@ -221,7 +221,7 @@ class Offload(_message.Message):
     def __init__(self, copy_lag_ms: _Optional[int] = ..., copy_lag_bytes: _Optional[int] = ..., deletion_lag_ms: _Optional[int] = ..., copy_lag_of: _Optional[str] = ..., deletion_lag_of: _Optional[str] = ...) -> None: ...
 
 class PendingDeletion(_message.Message):
-    __slots__ = ("kind", "topic", "topic_id", "by", "decided_ms", "due_in_ms", "retention_ms", "retention_bytes", "retention_in_force_ms", "retention_in_force_bytes")
+    __slots__ = ("kind", "topic", "topic_id", "by", "decided_ms", "due_in_ms", "retention_ms", "retention_bytes", "retention_in_force_ms", "retention_in_force_bytes", "partition")
     KIND_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +232,7 @@ class PendingDeletion(_message.Message):
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_IN_FORCE_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_IN_FORCE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
     kind: str
     topic: str
     topic_id: bytes
@@ -242,7 +243,8 @@ class PendingDeletion(_message.Message):
     retention_bytes: int
     retention_in_force_ms: int
     retention_in_force_bytes: int
-    def __init__(self, kind: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., by: _Optional[str] = ..., decided_ms: _Optional[int] = ..., due_in_ms: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_in_force_ms: _Optional[int] = ..., retention_in_force_bytes: _Optional[int] = ...) -> None: ...
+    partition: int
+    def __init__(self, kind: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., by: _Optional[str] = ..., decided_ms: _Optional[int] = ..., due_in_ms: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_in_force_ms: _Optional[int] = ..., retention_in_force_bytes: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class ListDeletionsRequest(_message.Message):
     __slots__ = ()
@@ -255,10 +257,48 @@ class ListDeletionsResponse(_message.Message):
     def __init__(self, deletions: _Optional[_Iterable[_Union[PendingDeletion, _Mapping]]] = ...) -> None: ...
 
 class UndoDeletionRequest(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "partition")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class DiscardPartitionRequest(_message.Message):
+    __slots__ = ("topic", "partition", "confirm")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    confirm: bool
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., confirm: _Optional[bool] = ...) -> None: ...
+
+class DiscardPlan(_message.Message):
+    __slots__ = ("topic", "partition", "frozen", "segments", "records", "size_bytes", "oldest_ms", "newest_ms", "local_log_start_offset", "local_log_end_offset", "delay_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_MS_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    frozen: str
+    segments: int
+    records: int
+    size_bytes: int
+    oldest_ms: int
+    newest_ms: int
+    local_log_start_offset: int
+    local_log_end_offset: int
+    delay_ms: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., frozen: _Optional[str] = ..., segments: _Optional[int] = ..., records: _Optional[int] = ..., size_bytes: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., local_log_end_offset: _Optional[int] = ..., delay_ms: _Optional[int] = ...) -> None: ...
 
 class FreezeRequest(_message.Message):
     __slots__ = ("topic", "why")

@@ -118,6 +118,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PartitionRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_fetch__pb2.PartitionDescription.FromString,
                 _registered_method=True)
+        self.DiscardPartition = channel.unary_unary(
+                '/rlm.v1.AdminService/DiscardPartition',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.DiscardPartitionRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.DiscardPlan.FromString,
+                _registered_method=True)
         self.AdoptLogStart = channel.unary_unary(
                 '/rlm.v1.AdminService/AdoptLogStart',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PartitionRequest.SerializeToString,
@@ -240,7 +245,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UndoDeletion(self, request, context):
-        """Makes the retention that is in force the topic's retention. NOT_FOUND where nothing is pending (any more).
+        """Makes the retention that is in force the topic's retention, or, with a partition, keeps what a discard gave up.
+        NOT_FOUND where nothing is pending (any more).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -262,6 +268,15 @@ class AdminServiceServicer:
 
     def AdoptPartition(self, request, context):
         """Ends the freeze of one partition: accept the leader's log as it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DiscardPartition(self, request, context):
+        """Gives up all that is remote of a partition that is frozen because its leader's log contradicts it: after
+        remote.delete.delay.ms it is deleted, and the partition goes on from the leader's log alone. Without `confirm` nothing
+        is changed. INVALID_ARGUMENT: the partition is not frozen, or was discarded already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -400,6 +415,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.AdoptPartition,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.PartitionRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_fetch__pb2.PartitionDescription.SerializeToString,
+            ),
+            'DiscardPartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.DiscardPartition,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.DiscardPartitionRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.DiscardPlan.SerializeToString,
             ),
             'AdoptLogStart': grpc.unary_unary_rpc_method_handler(
                     servicer.AdoptLogStart,
@@ -850,6 +870,33 @@ class AdminService:
             '/rlm.v1.AdminService/AdoptPartition',
             rlm_dot_v1_dot_admin__pb2.PartitionRequest.SerializeToString,
             rlm_dot_v1_dot_fetch__pb2.PartitionDescription.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DiscardPartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/DiscardPartition',
+            rlm_dot_v1_dot_admin__pb2.DiscardPartitionRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.DiscardPlan.FromString,
             options,
             channel_credentials,
             insecure,

@@ -62,7 +62,9 @@ class AdminServiceStub:
     ListDeletions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListDeletionsRequest, _admin_pb2.ListDeletionsResponse]
     """Decisions that make data deletable and can still be undone."""
     UndoDeletion: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UndoDeletionRequest, _admin_pb2.TopicDescription]
-    """Makes the retention that is in force the topic's retention. NOT_FOUND where nothing is pending (any more)."""
+    """Makes the retention that is in force the topic's retention, or, with a partition, keeps what a discard gave up.
+    NOT_FOUND where nothing is pending (any more).
+    """
     Status: _grpc.UnaryUnaryMultiCallable[_admin_pb2.StatusRequest, _admin_pb2.StatusResponse]
     InspectStores: _grpc.UnaryUnaryMultiCallable[_admin_pb2.InspectStoresRequest, _admin_pb2.InspectStoresResponse]
     """Inspects how the stores of the called service are set up now, and what that means for the topics in them. The call
@@ -70,6 +72,11 @@ class AdminServiceStub:
     """
     AdoptPartition: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
     """Ends the freeze of one partition: accept the leader's log as it is."""
+    DiscardPartition: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DiscardPartitionRequest, _admin_pb2.DiscardPlan]
+    """Gives up all that is remote of a partition that is frozen because its leader's log contradicts it: after
+    remote.delete.delay.ms it is deleted, and the partition goes on from the leader's log alone. Without `confirm` nothing
+    is changed. INVALID_ARGUMENT: the partition is not frozen, or was discarded already.
+    """
     AdoptLogStart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
     """Raises the remote log start to a log start of the broker that somebody else has moved."""
     AcceptLoss: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]
@@ -130,7 +137,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListDeletions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDeletionsRequest, _admin_pb2.ListDeletionsResponse]  # type: ignore[assignment]
     """Decisions that make data deletable and can still be undone."""
     UndoDeletion: _aio.UnaryUnaryMultiCallable[_admin_pb2.UndoDeletionRequest, _admin_pb2.TopicDescription]  # type: ignore[assignment]
-    """Makes the retention that is in force the topic's retention. NOT_FOUND where nothing is pending (any more)."""
+    """Makes the retention that is in force the topic's retention, or, with a partition, keeps what a discard gave up.
+    NOT_FOUND where nothing is pending (any more).
+    """
     Status: _aio.UnaryUnaryMultiCallable[_admin_pb2.StatusRequest, _admin_pb2.StatusResponse]  # type: ignore[assignment]
     InspectStores: _aio.UnaryUnaryMultiCallable[_admin_pb2.InspectStoresRequest, _admin_pb2.InspectStoresResponse]  # type: ignore[assignment]
     """Inspects how the stores of the called service are set up now, and what that means for the topics in them. The call
@@ -138,6 +147,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     AdoptPartition: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
     """Ends the freeze of one partition: accept the leader's log as it is."""
+    DiscardPartition: _aio.UnaryUnaryMultiCallable[_admin_pb2.DiscardPartitionRequest, _admin_pb2.DiscardPlan]  # type: ignore[assignment]
+    """Gives up all that is remote of a partition that is frozen because its leader's log contradicts it: after
+    remote.delete.delay.ms it is deleted, and the partition goes on from the leader's log alone. Without `confirm` nothing
+    is changed. INVALID_ARGUMENT: the partition is not frozen, or was discarded already.
+    """
     AdoptLogStart: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
     """Raises the remote log start to a log start of the broker that somebody else has moved."""
     AcceptLoss: _aio.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]  # type: ignore[assignment]
@@ -267,7 +281,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.UndoDeletionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.TopicDescription, _abc.Awaitable[_admin_pb2.TopicDescription]]:
-        """Makes the retention that is in force the topic's retention. NOT_FOUND where nothing is pending (any more)."""
+        """Makes the retention that is in force the topic's retention, or, with a partition, keeps what a discard gave up.
+        NOT_FOUND where nothing is pending (any more).
+        """
 
     @_abc_1.abstractmethod
     def Status(
@@ -293,6 +309,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.PartitionDescription, _abc.Awaitable[_fetch_pb2.PartitionDescription]]:
         """Ends the freeze of one partition: accept the leader's log as it is."""
+
+    @_abc_1.abstractmethod
+    def DiscardPartition(
+        self,
+        request: _admin_pb2.DiscardPartitionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DiscardPlan, _abc.Awaitable[_admin_pb2.DiscardPlan]]:
+        """Gives up all that is remote of a partition that is frozen because its leader's log contradicts it: after
+        remote.delete.delay.ms it is deleted, and the partition goes on from the leader's log alone. Without `confirm` nothing
+        is changed. INVALID_ARGUMENT: the partition is not frozen, or was discarded already.
+        """
 
     @_abc_1.abstractmethod
     def AdoptLogStart(

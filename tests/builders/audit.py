@@ -15,6 +15,7 @@ class MemoryAudit:
         self.causes: list[str] = []
         self.starts: list[int] = []
         self.start_causes: list[str] = []
+        self.discarded: list[tuple[str, int | None, int]] = []
         self.start_retentions: list[TotalRetention | None] = []
         self.accepted: list[tuple[str, TotalRetention]] = []
         """Who accepted which retention."""
@@ -50,6 +51,17 @@ class MemoryAudit:
     ) -> None:
         self.before_write()
         self.accepted.append((by, retention))
+
+    async def partition_discarded(
+        self,
+        partition: TopicIdPartition,
+        *,
+        by: str,
+        before: int | None,
+        remote_log_start_offset: int,
+    ) -> None:
+        self.before_write()
+        self.discarded.append((by, before, remote_log_start_offset))
 
 
 async def nothing_to_check() -> None:

@@ -36,12 +36,12 @@ EDITS: tuple[Edit, ...] = (
     *FREEZE.edits(
         (
             "H4: what has ended freezes a partition",
-            "                remote_log_start_offset=view.remote_log_start(led.key) or 0,\n",
+            "            remote_log_start_offset=view.remote_log_start(led.key) or 0,\n",
             "",
         ),
         (
             "H4: what another epoch has ended freezes a partition",
-            "                remote_log_start_epoch=view.remote_log_start_epoch(led.key),\n",
+            "            remote_log_start_epoch=view.remote_log_start_epoch(led.key),\n",
             "",
         ),
     ),

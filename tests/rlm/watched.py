@@ -38,6 +38,7 @@ from rlm.stores.stores import RoutedReader, Stores, StoresInUse
 from rlm.tasks.disk_watch import DiskWatch
 from rlm.tasks.pool import TaskPool
 from rlm.topics.keeper import TakeoverAlarm
+from tests.builders.discards import discard_task
 from tests.builders.ledger import OUR_WRITER, PARTITION
 from tests.builders.rig import NODE_ID, Rig
 from tests.builders.store import STORE_ID
@@ -152,6 +153,7 @@ class Watched:
             trim=rig.trim,
             expiry=rig.expiry,
             unreferenced=rig.unreferenced,
+            discard=discard_task(rig),
             cleanup=rig.cleanup,
             copy_pool=self.copy_pool,
             cleanup_pool=self.cleanup_pool,

@@ -1,21 +1,28 @@
 """Logs that lost records or took another course (H4): nothing is trimmed or served wrongly."""
 
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import grpc
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from kafka_protocol.error_codes import KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE
+from kafka_protocol.error_codes import (
+    KAFKA_STORAGE_ERROR,
+    LEADER_NOT_AVAILABLE,
+    NOT_LEADER_OR_FOLLOWER,
+)
 from kip405.errors import Fenced
+from kip405.segments import RemoteLogSegmentMetadata
 from rlm.api.calls import call_metadata
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.status import error_of_call
 from tests.rlm.proxy.fakes import RawClient
 from tests.scenarios.cluster import Cluster, assert_same, fresh
-from tests.scenarios.objects import finished_segments
+from tests.scenarios.objects import audited, finished_segments
 from tests.scenarios.raw import Value, at_leader, fetch, list_offset
 from tests.scenarios.replicas import (
     bring_to_lead,
@@ -81,10 +88,15 @@ def remote_end(cluster: Cluster, topic: str) -> int:
 
 
 def test_h04_emptied_log_dir(three: Cluster) -> None:
-    alone, shared = fresh("h04-alone"), fresh("h04-shared")
+    alone, shared, given_up = fresh("h04-alone"), fresh("h04-shared"), fresh("h04-given-up")
+    three.create_topic(given_up, assignment=[[3]])
+    three.enable(given_up)
+    three.fill(given_up, mib=4)
     trimmed_topic(three, alone, [3])
     rows_shared = trimmed_topic(three, shared, [3, 1, 2])
-    copies = finished_segments(three, alone)
+    three.wait_trimmed(given_up)
+    copies, former = finished_segments(three, alone), finished_segments(three, given_up)
+    end_below(three, given_up, 100)
     shared_start = three.log_start(shared)
 
     three.sandbox.kill("broker:3")
@@ -92,9 +104,11 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
         shutil.rmtree(path)
     three.sandbox.start("broker:3")
     bring_to_lead(three, alone, 3)
+    bring_to_lead(three, given_up, 3)
     three.wait_for(lambda: three.log_end(alone) == 0, "its log is empty")
 
     refusals: set[int] = set()
+    not_yet = {0, NOT_LEADER_OR_FOLLOWER}  # no barrier was passed; nobody knows yet that it leads
 
     async def old_offsets(client: RawClient) -> tuple[list[Value], Value]:
         fetched = [await fetch(client, 12, alone, 5), await fetch(client, 17, alone, 2000)]
@@ -103,12 +117,12 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
     def refused() -> bool:
         fetched, position = at_leader(three, alone, old_offsets)
         assert not any(one["records"] for one in fetched)
-        assert position["error_code"] == LEADER_NOT_AVAILABLE
+        assert position["error_code"] in {LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER}, position
         refusals.update(one["error_code"] for one in fetched)
         return KAFKA_STORAGE_ERROR in refusals
 
     three.wait_for(refused, "a fetch of an old offset is refused")
-    assert refusals <= {0, KAFKA_STORAGE_ERROR}  # nothing, until a barrier was passed
+    assert refusals <= not_yet | {KAFKA_STORAGE_ERROR}
     never_resets(three, alone)
     three.wait_for(
         lambda: all("is frozen: " in str(remote_tier(three, node, alone)) for node in (1, 3)),
@@ -119,6 +133,7 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
     after = three.fill(alone, mib=3)  # produce passes
     assert after[0].offset == 0
     assert_same(three.read_all(alone), after)  # and so do reads in range
+    is_given_up = given_up_twice(three, given_up, former)
     wait_isr(three, shared, {1, 2, 3})
     assert disk(three, shared, 3).segments[0].base_offset >= shared_start
     lead(three, shared, 3)
@@ -134,6 +149,51 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
     assert not three.status(alone)["frozen"]
     assert_same(three.read_all(alone), after)
     assert remote_tier(three, 1, alone) in range(three.log_start(alone), len(after) + 1)
+    is_given_up()
+
+
+def end_below(cluster: Cluster, topic: str, offset: int) -> None:
+    """A user deletes the oldest records: the remote log start moves."""
+    asked = TopicPartition(topic, 0, offset)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    assert admin.delete_records([asked])[asked].result(30).low_watermark >= offset
+
+
+def given_up_twice(
+    cluster: Cluster, topic: str, former: list[RemoteLogSegmentMetadata]
+) -> Callable[[], None]:
+    """Discard the remote part of a topic whose log is empty, undo that, and discard it again.
+    Answers what waits until it is over, and shows that nothing of it is left or read.
+    """
+    discard = ("partition", "discard", topic, "-p", "0", "--yes")
+    cluster.rlm("freeze", topic)  # these commands may take longer than the sandbox's short delay
+    plan = cluster.rlm_json(*discard)
+    assert (plan["segments"], plan["records"]) == (len(former), former[-1].next_offset)
+    listed = cluster.rlm_json("deletions", "list")["deletions"]
+    [pending] = [one for one in listed if one["topic"] == topic]
+    assert (pending["kind"], pending["partition"]) == ("discard", 0)
+    cluster.rlm("deletions", "undo", topic, "-p", "0")
+    cluster.rlm("unfreeze", topic)
+    rows = cluster.fill(topic, mib=3)
+    assert rows[0].offset == 0
+    assert "outside the leader's lineage" in cluster.status(topic)["frozen"]
+    assert finished_segments(cluster, topic) == former
+    cluster.rlm(*discard)
+
+    def is_over() -> None:
+        cluster.wait_for(lambda: not cluster.status(topic)["frozen"], "the discard is over")
+        cluster.wait_trimmed(topic)
+        old, new = (
+            {one.segment_id for one in found}
+            for found in (former, finished_segments(cluster, topic))
+        )
+        assert new and not old & new
+        deleted = [line for line in audited(cluster, topic) if line["event"] == "segment_deleted"]
+        assert {line["segment_id"] for line in deleted} == {str(one.id) for one in old}
+        assert_same(cluster.read_all(topic), rows)
+        assert remote_tier(cluster, 1, topic) in range(cluster.log_start(topic), len(rows) + 1)
+
+    return is_over
 
 
 def remote_tier(cluster: Cluster, node: int, topic: str) -> int | str:

@@ -355,6 +355,7 @@ class Fakes:
                 freezes=freezes,
                 adoption=adoption(broker, settings),
                 losses=self.losses,
+                discards=self.losses.discards,
                 deletions=self.service.deletions,
                 purge=self.purge,
                 summaries=TopicSummaries(
@@ -372,6 +373,7 @@ class Fakes:
                     broker=broker,
                     freezes=freezes,
                     pending=self.service.deletions.pending,
+                    discards=self.losses.discards,
                     problems=lambda: self.statuses.problems,
                     stores=lambda: self.stores.statuses,
                     log_dirs=lambda: self.stores.log_dirs,

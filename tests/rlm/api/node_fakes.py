@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
-from kip405.errors import Fenced, RemoteStorageError
+from kip405.errors import Fenced, NotFound, RemoteStorageError
 from kip405.ids import PartitionKey
 from rlm.broker.answers import OwnOffsets
 from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import LostRange
+from rlm.plans.discard import RemotePart
 from rlm.plans.disk import LogDirReport
 from rlm.plans.expiry import PartitionExpiry
 from rlm.remote_log.log_starts import LogStarts
@@ -18,12 +19,13 @@ from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.copy_progress import Copying, Progress
 from rlm.tasks.copy_runs import CopyEvent, CopyTarget
 from rlm.tasks.verify_runs import Event
+from rlm.topics.discards import DiscardPlan, PendingDiscard
 from rlm.topics.partition_records import Adoption
 from rlm.topics.purge import TopicEnd
-from rlmm.settings_records import ServiceRecord, TopicRecord
+from rlmm.settings_records import DiscardRecord, ServiceRecord, TopicRecord
 from tests.builders.audit import MemoryAudit
 from tests.builders.ledger import MemoryLedger
-from tests.builders.log_dir import CLUSTER_ID, TOPIC_ID
+from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import MemoryStore
 from tests.builders.threads import THREADS
 from tests.rlm.topics.world import ServiceSettings, ServiceUnderTest
@@ -34,10 +36,58 @@ class ApiLosses:
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, str, bool]] = []
+        self.discards = ApiDiscards()
 
     async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]:
         self.asked.append((key.partition, by, apply))
         return (LostRange(start=10, next_offset=20, segments=1, size_bytes=99, why="gone"),)
+
+
+class ApiDiscards:
+    """What an operator may give up; `decisions` by partition, with whose they are."""
+
+    def __init__(self) -> None:
+        self.decisions: dict[PartitionKey, str] = {}
+
+    async def plan(self, key: PartitionKey) -> DiscardPlan:
+        remote = RemotePart(segments=5, records=500, size_bytes=2048, oldest_ms=0, newest_ms=60_000)
+        return DiscardPlan(
+            topic=TOPIC,
+            partition=key.partition,
+            frozen="orphans",
+            remote=remote,
+            log_start_offset=0,
+            log_end_offset=120,
+            delay_ms=60_000,
+        )
+
+    async def decide(self, key: PartitionKey, *, by: str) -> DiscardPlan:
+        self.decisions[key] = by
+        return await self.plan(key)
+
+    async def undo(self, key: PartitionKey) -> None:
+        if self.decisions.pop(key, None) is None:
+            raise NotFound("no discard is pending")
+
+    def pending(self, topic: str = "") -> tuple[PendingDiscard, ...]:
+        return tuple(
+            PendingDiscard(
+                topic=TOPIC,
+                record=DiscardRecord(
+                    partition=key,
+                    by=by,
+                    why="orphans",
+                    epoch=2,
+                    last_epoch=2,
+                    offset=120,
+                    delay_ms=60_000,
+                    decided_ms=1_000,
+                ),
+                due_in_ms=60_000,
+            )
+            for key, by in self.decisions.items()
+            if topic in ("", TOPIC)
+        )
 
 
 def adoption(broker: OwnOffsets, settings: ServiceSettings) -> Adoption:

@@ -16,6 +16,7 @@ from rlm.tasks.expiration import ExpirationTask
 from rlmm.records import decode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest
+from tests.builders.discards import discard_task
 from tests.builders.ledger import OTHER_WRITER, PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.manifests import manifest_of
@@ -233,6 +234,7 @@ async def test_h06_an_attempt_that_ends_during_the_snapshot_is_left_to_the_next_
         trim=broken.trim,
         expiry=broken.expiry,
         unreferenced=broken.unreferenced,
+        discard=discard_task(broken),
         cleanup=broken.cleanup,
         clock=broken.clock,
         saw=lambda _snapshot, _began_at_ms: None,

@@ -11,6 +11,7 @@ from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.expiration import GIVEN_ON_FOR_MS, ExpirationTask
 from rlmm.publisher import OutcomeUnknown
 from rlmm.settings_records import FreezeRecord
+from tests.builders.discards import discard_task
 from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
@@ -52,6 +53,7 @@ def expiration_of(rig: Rig) -> ExpirationTask:
         trim=rig.trim,
         expiry=rig.expiry,
         unreferenced=rig.unreferenced,
+        discard=discard_task(rig),
         cleanup=rig.cleanup,
         clock=rig.clock,
         saw=lambda _take, _began_at_ms: None,
@@ -78,6 +80,7 @@ async def test_the_snapshot_is_reported_with_the_time_it_began(
         trim=rig.trim,
         expiry=rig.expiry,
         unreferenced=rig.unreferenced,
+        discard=discard_task(rig),
         cleanup=rig.cleanup,
         clock=clock,
         saw=lambda snapshot, began: seen.append((snapshot, began)),

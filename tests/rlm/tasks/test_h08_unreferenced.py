@@ -12,6 +12,7 @@ from rlm.tasks.expiration import ExpirationTask
 from rlm.tasks.unreferenced import CAUSE_UNREFERENCED
 from rlmm.settings_records import FreezeRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
+from tests.builders.discards import discard_task
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import UNREFERENCED_MS, Rig
@@ -143,6 +144,7 @@ async def test_the_expiration_task_runs_it(site: Site) -> None:
         trim=rig.trim,
         expiry=rig.expiry,
         unreferenced=rig.unreferenced,
+        discard=discard_task(rig),
         cleanup=rig.cleanup,
         clock=rig.clock,
         saw=lambda _snapshot, _began_at_ms: None,

@@ -10,7 +10,7 @@ from kip405.errors import Invalid, NotFound
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.log_starts import LogStarts
 from rlm.topics.partition_records import Adoption
-from rlmm.settings_records import SettingsRecord, StartRecord, TrimRecord
+from rlmm.settings_records import DiscardRecord, SettingsRecord, StartRecord, TrimRecord
 from tests.builders.audit import MemoryAudit
 from tests.builders.broker import MemoryBroker
 from tests.builders.ledger import PARTITION, MemorySettings
@@ -83,3 +83,21 @@ async def test_h01_an_adopted_log_start_has_a_line_in_the_audit_log() -> None:
     await adoption(settings, 50, audit).adopt_log_start(LED, frozen="", by="ops")
     assert settings.view.remote_log_start(PARTITION.key) == 50
     assert (audit.starts, audit.start_causes) == ([50], ["command: ops"])
+
+
+async def test_h04_what_was_discarded_is_not_adopted_before_that_is_undone() -> None:
+    settings = Written()
+    discard = DiscardRecord(
+        partition=PARTITION.key,
+        by="ada",
+        why="orphans",
+        epoch=0,
+        last_epoch=0,
+        offset=50,
+        delay_ms=1_000,
+        decided_ms=0,
+    )
+    settings.write(discard, epoch=0)
+    with pytest.raises(Invalid, match=r"ada gives up .*`rlm deletions undo` comes first"):
+        await adoption(settings, 50).adopt_log(LED, frozen="orphans", by="bob")
+    assert settings.published == []
