@@ -86,9 +86,11 @@ def open_clients() -> int:
 def clients_come_to(count: int, timeout_s: float = 5) -> bool:
     """Whether that many are open soon; a client's thread starts and ends a moment after it."""
     deadline = time.monotonic() + timeout_s
-    while open_clients() != count and time.monotonic() < deadline:
+    while open_clients() != count:
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.01)
-    return open_clients() == count
+    return True  # seen once: a thread that begins has its parent's name for a moment
 
 
 class Cluster:
@@ -298,7 +300,7 @@ class Cluster:
         )
         consumer.assign([TopicPartition(topic, p, (start or {}).get(p, 0)) for p in ends])
         try:
-            return _collect(consumer, ends, timeout_s, on_row)
+            return collect(consumer, ends, timeout_s, on_row)
         finally:
             consumer.close()
 
@@ -334,11 +336,20 @@ class Cluster:
         return self.log_start(topic, partition)
 
     def wait_copied(self, topic: str, partition: int = 0) -> None:
-        """Wait until every closed segment is remote."""
-        self.wait_for(
-            lambda: self.status(topic, partition)["lag_segments"] == 0,
-            f"{topic}-{partition} is copied",
-        )
+        """Wait until every segment that is closed now is remote, or was, and nothing is to copy."""
+        active = self._active_base_offset(topic, partition)
+
+        def is_copied() -> bool:
+            row = self.status(topic, partition)
+            ends = (row.get("remote_next_offset"), row.get("remote_log_start_offset"))
+            return row["lag_segments"] == 0 and max(one or 0 for one in ends) >= active
+
+        self.wait_for(is_copied, f"{topic}-{partition} is copied up to {active}")
+
+    def _active_base_offset(self, topic: str, partition: int) -> int:
+        folders = self.sandbox.log_dirs(self.leader(topic, partition))
+        logs = [log for one in folders for log in (one / f"{topic}-{partition}").glob("*.log")]
+        return max(int(log.stem) for log in logs)
 
     def wait_for_expiration_tasks(self) -> None:
         """Wait until expiration tasks have run again: a topic that is written now is trimmed."""
@@ -362,12 +373,13 @@ class Cluster:
             time.sleep(0.2)
 
 
-def _collect(
+def collect(
     consumer: Consumer,
     ends: Mapping[int, int],
     timeout_s: float,
-    on_row: Callable[[int], None] | None,
+    on_row: Callable[[int], None] | None = None,
 ) -> list[Row]:
+    """What a consumer reads until it is at `ends` (partition -> offset) everywhere."""
     rows: list[Row] = []
     open_partitions = {partition for partition, end in ends.items() if end > 0}
     deadline = time.monotonic() + timeout_s

@@ -33,7 +33,8 @@ def _no_client_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 def three_brokers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sandbox]:
-    """Three brokers in racks rack-1 to rack-3, each with plugin and service, until the last test.
+    """Three brokers in racks rack-1 to rack-3, each with two log dirs, plugin and service, until
+    the last test.
 
     RLM_SCENARIO_SANDBOX=DIR: a running one instead, to repeat a test without the start-up.
     """
@@ -41,7 +42,7 @@ def three_brokers(
         yield Sandbox.open(Path(running))
         return
     selector = Override(scope="broker", key="replica.selector.class", value=_RACK_AWARE)
-    spec = SandboxSpec(brokers=3, jvm="quick", heap_mib=256, overrides=(selector,))
+    spec = SandboxSpec(brokers=3, log_dirs=2, jvm="quick", heap_mib=256, overrides=(selector,))
     made = Sandbox.up(tmp_path_factory.mktemp("three"), spec)
     keep = os.environ.get("RLM_KEEP_SANDBOX")
     with ended_early(request, lambda: made.down(delete=not keep)):

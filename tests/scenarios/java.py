@@ -36,7 +36,7 @@ def java_read(
     topic: str,
     count: int,
     *,
-    partition: int = 0,
+    partition: int | None = 0,
     isolation: str = "read_committed",
     config: Mapping[str, str] | None = None,
     on_row: Callable[[int], None] | None = None,
@@ -44,13 +44,16 @@ def java_read(
 ) -> tuple[list[tuple[int, int, bytes]], str]:
     """Read partition from its offset 0 up to `count` records; rows and what it said on stderr.
 
+    Without a partition, it is a member of a group, which begins where the configuration says.
+
     `on_row` runs between two lines, while the consumer is held up by its full pipe. Values must
     not contain line feeds. auto.offset.reset=none: a reset ends the read.
     """
     settings = {"auto.offset.reset": "none", "isolation.level": isolation, **(config or {})}
     arguments = ["--bootstrap-server", cluster.bootstrap, "--topic", topic]
-    arguments += ["--partition", str(partition), "--offset", "0", "--max-messages", str(count)]
-    arguments += ["--timeout-ms", str(_IDLE_MS)]
+    if partition is not None:
+        arguments += ["--partition", str(partition), "--offset", "0"]
+    arguments += ["--max-messages", str(count), "--timeout-ms", str(_IDLE_MS)]
     for name, value in settings.items():
         arguments += ["--command-property", f"{name}={value}"]
     for name, value in FORMATTER_PROPERTIES.items():

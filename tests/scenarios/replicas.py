@@ -8,6 +8,7 @@ import contextlib
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rlm.log_dir.scanner import LogDirs, PartitionLog
@@ -108,6 +109,19 @@ def bring_to_lead(cluster: Cluster, topic: str, node: int, partition: int = 0) -
         return False
 
     cluster.wait_for(leads, f"{node} leads {topic}-{partition}")
+
+
+def alter_log_dir(cluster: Cluster, topic: str, node: int, partition: int = 0) -> None:
+    """Move a replica to the other log dir of its broker; returns when it is there."""
+    before = Path(disk(cluster, topic, node, partition).directory).parent
+    [other] = set(cluster.sandbox.log_dirs(node)) - {before}
+    with _admin(cluster) as admin:
+        [refused] = admin.alter_replica_log_dirs({(topic, partition, node): str(other)}).values()
+    assert refused.errno == 0, refused
+    name = f"{topic}-{partition}"
+    cluster.wait_for(
+        lambda: (other / name).is_dir() and not (before / name).exists(), f"{name} in {other}"
+    )
 
 
 def disk(cluster: Cluster, topic: str, node: int, partition: int = 0) -> PartitionLog:

@@ -92,6 +92,7 @@ def _settle(cluster: Cluster, topic: str) -> dict[int, dict[str, Any]]:
             and all(one == starts[0] for one in starts)
             and all(start for start in starts[0].values())
             and all("all closed segments" in row["copy_reason"] for row in rows)
+            and all(row["trim_reason"].startswith("all is within") for row in rows)
         )
 
     cluster.wait_for(settled, f"{topic} copied and trimmed")

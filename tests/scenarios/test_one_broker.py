@@ -29,6 +29,7 @@ def _status(cluster: Cluster, topic: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.kafka_scenario("RemoteTopicCrud")
 def test_h14_originals_are_kept_and_given_back(one: Cluster) -> None:
     topic = fresh("originals")
     one.create_topic(topic, configs={"retention.ms": "86400000"})

@@ -83,6 +83,7 @@ def assert_out_of_range(cluster: Cluster, topic: str, start: int) -> None:
         assert (answer["error_code"], answer["records"] or b"") == (OFFSET_OUT_OF_RANGE, b"")
 
 
+@pytest.mark.kafka_scenario("DeleteSegments")
 @pytest.mark.parametrize("mode", list(_MODES))
 async def test_what_retention_ends_is_gone_from_store_ledger_and_every_reader(
     one: Cluster, mode: str

@@ -27,6 +27,8 @@ pytestmark = pytest.mark.integration
 _MIB = 3
 _FAULT_S = 3.0
 _KIB_PER_S = 700
+_GOES_ON = 0.5
+"""A busy machine slows a paced producer; one that waits for the store stands still."""
 _STOP_AT_ROW = 200
 # Nothing of a fault's partition was read before, so no cache of the service can answer for it.
 _SLOW_READ: dict[str, Any] = {"log_level": 0, "reconnect.backoff.max.ms": 500}
@@ -182,10 +184,10 @@ def test_new_data_is_undisturbed_and_old_data_waits(
         recovered = one.wait_trimmed(topic, live, beyond=log_start)
     assert recovered > log_start
     assert (load.failures, proxied.failures, tail.problems) == ([], [], [])
-    assert produced > 0.8 * _KIB_PER_S * lasted_s
+    assert produced > _GOES_ON * _KIB_PER_S * lasted_s
     assert was_waiting is (name != "store read-only")
     if not of_service:
-        assert consumed > 0.8 * _KIB_PER_S * lasted_s
+        assert consumed > _GOES_ON * _KIB_PER_S * lasted_s
 
 
 def _end(rows: list[Row]) -> dict[int, int]:

@@ -153,6 +153,7 @@ def test_h17_leadership_moves_right_after_a_trim(three: Cluster) -> None:
     assert_same(three.read_all(topic), rows)
 
 
+@pytest.mark.kafka_scenario("ReassignReplicaMoveAndExpand")
 def test_h21_new_replica_replicates_past_the_proxy(three: Cluster) -> None:
     topic = fresh("h21")
     rows = trimmed_topic(three, topic, [1])

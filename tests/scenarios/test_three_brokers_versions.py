@@ -90,6 +90,7 @@ def test_every_fetch_version_gives_the_same_records(trimmed: Trimmed) -> None:
     assert all(batches == newest for batches in found.values())
 
 
+@pytest.mark.kafka_scenario("ListOffsets")
 def test_every_list_offsets_version_gives_the_same_positions(trimmed: Trimmed) -> None:
     end, local_start = len(trimmed.rows), trimmed.cluster.log_start(trimmed.topic)
     middle = trimmed.rows[1500].timestamp_ms

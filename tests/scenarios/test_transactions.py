@@ -51,6 +51,7 @@ class Transaction:
         self._producer.commit_transaction(30)
 
 
+@pytest.mark.kafka_scenario("TransactionsWithTieredStore")
 def test_h09_abort_straddles_the_trim_point_and_a_new_replica_uploads_its_marker(
     three: Cluster,
 ) -> None:

@@ -121,7 +121,7 @@ def _rules(topics: dict[str, str], stores: tuple[str, str, str]) -> tuple[dict[s
 
 
 def _more(cluster: Cluster, topics: Iterable[str], rows: dict[str, list[Row]]) -> None:
-    """Fill every topic, and wait until each is trimmed beyond what it was trimmed to before."""
+    """Fill every topic, and wait until each is copied, and trimmed beyond where it began before."""
     before = {topic: cluster.log_start(topic) for topic in topics}
     for topic in before:
         rows[topic] = rows.get(topic, []) + cluster.fill(
@@ -129,6 +129,7 @@ def _more(cluster: Cluster, topics: Iterable[str], rows: dict[str, list[Row]]) -
         )
     for topic, start in before.items():
         cluster.wait_trimmed(topic, beyond=start, timeout_s=90)
+        cluster.wait_copied(topic)
 
 
 def test_rules_change_and_everything_is_read_back(site: Site) -> None:

@@ -94,6 +94,7 @@ def test_an_unknown_topic(one: Cluster, arguments: tuple[str, ...]) -> None:
     assert "nowhere" in said
 
 
+@pytest.mark.kafka_scenario("RemoteTopicCrud")
 def test_topics_that_must_not_be_enabled(one: Cluster) -> None:
     compacted, both = fresh("compacted"), fresh("both")
     one.create_topic(compacted, configs={"cleanup.policy": "compact"})
@@ -106,6 +107,7 @@ def test_topics_that_must_not_be_enabled(one: Cluster) -> None:
     assert "__rlm_settings" in refusal(one, "topics", "enable", "__rlm_settings")
 
 
+@pytest.mark.kafka_scenario("RemoteTopicCrud")
 def test_what_log_config_refuses(one: Cluster) -> None:
     topic = fresh("retention")
     one.create_topic(topic)
