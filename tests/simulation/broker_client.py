@@ -89,9 +89,9 @@ class BrokerClient:
         def answer() -> LocalRecords:
             self._broker.check_epoch(leader_epoch)
             replica = self._broker.replica
-            if not replica.log_start <= offset <= replica.high_watermark:
+            if not replica.log_start <= offset <= replica.end:  # UnifiedLog.read
                 raise Fenced(f"fetch at {offset}: OFFSET_OUT_OF_RANGE (1)")
-            held = replica.batches(offset, replica.high_watermark)[:8]
+            held = replica.batches(offset, max(offset, replica.high_watermark))[:8]
             return LocalRecords(
                 high_watermark=replica.high_watermark,
                 last_stable_offset=replica.high_watermark,

@@ -17,6 +17,7 @@ from rlm.proxy.splice import settle_out_of_range
 from rlm.reading.values import RemoteRead
 from rlm.remote_log.tier import TierPartition, TopicRef, upper_offset
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.simulation.ends import Ends
 from tests.simulation.invariants import Broken
 from tests.simulation.model_broker import BATCH_BYTES, RECORDS, Batch, content_of
 from tests.simulation.model_cluster import Cluster
@@ -118,20 +119,24 @@ class Consumer:
         self._services = services
         self.records = 0
 
-    async def step(self, offset: int, remote_start: int) -> Answer:
+    async def step(self, offset: int, ends: Ends) -> Answer:
         """One fetch at an offset that must be readable, or not yet; compared."""
         leader = self._cluster.leader
         service = self._services.get(leader.node_id) if leader else None
         if leader is None or service is None or not service.is_up:
             return Answer(kind=Kind.NOTHING, detail="no leader, or no service beside it")
         before = list(leader.replica.history)
-        epoch = leader.known.leader_epoch
+        epoch, published = leader.known.leader_epoch, ends.published
         answer = await service.call(fetch(service, offset))
         if answer is None:
             return Answer(kind=Kind.NOTHING, detail="no answer in time")
         if leader.known.leader_epoch != epoch or not leader.leads or not leader.is_up:
             return Answer(kind=Kind.NOTHING, detail="leadership changed meanwhile")
-        next_offset = self._compare(answer, offset, before, leader.replica.history, remote_start)
+        if answer.is_remote and offset < published:
+            raise Broken(f"fetch at {offset}: records below {published} come back")
+        next_offset = self._compare(
+            answer, offset, before, leader.replica.history, ends.readable_from
+        )
         return replace(answer, next_offset=next_offset)
 
     def _compare(
@@ -140,14 +145,12 @@ class Consumer:
         offset: int,
         before: Sequence[Batch],
         after: Sequence[Batch],
-        remote_start: int,
+        readable_from: int,
     ) -> int:
-        if answer.is_remote and offset < remote_start:
-            raise Broken(f"fetch at {offset}: records below {remote_start} come back")
         end = min(len(before), len(after)) * RECORDS
-        if answer.kind in (Kind.OUT_OF_RANGE, Kind.HOLE) and remote_start <= offset < end:
+        if answer.kind in (Kind.OUT_OF_RANGE, Kind.HOLE) and readable_from <= offset < end:
             what = answer.kind.value
-            raise Broken(f"fetch at {offset} of [{remote_start}, {end}): {what}: {answer.detail}")
+            raise Broken(f"fetch at {offset} of [{readable_from}, {end}): {what}: {answer.detail}")
         expected = offset // RECORDS * RECORDS
         for at in range(0, len(answer.records), BATCH_BYTES):
             base, epoch, content = content_of(answer.records[at:])

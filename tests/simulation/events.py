@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from kip405.ids import Uuid
+from kip405.segments import RemoteLogSegmentState
 from tests.simulation.loop import Process
 from tests.simulation.model_cluster import Broker
 from tests.simulation.model_service import LEDGER, SETTINGS
@@ -27,7 +29,7 @@ async def run(world: "World") -> None:
     end_s = world.loop.time() + world.chaos_s
     async with asyncio.TaskGroup() as tasks:
         while world.loop.time() < end_s:
-            await asyncio.sleep(chance.expovariate(1 / 2.5))
+            await asyncio.sleep(chance.expovariate(1 / 0.9))
             tasks.create_task(chance.choice(kinds)(world))  # type: ignore[arg-type]
     world.is_chaos = False
 
@@ -53,20 +55,41 @@ async def pause_service(world: "World") -> None:
     service = world.chance.choice(list(world.services.values()))
     if not service.process.is_paused:
         long = world.chance.random() < 0.3
-        _pause(world, service.process, world.chance.uniform(0.1, 25.0 if long else 5.0), "pause")
-    await asyncio.sleep(1)
+        _pause(world, service.process, world.chance.uniform(0.1, 12.0 if long else 4.0), "pause")
+        await _depose(world)
 
 
 async def pause_in_copy(world: "World") -> None:
     """A zombie whose copy has begun, for longer than anybody else waits for it."""
-    for _ in range(2_000):
-        await asyncio.sleep(0.005)
-        writer = world.newest_started()
-        service = next((one for one in world.services.values() if one.writer == writer), None)
-        if service is not None and service.is_up and not service.process.is_paused:
-            long = world.chance.random() < 0.5
-            duration_s = world.chance.uniform(21.0, 26.0) if long else world.chance.uniform(1, 20)
-            return _pause(world, service.process, duration_s, "pause", within=20)
+    begun: asyncio.Future[Uuid] = world.loop.create_future()
+    world.begun.append(begun)
+    await asyncio.wait((begun,), timeout=5)
+    if not begun.done():
+        return world.begun.remove(begun)
+    service = next((one for one in world.services.values() if one.writer == begun.result()), None)
+    if service is not None and service.is_up and not service.process.is_paused:
+        long = world.chance.random() < 0.5
+        duration_s = world.chance.uniform(10.5, 13.0) if long else world.chance.uniform(0.5, 10)
+        _pause(world, service.process, duration_s, "pause", within=20)
+        await _depose(world)
+
+
+async def pause_in_cleanup(world: "World") -> None:
+    """A zombie that has decided what to delete, and acts when another has led for a while."""
+    for _ in range(50):
+        await asyncio.sleep(0.04)
+        service = world.chance.choice(list(world.services.values()))
+        is_at_work = service.is_up and any(pool.running for pool in service.pools[1:])
+        if is_at_work and not service.process.is_paused:
+            _pause(world, service.process, world.chance.uniform(1.0, 10.0), "pause", within=100)
+            return await _depose(world)
+
+
+async def _depose(world: "World") -> None:
+    """Perhaps another leads while the zombie stands."""
+    await asyncio.sleep(world.chance.uniform(0.0, 1.0))
+    if world.chance.random() < 0.5:
+        await clean_election(world)
 
 
 async def pause_broker(world: "World") -> None:
@@ -131,7 +154,7 @@ async def unclean_election(world: "World") -> None:
     behind = chance.choice(others)
     behind.cut_off_until_s = world.loop.time() + 60
     world.happened("follower cut off", behind.process.name)
-    await asyncio.sleep(chance.uniform(2.5, 7.0))
+    await asyncio.sleep(chance.uniform(2.5, 6.5))
     behind.cut_off_until_s = 0.0
     if not behind.is_up or cluster.partition.leader == behind.node_id:
         return
@@ -147,6 +170,8 @@ async def unclean_election(world: "World") -> None:
     await asyncio.sleep(chance.uniform(0.1, 5.0))
     for broker in stopped:
         cluster.start(broker, has_lost_power=chance.random() < 0.3)
+    if chance.random() < 0.5:
+        await store_full(world)  # dead copies are all that the remote tier has, for a while
 
 
 async def cut_off_follower(world: "World") -> None:
@@ -164,7 +189,7 @@ async def compaction(world: "World") -> None:
 
 async def ledger_loss(world: "World") -> None:
     """Seldom, because nothing is trimmed or swept after it before an operator has repaired it."""
-    if world.chance.random() < 0.2 and world.all_have_read():
+    if world.chance.random() < 0.4 and world.all_have_read():
         count = world.topics.lose_tail(LEDGER, world.chance.randint(1, 6))
         if count:
             world.happened("ledger tail loss", f"of {count} records")
@@ -175,6 +200,14 @@ async def store_outage(world: "World") -> None:
     world.store.is_away = True
     await asyncio.sleep(world.chance.uniform(0.5, 9.0))
     world.store.is_away = False
+
+
+async def store_full(world: "World") -> None:
+    """Nothing can be written; what is there is read."""
+    world.happened("store full")
+    world.store.is_full = True
+    await asyncio.sleep(world.chance.uniform(1.0, 9.0))
+    world.store.is_full = False
 
 
 async def store_errors(world: "World") -> None:
@@ -218,7 +251,7 @@ async def store_loses(world: "World") -> None:
 
 async def clock_jump(world: "World") -> None:
     service = world.chance.choice(list(world.services.values()))
-    jump_ms = world.chance.choice((-_YEAR_MS, -90_000, 90_000, _YEAR_MS))
+    jump_ms = world.chance.choice((-_YEAR_MS, -90_000, 90_000, _YEAR_MS, _YEAR_MS))
     service.clock.wall_ahead_ms = jump_ms
     world.happened("clock jump", f"{service.process.name} {jump_ms} ms")
     await asyncio.sleep(world.chance.uniform(1.0, 15.0))
@@ -228,10 +261,13 @@ async def clock_jump(world: "World") -> None:
 async def lost_acks(world: "World") -> None:
     topics = world.topics
     before = dict(topics.counts)
+    if world.chance.random() < 0.5:
+        topics.only_of = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
     topics.lost_acks = world.chance.uniform(0.1, 0.5)
     topics.late_appends = world.chance.uniform(0.1, 0.5)
     await asyncio.sleep(world.chance.uniform(2.0, 10.0))
     topics.lost_acks = topics.late_appends = 0.0
+    topics.only_of = None
     for name, count in topics.counts.items():
         for _ in range(count - before[name]):
             world.happened(name)
@@ -268,9 +304,26 @@ async def late_manifests(world: "World") -> None:
     world.store.late_writes_share = 0.0
 
 
+async def delete_records(world: "World") -> None:
+    """A client ends the first records, and asks until it has an answer."""
+    leader = world.cluster.leader
+    first = world.ends.readable_from
+    if leader is None or leader.replica.high_watermark <= first:
+        return
+    most = max(1, (leader.replica.high_watermark - first) // 3)
+    offset = first + world.chance.randint(1, most)
+    world.ends.ask(offset)
+    world.happened("client DeleteRecords", f"up to {offset}")
+    for _ in range(6):
+        if await world.ask_deletion(offset):
+            return
+        await asyncio.sleep(1)
+
+
 EVENTS: tuple[Event, ...] = (
     pause_service,
     pause_in_copy,
+    pause_in_cleanup,
     pause_broker,
     kill_service,
     kill_broker,
@@ -280,6 +333,7 @@ EVENTS: tuple[Event, ...] = (
     compaction,
     ledger_loss,
     store_outage,
+    store_full,
     store_errors,
     store_hides,
     store_loses,
@@ -289,4 +343,5 @@ EVENTS: tuple[Event, ...] = (
     slow_network,
     lagging_view,
     late_manifests,
+    delete_records,
 )

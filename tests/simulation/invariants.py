@@ -6,16 +6,16 @@ of it says FINISHED and its stored bytes are the broker's own batches.
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 
 from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
 from rlmm.records import LedgerRecord, decode_record
 from rlmm.replay import LedgerState
 from rlmm.tail import TailRecord
-from rsm_plugins.layout.keys import ObjectKind, object_name, parse_name
+from rsm_plugins.layout.keys import ObjectKind, ParsedName, object_name, parse_name
 from tests.builders.log_dir import CLUSTER_ID
 from tests.simulation.model_broker import BATCH_BYTES, RECORDS, content_of
 from tests.simulation.model_cluster import Broker
@@ -45,7 +45,7 @@ def decoded(record: TailRecord) -> LedgerRecord:
     return found
 
 
-def newest_by_segment(records: list[TailRecord]) -> dict[bytes, LedgerRecord]:
+def newest_by_segment(records: Sequence[TailRecord]) -> dict[bytes, LedgerRecord]:
     """The newest record of each key that is no tombstone."""
     newest: dict[bytes, LedgerRecord] = {}
     for record in records:
@@ -65,6 +65,8 @@ class Watch:
     topics: ModelTopics
     store: ModelStore
     trims: int = 0
+    _newest: Mapping[bytes, LedgerRecord] = field(default_factory=dict)
+    _newest_of: int = -1
 
     def finished(self) -> Iterator[RemoteLogSegmentMetadata]:
         """Segments that are FINISHED in the log as it is now."""
@@ -72,16 +74,23 @@ class Watch:
 
     def segments(self) -> Iterator[RemoteLogSegmentMetadata]:
         """Segments with a record in the log as it is now."""
-        for one in newest_by_segment(self.topics.records.get(LEDGER, [])).values():
+        for one in self.newest().values():
             if one.metadata is not None:
                 yield one.metadata
+
+    def newest(self) -> Mapping[bytes, LedgerRecord]:
+        """The newest record of each segment in the log as it is now."""
+        if self._newest_of != self.topics.changes:
+            self._newest = newest_by_segment(self.topics.records.get(LEDGER, []))
+            self._newest_of = self.topics.changes
+        return self._newest
 
     def contents_of(self, segment: RemoteLogSegmentMetadata) -> Mapping[int, int]:
         """Content by base offset, of a segment that is whole in the store; else nothing."""
         objects, hidden = self.store.objects, self.store.hidden
         if any(name not in objects and name not in hidden for name in self.names_of(segment)):
             return {}
-        name = object_name(segment.locator(CLUSTER_ID), ObjectKind.LOG)
+        name = next(one for one in self.names_of(segment) if one.endswith(ObjectKind.LOG.value))
         return _contents(objects.get(name) or hidden[name])
 
     def copied(self, *, without: Uuid | None = None) -> dict[int, set[int]]:
@@ -101,6 +110,8 @@ class Watch:
     def check_trim(self, broker: Broker, offset: int, remote_start: int) -> None:
         """Right before a DeleteRecords: what goes is in the remote tier, as this broker has it."""
         self.trims += 1
+        if offset <= remote_start:
+            return
         replica, copied = broker.replica, self.copied()
         first = max(replica.log_start, remote_start) // RECORDS * RECORDS
         for one in replica.batches(first, -(-offset // RECORDS) * RECORDS):
@@ -110,20 +121,18 @@ class Watch:
                     f"and no finished copy has its batch at {one.base_offset}"
                 )
 
-    def names_of(self, segment: RemoteLogSegmentMetadata) -> list[str]:
+    def names_of(self, segment: RemoteLogSegmentMetadata) -> Sequence[str]:
         """The names of a segment's objects."""
-        locator = segment.locator(CLUSTER_ID)
-        return [object_name(locator, kind) for kind in ObjectKind]
+        return _names(segment.locator(CLUSTER_ID))
 
     def check_deletion(self, name: str, leader: Broker, remote_start: int) -> None:
         """Right before an object goes: the leader has its records, or another whole copy does."""
-        segment_id = parse_name(name).segment_id
+        segment_id = parsed(name).segment_id
         log_name = next(
             (
                 other
                 for other in self.store.objects
-                if other.endswith(ObjectKind.LOG.value)
-                and parse_name(other).segment_id == segment_id
+                if other.endswith(ObjectKind.LOG.value) and parsed(other).segment_id == segment_id
             ),
             None,
         )
@@ -145,6 +154,17 @@ class Watch:
             cut = chance.randint(0, log[-1].offset)
             if _replayed(compacted(log, cut, chance.randint(0, cut))) != whole:
                 raise Broken(f"replaying the ledger compacted up to {cut} gives another state")
+
+
+@lru_cache(4_096)
+def parsed(name: str) -> ParsedName:
+    """The fields of an object's name."""
+    return parse_name(name)
+
+
+@lru_cache(1_024)
+def _names(locator: SegmentLocator) -> Sequence[str]:
+    return tuple(object_name(locator, kind) for kind in ObjectKind)
 
 
 @lru_cache(1_024)

@@ -10,10 +10,10 @@ callbacks (`pause_after`).
 
 import asyncio
 import contextvars
-import heapq
 import random
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any
 
 _PROCESS: "contextvars.ContextVar[Process | None]" = contextvars.ContextVar("process", default=None)
@@ -21,6 +21,29 @@ _PROCESS: "contextvars.ContextVar[Process | None]" = contextvars.ContextVar("pro
 
 class Stuck(Exception):
     """Nothing is ready and no timer is set: the simulation would wait for ever."""
+
+
+class _Handle(asyncio.TimerHandle):
+    """A callback, of a timer or not, without what a debug mode would keep."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., Any],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+    ) -> None:
+        self._callback, self._args, self._cancelled = callback, args, False
+        self._context = contextvars.copy_context() if context is None else context
+
+    def cancel(self) -> None:
+        """It does nothing when its time comes."""
+        self._cancelled = True
+        self._callback, self._args = _nothing, ()
+
+
+def _nothing() -> None: ...
 
 
 class Process:
@@ -31,7 +54,7 @@ class Process:
         self.is_paused = False
         self.is_dead = False
         self.is_gone = False
-        self.ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[_Handle] = deque()
         self.callbacks_until_pause = -1
         self.paused: Callable[[], None] = lambda: None
         """Called when `pause_after` has paused it."""
@@ -57,8 +80,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self.world = Process("world")
         self._chance = chance
         self.processes = [self.world]
+        self._busy: list[Process] = []
+        """Those that have callbacks to run, paused or not."""
         self._now = 0.0
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Handle]] = []
         self._count = 0
         self._stopping = False
 
@@ -70,8 +95,9 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         """The process has ended: what is left of it never runs."""
         process.is_dead = process.is_gone = True
         process.ready.clear()
-        if process in self.processes:
-            self.processes.remove(process)
+        for kept in (self.processes, self._busy):
+            if process in kept:
+                kept.remove(process)
 
     def time(self) -> float:
         return self._now
@@ -79,14 +105,11 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, context)
         self._enqueue(handle)
         return handle
 
-    def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
-        return self.call_soon(callback, *args, context=context)
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(  # type: ignore[override]
         self,
@@ -95,7 +118,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        timer = _Handle(callback, args, context)
+        self._count += 1
+        heappush(self._timers, (self._now + delay, self._count, timer))
+        return timer
 
     def call_at(  # type: ignore[override]
         self,
@@ -104,40 +130,56 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = _Handle(callback, args, context)
         self._count += 1
-        heapq.heappush(self._timers, (when, self._count, timer))
+        heappush(self._timers, (when, self._count, timer))
         return timer
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A cancelled timer is dropped when its time comes."""
-
-    def _enqueue(self, handle: asyncio.Handle) -> None:
-        process = handle._context.get(_PROCESS) or self.world  # type: ignore[attr-defined]
-        if not process.is_gone:
-            process.ready.append(handle)
+    def _enqueue(self, handle: _Handle) -> None:
+        process = handle._context.get(_PROCESS) or self.world
+        if process.is_gone:
+            return
+        if not process.ready:
+            self._busy.append(process)
+        process.ready.append(handle)
 
     def _run_once(self) -> None:
-        process = self._next_process()
-        handle = process.ready.popleft()
-        if not handle.cancelled():
-            handle._run()
-        if process.callbacks_until_pause >= 0:
-            process.callbacks_until_pause -= 1
-            if process.callbacks_until_pause < 0:
-                process.is_paused = True
-                process.paused()
+        """Run callbacks until the loop is stopped."""
+        busy = self._busy
+        while not self._stopping:
+            process = self._next_process()
+            handle = process.ready.popleft()
+            if not process.ready:
+                busy.remove(process)
+            if not handle._cancelled:
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio.Handle does
+                    self.call_exception_handler(
+                        {"message": "a callback failed", "exception": error}
+                    )
+            if process.callbacks_until_pause >= 0:
+                process.callbacks_until_pause -= 1
+                if process.callbacks_until_pause < 0:
+                    process.is_paused = True
+                    process.paused()
 
     def _next_process(self) -> Process:
-        timers = self._timers
+        """The one whose callback runs next, when all timers that are due have been enqueued."""
+        timers, busy = self._timers, self._busy
         while True:
             while timers and timers[0][0] <= self._now:
-                timer = heapq.heappop(timers)[2]
-                if not timer.cancelled():
+                timer = heappop(timers)[2]
+                if not timer._cancelled:
                     self._enqueue(timer)
-            able = [one for one in self.processes if one.ready and not one.is_paused]
-            if able:
-                return able[0] if len(able) == 1 else self._chance.choice(able)
+            if len(busy) == 1 and not busy[0].is_paused:
+                return busy[0]
+            if busy:
+                able = [one for one in self.processes if one.ready and not one.is_paused]
+                if able:
+                    return able[0] if len(able) == 1 else self._chance.choice(able)
             if not timers:
                 raise Stuck(f"nothing can happen any more at {self._now:.3f} s")
-            self._now = max(self._now, timers[0][0])
+            self._now = timers[0][0]

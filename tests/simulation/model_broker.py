@@ -105,6 +105,10 @@ class Replica:
         self.high_watermark = min(self.high_watermark, end)
         self.recovery_point = min(self.recovery_point, end)
 
+    def forget_empty_epochs(self) -> None:
+        """A former leader that wrote nothing in its epoch follows (UnifiedLog.truncateTo)."""
+        self.epochs = [(epoch, start) for epoch, start in self.epochs if start < self.end]
+
     def trim(self, offset: int) -> None:
         """The log start moves up to `offset`; closed segments below it go."""
         if offset <= self.log_start:

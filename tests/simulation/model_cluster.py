@@ -282,6 +282,7 @@ def _copy(leader: Replica, follower: Replica) -> None:
     elif common < len(mine) or follower.end < leader.log_start:
         at = leader.log_start // RECORDS
         follower.start_over(leader.log_start, theirs[:at])
+    follower.forget_empty_epochs()
     for one in theirs[len(follower.history) :]:
         follower.append(one)
     follower.high_watermark = min(leader.high_watermark, follower.end)

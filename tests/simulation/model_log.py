@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition, Uuid
+from kip405.segments import RemoteLogSegmentState
 from rlmm.metadata_log import Sink
 from rlmm.publisher import OutcomeUnknown, Record
+from rlmm.records import decode_value
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC
 from tests.simulation.clock import SimulatedClock
@@ -46,9 +48,13 @@ class ModelTopics:
         self.ends: dict[TopicPartition, int] = {}
         self.readers: list[ProcessLog] = []
         self.states: dict[int, NodeState] = {}
+        self.changes = 0
+        """Grows with each change of the ledger topic."""
         self.lost_records: list[TailRecord] = []
         self.lost_acks = 0.0
         self.late_appends = 0.0
+        self.only_of: RemoteLogSegmentState | None = None
+        """Faults hit records of this state only; None = all records."""
         self.counts = {"lost ack": 0, "late append": 0, "lost request": 0}
 
     def append(self, record: Record) -> int:
@@ -63,12 +69,16 @@ class ModelTopics:
             headers=record.headers,
         )
         self.before_append(appended)
+        self._changed(record.topic_partition)
         self.records.setdefault(record.topic_partition, []).append(appended)
         self.written.setdefault(record.topic_partition, []).append(appended)
         self.ends[record.topic_partition] = offset + 1
         for reader in self.readers:
             reader.hear(record.topic_partition)
         return offset
+
+    def _changed(self, topic_partition: TopicPartition) -> None:
+        self.changes += topic_partition.topic == LEDGER_TOPIC
 
     def compact(self, topic_partition: TopicPartition) -> int:
         """Remove superseded records below a random cut; how many. Tombstones go once every process
@@ -77,6 +87,7 @@ class ModelTopics:
         log = self.records.get(topic_partition, [])
         if not log:
             return 0
+        self._changed(topic_partition)
         cut = self.chance.randint(log[0].offset, log[-1].offset)
         read_by_all = min((one.position(topic_partition) for one in self.readers), default=0)
         kept = self.records[topic_partition] = compacted(log, cut, read_by_all)
@@ -88,6 +99,7 @@ class ModelTopics:
         count = min(count, len(log))
         if not count:
             return 0
+        self._changed(topic_partition)
         end = log[len(log) - count].offset
         self.lost_records += log[len(log) - count :]
         del log[len(log) - count :]
@@ -103,6 +115,13 @@ class ModelTopics:
             if state.positions.get(topic_partition, 0) > end:
                 state.lost_when_started[topic_partition.topic] = why
         return count
+
+
+def state_of(record: Record) -> RemoteLogSegmentState | None:
+    """The state in a record of the ledger, None in every other record."""
+    if record.topic_partition.topic != LEDGER_TOPIC or record.value is None:
+        return None
+    return decode_value(record.value).state
 
 
 def compacted(log: Sequence[TailRecord], cut: int, tombstones_below: int) -> list[TailRecord]:
@@ -272,6 +291,8 @@ class ProcessLog:
         dice = topics.chance.random()
         if record.topic_partition.topic != LEDGER_TOPIC:
             dice *= _RARER_IN_SETTINGS
+        if topics.only_of is not None and state_of(record) is not topics.only_of:
+            dice = 1.0
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 if dice < topics.lost_acks:
@@ -315,6 +336,6 @@ class ProcessLog:
         self._topics.counts["late append"] += 1
         late_s = (
             timeout_ms / 1000
-            + self._topics.chance.choice((0.01, 4.0, 20.0)) * self._topics.chance.random()
+            + self._topics.chance.choice((0.01, 4.0, 10.0)) * self._topics.chance.random()
         )
         return await self._send(record, timeout_ms, delay_s=late_s)

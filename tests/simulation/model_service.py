@@ -55,7 +55,7 @@ KEY = PartitionKey(TOPIC_ID, 0)
 LEDGER = TopicPartition(LEDGER_TOPIC, ledger_partition(KEY))
 SETTINGS = TopicPartition(SETTINGS_TOPIC, 0)
 PUBLISH_TIMEOUT_MS = 4_000
-GRACE_MS = 20_000
+GRACE_MS = 10_000
 _SETTINGS_FILE = {
     "node.id": 1,
     "cluster.id": CLUSTER_ID,
@@ -69,11 +69,12 @@ _SETTINGS_FILE = {
     "remote.log.manager.task.interval.ms": 2_000,
     "trim.interval.ms": 2_000,
     "trim.drain.ms": DRAIN_MS,
-    "trim.hold.max.ms": 15_000,
-    "copy.deadline.ms": 12_000,
-    "copy.presence.check.interval.ms": 15_000,
+    "trim.hold.max.ms": 8_000,
+    "copy.deadline.ms": 6_000,
+    "copy.presence.check.interval.ms": 8_000,
     "sweep.grace.ms": GRACE_MS,
-    "heartbeat.interval.ms": 2_000,
+    "heartbeat.interval.ms": 1_500,
+    "remote.delete.max.percent": 40,
     "leadership.poll.interval.ms": 700,
 }
 

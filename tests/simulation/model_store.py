@@ -17,7 +17,7 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, Unavailable
+from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -30,7 +30,8 @@ T = TypeVar("T")
 
 
 class ModelStore(MemoryStore):
-    """What the store has; `is_away` and `errors_share` are faults for all who ask."""
+    """What the store has; `is_away`, `is_full` and `errors_share` are faults for all who
+    ask."""
 
     def __init__(self, network: Network, chance: random.Random) -> None:
         super().__init__(CLUSTER_ID)
@@ -39,6 +40,7 @@ class ModelStore(MemoryStore):
         self.process = Process("store")
         network.loop.add(self.process)
         self.is_away = False
+        self.is_full = False
         self.errors_share = 0.0
         self.late_writes_share = 0.0
         self.hidden: dict[str, bytes] = {}
@@ -62,6 +64,8 @@ class ModelStore(MemoryStore):
 
     def put(self, name: str, content: bytes) -> None:
         """What an upload does when it arrives."""
+        if self.is_full:
+            raise Unavailable(f"{name}: the store is full")
         self.objects[name] = content
         self.put_s[name] = self.network.loop.time()
         self.after_put(name)
@@ -96,7 +100,10 @@ class StoreClient:
         raise NotImplementedError
 
     async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
-        log = _bytes_of(data)
+        try:
+            log = _bytes_of(data)
+        except FileNotFoundError as error:
+            raise NotFound(f"{locator.segment_id}: the file is gone") from error
         if crc32c(log) != data.log_crc32c:
             raise Corrupt(f"{locator.segment_id}: the file changed meanwhile")
         for kind, content in ((ObjectKind.LOG, log), (ObjectKind.INDEXES, data.indexes)):
@@ -111,7 +118,7 @@ class StoreClient:
         delay_s = None
         if store.chance.random() < store.late_writes_share:
             store.late_manifests.add(name)
-            delay_s = store.chance.uniform(4.0, 8.0)
+            delay_s = store.chance.uniform(2.0, 4.0)
         await self._put(name, manifest, delay_s)
 
     async def read_manifest(self, locator: SegmentLocator) -> bytes:

@@ -7,14 +7,15 @@ DeleteRecords or an append arrives late (H10, H41).
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from kip405.errors import RemoteStorageError, Unavailable
 from tests.simulation.loop import Process, VirtualTimeLoop, current_process
 
 T = TypeVar("T")
-_TIMEOUT_S = 5.0
+_TIMEOUT_S = 3.0
 
 
 class Network:
@@ -24,6 +25,8 @@ class Network:
         self.loop = loop
         self._chance = chance
         self.slow_until: dict[str, float] = {}
+        self._waiting: dict[float, deque[tuple[float, asyncio.Future[Any], str]]] = {}
+        """By timeout, the requests whose answers are waited for, the oldest first."""
 
     def delay_s(self, *names: str) -> float:
         """One way through the network: mostly milliseconds."""
@@ -51,7 +54,7 @@ class Network:
         answer: asyncio.Future[T] = loop.create_future()
         wait_s = self.delay_s(server.name, caller.name) if delay_s is None else delay_s
 
-        def settle(result: T | None, error: Exception | None) -> None:
+        def settle(result: "T | None", error: "Exception | None") -> None:
             if answer.done():
                 return
             if error is not None:
@@ -59,7 +62,7 @@ class Network:
             else:
                 answer.set_result(cast(T, result))
 
-        def reply(result: T | None, error: Exception | None) -> None:
+        def reply(result: "T | None", error: "Exception | None") -> None:
             back_s = self.delay_s(server.name, caller.name)
             loop.call_later(back_s, settle, result, error, context=loop.world.context)
 
@@ -75,9 +78,25 @@ class Network:
             reply(None, Unavailable(f"{what}: {server.name} is down"))
         else:
             loop.call_later(wait_s, execute, context=server.context)
-        too_late = Unavailable(f"{what}: no answer in {timeout_s} s")
-        limit = loop.call_later(timeout_s, settle, None, too_late, context=loop.world.context)
-        try:
-            return await answer
-        finally:
-            limit.cancel()
+        self._limit(answer, what, timeout_s)
+        return await answer
+
+    def _limit(self, answer: "asyncio.Future[T]", what: str, timeout_s: float) -> None:
+        """One timer for all requests of one timeout, because nearly all are answered before it."""
+        waiting = self._waiting.setdefault(timeout_s, deque())
+        waiting.append((self.loop.time() + timeout_s, answer, what))
+        if len(waiting) == 1:
+            self._wake_at_first(timeout_s)
+
+    def _wake_at_first(self, timeout_s: float) -> None:
+        until_s = self._waiting[timeout_s][0][0]
+        self.loop.call_at(until_s, self._give_up, timeout_s, context=self.loop.world.context)
+
+    def _give_up(self, timeout_s: float) -> None:
+        waiting, now_s = self._waiting[timeout_s], self.loop.time()
+        while waiting and (waiting[0][0] <= now_s or waiting[0][1].done()):
+            _, answer, what = waiting.popleft()
+            if not answer.done():
+                answer.set_exception(Unavailable(f"{what}: no answer in {timeout_s} s"))
+        if waiting:
+            self._wake_at_first(timeout_s)

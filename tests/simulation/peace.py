@@ -9,7 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kip405.errors import RemoteStorageError
-from kip405.segments import RemoteLogSegmentState
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlm.plans.trim import NoTrim
 from rlm.topics.partition_records import Adoption
 from rlmm.publisher import Record
 from rlmm.records import (
@@ -20,10 +21,11 @@ from rlmm.records import (
     decode_value,
     encode_record_value,
 )
-from rsm_plugins.layout.keys import ObjectKind, parse_name
+from rsm_plugins.layout.keys import ObjectKind
 from rsm_plugins.layout.manifest import Manifest
 from tests.simulation.consumer import Kind
-from tests.simulation.invariants import Broken, decoded, newest_by_segment
+from tests.simulation.ends import UNLIMITED
+from tests.simulation.invariants import Broken, decoded, parsed
 from tests.simulation.model_service import KEY, LEDGER
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ _MOST_EMPTY_ANSWERS = 40
 def tick(world: "World") -> None:
     """What the brokers and their controller do now and then."""
     cluster = world.cluster
-    world.check_start()
     cluster.check_isr()
     for broker in cluster.brokers.values():
         if broker.is_up and world.chance.random() < 0.2:
@@ -50,6 +51,8 @@ def tick(world: "World") -> None:
 async def make(world: "World") -> None:
     """Heal everything; operators repair a ledger that lost records, and restart what noticed."""
     world.say("-- peace")
+    if world.chance.random() < 0.5:
+        world.enable(UNLIMITED)
     cluster = world.cluster
     for broker in cluster.brokers.values():
         broker.cut_off_until_s = 0.0
@@ -64,6 +67,8 @@ async def make(world: "World") -> None:
     await _until_led(world)
     if any(state.lost or state.lost_when_started for state in world.topics.states.values()):
         await _repair_ledger(world)
+    elif world.chance.random() < 0.3:
+        _stop_services(world)  # what was known to a process alone is forgotten
     for node_id, service in list(world.services.items()):
         if not service.is_up:
             world.start_service(node_id)
@@ -80,13 +85,17 @@ async def _until_led(world: "World") -> None:
     raise Broken(f"the model's brokers do not come together: {cluster.partition}")
 
 
-async def _repair_ledger(world: "World") -> None:
-    """What `rlm ledger rebuild` is to do: records from manifests; then services start again."""
+def _stop_services(world: "World") -> None:
     for node_id, service in world.services.items():
         if service.is_up:
             world.kill_service(node_id)
+
+
+async def _repair_ledger(world: "World") -> None:
+    """What `rlm ledger rebuild` is to do: records from manifests; then services start again."""
+    _stop_services(world)
     await asyncio.sleep(10)  # what was in flight has arrived
-    known = newest_by_segment(world.topics.records.get(LEDGER, []))
+    known = world.watch.newest()
     for name, data in sorted(world.store.objects.items()):
         if not name.endswith(ObjectKind.MANIFEST.value):
             continue
@@ -115,18 +124,13 @@ async def _repair_ledger(world: "World") -> None:
 
 async def check(world: "World") -> None:
     """Wait for quiescence, then compare everything."""
-    for _ in range(12):
+    for _ in range(6):
         world.cluster.produce()
         await asyncio.sleep(0.5)
-    limit_s = world.loop.time() + _QUIET_WITHIN_S
-    while (why := _unfinished(world)) is not None:
-        if world.loop.time() > limit_s:
-            world.watch.check_compaction(world.chance)
-            raise Broken(f"not quiet after {_QUIET_WITHIN_S} s: {why}")
-        tick(world)
-        await _adopt_where_frozen(world)
-        await asyncio.sleep(2)
-        world.raise_failure()
+    await _until_quiet(world)
+    world.enable(UNLIMITED)
+    await asyncio.sleep(2)
+    await _until_quiet(world)
     world.say("-- quiet")
     await _read_all(world)
     _check_objects(world)
@@ -134,12 +138,27 @@ async def check(world: "World") -> None:
     world.watch.check_compaction(world.chance)
 
 
+async def _until_quiet(world: "World") -> None:
+    limit_s = world.loop.time() + _QUIET_WITHIN_S
+    while (why := _unfinished(world)) is not None:
+        if world.loop.time() > limit_s:
+            world.watch.check_compaction(world.chance)
+            raise Broken(f"not quiet after {_QUIET_WITHIN_S} s: {why}")
+        tick(world)
+        await _adopt_where_frozen(world)
+        await _delete_what_began_again(world)
+        await asyncio.sleep(1)
+        world.raise_failure()
+
+
 def _unfinished(world: "World") -> str | None:
     """What is still to be done, None = nothing."""
-    for one in newest_by_segment(world.topics.records.get(LEDGER, [])).values():
+    for one in world.watch.newest().values():
         is_open = one.metadata is not None and one.metadata.state is not _FINISHED
         if one.metadata is not None and is_open and not _awaits_operator(world, one):
             return f"{one.metadata.segment_id.id} is {one.metadata.state.name}"
+        if one.metadata is not None and _has_ended(world, one.metadata):
+            return f"{one.metadata.segment_id.id} is left below {world.ends.published}"
     leader = world.cluster.leader
     if leader is None:
         return "no leader"
@@ -155,6 +174,15 @@ def _unfinished(world: "World") -> str | None:
     return None
 
 
+def _has_ended(world: "World", segment: RemoteLogSegmentMetadata) -> bool:
+    """Whether it is to be deleted: it lies below the remote log start, and no record in it is of a
+    later leader epoch than the decision (H4).
+    """
+    newest = max(one.epoch for one in segment.segment_leader_epochs)
+    ends = world.ends
+    return segment.next_offset <= ends.published and newest <= ends.published_epoch
+
+
 def _awaits_operator(world: "World", record: LedgerRecord) -> bool:
     """Whether an entry has a manifest without its objects, which a sweep only reports: the store
     lost them, or a manifest came late and the ledger lost what said that they were deleted.
@@ -163,7 +191,7 @@ def _awaits_operator(world: "World", record: LedgerRecord) -> bool:
     if segment_id in world.damaged:
         return True
     forgotten = {decoded(one).key.segment_id for one in world.topics.lost_records}
-    late = {parse_name(name).segment_id for name in world.store.late_manifests}
+    late = {parsed(name).segment_id for name in world.store.late_manifests}
     return segment_id in forgotten and segment_id in late
 
 
@@ -185,14 +213,31 @@ async def _adopt_where_frozen(world: "World") -> None:
         world.say(f"not adopted: {error}")
 
 
+async def _delete_what_began_again(world: "World") -> None:
+    """What a user does about records of a later leader epoch below the remote log start, which
+    nobody has ended (H4): ends them.
+    """
+    leader = world.cluster.leader
+    service = world.services[leader.node_id] if leader else None
+    if leader is None or service is None or service.wiring is None:
+        return
+    status = service.wiring.partition_tasks.trim.statuses.get(KEY)
+    offset = world.ends.published + 1
+    is_held = status is not None and status.reason == NoTrim.RESTARTED.value
+    if is_held and offset <= leader.replica.high_watermark:
+        world.ends.ask(offset)
+        world.happened("ended again", f"up to {offset}")
+        await world.ask_deletion(offset)
+
+
 async def _read_all(world: "World") -> None:
     """H31: each offset from the remote log start on once, equal to the leader's history."""
     leader = world.cluster.leader
     assert leader is not None
-    offset, end = world.remote_start(), leader.replica.high_watermark
+    offset, end = world.ends.readable_from, leader.replica.high_watermark
     empty = 0
-    while offset < end:
-        answer = await world.consumer.step(offset, world.remote_start())
+    while (offset := max(offset, world.ends.readable_from)) < end:
+        answer = await world.consumer.step(offset, world.ends)
         if answer.kind is Kind.RECORDS and answer.records:
             offset = answer.next_offset
             empty = 0
@@ -214,5 +259,5 @@ def _check_objects(world: "World") -> None:
     known |= {one for one in lost if one is not None} | world.damaged
     for name in world.store.objects:
         late = world.store.late_manifests | world.zombie_objects
-        if parse_name(name).segment_id not in known and name not in late:
+        if parsed(name).segment_id not in known and name not in late:
             raise Broken(f"object {name} is left, and no entry of the ledger has it")

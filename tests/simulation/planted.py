@@ -7,19 +7,22 @@ invariant that must break.
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
 from kip405.segments import RemoteLogSegmentState
 from rlm.plans import coverage, sweep
+from rlm.plans.expiry import ExpiryPlan
+from rlm.remote_log.client_deletions import ClientDeletions
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshots import PartitionSnapshot
-from rlm.tasks import cleanup
+from rlm.tasks import cleanup, expiry
 from rlm.tasks.cleanup import CleanupTask
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier
+from rlm.tasks.expiry import ExpiryTask
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimTask
 from rlmm.publisher import OutcomeUnknown
@@ -77,7 +80,7 @@ def _no_lineage() -> list[Patch]:
     def contiguous_end(self: Any, snapshot: Any, start: int, *, without: Any = ()) -> int:
         return _end_of(snapshot, start, {_FINISHED}, without)
 
-    return [(TrimTask, "_contiguous_end", contiguous_end)]
+    return [(TrimTask, "_contiguous_end", contiguous_end), (TrimTask, "_prove_bytes", _nothing)]
 
 
 def _sweep_without_adoption() -> list[Patch]:
@@ -210,6 +213,49 @@ def _no_presence() -> list[Patch]:
     return [(TrimTask, "_see_copies", _nothing)]
 
 
+def _expiry_by_the_broker() -> list[Patch]:
+    """The remote log start follows the broker's, as if only retention moved that (H1)."""
+    plan = ExpiryTask.plan
+
+    def following(self: Any, snapshot: PartitionSnapshot) -> ExpiryPlan:
+        found = plan(self, snapshot)
+        start = max(found.new_start, snapshot.watermarks.log_start_offset)
+        return replace(found, new_start=start) if found.remote_log_start_offset >= 0 else found
+
+    return [(ExpiryTask, "plan", following)]
+
+
+def _delete_first() -> list[Patch]:
+    """Expired segments are deleted before the remote log start is read back (H2, G4)."""
+    raise_remote_start, delete = ExpiryTask._raise_start, ExpiryTask._delete
+
+    async def delete_then_raise(self: Any, snapshot: PartitionSnapshot, plan: ExpiryPlan) -> None:
+        await delete(self, snapshot, plan)
+        if plan.raises:
+            await raise_remote_start(self, snapshot, plan)
+
+    return [
+        (ExpiryTask, "_raise_start", _nothing),
+        (ExpiryTask, "_delete", delete_then_raise),
+        (ExpiryTask, "_check_ended", _nothing),
+    ]
+
+
+def _own_clock() -> list[Patch]:
+    """A service's own clock alone says how old records are (H16)."""
+    return [(expiry, "retention_now", lambda clocks: clocks.own_ms)]
+
+
+def _answered_early() -> list[Patch]:
+    """A client's DeleteRecords is answered before the remote log start has followed (H26)."""
+
+    async def raise_later(self: Any, view: Any, offset: int) -> int:
+        self._tasks.create_task(self._outcome(view, offset))
+        return offset
+
+    return [(ClientDeletions, "raise_start", raise_later)]
+
+
 PLANTED: tuple[Planted, ...] = (
     Planted(
         name="trim before FINISHED read back",
@@ -229,7 +275,7 @@ PLANTED: tuple[Planted, ...] = (
     ),
     Planted(
         name="remote start not durable",
-        broken=("fetch at", "not quiet", "remote log start"),
+        broken=("fetch at", "not quiet", "remote log start", "early deletion"),
         patches=_start_in_memory,
     ),
     Planted(
@@ -250,4 +296,20 @@ PLANTED: tuple[Planted, ...] = (
     ),
     Planted(name="tombstone before delete", broken=("object",), patches=_tombstone_first),
     Planted(name="trim without asking the store", broken=("early trim",), patches=_no_presence),
+    Planted(
+        name="expiry by the broker's log start",
+        broken=("early expiry",),
+        patches=_expiry_by_the_broker,
+    ),
+    Planted(
+        name="delete before start read back",
+        broken=("early deletion",),
+        patches=_delete_first,
+    ),
+    Planted(name="clock a year ahead", broken=("early expiry",), patches=_own_clock),
+    Planted(
+        name="DeleteRecords answered before the start moved",
+        broken=("answered at",),
+        patches=_answered_early,
+    ),
 )

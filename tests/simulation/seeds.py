@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import gc
 import random
 import shutil
 import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterator, MutableMapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,11 +18,17 @@ from unittest import mock
 import structlog
 
 import rlm.clock
+import rlmm.manager
+import rlmm.settings_view
+from rlmm.records import decode_record
+from rlmm.settings_codec import decode_settings_record
 from tests.simulation.loop import current_process
 from tests.simulation.model_service import base_config
 from tests.simulation.world import World
 
 _TRACE_LINES = 400
+_KEPT = 4_096
+_YOUNGEST = 0
 _SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -38,7 +46,7 @@ def run_seed(seed: int) -> Counter[str]:
     folder = Path(tempfile.mkdtemp(prefix="rlm-simulation-", dir=parent))
     world = World(seed, folder, base_config())
     try:
-        with _seeded(seed), _logging_to(world):
+        with _seeded(seed), _logging_to(world), _decoding_once(), _collecting_before():
             world.loop.run_until_complete(world.run())
     except Exception as error:  # noqa: BLE001 - raised with all that repeats it
         found = world.failure or _first(error)
@@ -82,6 +90,32 @@ def _seeded(seed: int) -> Iterator[None]:
             yield
     finally:
         random.setstate(state)
+
+
+@contextlib.contextmanager
+def _decoding_once() -> Iterator[None]:
+    """A record is decoded for the first service that reads it, and the others get the same values,
+    which nobody can change.
+    """
+    ledger, settings = lru_cache(_KEPT)(decode_record), lru_cache(_KEPT)(decode_settings_record)
+    with (
+        mock.patch.object(rlmm.manager, "decode_record", ledger),
+        mock.patch.object(rlmm.settings_view, "decode_settings_record", settings),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _collecting_before() -> Iterator[None]:
+    """The garbage of a run is collected at once, when the next run begins."""
+    was_enabled = gc.isenabled()
+    gc.collect(_YOUNGEST)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager

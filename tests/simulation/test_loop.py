@@ -121,5 +121,5 @@ def test_a_server_that_is_down_or_paused_is_unavailable() -> None:
             await network.request(server, lambda: 1, "fetch")
         return waited_s
 
-    assert loop.run_until_complete(ask()) == 5.0
+    assert loop.run_until_complete(ask()) == 3.0
     loop.close()

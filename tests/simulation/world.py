@@ -15,25 +15,38 @@ from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm.config import ServiceConfig
 from rlmm.publisher import Record
+from rlmm.records import LedgerRecord
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
-from rlmm.settings_records import SettingsRecord, Stamp, StartRecord, TopicRecord
+from rlmm.settings_records import (
+    CAUSE_RETENTION,
+    SettingsRecord,
+    Stamp,
+    StartRecord,
+    TopicRecord,
+    TotalRetention,
+)
 from rlmm.tail import TailRecord
-from rsm_plugins.layout.keys import parse_name
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.simulation import events, peace
 from tests.simulation.consumer import Consumer, Kind
-from tests.simulation.invariants import Broken, Watch, decoded
+from tests.simulation.deleter import delete_records
+from tests.simulation.ends import UNLIMITED, Ends
+from tests.simulation.invariants import Broken, Watch, decoded, parsed
 from tests.simulation.loop import VirtualTimeLoop
-from tests.simulation.model_broker import RECORDS
+from tests.simulation.model_broker import BATCH_BYTES, RECORDS
 from tests.simulation.model_cluster import Broker, Cluster
 from tests.simulation.model_log import ModelTopics, NodeState
 from tests.simulation.model_service import KEY, LEDGER, SETTINGS, Service
 from tests.simulation.model_store import ModelStore
 from tests.simulation.network import Network
 
-CHAOS_S = 30.0
+CHAOS_S = 16.0
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETED = (
+    RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+    RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+)
 _OPERATOR = Uuid(b"\x0e" * 16)
 _START_KEY = f"{StartRecord.KIND}/{KEY}".encode()
 
@@ -59,9 +72,10 @@ class World:
         self.trace: list[str] = []
         self.failure: BaseException | None = None
         self.is_chaos = True
-        self.asked_start = 0
-        """Up to where users, or retention, have ended the records."""
+        self.ends = Ends(_retention(self.chance))
         self.chaos_s = CHAOS_S
+        self.begun: list[asyncio.Future[Uuid]] = []
+        """Each gets the writer of the next copy that begins."""
         self._numbers = iter(range(1, 1_000))
         self.cluster.before_delete = self._before_trim
         self.store.before_delete = self._before_object_goes
@@ -93,24 +107,41 @@ class World:
 
     def _before_trim(self, broker: Broker, offset: int) -> None:
         self.say(f"broker {broker.node_id} deletes {broker.replica.log_start}..{offset}")
-        self._checked(lambda: self.watch.check_trim(broker, offset, self.remote_start()))
+        self._checked(lambda: self.watch.check_trim(broker, offset, self.ends.readable_from))
 
     def _before_object_goes(self, name: str) -> None:
         leader = self.cluster.brokers.get(self.cluster.partition.leader)
         if leader is not None:
-            self._checked(lambda: self.watch.check_deletion(name, leader, self.remote_start()))
+            self._checked(lambda: self.watch.check_deletion(name, leader, self.ends.readable_from))
 
     def _stored(self, name: str) -> None:
-        segment_id = parse_name(name).segment_id
-        if all(one.segment_id.id != segment_id for one in self.watch.segments()):
+        segment_id = parsed(name).segment_id
+        known = {one.segment_id.id for one in self.watch.segments() if one.state not in _DELETED}
+        if segment_id not in known:
             self.zombie_objects.add(name)
             self.happened("zombie upload", name)
 
     def _before_append(self, record: TailRecord) -> None:
+        if record.key == _START_KEY and record.value is not None:
+            found = decode_settings_record(record.key, record.value)
+            if found is not None and isinstance(found[0], StartRecord):
+                self._start_published(found[0], found[1])
+        if record.topic_partition == LEDGER and record.value is not None:
+            one = decoded(record)
+            self._check_finished(one)
+            while one.state is _STARTED and self.begun:
+                self.begun.pop().set_result(one.headers.writer)
+
+    def _start_published(self, record: StartRecord, stamp: Stamp) -> None:
+        decider = self._writers.get(stamp.writer)
+        before, now_ms = self.ends.published, self.topics.clock.now_ms()
+        broker = decider.broker if decider is not None else None
+        self._checked(lambda: self.ends.publish(record, broker, now_ms))
+        if self.ends.published > before and record.cause == CAUSE_RETENTION:
+            self.happened("expiry", f"up to {self.ends.published}")
+
+    def _check_finished(self, one: LedgerRecord) -> None:
         """A FINISHED after a change of the leader epoch was checked after its upload (G3)."""
-        if record.topic_partition != LEDGER or record.value is None:
-            return
-        one = decoded(record)
         expected, epoch = one.headers.expected_previous, one.headers.leader_epoch
         is_copy = one.state is _FINISHED and expected == int(_STARTED)
         if not is_copy or epoch == self.cluster.partition.leader_epoch or one.metadata is None:
@@ -127,24 +158,6 @@ class World:
             check()
         except Broken as error:
             self.fail(error)
-
-    def remote_start(self) -> int:
-        """The highest remote log start that is in the settings topic, or was asked for."""
-        starts = [self.asked_start]
-        for record in self.topics.records.get(SETTINGS, []):
-            if record.key == _START_KEY and record.value is not None:
-                found = decode_settings_record(record.key, record.value)
-                if found is not None and isinstance(found[0], StartRecord):
-                    starts.append(found[0].remote_log_start_offset)
-        return max(starts)
-
-    def check_start(self) -> None:
-        """The remote log start moves for somebody who asked for it only (H1)."""
-        found = self.remote_start()
-        if found > self.asked_start:
-            self.fail(
-                Broken(f"remote log start {found}: nobody asked for more than {self.asked_start}")
-            )
 
     # Services.
 
@@ -181,12 +194,37 @@ class World:
         key, value = encode_settings_record(record, stamp)
         self.topics.append(Record(topic_partition=SETTINGS, key=key, value=value))
 
-    def newest_started(self) -> Uuid | None:
-        """Who wrote the ledger's last record, if that began a copy."""
-        log = self.topics.records.get(LEDGER, [])
-        newest = decoded(log[-1]) if log else None
-        is_begun = newest is not None and newest.state is _STARTED
-        return newest.headers.writer if newest is not None and is_begun else None
+    def enable(self, retention: TotalRetention) -> None:
+        """The topic is enabled, and this total retention in force."""
+        self.write(
+            TopicRecord(
+                topic_id=TOPIC_ID,
+                name=TOPIC,
+                mode="tier",
+                state="enabled",
+                trim=True,
+                retention_ms=retention.retention_ms,
+                retention_bytes=retention.retention_bytes,
+                local_retention_ms=0,
+                local_retention_bytes=-2,
+                enforced=retention,
+            )
+        )
+
+    async def ask_deletion(self, offset: int) -> bool:
+        """A client's DeleteRecords to the leader; whether it was answered without error, which
+        proves that the remote log start has followed (H26).
+        """
+        leader = self.cluster.leader
+        service = self.services.get(leader.node_id) if leader else None
+        if service is None or not service.is_up:
+            return False
+        if not await service.call(delete_records(self.cluster, service, offset)):
+            return False
+        self.happened("client DeleteRecords answered", f"up to {offset}")
+        if self.ends.published < offset:
+            self.fail(Broken(f"DeleteRecords up to {offset} answered at {self.ends.published}"))
+        return True
 
     def all_have_read(self) -> bool:
         """Whether every service is up and has read the ledger to its end."""
@@ -202,7 +240,7 @@ class World:
 
     async def run(self) -> None:
         self._begin_log()
-        self.write(_enabled())
+        self.enable(self.ends.retention)
         for node_id in self.cluster.brokers:
             self.start_service(node_id)
         async with asyncio.TaskGroup() as tasks:
@@ -222,9 +260,9 @@ class World:
             self.cluster.produce()
         replica = self.cluster.brokers[1].replica
         replica.high_watermark = replica.end
-        self.asked_start = self.chance.randint(1, replica.end - 1)
-        replica.trim(self.asked_start)
-        replica.checkpointed_start = self.asked_start
+        self.ends.ask(self.chance.randint(1, replica.end - 1))
+        replica.trim(self.ends.asked)
+        replica.checkpointed_start = self.ends.asked
 
     async def _produce(self) -> None:
         while self.is_chaos:
@@ -239,9 +277,9 @@ class World:
             peace.tick(self)
 
     async def _consume(self) -> None:
-        offset = self.asked_start
+        offset = self.ends.asked
         while self.is_chaos:
-            answer = await self.consumer.step(offset, self.remote_start())
+            answer = await self.consumer.step(offset, self.ends)
             if answer.kind is Kind.RECORDS:
                 offset = answer.next_offset
             if answer.kind is not Kind.RECORDS or self.chance.random() < 0.1:
@@ -263,15 +301,11 @@ class World:
             raise self.failure
 
 
-def _enabled() -> TopicRecord:
-    return TopicRecord(
-        topic_id=TOPIC_ID,
-        name=TOPIC,
-        mode="tier",
-        state="enabled",
-        trim=True,
-        retention_ms=-1,
-        retention_bytes=-1,
-        local_retention_ms=0,
-        local_retention_bytes=-2,
+def _retention(chance: random.Random) -> TotalRetention:
+    """None in every other seed; else by time, by size, or by both."""
+    if chance.random() < 0.5:
+        return UNLIMITED
+    retention_ms, retention_bytes = chance.choice(
+        ((4_000, -1), (60_000, -1), (-1, 12 * BATCH_BYTES), (8_000, 30 * BATCH_BYTES))
     )
+    return TotalRetention(retention_ms=retention_ms, retention_bytes=retention_bytes)
