@@ -11,6 +11,7 @@
 #                         links and commands in pages, house rules
 #   make bench            the benchmark of reads; make bench-copying: copies of a backlog to a directory
 #   make bench-stores     the benchmark of S3 and HDFS (ARGS=--help)
+#   make bench-scale      plans and reports over a million segments
 #   make bench-spark      the connector beside Spark's own Kafka source
 #   make proto            generate code from proto/
 #   make reference        generate docs/reference/ from the code
@@ -38,7 +39,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
 .PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock clean
-.PHONY: bench bench-copying bench-stores bench-spark mutants
+.PHONY: bench bench-copying bench-stores bench-scale bench-spark mutants
 
 help:
 	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
@@ -89,6 +90,9 @@ bench-copying: setup
 
 bench-stores: setup
 	@$(RUN) bench.stores $(ARGS)
+
+bench-scale: setup
+	@$(RUN) bench.scale $(ARGS)
 
 bench-spark: setup
 	@$(RUN) bench.spark $(ARGS)

@@ -1,5 +1,9 @@
 """`python -m bench.copying`: how fast a backlog is copied to a directory, in segments a second.
 
+Beside each copy, `cp --reflink=never` copies the same files, followed by an fsync of each and a
+pass over what was written for its CRC-32C: what a copy cannot do without. Which of the two comes
+first changes from round to round.
+
 Each shape is a segment size and a number of partitions, and each of its rounds has a topic of its
 own, which is filled before it is enabled. To compare two versions of the software, run this command
 in a checkout of each by turns, so that both have the same hours of the machine.
@@ -7,34 +11,39 @@ in a checkout of each by turns, so that both have the same hours of the machine.
 
 import argparse
 import json
+import math
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bench.command import measure, numbers, parser, say
 from bench.machine import commit, load_in_words, machine_in_words
 from bench.plan import MIB
 from bench.processes import BenchError, CpuMark, run_measured
 from bench.topics import local_starts, make_topic, produce
+from kip405.crc import crc32c
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import SandboxSpec
+from rsm_plugins.files.durable import sync_path
 
 _HEAP_MIB = 1024
 _TIMEOUT_S = 600
 _POLL_S = 0.1
+_WATCH_S = 0.01
 _LEAST_SEGMENTS = 4
 """In each partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRun:
-    """One backlog. `seconds` from the first to the last segment_copied of the service's log, so
-    `segments` counts all but the first.
+    """One backlog. `seconds` from the first file in the store to the last segment_copied of the
+    service's log; `plain_seconds` of the same files by cp, fsync and CRC.
     """
 
     segment_mib: int
@@ -42,12 +51,18 @@ class CopyRun:
     round: int
     segments: int
     seconds: float
+    plain_seconds: float
     cpu_s_gb: float
     load: str
 
     @property
     def segments_s(self) -> float:
         return self.segments / self.seconds
+
+    @property
+    def of_plain(self) -> float:
+        """Speed by that of the plain copy."""
+        return self.plain_seconds / self.seconds
 
     @property
     def mb_s(self) -> float:
@@ -94,27 +109,73 @@ def _measured(
     closed = sum(len(local_starts(sandbox, topic, one)) - 1 for one in range(partitions))
     if closed < 2:
         raise BenchError(f"{topic} has {closed} closed segments: make it larger")
+    plain_s = _plain_seconds(sandbox, topic) if number % 2 else None
     broker = sandbox.json["brokers"][0]
     pids = {"service": broker["rlm_pid"], "plugin": broker["plugin_pid"]}
     log = sandbox.layout.log("rlm:1")
     seen, before = log.stat().st_size, CpuMark.now(pids)
     enable = (sys.executable, "-P", "-m", "rlm.cli.main", "topics", "enable", topic)
-    run_measured([*enable, "--address", broker["grpc"]])
-    times = _copied_at(log, seen, topic, closed)
+    with FirstFile(sandbox.layout.store, topic) as first:
+        run_measured([*enable, "--address", broker["grpc"]])
+        times = copied_at(log, seen, topic, closed)
     after = CpuMark.now(pids)
     used_s = sum(after.roles[role] - before.roles[role] for role in pids)
     return CopyRun(
         segment_mib=segment_mib,
         partitions=partitions,
         round=number,
-        segments=closed - 1,
-        seconds=round(times[-1] - times[0], 3),
+        segments=closed,
+        seconds=round(times[-1] - first.at_s, 3),
+        plain_seconds=round(plain_s or _plain_seconds(sandbox, topic), 3),
         cpu_s_gb=round(used_s / (closed * segment_mib * MIB / 1e9), 3),
         load=load_in_words(),
     )
 
 
-def _copied_at(log: Path, position: int, topic: str, count: int) -> list[float]:
+class FirstFile:
+    """When the first file of a topic appeared in a store, in seconds since the epoch."""
+
+    def __init__(self, store: Path, topic: str) -> None:
+        self._store, self._topic = store, topic
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.at_s = math.inf
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._end.wait(_WATCH_S) and math.isinf(self.at_s):
+            if next(self._store.glob(f"*/{self._topic}-*/*/*"), None) is not None:
+                self.at_s = time.time()
+
+
+def _plain_seconds(sandbox: Sandbox, topic: str) -> float:
+    """How long cp, fsync and CRC take for the closed segments of the topic."""
+    files = [
+        path
+        for folder in sandbox.log_dirs()
+        for partition in folder.glob(f"{topic}-*")
+        for path in sorted(partition.glob("*.log"))[:-1]
+    ]
+    with tempfile.TemporaryDirectory(dir=sandbox.layout.store.parent) as target:
+        began_s = time.monotonic()
+        for number, path in enumerate(files):
+            copy = Path(target) / str(number)
+            run_measured(["cp", "--reflink=never", str(path), str(copy)])
+            sync_path(copy)
+            with copy.open("rb") as file:
+                while piece := file.read(MIB):
+                    crc32c(piece)
+        return time.monotonic() - began_s
+
+
+def copied_at(log: Path, position: int, topic: str, count: int) -> list[float]:
     """When each segment was copied, in seconds, once all of them are."""
     deadline_s = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline_s:
@@ -132,7 +193,7 @@ def _line(run: CopyRun) -> str:
     return (
         f"{run.segment_mib:>4} MiB, {run.partitions} part., round {run.round}: "
         f"{run.segments_s:6.1f} segments/s, {run.mb_s:6.1f} MB/s, "
-        f"{run.cpu_s_gb:5.2f} CPU s/GB, load {run.load}"
+        f"{run.of_plain:5.2f} of cp + fsync + CRC, {run.cpu_s_gb:5.2f} CPU s/GB, load {run.load}"
     )
 
 

@@ -58,6 +58,8 @@ def run_stores(options: StoreOptions, progress: Progress) -> tuple[Figures, dict
 
 def _measure(running: Lab, options: StoreOptions, progress: Progress) -> Figures:
     copies = _copies(running, options, progress)
+    if not (options.passes or options.first_records):
+        return Figures(reads=(), first_records=(), copies=tuple(copies))
     running.delay(0)
     shares = prepare(running.sandbox, options.read, progress)
     progress(f"remote share of records: {shares}")

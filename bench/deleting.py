@@ -1,0 +1,169 @@
+"""`python -m bench.deleting`: how fast the segments of a deleted topic go, in segments a second.
+
+Each round has a topic of its own: filled, copied, and then disabled with `--delete`. The time is
+that from the record that its deletion begins to the record that it is finished, as the service logs
+them, over all partitions. It holds the ledger records of each segment, in the order of G4, its
+objects and the lines in the audit log.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from bench.command import measure, numbers, parser, say
+from bench.copying import copied_at
+from bench.machine import commit, load_in_words, machine_in_words
+from bench.plan import MIB
+from bench.processes import BenchError, CpuMark, run_measured
+from bench.stores.lab import Lab, lab
+from bench.stores.options import S3, STORES, StoreOptions
+from bench.topics import enable, local_starts, make_topic, produce
+
+_TIMEOUT_S = 300
+_POLL_S = 0.2
+_SEGMENT_MIB = 1
+_LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRun:
+    """One topic. CPU is that of service and plugin, from the command to the end."""
+
+    store: str
+    partitions: int
+    round: int
+    segments: int
+    seconds: float
+    cpu_ms_segment: float
+    requests: dict[str, int]
+    load: str
+
+    @property
+    def segments_s(self) -> float:
+        return self.segments / self.seconds
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when everything was measured, whatever the numbers are."""
+    given = _parser().parse_args(arguments)
+
+    def run() -> tuple[list[str], dict[str, Any]]:
+        runs = _run(given, say)
+        lines = [
+            f"{partitions} partitions: {median(rates):.0f} segments/s, the median of {len(rates)}"
+            for partitions in given.partitions
+            if (rates := [one.segments_s for one in runs if one.partitions == partitions])
+        ]
+        return lines, _document(given, runs)
+
+    return measure(given, "deleting", run)
+
+
+def _run(given: argparse.Namespace, progress: Callable[[str], None]) -> list[DeleteRun]:
+    runs = []
+    rounds, size_mib = (1, 16) if given.quick else (given.rounds, given.size_mib)
+    with lab(given.store, StoreOptions.full(), progress) as running:
+        for number in range(rounds):
+            for partitions in given.partitions:
+                run = _measured(running, number, partitions, size_mib)
+                progress(_line(run))
+                runs.append(run)
+    return runs
+
+
+def _measured(running: Lab, number: int, partitions: int, size_mib: int) -> DeleteRun:
+    sandbox, topic = running.sandbox, f"deleting-{partitions}-{number}"
+    make_topic(sandbox, topic, partitions, _SEGMENT_MIB)
+    produce(sandbox, topic, size_mib * MIB // 1024)
+    closed = sum(len(local_starts(sandbox, topic, one)) - 1 for one in range(partitions))
+    log = sandbox.layout.log("rlm:1")
+    seen = log.stat().st_size
+    enable(sandbox, topic)
+    copied_at(log, seen, topic, closed)
+    pids = {role: pid for role, pid in running.pids.items() if role in ("service", "plugin")}
+    running.take()
+    seen, before = log.stat().st_size, CpuMark.now(pids)
+    command = (sys.executable, "-P", "-m", "rlm.cli.main", "topics", "disable", topic)
+    address = sandbox.json["brokers"][0]["grpc"]
+    run_measured([*command, "--delete", "--yes", "--address", address])
+    began_s, ended_s = _deleted_at(running, seen, topic, partitions)
+    after = CpuMark.now(pids)
+    used_s = sum(after.roles[role] - before.roles[role] for role in pids)
+    return DeleteRun(
+        store=running.store,
+        partitions=partitions,
+        round=number,
+        segments=closed,
+        seconds=round(ended_s - began_s, 3),
+        cpu_ms_segment=round(used_s * 1000 / closed, 2),
+        requests=dict(sorted(running.take()["requests"].items())),
+        load=load_in_words(),
+    )
+
+
+def _deleted_at(running: Lab, seen: int, topic: str, partitions: int) -> tuple[float, float]:
+    """When the first deletion of a partition began and the last one ended, in seconds."""
+    log = running.sandbox.layout.log("rlm:1")
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        with open(log, "rb") as file:
+            file.seek(seen)
+            lines = [line for line in file.read().splitlines() if b'"partition_deletion"' in line]
+        events = [event for line in lines if (event := json.loads(line))["topic"] == topic]
+        at = {
+            state: [
+                datetime.fromisoformat(event["timestamp"]).timestamp()
+                for event in events
+                if event["state"] == f"DELETE_PARTITION_{state}"
+            ]
+            for state in ("STARTED", "FINISHED")
+        }
+        if len(at["FINISHED"]) >= partitions:
+            return min(at["STARTED"]), max(at["FINISHED"])
+        time.sleep(_POLL_S)
+    raise BenchError(f"{topic} was not deleted within {_TIMEOUT_S} s")
+
+
+def _line(run: DeleteRun) -> str:
+    return (
+        f"{run.store}, {run.partitions} part., round {run.round}: {run.segments} segments, "
+        f"{run.segments_s:6.1f} segments/s, {run.cpu_ms_segment:5.2f} CPU ms/segment, "
+        f"load {run.load}"
+    )
+
+
+def _document(given: argparse.Namespace, runs: Sequence[DeleteRun]) -> dict[str, Any]:
+    return {
+        "v": 1,
+        "kind": "bench",
+        "name": "deleting",
+        "commit": commit(),
+        "machine": machine_in_words(),
+        "options": {
+            "store": given.store,
+            "size_mib": given.size_mib,
+            "partitions": given.partitions,
+            "rounds": given.rounds,
+        },
+        "cpu": "user + system milliseconds of service and plugin for each segment",
+        "runs": [asdict(run) for run in runs],
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = parser("python -m bench.deleting", __doc__)
+    made.add_argument("--store", choices=(*STORES, _LOCAL), default=S3)
+    made.add_argument("--rounds", type=int, default=5)
+    made.add_argument("--size-mib", type=int, default=512, help="values of each topic")
+    made.add_argument("--partitions", type=numbers(), default=(1, 8), help="such as 1,8")
+    return made
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
