@@ -78,15 +78,13 @@ def _get(port: int, path: str) -> tuple[int, bytes] | None:
 
 
 def plugin_answers(port: int) -> bool:
-    """Whether a gRPC server is up behind a loopback port (HTTP/2 settings exchanged)."""
+    """Whether a gRPC server answers behind a loopback port."""
     import grpc
 
+    from rsm_plugins.contract.client_channel import answers
+
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        try:
-            grpc.channel_ready_future(channel).result(timeout=_TIMEOUT_S)
-        except grpc.FutureTimeoutError:
-            return False
-        return True
+        return answers(channel, _TIMEOUT_S)
 
 
 def _metadata_request() -> bytes:

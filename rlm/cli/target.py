@@ -21,6 +21,7 @@ from kip405.errors import Invalid, Unavailable
 from rlm.api.calls import call_metadata, read_tokens
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rsm_plugins.contract.client_channel import answers
 from rsm_plugins.contract.status import error_of_call
 from rsm_plugins.contract.tls import Tls, require_both
 
@@ -79,11 +80,8 @@ class Connect:
             return addresses[0]  # a single token is used without a choice
         for address in addresses:
             with self._channel(address) as channel:
-                try:
-                    grpc.channel_ready_future(channel).result(timeout=_TRY_SECONDS)
-                except grpc.FutureTimeoutError:
-                    continue
-                return address
+                if answers(channel, _TRY_SECONDS):
+                    return address
         raise Unavailable(f"no service is reachable at {', '.join(addresses)}")
 
     def _channel(self, address: str) -> grpc.Channel:

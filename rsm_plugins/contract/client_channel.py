@@ -118,3 +118,15 @@ async def is_alive(target: str, seconds: float) -> bool:
         except grpc.aio.AioRpcError as error:
             return error.code() not in _NO_ANSWER
     return True
+
+
+def answers(channel: grpc.Channel, seconds: float) -> bool:
+    """Whether a server answers on the blocking channel in time, with any answer; connects as often
+    as that allows. A future of the channel's state would leave a thread on the channel when closed.
+    """
+    health: Any = health_pb2_grpc.HealthStub(channel)
+    try:
+        health.Check(health_pb2.HealthCheckRequest(), timeout=seconds, wait_for_ready=True)
+    except grpc.RpcError as error:
+        return error.code() not in _NO_ANSWER
+    return True
