@@ -85,7 +85,13 @@ class BrokerConnection:
     async def call(
         self, api: Api, version: int, body: Mapping[str, Any], *, timeout_ms: int
     ) -> Value:
-        """One request and its decoded answer; Unavailable on time-out or a broken connection.
+        """One request and its decoded answer; errors as `response`, Corrupt where it is none."""
+        return self.decoded(api, version, await self.response(api, version, body, timeout_ms))
+
+    async def response(
+        self, api: Api, version: int, body: Mapping[str, Any], timeout_ms: int
+    ) -> bytes | bytearray:
+        """One request and the frame of its answer; Unavailable on time-out or a broken connection.
 
         A time-out breaks the connection: calls that wait on it fail too, the next one opens again.
         """
@@ -94,7 +100,7 @@ class BrokerConnection:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 channel = await self._open()
-                frame = await channel.send(api, version, body, self._client_id)
+                return await channel.send(api, version, body, self._client_id)
         except TimeoutError as error:
             # Kafka's clients do the same: calls to a peer that vanished silently would otherwise
             # always time out.
@@ -103,7 +109,6 @@ class BrokerConnection:
             raise Unavailable(f"{what}: no answer within {timeout_ms} ms") from error
         except OSError as error:
             raise Unavailable(f"{what}: {_reason(error)}") from error
-        return self._decoded(api, version, frame)
 
     def send(self, api: Api, version: int, body: Mapping[str, Any]) -> Awaitable[Value]:
         """Write a request at once on the connection that a call has opened; its answer comes later.
@@ -117,9 +122,10 @@ class BrokerConnection:
         return self._answer(channel.send(api, version, body, self._client_id), api, version)
 
     async def _answer(self, frame: _Frame, api: Api, version: int) -> Value:
-        return self._decoded(api, version, await frame)
+        return self.decoded(api, version, await frame)
 
-    def _decoded(self, api: Api, version: int, frame: bytes | bytearray) -> Value:
+    def decoded(self, api: Api, version: int, frame: bytes | bytearray) -> Value:
+        """The answer in a frame of `response`; Corrupt if it is none of this version."""
         what = f"{api.name} v{version} to broker {self.address}"
         try:
             _, position = parse_response_header(frame, api, version)

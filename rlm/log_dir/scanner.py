@@ -16,7 +16,7 @@ import enum
 import os
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kip405.checkpoints import (
@@ -122,6 +122,7 @@ class LogDirs:
             raise Invalid("log.dirs names no directory")
         self.paths = tuple(paths)
         self._timestamps: dict[tuple[int, int, str], int] = {}
+        self._checkpoints: dict[str, tuple[bytes, dict[tuple[str, int], int]]] = {}
 
     def partitions(self) -> dict[tuple[str, int], str]:
         """Directory by (topic, partition); -delete, -future, -stray and foreign names are passed.
@@ -175,9 +176,25 @@ class LogDirs:
             directory=directory,
             segments=self._segments(directory, segments, snapshots),
             lineage=_lineage(directory),
-            recovery_point=_checkpoint(directory, _RECOVERY_POINT, topic, partition),
-            cleaned_up_to=_checkpoint(directory, _CLEANER, topic, partition),
+            recovery_point=self._checkpoint(directory, _RECOVERY_POINT).get((topic, partition)),
+            cleaned_up_to=self._checkpoint(directory, _CLEANER).get((topic, partition)),
         )
+
+    def _checkpoint(self, directory: str, name: str) -> Mapping[tuple[str, int], int]:
+        """What a checkpoint of the partition directory's log dir says, by topic and partition.
+
+        A broker makes the file when it starts and writes it when it has something to say; the
+        cleaner's stays empty for as long as nothing was ever compacted. Written ones replace it
+        whole. It is read each time and parsed when it has changed: it names all partitions.
+        """
+        path = os.path.join(os.path.dirname(directory), name)
+        data = _read(path)
+        if not data:
+            return {}
+        known = self._checkpoints.get(path)
+        if known is None or known[0] != data:
+            known = self._checkpoints[path] = data, parse_offset_checkpoint(data)
+        return known[1]
 
     def _segments(
         self, directory: str, segments: Sequence[_Stat], snapshots: frozenset[int]
@@ -299,16 +316,6 @@ def _lineage(directory: str) -> Lineage:
     data = _read(os.path.join(directory, _EPOCHS))
     # Before Kafka 4.0 a replica that has no record yet has an empty file.
     return parse_leader_epochs(data) if data else Lineage()
-
-
-def _checkpoint(directory: str, name: str, topic: str, partition: int) -> int | None:
-    """What a checkpoint of the log dir says of the partition in the directory; None = nothing.
-
-    A broker makes the file when it starts and writes it when it has something to say; the cleaner's
-    stays empty for as long as nothing was ever compacted. Written ones replace it whole.
-    """
-    data = _read(os.path.join(os.path.dirname(directory), name))
-    return parse_offset_checkpoint(data).get((topic, partition)) if data else None
 
 
 def _read(path: str) -> bytes | None:

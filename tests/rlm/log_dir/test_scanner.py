@@ -80,6 +80,16 @@ def test_lineage_and_recovery_point(log_dir: LogDir) -> None:
     assert found.recovery_point == 44
 
 
+def test_a_checkpoint_is_read_at_each_scan(log_dir: LogDir) -> None:
+    for number in (0, 1):
+        log_dir.partition(partition=number).active(0, 60)
+    scanned = dirs(log_dir)
+    for offsets in ((10, None), (44, None)):
+        log_dir.recovery_point(TOPIC, 0, offsets[0])
+        found = [scanned.scan(TOPIC, number).recovery_point for number in (0, 1)]
+        assert found == list(offsets)
+
+
 def test_partition_metadata_may_be_missing_for_a_moment(log_dir: LogDir) -> None:
     log_dir.partition(topic_id=None).active(0, 10)
     assert dirs(log_dir).scan(TOPIC, 0).topic_id is None
