@@ -12,6 +12,7 @@
 #   make bench            the benchmark of reads; make bench-copying: copies of a backlog to a directory
 #   make bench-stores     the benchmark of S3 and HDFS (ARGS=--help)
 #   make bench-scale      plans and reports over a million segments
+#   make bench-idle       a service that leads 1,000 partitions and has nothing to do
 #   make bench-spark      the connector beside Spark's own Kafka source
 #   make proto            generate code from proto/
 #   make reference        generate docs/reference/ from the code
@@ -39,7 +40,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
 .PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock clean
-.PHONY: bench bench-copying bench-stores bench-scale bench-spark mutants
+.PHONY: bench bench-copying bench-stores bench-scale bench-idle bench-spark mutants
 
 help:
 	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
@@ -93,6 +94,9 @@ bench-stores: setup
 
 bench-scale: setup
 	@$(RUN) bench.scale $(ARGS)
+
+bench-idle: setup
+	@$(RUN) bench.idle $(ARGS)
 
 bench-spark: setup
 	@$(RUN) bench.spark $(ARGS)

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -69,12 +70,20 @@ def options_from(given: argparse.Namespace, quick: "T", full: "T", names: Iterab
 def measure(
     given: argparse.Namespace, stem: str, run: Callable[[], tuple[list[str], dict[str, Any]]]
 ) -> int:
-    """Runs the benchmark, prints its progress, writes its result; 0 if everything was measured."""
+    """Runs the benchmark, prints its progress, writes its result; 0 if everything was measured.
+    SIGTERM ends it as Ctrl-C does: its servers are stopped.
+    """
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         lines, result = run()
+    except KeyboardInterrupt:
+        print("bench: stopped", file=sys.stderr)
+        return 130
     except (BenchError, SandboxError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
     for line in lines:
         say(line)
     path = Path(given.out) / f"{given.name or (f'{stem}-quick' if given.quick else stem)}.json"

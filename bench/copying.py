@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from bench.command import measure, numbers, parser, say
+from bench.intervals import default_intervals
 from bench.machine import commit, load_in_words, machine_in_words
 from bench.plan import MIB
 from bench.processes import BenchError, CpuMark, run_measured
@@ -85,7 +86,9 @@ def _run(given: argparse.Namespace, progress: Callable[[str], None]) -> list[Cop
     runs = []
     rounds, size_mib = (1, 16) if given.quick else (given.rounds, given.size_mib)
     with tempfile.TemporaryDirectory(prefix="rlm-bench-") as folder:
-        spec = SandboxSpec(store="local", jvm="full", heap_mib=_HEAP_MIB)
+        spec = SandboxSpec(
+            store="local", jvm="full", heap_mib=_HEAP_MIB, overrides=default_intervals()
+        )
         sandbox = Sandbox.up(Path(folder) / "sandbox", spec, progress=progress)
         try:
             for number in range(rounds):

@@ -14,7 +14,7 @@ from rlm_sandbox.spec import Layout, NodePorts, SandboxSpec, loopback
 from rlm_sandbox.state import SandboxState
 
 # H30: what a test or a first try wants to see within seconds.
-_QUICK_SERVICE = {
+QUICK_SERVICE = {
     "access.check.interval.ms": 2_000,
     "heartbeat.interval.ms": 2_000,
     "leadership.poll.interval.ms": 500,
@@ -33,7 +33,7 @@ def plugin_config(spec: SandboxSpec, ports: NodePorts, store: dict[str, Any]) ->
         "listen": loopback(ports.plugin),
         "plugin": spec.store,
         **store,
-        "sweep.grace.ms": _QUICK_SERVICE["sweep.grace.ms"],
+        "sweep.grace.ms": QUICK_SERVICE["sweep.grace.ms"],
         **_parsed(spec.overrides_of("store")),
     }
 
@@ -60,7 +60,7 @@ def rlm_config(
         "kafka.bootstrap.servers": ",".join(loopback(one.direct) for one in ports.values()),
         "plugin.address": loopback(own.plugin),
         "rlmm.config.remote.log.metadata.topic.replication.factor": min(3, spec.brokers),
-        **_QUICK_SERVICE,
+        **QUICK_SERVICE,
         **_parsed(spec.overrides_of("rlm")),
     }
 
@@ -72,7 +72,7 @@ def reader_config(layout: Layout, state: SandboxState, number: int) -> dict[str,
     spec, own = state.spec, state.reader_ports[number]
     plugin = state.ports[(number - 1) % spec.brokers + 1].plugin
     allowed = {row.key for row in settings(ReaderConfig).values()}
-    given = {**_QUICK_SERVICE, **_parsed(spec.overrides_of("rlm"))}
+    given = {**QUICK_SERVICE, **_parsed(spec.overrides_of("rlm"))}
     return {
         "cluster.id": state.cluster_id,
         "state.dir": str(layout.reader_state(number)),
