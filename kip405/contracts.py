@@ -8,17 +8,16 @@ org.apache.kafka.server.log.remote.storage.
 """
 
 import enum
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kip405.ids import TopicIdPartition, Uuid
+from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import (
     ByteRange,
     FileSlice,
     LogSegmentData,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     SegmentLocator,
 )
@@ -194,88 +193,69 @@ class RemoteStorageManager(SegmentReader, SegmentWriter, StoreAdmin, Protocol):
 
 
 class RemoteLogMetadataManager(Protocol):
-    """The metadata of all segments, strongly consistent: what a method has written, every later
-    question sees.
+    """Records the metadata of segments, strongly consistent: what a method has written, every view
+    taken later shows.
 
-    Source: org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager of Kafka 4.3; its
-    two methods named listRemoteLogSegments are one here. Questions are answered from memory.
-    Unavailable: the metadata was not read to its end yet.
+    Source: org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager of Kafka 4.3. Each
+    method has a caller in the product. Where Kafka's own would serve no caller well:
+
+    - `publish` stands for addRemoteLogSegmentMetadata and updateRemoteLogSegmentMetadata. The log
+      of metadata is compacted, so each record is a whole segment, and no update is a delta. A
+      writer names the leader epoch and the state by which it decided: both may be over by now (H3).
+    - putRemotePartitionDeleteMetadata has its leader epoch too, since the partition of a deleted
+      topic has no leader.
+    - onPartitionLeadershipChanges and onStopPartitions are not needed: the epoch comes with each
+      write, and every process reads the metadata of every partition, whoever leads it.
+    - remoteLogSegmentMetadata, highestOffsetForEpoch, listRemoteLogSegments and remoteLogSize ask
+      for one leader epoch. Here one immutable view of the partition answers all questions of a
+      decision (rlmm.ledger.PartitionLedger), for the whole merged lineage and up to the log's end
+      (H4). It knows holes (H15) and disputed segments (H3), and counts offsets once where segments
+      overlap.
+    - nextSegmentWithTxnIndex is not needed: each segment is stored with the complete list of its
+      aborted transactions, those included that a later segment ends (H9).
+    - isReady is of all partitions together.
     """
 
-    async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Record a segment in COPY_SEGMENT_STARTED; returns when it is visible.
+    @property
+    def is_ready(self) -> bool:
+        """Everything that was there at the start has been read."""
+        ...
 
-        Invalid: another state (Kafka: IllegalArgumentException), or a segment that is further
-        already. NotFound: the partition was deleted. Fenced: the partition is not led here, or
-        another writer was newer.
+    async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
+        """Returns once views of the partition have all that was published before this call;
+        Unavailable after `deadline_ms`.
         """
         ...
 
-    async def update_remote_log_segment_metadata(
-        self, update: RemoteLogSegmentMetadataUpdate
+    async def publish(
+        self, metadata: RemoteLogSegmentMetadata, leader_epoch: int, expected_previous: int
     ) -> None:
-        """Record the next state of a segment; returns when it is visible.
+        """Record a segment's new state; returns once it was read back as the newest of its key.
 
-        Invalid: COPY_SEGMENT_STARTED (Kafka: IllegalArgumentException), or a change that
-        LAWFUL_SEGMENT_CHANGES does not have. NotFound: no such segment (Kafka:
-        RemoteResourceNotFoundException). Fenced as for adding.
+        `expected_previous`: id of the state the writer acts on, -1 = none. FINISHED is allowed
+        after any state: a correction may bring data back (adoption, H6). Invalid: another change
+        that LAWFUL_SEGMENT_CHANGES does not have. Fenced: another writer was newer, or the
+        partition is being deleted. Unavailable: not written. An error that says that the outcome is
+        unknown (H10): pass a barrier, then look.
         """
         ...
 
-    def remote_log_segment_metadata(
-        self, partition: TopicIdPartition, epoch_for_offset: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """The COPY_SEGMENT_FINISHED segment that has the offset under this leader epoch."""
-        ...
-
-    def highest_offset_for_epoch(
-        self, partition: TopicIdPartition, leader_epoch: int
-    ) -> int | None:
-        """Last offset (inclusive) of the epoch that was copied, in segments being deleted too."""
-        ...
-
-    def list_remote_log_segments(
-        self, partition: TopicIdPartition, leader_epoch: int | None = None
-    ) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """All segments that are not DELETE_SEGMENT_FINISHED, or those with records of the epoch,
-        by start offset.
-        """
-        ...
-
-    def remote_log_size(self, partition: TopicIdPartition, leader_epoch: int) -> int:
-        """Size in bytes of the segments that `list_remote_log_segments` has for the epoch.
-
-        Segments that overlap, and those that are not finished, count in full, as in Kafka's
-        TopicBasedRemoteLogMetadataManager.
-        """
-        ...
-
-    def next_segment_with_txn_index(
-        self, partition: TopicIdPartition, epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """The first COPY_SEGMENT_FINISHED segment with aborted transactions, from the one that has
-        the offset on; None at the end of the epoch, and where a segment is missing before.
-        """
+    async def tombstone(self, segment_id: RemoteLogSegmentId, leader_epoch: int) -> None:
+        """Remove a segment after DELETE_SEGMENT_FINISHED; errors as `publish`."""
         ...
 
     async def put_remote_partition_delete_metadata(
-        self, metadata: RemotePartitionDeleteMetadata
+        self, metadata: RemotePartitionDeleteMetadata, leader_epoch: int
     ) -> None:
-        """Record how far the deletion of a partition has come; returns when it is visible.
+        """Record how far the deletion of a partition has come, under the epoch of its leader, or
+        the newest one known where it has none any more; returns once that was read back.
 
-        After DELETE_PARTITION_FINISHED the partition has no segments any more. Invalid: a change
-        that LAWFUL_PARTITION_CHANGES does not have. Fenced as for adding.
+        Invalid: a change that LAWFUL_PARTITION_CHANGES does not have. Other errors as `publish`.
         """
         ...
 
-    def on_partition_leadership_changes(
-        self, leaders: Mapping[TopicIdPartition, int], followers: Collection[TopicIdPartition]
-    ) -> None:
-        """Receives the partitions that this process leads now, each with its leader epoch (Kafka
-        passes no epoch), and those that it has stopped leading.
+    async def tombstone_partition_delete(self, key: PartitionKey, leader_epoch: int) -> None:
+        """Remove the partition-delete record: the deletion is over, or was revoked before anything
+        was deleted. Errors as `publish`.
         """
-        ...
-
-    def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
-        """Receives the partitions that have left this process: nothing is written for them."""
         ...

@@ -199,15 +199,6 @@ class RemoteLogSegmentMetadata:
             custom_metadata=self.custom_metadata if custom_metadata is None else custom_metadata,
         )
 
-    def updated(self, update: "RemoteLogSegmentMetadataUpdate") -> "RemoteLogSegmentMetadata":
-        """The same segment after an update (RemoteLogSegmentMetadata.createWithUpdates)."""
-        return self.in_state(
-            update.state,
-            event_timestamp_ms=update.event_timestamp_ms,
-            broker_id=update.broker_id,
-            custom_metadata=update.custom_metadata,
-        )
-
     def locator(self, cluster_id: str) -> "SegmentLocator":
         return SegmentLocator(
             cluster_id=cluster_id,
@@ -215,17 +206,6 @@ class RemoteLogSegmentMetadata:
             start_offset=self.start_offset,
             custom_metadata=self.custom_metadata,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteLogSegmentMetadataUpdate:
-    """The next state of a segment; `custom_metadata` None keeps what the segment has."""
-
-    segment_id: RemoteLogSegmentId
-    event_timestamp_ms: int
-    broker_id: int
-    state: RemoteLogSegmentState
-    custom_metadata: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ from kip405.segments import (
     RemoteLogSegmentState,
     RemotePartitionDeleteState,
 )
-from rlmm.leader_epochs import LeaderEpochs, SeenSegment
 from rlmm.records import LaterRecord, LedgerRecord, PartitionDeleteRecord
 from rlmm.replay import Dispute, PartitionState
 
@@ -197,23 +196,6 @@ class PartitionLedger:
             and dispute.lawful.state is _FINISHED
         )
         return newest + lawful
-
-    @cached_property
-    def leader_epochs(self) -> LeaderEpochs:
-        """The segments by leader epoch, as Kafka's RemoteLogMetadataCache sees them.
-
-        A FINISHED segment that a zombie's record hides is seen as FINISHED (H3). Nothing is seen
-        of a partition whose deletion is finished.
-        """
-        seen = {
-            segment: SeenSegment(metadata=entry.metadata, offset=entry.offset)
-            for segment, entry in self.entries.items()
-        }
-        for segment, dispute in self.disputes.items():
-            lawful = dispute.lawful
-            if lawful is not None and lawful.metadata is not None and lawful.state is _FINISHED:
-                seen[segment] = SeenSegment(metadata=lawful.metadata, offset=lawful.offset)
-        return LeaderEpochs(() if self.is_deleted else seen.values())
 
     @property
     def is_empty(self) -> bool:

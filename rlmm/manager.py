@@ -5,22 +5,19 @@ this process disputes it. Everything else is an error, so that no caller acts on
 others will repair. This module must not know Kafka (metadata_log does) nor the store.
 """
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import structlog
 
-from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
-from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, TopicPartition, Uuid
+from kip405.errors import Corrupt, Fenced, Invalid
+from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicPartition, Uuid
 from kip405.segments import (
     LAWFUL_PARTITION_CHANGES,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     is_lawful_change,
 )
-from rlmm.leader_epochs import LeaderEpochs
 from rlmm.ledger import PartitionLedger, SegmentEntry, entry_of
 from rlmm.metadata_log import Log, MetadataLog
 from rlmm.publisher import OutcomeUnknown, Record
@@ -38,7 +35,7 @@ from rlmm.records import (
 )
 from rlmm.replay import LedgerState, PartitionState, Repair, repairs
 from rlmm.settings import Settings
-from rlmm.tail import Changes, TailRecord
+from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC
 
 __all__ = ["OutcomeUnknown", "TopicBasedRemoteLogMetadataManager"]
@@ -54,9 +51,8 @@ log = structlog.get_logger(__name__)
 class TopicBasedRemoteLogMetadataManager:
     """All ledger partitions of the cluster, as read by this process.
 
-    Implements kip405.contracts.RemoteLogMetadataManager, as Kafka's class of this name does. Our
-    own tasks use the methods beside it: they publish under the leader epoch and the expected state
-    of their snapshot, and decide by `ledger`, within the leader's lineage (H3, H4).
+    Implements kip405.contracts.RemoteLogMetadataManager, as Kafka's class of this name does. What
+    is known of a partition is its `ledger`, by which callers decide.
     """
 
     def __init__(self, *, log: Log, writer: Uuid, publish_timeout_ms: int) -> None:
@@ -69,8 +65,6 @@ class TopicBasedRemoteLogMetadataManager:
         self._states = [LedgerState() for _ in range(LEDGER_PARTITIONS)]
         self._views: dict[PartitionKey, PartitionLedger] = {}
         self._unreadable: dict[tuple[int, bytes], str] = {}
-        self._changes = Changes()
-        self._led: dict[PartitionKey, int] = {}
         log.register(LEDGER_TOPIC, self)
 
     @property
@@ -117,72 +111,7 @@ class TopicBasedRemoteLogMetadataManager:
         """
         await self._log.barrier(TopicPartition(LEDGER_TOPIC, ledger_partition(key)), deadline_ms)
 
-    async def wait_changed(self) -> None:
-        """Return after the next record of any partition."""
-        await self._changes.wait()
-
-    async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """As the Protocol says; `publish` without an existing record, under the led epoch."""
-        segment_id = metadata.segment_id
-        if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-            raise Invalid(f"{segment_id}: a segment is added in COPY_SEGMENT_STARTED only")
-        leader_epoch = self._leader_epoch(segment_id.topic_id_partition)
-        view = self.ledger(segment_id.topic_id_partition.key)
-        if view.is_deleted:
-            raise NotFound(f"{segment_id}: the partition was deleted")
-        previous = self._newest_state(LedgerKey.of(segment_id))
-        await self.publish(metadata, leader_epoch, previous)
-
-    async def update_remote_log_segment_metadata(
-        self, update: RemoteLogSegmentMetadataUpdate
-    ) -> None:
-        """As the Protocol says. After DELETE_SEGMENT_FINISHED the record remains in the ledger
-        until `tombstone`.
-        """
-        segment_id, state = update.segment_id, update.state
-        if state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-            raise Invalid(f"{segment_id}: no update leads to COPY_SEGMENT_STARTED")
-        leader_epoch = self._leader_epoch(segment_id.topic_id_partition)
-        entry = self.entry(segment_id)
-        if entry is None:
-            raise NotFound(f"{segment_id}: the ledger has no such segment")
-        if not is_lawful_change(entry.state, state):
-            raise Invalid(f"{segment_id}: no change from {entry.state.name} to {state.name}")
-        await self.publish(entry.metadata.updated(update), leader_epoch, int(entry.state))
-
-    def remote_log_segment_metadata(
-        self, partition: TopicIdPartition, epoch_for_offset: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        return self._leader_epochs(partition).segment(epoch_for_offset, offset)
-
-    def highest_offset_for_epoch(
-        self, partition: TopicIdPartition, leader_epoch: int
-    ) -> int | None:
-        return self._leader_epochs(partition).highest_offset(leader_epoch)
-
-    def list_remote_log_segments(
-        self, partition: TopicIdPartition, leader_epoch: int | None = None
-    ) -> tuple[RemoteLogSegmentMetadata, ...]:
-        epochs = self._leader_epochs(partition)
-        return epochs.segments if leader_epoch is None else epochs.of_epoch(leader_epoch)
-
-    def remote_log_size(self, partition: TopicIdPartition, leader_epoch: int) -> int:
-        listed = self._leader_epochs(partition).of_epoch(leader_epoch)
-        return sum(metadata.segment_size_bytes for metadata in listed)
-
-    def next_segment_with_txn_index(
-        self, partition: TopicIdPartition, epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        return self._leader_epochs(partition).next_segment_with_txn_index(epoch, offset)
-
     async def put_remote_partition_delete_metadata(
-        self, metadata: RemotePartitionDeleteMetadata
-    ) -> None:
-        """As the Protocol says; returns when the record was read back as the newest of its key."""
-        leader_epoch = self._leader_epoch(metadata.topic_id_partition)
-        await self.publish_partition_delete(metadata, leader_epoch)
-
-    async def publish_partition_delete(
         self, metadata: RemotePartitionDeleteMetadata, leader_epoch: int
     ) -> None:
         """Publish how far the deletion of a partition has come, under the epoch of its leader, or
@@ -220,19 +149,6 @@ class TopicBasedRemoteLogMetadataManager:
             leader_epoch,
             NO_PREVIOUS if before is None else int(before),
         )
-
-    def on_partition_leadership_changes(
-        self, leaders: Mapping[TopicIdPartition, int], followers: Collection[TopicIdPartition]
-    ) -> None:
-        """As the Protocol says. Every ledger partition is read in any case, so this decides only
-        what may be written, and under which epoch.
-        """
-        self._led.update({partition.key: epoch for partition, epoch in leaders.items()})
-        self.on_stop_partitions(followers)
-
-    def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> None:
-        for partition in partitions:
-            self._led.pop(partition.key, None)
 
     async def publish(
         self, metadata: RemoteLogSegmentMetadata, leader_epoch: int, expected_previous: int
@@ -310,7 +226,6 @@ class TopicBasedRemoteLogMetadataManager:
                 state.apply_deletion(decoded)
             else:
                 state.apply(decoded)
-        self._changes.notify()
 
     def go_live(self, replay_ms: int) -> None:
         """Sink of the ledger topic: the initial replay is over."""
@@ -319,22 +234,6 @@ class TopicBasedRemoteLogMetadataManager:
 
     def _state(self, key: PartitionKey) -> PartitionState | None:
         return self._states[ledger_partition(key)].partitions.get(key)
-
-    def _leader_epochs(self, partition: TopicIdPartition) -> LeaderEpochs:
-        self._refuse_unread(partition)
-        return self.ledger(partition.key).leader_epochs
-
-    def _refuse_unread(self, partition: TopicIdPartition) -> None:
-        if not self.is_ready:
-            raise Unavailable(f"segments of {partition}: the ledger was not read to its end yet")
-
-    def _leader_epoch(self, partition: TopicIdPartition) -> int:
-        """The epoch under which this process may write now."""
-        self._refuse_unread(partition)
-        epoch = self._led.get(partition.key)
-        if epoch is None:
-            raise Fenced(f"{partition}: this process was not notified that it leads the partition")
-        return epoch
 
     def _still_needed(self, repair: Repair) -> bool:
         disputes = self.ledger(repair.key.partition).disputes

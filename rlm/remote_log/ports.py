@@ -7,9 +7,8 @@ fakes.
 from collections.abc import Mapping
 from typing import Protocol
 
-from kip405.contracts import RemoteStorageManager
+from kip405.contracts import RemoteLogMetadataManager, RemoteStorageManager
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.answers import LocalRecords, OwnOffsets, TopicConfigValue, TopicDescription
 from rlm.stores.stores import CopyTarget
 from rlmm.ledger import PartitionLedger, SegmentEntry
@@ -17,11 +16,8 @@ from rlmm.settings_records import SettingsRecord
 from rlmm.settings_view import SettingsView
 
 
-class Ledger(Protocol):
+class Ledger(RemoteLogMetadataManager, Protocol):
     """The segment metadata (rlmm's manager)."""
-
-    @property
-    def is_ready(self) -> bool: ...
 
     @property
     def problem(self) -> str | None:
@@ -32,24 +28,6 @@ class Ledger(Protocol):
 
     def entry(self, segment_id: RemoteLogSegmentId) -> SegmentEntry | None:
         """One entry of its partition's ledger, without the work for the others."""
-        ...
-
-    async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
-        """Returns once the view has passed an end offset taken after this call."""
-        ...
-
-    async def publish(
-        self, metadata: RemoteLogSegmentMetadata, leader_epoch: int, expected_previous: int
-    ) -> None:
-        """Returns once our record was read back as the newest of its key.
-
-        Fenced: another record is newer. OutcomeUnknown: the record may or may not be in the log
-        (H10).
-        """
-        ...
-
-    async def tombstone(self, segment_id: RemoteLogSegmentId, leader_epoch: int) -> None:
-        """Remove a segment after DELETE_SEGMENT_FINISHED; errors as `publish`."""
         ...
 
     async def repair(self, key: PartitionKey, leader_epoch: int) -> int:

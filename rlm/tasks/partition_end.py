@@ -40,15 +40,9 @@ _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 class Ledger(ports.Ledger, Protocol):
-    """The ledger with its partition-delete records (rlmm's manager)."""
+    """The ledger, and whose records are in it (rlmm's manager)."""
 
     def partitions(self) -> tuple[PartitionKey, ...]: ...
-
-    async def publish_partition_delete(
-        self, metadata: RemotePartitionDeleteMetadata, leader_epoch: int
-    ) -> None: ...
-
-    async def tombstone_partition_delete(self, key: PartitionKey, leader_epoch: int) -> None: ...
 
 
 class Settings(Protocol):
@@ -201,7 +195,9 @@ class PartitionEnd:
             broker_id=self._node_id,
             state=state,
         )
-        await self._ledger.publish_partition_delete(metadata, self._epoch(partition.key, permit))
+        await self._ledger.put_remote_partition_delete_metadata(
+            metadata, self._epoch(partition.key, permit)
+        )
         log.info(
             "partition_deletion",
             topic=partition.topic,

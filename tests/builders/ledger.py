@@ -237,7 +237,7 @@ class MemoryLedger:
             )
         return len(found)
 
-    async def publish_partition_delete(
+    async def put_remote_partition_delete_metadata(
         self, metadata: RemotePartitionDeleteMetadata, leader_epoch: int
     ) -> None:
         assert metadata.state in LAWFUL_PARTITION_CHANGES[self.view.deletion_state]

@@ -25,7 +25,6 @@ SETTINGS = Target(
     ("tests/rlmm/test_settings.py", "tests/rlm/tasks/test_h18_live_services.py"),
 )
 
-LEADER_EPOCHS = Target("rlmm/leader_epochs.py", ("tests/rlmm/test_leader_epochs.py",))
 
 STATUSES = Target("rlm/service/statuses.py", ("tests/rlm/service/test_statuses.py",))
 
@@ -64,38 +63,6 @@ EDITS: tuple[Edit, ...] = (
             "H6: what a later version recorded is trimmed and deleted over",
             "            return self.later_problem\n",
             "            return None\n",
-        ),
-    ),
-    *LEADER_EPOCHS.edits(
-        (
-            "a segment that is being deleted is found",
-            "            if seen.metadata.state is _FINISHED:\n",
-            "            if seen.metadata.state is not _DELETED:\n",
-        ),
-        (
-            "a segment is found beyond the end of its epoch",
-            "return found if end is not None and offset <= end else None",
-            "return found if end is not None and offset <= found.end_offset else None",
-        ),
-        (
-            "a later segment that reaches less far replaces others",
-            "self._starts[-1] >= start and self._highest <= end:\n",
-            "self._starts[-1] >= start:\n",
-        ),
-        (
-            "the order of the records does not decide",
-            "sorted(segments, key=lambda seen: seen.offset)",
-            "segments",
-        ),
-        (
-            "a deleted segment is listed",
-            "if one.metadata.state is not _DELETED)",
-            "if one.metadata.state)",
-        ),
-        (
-            "a copy that never finished counts for the highest offset",
-            "return metadata.custom().indexes_size_bytes > 0\n",
-            "return metadata.custom().indexes_size_bytes >= 0\n",
         ),
     ),
     *REPLAY.edits(

@@ -11,7 +11,7 @@ _TASKS = "rlm/tasks/test_copy.py"
 _EXPIRY = "rlm/plans/test_expiry.py"
 _LINEAGE = "kip405/test_lineage.py"
 _OFFLOAD = "rlm/plans/test_offload.py"
-_EPOCHS = "rlmm/test_leader_epochs.py"
+_LEDGER = "rlmm/test_ledger.py"
 _MANAGER = "rlmm/test_remote_log_metadata_manager.py"
 _TAIL = "rlmm/test_tail_reads.py"
 _HAZARDS = "rlm/proxy/test_fetch_hazards.py"
@@ -19,9 +19,9 @@ _PURGATORY = "rlm/proxy/test_purgatory.py"
 
 UNIT_LISTS: dict[str, dict[str, str]] = {
     "RemoteLogManagerTest": {
-        "findHighestRemoteOffset: empty": "rlmm/test_ledger.py::test_an_empty_ledger_answers",
+        "findHighestRemoteOffset: empty": f"{_LEDGER}::test_an_empty_ledger_answers",
         "findHighestRemoteOffset: normal": (
-            "rlmm/test_ledger.py::test_the_highest_end_is_that_of_a_segment_that_ends_inside_the_log"
+            f"{_LEDGER}::test_the_highest_end_is_that_of_a_segment_that_ends_inside_the_log"
         ),
         "findHighestRemoteOffset: unclean election": (
             f"{_TASKS}::test_h04_after_an_unclean_election_copying_goes_on_from_the_new_epoch"
@@ -80,7 +80,7 @@ UNIT_LISTS: dict[str, dict[str, str]] = {
             "rlm/tasks/test_expiry.py::test_h17_a_view_that_lags_is_read_to_its_end_first"
         ),
         "read: the first batch is missing": (
-            "rlmm/test_ledger.py::test_lookup_serves_the_offset_or_the_first_after_the_hole"
+            f"{_LEDGER}::test_lookup_serves_the_offset_or_the_first_after_the_hole"
         ),
         "read: the first batch is larger than max bytes": (
             f"{_HAZARDS}::test_kip_74_the_first_batch_is_given_even_when_too_large"
@@ -144,30 +144,33 @@ UNIT_LISTS: dict[str, dict[str, str]] = {
     },
     "RemoteLogLeaderEpochStateTest": {
         "a duplicate": (
-            f"{_EPOCHS}::test_the_order_of_records_decides_not_the_order_in_which_they_are_given"
+            f"{_LEDGER}::test_one_of_two_equal_segments_serves_whichever_was_written_first"
         ),
         "an overlapping segment": (
-            f"{_EPOCHS}::test_the_segment_of_an_offset_among_overlapping_ones"
+            f"{_LEDGER}::test_the_segment_of_an_offset_among_overlapping_ones"
         ),
         "several overlapping segments": (
-            "rlmm/test_ledger.py::test_of_overlapping_segments_the_one_that_reaches_furthest_serves"
+            f"{_LEDGER}::test_of_overlapping_segments_the_one_that_reaches_furthest_serves"
         ),
         "the same start offset": (
-            f"{_EPOCHS}::test_segments_are_listed_by_start_offset_whatever_was_written_first"
+            f"{_LEDGER}::test_segments_are_listed_by_start_offset_whatever_was_written_first"
         ),
     },
     "RemoteLogSegmentLifecycleTest": {
         "states and what is listed in each": (
-            f"{_MANAGER}::test_the_life_cycle_of_segments_as_in_kafkas_own_test"
+            f"{_LEDGER}::test_the_life_cycle_of_segments_as_in_kafkas_own_test"
         ),
         "highest offset of an epoch": (
-            f"{_EPOCHS}::test_a_segment_that_was_deleted_before_it_was_copied_has_no_highest_offset"
+            NOT_HERE + "copying goes on behind the highest end within the merged lineage; what "
+            "retention has deleted lies below the remote log start, which is a record of its own"
         ),
     },
     "RemoteLogMetadataCacheTest": {
-        "an invalid transition is refused": f"{_MANAGER}::test_updates_follow_kafkas_state_machine",
+        "an invalid transition is refused": (
+            f"{_MANAGER}::test_states_follow_kafkas_state_machine_and_finished_may_come_back"
+        ),
         "an invalid transition that was read is dropped": (
-            f"{_MANAGER}::test_h03_a_zombies_record_hides_no_segment"
+            f"{_LEDGER}::test_h03_what_a_zombie_denies_is_read_and_not_trimmed_on"
         ),
     },
     "ConsumerTaskTest": {
@@ -186,10 +189,10 @@ UNIT_LISTS: dict[str, dict[str, str]] = {
         ),
     },
     "TopicBasedRemoteLogMetadataManagerTest": {
-        "add and update before and after leadership": f"{_MANAGER}::test_only_the_leader_writes",
-        "remoteLogSize": (
-            f"{_MANAGER}::test_the_size_of_an_epoch_counts_every_segment_that_is_listed"
+        "add and update before and after leadership": (
+            f"{_MANAGER}::test_h03_a_leader_of_an_older_epoch_is_fenced"
         ),
+        "remoteLogSize": f"{_EXPIRY}::test_offsets_of_overlapping_segments_are_counted_once",
         "the topic does not exist": (
             "rlmm/test_waiting_for_topics.py"
             "::test_topics_that_are_not_there_are_waited_for_and_never_created"
@@ -198,8 +201,7 @@ UNIT_LISTS: dict[str, dict[str, str]] = {
             "rlmm/test_barrier.py::test_h06_a_differently_configured_topic_is_a_problem"
         ),
         "nextSegmentWithTxnIndex": (
-            f"{_EPOCHS}"
-            "::test_the_next_segment_with_aborted_transactions_is_searched_within_the_epoch"
+            f"{_TASKS}::test_h09_abort_whose_marker_lies_in_a_later_segment_is_stored"
         ),
         "a restart (RestartTest)": (
             "rlmm/test_broker_restarts.py::test_h10_all_goes_on_after_the_broker_was_killed"

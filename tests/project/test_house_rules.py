@@ -41,7 +41,6 @@ PURE = (
     "rlmm/giveback_codec.py",
     "rlmm/json_fields.py",
     "rlmm/leader_answers.py",
-    "rlmm/leader_epochs.py",
     "rlmm/ledger.py",
     "rlmm/records.py",
     "rlmm/replay.py",

@@ -33,7 +33,7 @@ async def test_h29_kafkas_formatter_prints_every_non_null_value(
         printed_states += 2
         await records.manager.tombstone(segment(0).segment_id, 5)
         for deletion in RemotePartitionDeleteState:
-            await records.manager.publish_partition_delete(
+            await records.manager.put_remote_partition_delete_metadata(
                 RemotePartitionDeleteMetadata(
                     topic_id_partition=PARTITION, event_timestamp_ms=77, broker_id=2, state=deletion
                 ),

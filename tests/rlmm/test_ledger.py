@@ -1,5 +1,7 @@
 """Answers of one partition's view: lineage, contiguity, holes, overlaps, disputes (H4, H15)."""
 
+from itertools import permutations
+
 import pytest
 
 from kip405.lineage import Lineage
@@ -7,7 +9,7 @@ from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegme
 from rlmm.ledger import Hole, PartitionLedger, SegmentTotal, UsableSegment
 from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders
 from rlmm.replay import LedgerState
-from tests.rlmm.builders import DELETING, FINISHED, KEY, STARTED, record, segment, uuid
+from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, record, segment, uuid
 
 ONE_EPOCH = Lineage((EpochEntry(epoch=0, start_offset=0),))
 END = 10_000
@@ -75,6 +77,88 @@ def test_of_overlapping_segments_the_one_that_reaches_furthest_serves() -> None:
     assert first is not None
     assert first.metadata.end_offset == 50
     assert view.contiguous_end(ONE_EPOCH, END, 5) == 151
+
+
+@pytest.mark.parametrize(
+    ("segments", "offset", "found"),
+    [
+        ([(1, 10, 100), (2, 101, 200)], 90, 1),
+        ([(1, 10, 100), (2, 101, 200)], 150, 2),
+        ([(1, 10, 100), (2, 101, 200)], 9, 1),
+        ([(1, 10, 100), (2, 101, 200)], 201, None),
+        ([(1, 10, 100), (2, 5, 150)], 11, 2),
+        ([(1, 10, 90), (2, 5, 100), (3, 101, 200)], 95, 2),
+        ([(1, 10, 100), (2, 5, 150), (3, 148, 155), (4, 4, 200)], 11, 4),
+        ([(1, 10, 100), (2, 10, 150)], 111, 2),
+        ([(1, 10, 100), (2, 5, 50)], 11, 1),
+        ([(1, 10, 100), (2, 5, 50)], 7, 2),
+        ([(1, 10, 100), (2, 10, 50)], 11, 1),
+        ([(1, 10, 100), (2, 10, 50)], 60, 1),
+    ],
+)
+def test_the_segment_of_an_offset_among_overlapping_ones(
+    segments: list[tuple[int, int, int]], offset: int, found: int | None
+) -> None:
+    """Kafka's RemoteLogLeaderEpochStateTest. Before the first segment we answer that one, and the
+    one that reaches furthest serves, whichever finished later: Kafka finds nothing at 60 in the
+    last case.
+    """
+    view = ledger(*(segment(one, start=start, end=end) for one, start, end in segments))
+    usable = view.usable_segment_for(ONE_EPOCH, END, offset)
+    wanted = None if found is None else uuid(found)
+    assert (usable.metadata.segment_id.id if usable else None) == wanted
+
+
+def test_one_of_two_equal_segments_serves_whichever_was_written_first() -> None:
+    records = [segment(number, start=10, end=100) for number in (1, 2, 3)]
+    served = {
+        usable.metadata.segment_id.id if usable else None
+        for order in permutations(records)
+        for usable in [ledger(*order).usable_segment_for(ONE_EPOCH, END, 50)]
+    }
+    assert len(served) == 1
+    assert None not in served
+
+
+def test_segments_are_listed_by_start_offset_whatever_was_written_first() -> None:
+    view = ledger(
+        segment(1, STARTED, start=0, end=4),
+        segment(2, start=5, end=10),
+        segment(3, start=11, end=100),
+        segment(4, start=9, end=150),
+    )
+    assert [one.metadata.start_offset for one in view.in_state(STARTED, FINISHED)] == [0, 5, 9, 11]
+    assert starts(view.usable(ONE_EPOCH, END)) == [5, 9, 11]
+
+
+LIFE_CYCLE = (
+    segment(1, start=0, end=100, epochs=((0, 0), (1, 20), (2, 80))),
+    segment(2, start=101, end=200, epochs=((2, 101),)),
+    segment(3, start=201, end=300, epochs=((2, 201), (3, 240))),
+    segment(4, start=250, end=400, epochs=((3, 250), (4, 370))),
+)
+
+
+@pytest.mark.parametrize("state", [STARTED, DELETING, DELETED])
+def test_the_life_cycle_of_segments_as_in_kafkas_own_test(state: RemoteLogSegmentState) -> None:
+    """The segments of RemoteLogSegmentLifecycleTest, then with the first in another state."""
+    view = ledger(*LIFE_CYCLE)
+    lineage = view.remote_lineage
+    assert [(one.epoch, one.start_offset) for one in lineage.entries] == [
+        (0, 0),
+        (1, 20),
+        (2, 80),
+        (3, 240),
+        (4, 370),
+    ]
+    assert starts(view.usable(lineage, END)) == [0, 101, 201, 250]
+    assert view.contiguous_end(lineage, END, 0) == 401
+    first = LIFE_CYCLE[0].in_state(state, event_timestamp_ms=0, broker_id=1)
+    later = ledger(first, *LIFE_CYCLE[1:])
+    assert [one.metadata for one in later.in_state(state)] == [first]
+    assert starts(later.usable(lineage, END)) == [101, 201, 250]
+    assert later.contiguous_end(lineage, END, 0) == 0
+    assert later.highest_end(lineage, END) == 401
 
 
 def test_h15_contiguity_restarts_behind_a_recorded_hole() -> None:

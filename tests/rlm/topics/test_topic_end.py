@@ -295,7 +295,7 @@ async def test_h10_a_deletion_record_that_arrives_after_the_end_is_removed(
         found = RemotePartitionDeleteMetadata(
             topic_id_partition=partition_of(1), event_timestamp_ms=0, broker_id=1, state=state
         )
-        await late.publish_partition_delete(found, 5)
+        await late.put_remote_partition_delete_metadata(found, 5)
     assert site.left(1) != []
     await site.run(service, for_ms=2 * INTERVAL_MS)
     assert site.left(1) == []
@@ -472,6 +472,6 @@ async def test_h04_a_discard_does_not_keep_a_disabled_topic_from_being_enabled(l
             broker_id=1,
             state=RemotePartitionDeleteState(number),
         )
-        await service.ledger.publish_partition_delete(state, 5)
+        await service.ledger.put_remote_partition_delete_metadata(state, 5)
     await site.run(service, for_ms=3 * INTERVAL_MS)
     assert service.ledger.ledger(discard.partition).deletion is None
