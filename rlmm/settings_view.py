@@ -1,4 +1,4 @@
-"""Decides which settings record counts, and how old it is: the fold of the settings topic. Pure.
+"""Decides which settings record counts: the fold of the settings topic. Pure.
 
 The rules are in docs/reference/formats.md, "Settings". The newest record of a key is adopted, but
 never a remote log start offset below one that was seen (H2), and never a settings record written
@@ -10,18 +10,8 @@ Settings records that a late record must not override carry what their writer kn
 key and its epoch is not newer. A tombstone does not count if its writer did not know the record
 that it would remove, or if its epoch is older.
 
-The age of a record is computed without its writer's clock (G1, H16). Brokers stamp the records
-(LogAppendTime), so one clock, even a wrong one, measures the time between them. The monotonic clock
-of this process measures the time since a record was read. A record is at least as old as either
-says: one that was appended long before the last one is old even if it was read just now (a backlog,
-after this process or its broker was paused), and one that nothing followed ages too. A record that
-existed before this process began to follow the log says nothing about now: its writer may have died
-years ago with nothing written since.
-
-What must not happen too early needs a certain age. The leader of this topic may change to a broker
-whose clock is ahead, or its clock may be corrected. So the time between append times counts only as
-far as our own clock confirms it, from the append time and from the writer's time. This module must
-not know how settings records travel.
+rlmm/log_time.py computes how old a record is. This module must not know how settings records
+travel.
 """
 
 from collections.abc import Iterator
@@ -33,6 +23,7 @@ from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
 from rlmm.keyed_records import KeyedRecords, partition_record_key
 from rlmm.ledger import Hole
+from rlmm.log_time import LogTime, RecordTimes
 from rlmm.settings_codec import Headers, WriterKnowledge, decode_settings_record
 from rlmm.settings_records import (
     FENCED_RECORDS,
@@ -56,17 +47,7 @@ from rlmm.settings_records import (
 
 MOST_SKEW_MS = 60_000
 """A writer's clock further away from the brokers' is an alarm."""
-_Listed = TypeVar("_Listed", StoreRecord, TopicRecord)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordTimes:
-    """`appended_ms` by the broker's clock, `read_ms` by this process's monotonic one; None = in the
-    replay.
-    """
-
-    appended_ms: int
-    read_ms: int | None
+_Kind = TypeVar("_Kind", bound=SettingsRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,52 +60,6 @@ class ClockSkew:
     node_id: int
     who: str
     skew_ms: int
-
-
-class LogTime:
-    """The current time by the log: the append time of the last record read, and when it was
-    read.
-    """
-
-    def __init__(self) -> None:
-        self._last: RecordTimes | None = None
-        self._followed_since_ms: int | None = None
-
-    def note(self, times: RecordTimes) -> None:
-        """The next record was read."""
-        self._last = times
-        if self._followed_since_ms is None:
-            self._followed_since_ms = times.read_ms
-
-    def followed_ms(self, monotonic_ms: int) -> int:
-        """Since when a record was read that is not of the replay; 0 = none was."""
-        since_ms = self._followed_since_ms
-        return 0 if since_ms is None else monotonic_ms - since_ms
-
-    def now_ms(self, monotonic_ms: int) -> int | None:
-        """The brokers' wall time; None while only records of the replay were read, since nobody
-        knows how long ago those were appended.
-        """
-        if self._last is None or self._last.read_ms is None:
-            return None
-        return self._last.appended_ms + max(0, monotonic_ms - self._last.read_ms)
-
-    def least_age_ms(self, times: RecordTimes | None, monotonic_ms: int) -> int | None:
-        """How old a record is at least; None where the append time is not known. The
-        time before the end of a replay does not count: show the age, but do not rely on it.
-        """
-        if times is None or self._last is None:
-            return None
-        behind_ms = max(0, self._last.appended_ms - times.appended_ms)
-        since_read_ms = 0 if times.read_ms is None else monotonic_ms - times.read_ms
-        since_last_ms = 0 if self._last.read_ms is None else monotonic_ms - self._last.read_ms
-        return max(behind_ms + since_last_ms, since_read_ms)
-
-    def heard_age_ms(self, times: RecordTimes | None, monotonic_ms: int) -> int | None:
-        """How long ago a record was heard; None = not since this process follows the log."""
-        if times is None or times.read_ms is None:
-            return None
-        return self.least_age_ms(times, monotonic_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +142,7 @@ class SettingsView:
 
     @property
     def cluster(self) -> ClusterRecord | None:
-        record = self._record("cluster")
-        return record if isinstance(record, ClusterRecord) else None
+        return self._of(ClusterRecord, ClusterRecord.KIND)
 
     def newest_epoch(self, key: str) -> int:
         """The newest leader epoch under which the key was written, as far as is remembered; what
@@ -228,39 +162,28 @@ class SettingsView:
         return tuple(sorted(one for one in keys if one is not None and one.topic_id == topic_id))
 
     def store(self, store_id: Uuid) -> StoreRecord | None:
-        record = self._record(f"{StoreRecord.KIND}/{store_id}")
-        return record if isinstance(record, StoreRecord) else None
+        return self._of(StoreRecord, f"{StoreRecord.KIND}/{store_id}")
 
     def stores(self) -> tuple[StoreRecord, ...]:
-        return tuple(self._records_of(StoreRecord))
+        return self._all_of(StoreRecord)
 
     def topic(self, topic_id: Uuid) -> TopicRecord | None:
-        record = self._record(f"{TopicRecord.KIND}/{topic_id}")
-        return record if isinstance(record, TopicRecord) else None
+        return self._of(TopicRecord, f"{TopicRecord.KIND}/{topic_id}")
 
     def topics(self) -> tuple[TopicRecord, ...]:
-        return tuple(self._records_of(TopicRecord))
+        return self._all_of(TopicRecord)
 
     def deletion(self, topic_id: Uuid) -> DeletionRecord | None:
         """The decision that makes data of the topic deletable, while it can be undone."""
-        record = self._record(f"{DeletionRecord.KIND}/{topic_id}")
-        return record if isinstance(record, DeletionRecord) else None
+        return self._of(DeletionRecord, f"{DeletionRecord.KIND}/{topic_id}")
 
     def services(self) -> tuple[tuple[ServiceRecord, Stamp], ...]:
         """Heartbeats; `stamp.time_ms` is by the writer's clock: see `heard_age_ms`."""
-        return tuple(
-            (found.record, found.stamp)
-            for found in self._adopted.of_kind(ServiceRecord.KIND)
-            if isinstance(found.record, ServiceRecord)
-        )
+        return self._stamped(ServiceRecord)
 
     def readers(self) -> tuple[tuple[ReaderRecord, Stamp], ...]:
         """Heartbeats of services without a broker, likewise."""
-        return tuple(
-            (found.record, found.stamp)
-            for found in self._adopted.of_kind(ReaderRecord.KIND)
-            if isinstance(found.record, ReaderRecord)
-        )
+        return self._stamped(ReaderRecord)
 
     def log_time_ms(self, monotonic_ms: int) -> int | None:
         """The brokers' wall time by the newest record and the time since it was read, None = not
@@ -342,8 +265,8 @@ class SettingsView:
 
     def remote_log_start(self, partition: PartitionKey) -> int | None:
         """The durable remote log start offset; None = never set, so nothing may be deleted (H2)."""
-        record = self._record(partition_record_key(StartRecord.KIND, partition))
-        return record.remote_log_start_offset if isinstance(record, StartRecord) else None
+        record = self._of(StartRecord, partition_record_key(StartRecord.KIND, partition))
+        return record.remote_log_start_offset if record else None
 
     def remote_log_start_epoch(self, partition: PartitionKey) -> int:
         """The leader epoch under which the remote log start was decided, -1 where none was or it
@@ -360,21 +283,18 @@ class SettingsView:
         return NO_LEADER_EPOCH if decided is None else min(decided, found.stamp.leader_epoch)
 
     def trim(self, partition: PartitionKey) -> TrimRecord | None:
-        record = self._record(f"{TrimRecord.KIND}/{partition}")
-        return record if isinstance(record, TrimRecord) else None
+        return self._of(TrimRecord, f"{TrimRecord.KIND}/{partition}")
 
     def holes(self, partition: PartitionKey) -> tuple[Hole, ...]:
-        record = self._record(partition_record_key(HolesRecord.KIND, partition))
-        return record.holes if isinstance(record, HolesRecord) else ()
+        record = self._of(HolesRecord, partition_record_key(HolesRecord.KIND, partition))
+        return record.holes if record else ()
 
     def divergence(self, partition: PartitionKey) -> DivergenceRecord | None:
-        record = self._record(f"{DivergenceRecord.KIND}/{partition}")
-        return record if isinstance(record, DivergenceRecord) else None
+        return self._of(DivergenceRecord, f"{DivergenceRecord.KIND}/{partition}")
 
     def discard(self, partition: PartitionKey) -> DiscardRecord | None:
         """The decision to give up what is remote of a frozen partition."""
-        record = self._record(f"{DiscardRecord.KIND}/{partition}")
-        return record if isinstance(record, DiscardRecord) else None
+        return self._of(DiscardRecord, f"{DiscardRecord.KIND}/{partition}")
 
     def history(self, partition: PartitionKey) -> HistoryRecord | None:
         """What the leader has published of the partition's history (H4). Corrupt: this version
@@ -384,28 +304,31 @@ class SettingsView:
         unread = self._problems.get(key.encode())
         if unread is not None:
             raise Corrupt(unread)
-        record = self._record(key)
-        return record if isinstance(record, HistoryRecord) else None
+        return self._of(HistoryRecord, key)
 
     def stopped_by(self, topic_id: Uuid, operation: str) -> str | None:
         """Who froze an operation (trim, delete, sweep) for the topic or the cluster, and why; None:
         nobody did.
         """
-        found = (self._record(FreezeRecord.KIND), self._record(f"{FreezeRecord.KIND}/{topic_id}"))
+        keys = (FreezeRecord.KIND, f"{FreezeRecord.KIND}/{topic_id}")
+        found = (self._of(FreezeRecord, key) for key in keys)
         freezes = [
             f"{record.by}: {record.why}"
             for record in found
-            if isinstance(record, FreezeRecord) and operation in record.stopped
+            if record is not None and operation in record.stopped
         ]
         return "; ".join(freezes) if freezes else None
 
-    def _records_of(self, kind: type[_Listed]) -> Iterator[_Listed]:
-        found = (one.record for one in self._adopted.of_kind(kind.KIND))
-        return (one for one in found if isinstance(one, kind))
-
-    def _record(self, key: str) -> SettingsRecord | None:
+    def _of(self, kind: type[_Kind], key: str) -> _Kind | None:
         found = self._adopted.get(key)
-        return found.record if found else None
+        return found.record if found and isinstance(found.record, kind) else None
+
+    def _stamped(self, kind: type[_Kind]) -> tuple[tuple[_Kind, Stamp], ...]:
+        found = ((one.record, one.stamp) for one in self._adopted.of_kind(kind.KIND))
+        return tuple((record, stamp) for record, stamp in found if isinstance(record, kind))
+
+    def _all_of(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
+        return tuple(record for record, _ in self._stamped(kind))
 
     def _forget(self, key: str) -> None:
         self._adopted.drop(key)

@@ -18,6 +18,7 @@ from kip405.segments import (
     RemotePartitionDeleteState,
 )
 from rlmm.ledger import PartitionLedger, SegmentEntry, entry_of
+from rlmm.log_time import RecordTimes
 from rlmm.publisher import OutcomeUnknown
 from rlmm.records import (
     NO_PREVIOUS,
@@ -29,7 +30,7 @@ from rlmm.records import (
 from rlmm.replay import LedgerState, PartitionState, repairs
 from rlmm.settings_codec import WriterKnowledge, encode_settings_record
 from rlmm.settings_records import SettingsRecord, Stamp
-from rlmm.settings_view import RecordTimes, SettingsView
+from rlmm.settings_view import SettingsView
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.store import STORE_ID

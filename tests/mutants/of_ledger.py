@@ -318,15 +318,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "the cluster's freeze does not hold for a topic",
-            "found = (self._record(FreezeRecord.KIND), "
-            'self._record(f"{FreezeRecord.KIND}/{topic_id}"))',
-            'found = (self._record(f"{FreezeRecord.KIND}/{topic_id}"),)',
+            'keys = (FreezeRecord.KIND, f"{FreezeRecord.KIND}/{topic_id}")',
+            'keys = (f"{FreezeRecord.KIND}/{topic_id}",)',
         ),
         (
             "a topic's own freeze does not hold",
-            "found = (self._record(FreezeRecord.KIND), "
-            'self._record(f"{FreezeRecord.KIND}/{topic_id}"))',
-            "found = (self._record(FreezeRecord.KIND),)",
+            'keys = (FreezeRecord.KIND, f"{FreezeRecord.KIND}/{topic_id}")',
+            "keys = (FreezeRecord.KIND,)",
         ),
     ),
     *VIEW.edits(

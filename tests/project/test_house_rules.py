@@ -42,6 +42,7 @@ PURE = (
     "rlmm/json_fields.py",
     "rlmm/leader_answers.py",
     "rlmm/ledger.py",
+    "rlmm/log_time.py",
     "rlmm/records.py",
     "rlmm/replay.py",
     "rlmm/settings_codec.py",

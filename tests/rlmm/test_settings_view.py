@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kip405.errors import Corrupt
+from rlmm.log_time import RecordTimes
 from rlmm.settings_codec import (
     WriterKnowledge,
     decode_settings_record,
@@ -24,7 +25,7 @@ from rlmm.settings_records import (
     TopicRecord,
     TrimRecord,
 )
-from rlmm.settings_view import RecordTimes, SettingsView
+from rlmm.settings_view import SettingsView
 from tests.rlmm.builders import KEY, TOPIC_ID, uuid
 
 

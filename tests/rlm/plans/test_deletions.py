@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rlm.plans.deletions import DeletionStep, is_pending, next_step, pending_deletion
 from rlm.plans.retention import retention_in_force
+from rlmm.log_time import RecordTimes
 from rlmm.settings_codec import encode_settings_record
 from rlmm.settings_records import (
     DeletionRecord,
@@ -17,7 +18,7 @@ from rlmm.settings_records import (
     TopicRecord,
     TotalRetention,
 )
-from rlmm.settings_view import RecordTimes, SettingsView
+from rlmm.settings_view import SettingsView
 from tests.rlmm.builders import TOPIC_ID, uuid
 
 DELAY_MS = 1_000

@@ -29,9 +29,10 @@ from rlm.topics.ports import GroupOffset
 from rlm.topics.shortening import Shortening
 from rlm.topics.takeover import EXTERNAL, Settler
 from rlm.topics.verbs import Dependencies, TopicVerbs
+from rlmm.log_time import RecordTimes
 from rlmm.settings_codec import Headers, WriterKnowledge, encode_settings_record
 from rlmm.settings_records import SettingsRecord, Stamp, TopicRecord
-from rlmm.settings_view import RecordTimes, SettingsView
+from rlmm.settings_view import SettingsView
 from tests.builders.audit import MemoryAudit
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemoryLedger
