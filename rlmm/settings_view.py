@@ -296,6 +296,10 @@ class SettingsView:
         """The decision to give up what is remote of a frozen partition."""
         return self._of(DiscardRecord, f"{DiscardRecord.KIND}/{partition}")
 
+    def discards(self) -> tuple[DiscardRecord, ...]:
+        """Every such decision, by key."""
+        return self._all_of(DiscardRecord)
+
     def history(self, partition: PartitionKey) -> HistoryRecord | None:
         """What the leader has published of the partition's history (H4). Corrupt: this version
         cannot read it, so nothing is known.

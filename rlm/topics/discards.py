@@ -138,14 +138,13 @@ class Discards:
         """The decisions on record, by topic and partition; `topic` empty = of all."""
         view = self._settings.view
         names = {one.topic_id: one.name for one in view.topics() if topic in ("", one.name)}
-        records = [one.record for one in view.records() if isinstance(one.record, DiscardRecord)]
         found = [
             PendingDiscard(
                 topic=names[record.partition.topic_id],
                 record=record,
                 due_in_ms=max(0, record.delay_ms - self._age_ms(record)),
             )
-            for record in records
+            for record in view.discards()
             if record.partition.topic_id in names
         ]
         return tuple(sorted(found, key=lambda one: (one.topic, one.record.partition.partition)))
