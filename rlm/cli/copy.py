@@ -92,15 +92,10 @@ class _Result:
 
 def _run(target: Target, request: pb.CopyClosedRequest, result: _Result) -> None:
     """Without a deadline: it may take hours."""
-    call = target.admin.CopyClosed(request, metadata=target.metadata)
-    shown = ShownProgress()
-    try:
-        for row in call:
+    with target.stream(target.admin.CopyClosed, request) as rows, ShownProgress() as shown:
+        for row in rows:
             result.take(row)
             shown.update(result.progress.values(), _remark(result.progress.values()))
-    finally:
-        call.cancel()
-        shown.clear()
 
 
 def _remark(rows: Iterable[pb.CopyProgress]) -> str:

@@ -20,9 +20,7 @@ def deletions() -> None:
 def list_deletions(*, connect: Connect) -> None:
     """List what was decided, deletes data soon, and can still be undone."""
     with connect.open() as target:
-        answer = target.admin.ListDeletions(
-            pb.ListDeletionsRequest(), metadata=target.metadata, timeout=target.timeout_s
-        )
+        answer = target.ask(target.admin.ListDeletions, pb.ListDeletionsRequest())
     if connect.as_json:
         show_json(plain(answer))
         return
@@ -41,12 +39,9 @@ def undo(*, topic: str, partition: int | None, connect: Connect) -> None:
     With -p it is the remote part of that partition that is kept (`rlm partition discard`); the
     partition stays frozen.
     """
+    request = pb.UndoDeletionRequest(topic=topic, partition=partition)
     with connect.open() as target:
-        answer = target.admin.UndoDeletion(
-            pb.UndoDeletionRequest(topic=topic, partition=partition),
-            metadata=target.metadata,
-            timeout=target.timeout_s,
-        )
+        answer = target.ask(target.admin.UndoDeletion, request)
     show_topic(answer, connect)
 
 

@@ -85,23 +85,20 @@ def _special(target: Target, request: pb.FetchRequest, timestamp: int) -> int:
         timestamp=timestamp,
         isolation_level=request.isolation_level,
     )
-    answer = target.fetch.ListOffsets(asked, metadata=target.metadata, timeout=target.timeout_s)
+    answer = target.ask(target.fetch.ListOffsets, asked)
     return answer.offset
 
 
 def _stream(target: Target, request: pb.FetchRequest) -> Iterator[tuple[str, Record]]:
     """Leaves in `request` where to go on."""
-    call = target.fetch.Fetch(request, metadata=target.metadata)
-    try:
-        for answer in call:
+    with target.stream(target.fetch.Fetch, request) as answers:
+        for answer in answers:
             aborted = [(row.producer_id, row.first_offset) for row in answer.aborted_transactions]
             wanted = Wanted(start_offset=request.start_offset, aborted=aborted)
             tier = pb.Tier.Name(answer.tier).lower()
             for record in user_records(answer.batches, wanted):
                 yield tier, record
             request.start_offset = answer.next_offset
-    finally:
-        call.cancel()
 
 
 def _line(tier: str, record: Record) -> str:

@@ -46,9 +46,8 @@ def segments(*, topic: str, partition: int | None, all_states: bool, connect: Co
         topic=fetch_pb2.TopicRef(name=topic), partition=partition, all_states=all_states
     )
     with connect.open() as target:
-        rows = list(
-            target.fetch.ListSegments(request, metadata=target.metadata, timeout=target.timeout_s)
-        )
+        with target.stream(target.fetch.ListSegments, request, timeout_s=target.timeout_s) as found:
+            rows = list(found)
         warnings = _warnings(topic, target)
     if connect.as_json:
         show_json({"segments": [plain(row) for row in rows]})
@@ -78,9 +77,7 @@ def _warnings(topic: str, target: Target) -> Sequence[str]:
     """Warnings about the topic of the segments: it is deleted, or was recreated (H39)."""
     request = admin_pb2.DescribeTopicRequest(topic=topic)
     with suppress(grpc.RpcError):  # a reader service does not know this
-        answer = target.admin.DescribeTopic(
-            request, metadata=target.metadata, timeout=target.timeout_s
-        )
+        answer = target.ask(target.admin.DescribeTopic, request)
         return tuple(answer.warnings)
     return ()
 
@@ -102,12 +99,9 @@ def adopt(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
         err=True,
     ):
         raise SystemExit(1)
+    request = admin_pb2.PartitionRequest(topic=topic, partition=partition)
     with connect.open() as target:
-        answer = target.admin.AdoptPartition(
-            admin_pb2.PartitionRequest(topic=topic, partition=partition),
-            metadata=target.metadata,
-            timeout=target.timeout_s,
-        )
+        answer = target.ask(target.admin.AdoptPartition, request)
     show_partition(answer, connect)
 
 
@@ -124,9 +118,7 @@ def discard(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
     """
     request = admin_pb2.DiscardPartitionRequest(topic=topic, partition=partition, confirm=yes)
     with connect.open() as target:
-        answer = target.admin.DiscardPartition(
-            request, metadata=target.metadata, timeout=target.timeout_s
-        )
+        answer = target.ask(target.admin.DiscardPartition, request)
     if connect.as_json:
         show_json({"applied": yes, **plain(answer)})
         return
@@ -165,9 +157,7 @@ def accept_loss(*, topic: str, partition: int, yes: bool, connect: Connect) -> N
     """Let readers of TOPIC skip records that no store and no broker has any more."""
     request = admin_pb2.AcceptLossRequest(topic=topic, partition=partition, apply=yes)
     with connect.open() as target:
-        answer = target.admin.AcceptLoss(
-            request, metadata=target.metadata, timeout=target.timeout_s
-        )
+        answer = target.ask(target.admin.AcceptLoss, request)
     if connect.as_json:
         show_json({"applied": yes, **plain(answer)})
         return
@@ -225,11 +215,7 @@ def freeze(*, topic: str, why: str, connect: Connect) -> None:
     A freeze is durable. It works without a leader and while the store is down.
     """
     with connect.open() as target:
-        answer = target.admin.Freeze(
-            admin_pb2.FreezeRequest(topic=topic, why=why),
-            metadata=target.metadata,
-            timeout=target.timeout_s,
-        )
+        answer = target.ask(target.admin.Freeze, admin_pb2.FreezeRequest(topic=topic, why=why))
     _show(answer, connect)
 
 
@@ -239,9 +225,7 @@ def freeze(*, topic: str, why: str, connect: Connect) -> None:
 def unfreeze(*, topic: str, connect: Connect) -> None:
     """End the freeze of TOPIC, or of everything."""
     with connect.open() as target:
-        answer = target.admin.Unfreeze(
-            admin_pb2.FreezeRequest(topic=topic), metadata=target.metadata, timeout=target.timeout_s
-        )
+        answer = target.ask(target.admin.Unfreeze, admin_pb2.FreezeRequest(topic=topic))
     _show(answer, connect)
 
 

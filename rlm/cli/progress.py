@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, Self
 
 import click
 
@@ -44,7 +44,11 @@ class ShownProgress:
         end = "\x1b[K\r" if self._is_terminal else "\n"
         click.echo(text + end, err=True, nl=False)
 
-    def clear(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Clears the line."""
         if self._is_terminal:
             click.echo("\x1b[K", err=True, nl=False)
 

@@ -16,9 +16,7 @@ def planned(request: pb.EnableTopicRequest, target: Target) -> pb.RetentionPlan:
     retention.
     """
     try:
-        return target.admin.PlanRetention(
-            request, metadata=target.metadata, timeout=target.timeout_s
-        )
+        return target.ask(target.admin.PlanRetention, request)
     except grpc.RpcError as error:
         if cast(grpc.Call, error).code() is grpc.StatusCode.UNIMPLEMENTED:
             return pb.RetentionPlan(topic=request.topic)

@@ -28,9 +28,7 @@ def status(*, topic: str, connect: Connect) -> int:
     The exit status is 1 if there is an alarm.
     """
     with connect.open() as target:
-        answer = target.admin.Status(
-            pb.StatusRequest(topic=topic), metadata=target.metadata, timeout=target.timeout_s
-        )
+        answer = target.ask(target.admin.Status, pb.StatusRequest(topic=topic))
     if connect.as_json:
         show_json(plain(answer))
     else:
@@ -294,9 +292,7 @@ def doctor(*, store: bool, config: Path | None, connect: Connect) -> int:
 
 def _of_service(connect: Connect) -> pb.InspectStoresResponse:
     with connect.open() as target:
-        return target.admin.InspectStores(
-            pb.InspectStoresRequest(), metadata=target.metadata, timeout=target.timeout_s
-        )
+        return target.ask(target.admin.InspectStores, pb.InspectStoresRequest())
 
 
 def _of_config(path: Path) -> pb.InspectStoresResponse:

@@ -26,6 +26,8 @@ from rsm_plugins.contract.status import error_of_call
 from rsm_plugins.contract.tls import Tls, require_both
 
 F = TypeVar("F", bound=Callable[..., Any])
+Q = TypeVar("Q")
+A = TypeVar("A")
 _OPTIONS = (("grpc.max_receive_message_length", 128 << 20),)
 _TRY_SECONDS = 1.5
 
@@ -44,6 +46,27 @@ class Target:
     def __post_init__(self) -> None:
         self.admin = AdminServiceStub(self.channel)
         self.fetch = FetchServiceStub(self.channel)
+
+    def ask(self, call: "grpc.UnaryUnaryMultiCallable[Q, A]", request: Q) -> A:
+        """The answer to a call of `admin` or `fetch`, within the deadline."""
+        return call(request, metadata=self.metadata, timeout=self.timeout_s)
+
+    @contextmanager
+    def stream(
+        self,
+        call: "grpc.UnaryStreamMultiCallable[Q, A]",
+        request: Q,
+        *,
+        timeout_s: float | None = None,
+    ) -> Iterator[Iterator[A]]:
+        """The answers of a call as they come; whoever leaves early cancels it. `timeout_s` None =
+        it may take hours.
+        """
+        answers_of_call = call(request, metadata=self.metadata, timeout=timeout_s)
+        try:
+            yield answers_of_call
+        finally:
+            answers_of_call.cancel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

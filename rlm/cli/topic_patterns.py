@@ -67,9 +67,7 @@ def enable_matching(request: pb.EnableTopicRequest, connect: Connect) -> int:
     """
     pattern = topic_pattern(request.topic)
     with connect.open() as target:
-        candidates = target.admin.ListCandidates(
-            pb.ListCandidatesRequest(), metadata=target.metadata, timeout=target.timeout_s
-        )
+        candidates = target.ask(target.admin.ListCandidates, pb.ListCandidatesRequest())
         found = [row for row in candidates.topics if pattern.fullmatch(row.topic)]
         if not found:
             raise NotFound(
@@ -109,9 +107,7 @@ def _enable(target: Target, request: pb.EnableTopicRequest, one: _Match) -> None
     """What was not shown as deletable is not confirmed."""
     single = _request(request, one.topic.topic, yes=bool(one.plan.deletable))
     try:
-        one.enabled = target.admin.EnableTopic(
-            single, metadata=target.metadata, timeout=target.timeout_s
-        )
+        one.enabled = target.ask(target.admin.EnableTopic, single)
     except grpc.RpcError as failed:
         one.error = str(error_of_call(failed, f"service at {target.address}"))
 

@@ -134,9 +134,7 @@ def _enable(request: pb.EnableTopicRequest, connect: Connect) -> int:
         plan = planned(request, target)
         if plan.deletable and not request.yes:
             refuse(plan, connect)
-        answer = target.admin.EnableTopic(
-            request, metadata=target.metadata, timeout=target.timeout_s
-        )
+        answer = target.ask(target.admin.EnableTopic, request)
     _show_changed(answer, plan, connect)
     return 0
 
@@ -169,9 +167,7 @@ def accept_retention(*, topic: str, yes: bool, connect: Connect) -> None:
     with connect.open() as target:
 
         def call(request: pb.AcceptRetentionRequest) -> pb.AcceptRetentionResponse:
-            return target.admin.AcceptRetention(
-                request, metadata=target.metadata, timeout=target.timeout_s
-            )
+            return target.ask(target.admin.AcceptRetention, request)
 
         plan = call(pb.AcceptRetentionRequest(topic=topic)).plan
         if plan.deletable and not yes:
@@ -192,9 +188,7 @@ def accept_retention(*, topic: str, yes: bool, connect: Connect) -> None:
 def retention(*, topic: str, dry_run: bool, connect: Connect) -> None:
     """Show what total retention would delete of TOPIC now, and why nothing more."""
     with connect.open() as target:
-        answer = target.admin.PlanExpiry(
-            pb.PlanExpiryRequest(topic=topic), metadata=target.metadata, timeout=target.timeout_s
-        )
+        answer = target.ask(target.admin.PlanExpiry, pb.PlanExpiryRequest(topic=topic))
     if connect.as_json:
         show_json(plain(answer))
         return
@@ -243,9 +237,7 @@ def disable(*, topic: str, confirm: bool, delete_remote: bool, yes: bool, connec
         topic=topic, confirm=yes if delete_remote else confirm, delete_remote=delete_remote
     )
     with connect.open() as target:
-        answer = target.admin.DisableTopic(
-            request, metadata=target.metadata, timeout=target.timeout_s
-        )
+        answer = target.ask(target.admin.DisableTopic, request)
     show_topic(answer, connect)
 
 
@@ -263,7 +255,7 @@ def trim(*, topic: str, switch: str, giveback: bool, force: bool, connect: Conne
     """Trim TOPIC's local log (on), or let it grow (off)."""
     request = pb.SetTrimRequest(topic=topic, on=switch == "on", giveback=giveback, force=force)
     with connect.open() as target:
-        answer = target.admin.SetTrim(request, metadata=target.metadata, timeout=target.timeout_s)
+        answer = target.ask(target.admin.SetTrim, request)
     if connect.as_json:
         show_json(plain(answer))
         return
@@ -276,9 +268,7 @@ def trim(*, topic: str, switch: str, giveback: bool, force: bool, connect: Conne
 def list_topics(*, connect: Connect) -> None:
     """List the topics that were enabled."""
     with connect.open() as target:
-        answer = target.admin.ListTopics(
-            pb.ListTopicsRequest(), metadata=target.metadata, timeout=target.timeout_s
-        )
+        answer = target.ask(target.admin.ListTopics, pb.ListTopicsRequest())
     if connect.as_json:
         show_json(plain(answer))
         return
@@ -309,11 +299,7 @@ def list_topics(*, connect: Connect) -> None:
 def describe(*, topic: str, connect: Connect) -> None:
     """Show the settings of TOPIC."""
     with connect.open() as target:
-        answer = target.admin.DescribeTopic(
-            pb.DescribeTopicRequest(topic=topic),
-            metadata=target.metadata,
-            timeout=target.timeout_s,
-        )
+        answer = target.ask(target.admin.DescribeTopic, pb.DescribeTopicRequest(topic=topic))
     show_topic(answer, connect)
 
 
@@ -329,12 +315,9 @@ def adopt_log_start(*, topic: str, partition: int, yes: bool, connect: Connect) 
         err=True,
     ):
         raise SystemExit(1)
+    request = pb.PartitionRequest(topic=topic, partition=partition)
     with connect.open() as target:
-        answer = target.admin.AdoptLogStart(
-            pb.PartitionRequest(topic=topic, partition=partition),
-            metadata=target.metadata,
-            timeout=target.timeout_s,
-        )
+        answer = target.ask(target.admin.AdoptLogStart, request)
     show_partition(answer, connect)
 
 
@@ -350,7 +333,7 @@ def purge(*, topics: tuple[str, ...], confirm: bool, connect: Connect) -> None:
     """
     request = pb.PurgeRequest(topics=topics, confirm=confirm)
     with connect.open() as target:
-        answer = target.admin.Purge(request, metadata=target.metadata, timeout=target.timeout_s)
+        answer = target.ask(target.admin.Purge, request)
     if connect.as_json:
         show_json(plain(answer))
         return

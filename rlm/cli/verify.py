@@ -86,15 +86,10 @@ class _Result:
 
 def _run(target: Target, request: pb.VerifyRequest, result: _Result) -> None:
     """Without a deadline: Ctrl-C ends it, and the service stops with the call."""
-    call = target.admin.Verify(request, metadata=target.metadata)
-    shown = ShownProgress()
-    try:
-        for row in call:
+    with target.stream(target.admin.Verify, request) as rows, ShownProgress() as shown:
+        for row in rows:
             result.take(row)
             shown.update(result.progress.values())
-    finally:
-        call.cancel()
-        shown.clear()
 
 
 def _show(result: _Result) -> None:

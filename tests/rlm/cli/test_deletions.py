@@ -1,6 +1,7 @@
 """`rlm deletions` and what other commands show of a shorter retention that is not in force yet."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -134,15 +135,15 @@ async def test_h14_a_retention_that_somebody_set_is_accepted_by_the_leaders_serv
 class Refusing:
     """A service whose answer to PlanRetention is an error of gRPC's own."""
 
-    metadata = ()
-    timeout_s = 1.0
-
     def __init__(self, code: grpc.StatusCode) -> None:
         self._code = code
         self.admin = self
 
-    def PlanRetention(self, request: object, **_: object) -> None:
+    def PlanRetention(self, request: object) -> None:
         raise aio.AioRpcError(self._code, aio.Metadata(), aio.Metadata())
+
+    def ask(self, call: Callable[[object], None], request: object) -> None:
+        call(request)
 
 
 def test_a_service_of_a_version_that_plans_nothing_is_asked_to_enable() -> None:
