@@ -40,7 +40,9 @@ class StartAudit(Protocol):
         remote_log_start_offset: int,
         cause: str,
         retention: TotalRetention | None = None,
-    ) -> None: ...
+    ) -> None:
+        """The remote log start is about to move up."""
+        ...
 
 
 class LogStarts:

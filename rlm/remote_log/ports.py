@@ -53,6 +53,12 @@ class Settings(Protocol):
         """Returns once the settings record was read back and counts; Fenced where it does not."""
         ...
 
+    async def tombstone(self, key: str, leader_epoch: int = -1, seen: int | None = None) -> None:
+        """Remove a settings record; returns when that was read back. Fenced where it does not
+        count. `seen`: `view.next_offset` when it was decided.
+        """
+        ...
+
     async def reassert(self, partition: PartitionKey, leader_epoch: int) -> int:
         """Republish the partition's settings records that newer, overruled records contradict;
         returns how many.

@@ -17,11 +17,12 @@ from kip405.errors import Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import Clock
+from rlm.remote_log.log_starts import StartAudit
 from rlmm.settings_records import TopicRecord, TotalRetention
 from rsm_plugins.threads import Threads
 
 
-class Audit(Protocol):
+class Audit(StartAudit, Protocol):
     """What tasks record; every call returns once its lines are on disk. Unavailable: they are not,
     so the caller must not go on.
     """
@@ -34,18 +35,6 @@ class Audit(Protocol):
         retention: TotalRetention | None = None,
     ) -> None:
         """Objects of these segments are gone. `retention`: in force where it is the cause."""
-        ...
-
-    async def start_raised(
-        self,
-        partition: TopicIdPartition,
-        *,
-        before: int,
-        remote_log_start_offset: int,
-        cause: str,
-        retention: TotalRetention | None = None,
-    ) -> None:
-        """The remote log start is about to move up."""
         ...
 
     async def partition_discarded(

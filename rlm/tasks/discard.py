@@ -14,7 +14,6 @@ partition-delete record is there, no service trims, sweeps or copies the partiti
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import structlog
 
@@ -51,14 +50,6 @@ _MOST_STEPS = 3  # begin, delete, settle
 _NOT_NOW = (None, DiscardStep.WAIT)
 
 
-class Settings(ports.Settings, Protocol):
-    """The settings topic, with removal (rlmm.settings.Settings)."""
-
-    async def tombstone(
-        self, key: str, leader_epoch: int = -1, seen: int | None = None
-    ) -> None: ...
-
-
 class DiscardTask:
     """Takes the steps that are due. `lock` is held while the deletion begins: whoever undoes the
     decision holds it too.
@@ -69,7 +60,7 @@ class DiscardTask:
         *,
         snapshots: Snapshots,
         ledger: ports.Ledger,
-        settings: Settings,
+        settings: ports.Settings,
         starts: LogStarts,
         partition_end: PartitionEnd,
         audit: Audit,

@@ -29,7 +29,6 @@ from rlm.clock import Clock
 from rlm.remote_log import ports
 from rlm.tasks.audit_log import Audit
 from rlm.tasks.segment_deletion import DeletionPermit, SegmentDeleter
-from rlmm.settings_view import SettingsView
 
 log = structlog.get_logger(__name__)
 _MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
@@ -43,17 +42,6 @@ class Ledger(ports.Ledger, Protocol):
     """The ledger, and whose records are in it (rlmm's manager)."""
 
     def partitions(self) -> tuple[PartitionKey, ...]: ...
-
-
-class Settings(Protocol):
-    """The settings topic (rlmm.settings.Settings)."""
-
-    @property
-    def view(self) -> SettingsView: ...
-
-    async def tombstone(
-        self, key: str, leader_epoch: int = -1, seen: int | None = None
-    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +73,7 @@ class PartitionEnd:
         self,
         *,
         ledger: Ledger,
-        settings: Settings,
+        settings: ports.Settings,
         deleter: SegmentDeleter,
         audit: Audit,
         clock: Clock,

@@ -17,8 +17,8 @@ from kip405.errors import Fenced, Invalid, NotFound
 from kip405.ids import PartitionKey
 from rlm.clock import Clock
 from rlm.plans.discard import BEGUN, RemotePart, is_same_log, last_epoch, remote_part
+from rlm.remote_log.ports import Settings
 from rlm.remote_log.snapshots import PartitionSnapshot
-from rlm.tasks.discard import Settings
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import DiscardRecord
 
