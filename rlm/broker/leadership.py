@@ -3,7 +3,7 @@
 A snapshot is a value; a task asks again right before anything irreversible (H5).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,7 +11,7 @@ import structlog
 
 from kip405.acls import MissingAcls
 from kip405.errors import RemoteStorageError
-from kip405.ids import PartitionKey, TopicIdPartition, TopicPartition
+from kip405.ids import PartitionKey, TopicIdPartition, TopicPartition, Uuid
 from rlm.broker.answers import (
     BrokerNode,
     ClusterDescription,
@@ -63,6 +63,12 @@ class Snapshot:
 
     def led_by(self, node_id: int) -> tuple[LedPartition, ...]:
         return tuple(row for row in self.partitions.values() if row.leader == node_id)
+
+    def led_of(self, node_id: int, topic_ids: Container[Uuid]) -> Iterator[LedPartition]:
+        """Those of some topics that the node leads."""
+        for key, row in self.partitions.items():
+            if row.leader == node_id and key.topic_id in topic_ids:
+                yield row
 
 
 class _Asked(Protocol):

@@ -72,7 +72,9 @@ class LogDirReports:
 
     def reports(self) -> tuple[LogDirReport, ...]:
         """Nothing before the first measurement."""
-        partitions = {key: self._of(key, row) for key, row in self._led()}
+        ours = {one.topic_id for one in self._settings.view.topics() if is_taken_over(one)}
+        led = self._leadership.snapshot.led_of(self._node_id, ours)
+        partitions = {row.key: self._of(row.key, row) for row in led}
         for key in self._known.keys() - partitions.keys():
             del self._known[key]
         return tuple(_joined(report, partitions.values()) for report in self._watch.reports())
@@ -84,12 +86,6 @@ class LogDirReports:
 
     def _findings(self, reports: Sequence[LogDirReport]) -> Iterator[Finding]:
         return disk_findings(reports, floor_bytes=self._watch.floor_bytes, warn_ms=self._warn_ms)
-
-    def _led(self) -> Iterator[tuple[PartitionKey, LedPartition]]:
-        ours = {one.topic_id for one in self._settings.view.topics() if is_taken_over(one)}
-        for key, row in self._leadership.snapshot.partitions.items():
-            if row.leader == self._node_id and key.topic_id in ours:
-                yield key, row
 
     def _of(self, key: PartitionKey, row: LedPartition) -> _LocalBytes:
         """Computed again only when the partition has changed."""

@@ -127,7 +127,7 @@ class PartitionProblems:
 
     def findings(self) -> Iterator[Finding]:
         """Problems of every partition of an enabled topic that we lead."""
-        led = dict(self._led())
+        led = {row.key: row for row in self._led()}
         kept = self._led_since, self._still, self._excess, self._measures, self._calm
         for remembered in kept:
             for key in [key for key in remembered if key not in led]:
@@ -165,19 +165,17 @@ class PartitionProblems:
 
     def copying(self) -> Copying:
         """What is left of all partitions of enabled topics that we lead."""
-        lags = {key: self.lag(row) for key, row in self._led()}
+        lags = {row.key: self.lag(row) for row in self._led()}
         measured = {key for key, lag in lags.items() if lag is not None}
         return Copying(
             progress=self._partition_tasks.copy.progress(measured),
             unmeasured_partitions=len(lags) - len(measured),
         )
 
-    def _led(self) -> Iterator[tuple[PartitionKey, LedPartition]]:
+    def _led(self) -> Iterator[LedPartition]:
         topics = self._settings.view.topics()
         enabled = {record.topic_id for record in topics if record.state == "enabled"}
-        for key, row in self._leadership.snapshot.partitions.items():
-            if row.leader == self._node_id and key.topic_id in enabled:
-                yield key, row
+        return self._leadership.snapshot.led_of(self._node_id, enabled)
 
     def _is_calm(self, key: PartitionKey, inputs: _Inputs, now_ms: int) -> bool:
         calm = self._calm.get(key)

@@ -67,9 +67,8 @@ class Statuses:
         ours = {record.topic_id for record in self._settings.view.topics()}
         alarms, results = _alarms(problems), self._results()
         found = {
-            key: self._status(key, row, alarms, results)
-            for key, row in self._leadership.snapshot.partitions.items()
-            if row.leader == self._node_id and key.topic_id in ours
+            row.key: self._status(row.key, row, alarms, results)
+            for row in self._leadership.snapshot.led_of(self._node_id, ours)
         }
         for key in self._known.keys() - found.keys():
             del self._known[key]
