@@ -4,6 +4,7 @@ A partition that no service reports is shown with the reason; a silent peer neve
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
 
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
@@ -30,8 +31,29 @@ from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
 from rlmm.settings_records import TopicRecord
 
+T = TypeVar("T")
 UNKNOWN_MS = -1
 """Since when: not known."""
+
+
+class PerStatus(Generic[T]):
+    """What is made of each status; made again when the status of a partition is another object."""
+
+    def __init__(self, make: Callable[[PartitionStatus], T]) -> None:
+        self._make = make
+        self._known: dict[PartitionKey, tuple[PartitionStatus, T]] = {}
+
+    def read(self, statuses: Iterable[PartitionStatus]) -> Iterable[tuple[PartitionStatus, T]]:
+        """Each status and what is made of it; nobody may change that."""
+        before, now = self._known, {}
+        for status in statuses:
+            key = status.key
+            known = before.get(key)
+            if known is None or known[0] is not status:
+                known = status, self._make(status)
+            now[key] = known
+        self._known = now
+        return now.values()
 
 
 class ClusterStatus:
@@ -69,12 +91,13 @@ class ClusterStatus:
         self._endpoints = endpoints
         self._version = version
         self._now_ms = now_ms
-        self._partitions = _PartitionMessages()
+        self._partitions = PerStatus(messages.partition_message)
 
     def own(self, topic: str) -> pb.StatusResponse:
         """The status that this service alone knows; `topic` empty = all topics."""
         problems = self._problems()
-        rows = self._partitions.read(self._statuses.led(problems), topic)
+        described = self._partitions.read(self._statuses.led(problems))
+        rows = [row for status, row in described if topic in ("", status.topic)]
         return pb.StatusResponse(
             partitions=rows,
             freezes=self._freeze_rows(),
@@ -208,27 +231,6 @@ class ClusterStatus:
 
     def _freeze_rows(self) -> list[pb.Freeze]:
         return [messages.freeze_message(*row) for row in self._freezes.listed()]
-
-
-class _PartitionMessages:
-    """The messages of statuses; made again when a partition's status is another one."""
-
-    def __init__(self) -> None:
-        self._known: dict[PartitionKey, tuple[PartitionStatus, fetch_pb2.PartitionDescription]] = {}
-
-    def read(
-        self, statuses: Iterable[PartitionStatus], topic: str
-    ) -> list[fetch_pb2.PartitionDescription]:
-        """Of one topic, or of all for an empty name; nobody may change them."""
-        before, now = self._known, {}
-        for status in statuses:
-            key = status.key
-            known = before.get(key)
-            if known is None or known[0] is not status:
-                known = status, messages.partition_message(status)
-            now[key] = known
-        self._known = now
-        return [row for status, row in now.values() if topic in ("", status.topic)]
 
 
 def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:

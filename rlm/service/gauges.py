@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kip405.ids import PartitionKey, TopicPartition
+from rlm.api.cluster_status import PerStatus
 from rlm.api.ports import PartitionStatus
 from rlm.plans.problems import KINDS, Problem
 from rlm.service.metric_rows import PARTITION
@@ -39,19 +40,11 @@ class PartitionGauges:
     """
 
     def __init__(self) -> None:
-        self._known: dict[PartitionKey, tuple[PartitionStatus, tuple[str, ...]]] = {}
+        self._lines = PerStatus(_partition_lines)
 
     def read(self, statuses: Iterable[PartitionStatus]) -> dict[str, str]:
         """The lines of each gauge. A status that is unchanged is the same object."""
-        before, now = self._known, {}
-        for status in statuses:
-            key = status.key
-            known = before.get(key)
-            if known is None or known[0] is not status:
-                known = status, _partition_lines(status)
-            now[key] = known
-        self._known = now
-        columns = zip(*(lines for _, lines in now.values()), strict=True)
+        columns = zip(*(lines for _, lines in self._lines.read(statuses)), strict=True)
         return {
             name: "".join(lines) for name, lines in zip(_PARTITION_GAUGES, columns, strict=False)
         }

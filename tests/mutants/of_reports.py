@@ -3,7 +3,6 @@
 from tests.mutants.edits import Edit, Target
 
 PROBLEMS = Target("rlm/service/partition_problems.py", ("tests/rlm/test_partition_problems.py",))
-GAUGES = Target("rlm/service/gauges.py", ("tests/rlm/service/test_statuses.py",))
 MESSAGES = Target("rlm/api/cluster_status.py", ("tests/rlm/api/test_admin_service.py",))
 LEADERSHIP = Target("rlm/broker/leadership.py", ("tests/rlm/broker/test_leadership.py",))
 
@@ -49,16 +48,9 @@ EDITS: tuple[Edit, ...] = (
             "until_ms = self._known_until_ms(copy)",
         ),
     ),
-    *GAUGES.edits(
-        (
-            "H38: a scrape shows a partition as it was at the first one",
-            "if known is None or known[0] is not status:",
-            "if known is None:",
-        ),
-    ),
     *MESSAGES.edits(
         (
-            "H38: the API shows a partition as it was at the first call",
+            "H38: scrapes and the API show a partition as it was at first",
             "if known is None or known[0] is not status:",
             "if known is None:",
         ),
