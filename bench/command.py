@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bench.machine import commit, machine_in_words
 from bench.processes import BenchError
 from rlm_sandbox.spec import SandboxError
 
@@ -65,6 +66,26 @@ def options_from(given: argparse.Namespace, quick: "T", full: "T", names: Iterab
         name: value for name in names if (value := getattr(given, name)) is not None
     }
     return dataclasses.replace(quick if given.quick else full, **chosen)
+
+
+def document(
+    given: argparse.Namespace,
+    name: str,
+    options: Iterable[str],
+    cpu: str,
+    runs: "Iterable[DataclassInstance]",
+) -> dict[str, Any]:
+    """The result of a benchmark whose runs are rows; `cpu` says what they count."""
+    return {
+        "v": 1,
+        "kind": "bench",
+        "name": name,
+        "commit": commit(),
+        "machine": machine_in_words(),
+        "options": {one: getattr(given, one) for one in options},
+        "cpu": cpu,
+        "runs": [dataclasses.asdict(run) for run in runs],
+    }
 
 
 def measure(

@@ -10,24 +10,22 @@ in a checkout of each by turns, so that both have the same hours of the machine.
 """
 
 import argparse
-import json
 import math
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from bench.command import measure, numbers, parser, say
+from bench.command import document, measure, numbers, parser, say
 from bench.intervals import default_intervals
-from bench.machine import commit, load_in_words, machine_in_words
+from bench.machine import load_in_words
 from bench.plan import MIB
 from bench.processes import BenchError, CpuMark, run_measured
-from bench.topics import local_starts, make_topic, produce
+from bench.topics import local_starts, logged_at_s, make_topic, produce, wait_logged
 from kip405.crc import crc32c
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import SandboxSpec
@@ -35,8 +33,9 @@ from rsm_plugins.files.durable import sync_path
 
 _HEAP_MIB = 1024
 _TIMEOUT_S = 600
-_POLL_S = 0.1
 _WATCH_S = 0.01
+_OPTIONS = ("size_mib", "segment_mib", "partitions", "rounds")
+_CPU = "user + system seconds of service and plugin for 1e9 bytes of values"
 _LEAST_SEGMENTS = 4
 """In each partition."""
 
@@ -76,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run() -> tuple[list[str], dict[str, Any]]:
         runs = _run(given, say)
-        return [_line(one) for one in runs], _document(given, runs)
+        return [_line(one) for one in runs], document(given, "copying", _OPTIONS, _CPU, runs)
 
     return measure(given, "copying", run)
 
@@ -180,16 +179,15 @@ def _plain_seconds(sandbox: Sandbox, topic: str) -> float:
 
 def copied_at(log: Path, position: int, topic: str, count: int) -> list[float]:
     """When each segment was copied, in seconds, once all of them are."""
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    while time.monotonic() < deadline_s:
-        with open(log, "rb") as file:
-            file.seek(position)
-            lines = [line for line in file.read().splitlines() if b'"segment_copied"' in line]
-        events = [event for line in lines if (event := json.loads(line))["topic"] == topic]
-        if len(events) >= count:
-            return sorted(datetime.fromisoformat(one["timestamp"]).timestamp() for one in events)
-        time.sleep(_POLL_S)
-    raise BenchError(f"{topic} was not copied within {_TIMEOUT_S} s")
+    events = wait_logged(
+        log,
+        position,
+        "segment_copied",
+        topic,
+        lambda found: len(found) >= count,
+        timeout_s=_TIMEOUT_S,
+    )
+    return sorted(logged_at_s(one) for one in events)
 
 
 def _line(run: CopyRun) -> str:
@@ -198,24 +196,6 @@ def _line(run: CopyRun) -> str:
         f"{run.segments_s:6.1f} segments/s, {run.mb_s:6.1f} MB/s, "
         f"{run.of_plain:5.2f} of cp + fsync + CRC, {run.cpu_s_gb:5.2f} CPU s/GB, load {run.load}"
     )
-
-
-def _document(given: argparse.Namespace, runs: Sequence[CopyRun]) -> dict[str, Any]:
-    return {
-        "v": 1,
-        "kind": "bench",
-        "name": "copying",
-        "commit": commit(),
-        "machine": machine_in_words(),
-        "options": {
-            "size_mib": given.size_mib,
-            "segment_mib": given.segment_mib,
-            "partitions": given.partitions,
-            "rounds": given.rounds,
-        },
-        "cpu": "user + system seconds of service and plugin for 1e9 bytes of values",
-        "runs": [asdict(run) for run in runs],
-    }
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,26 +7,32 @@ objects and the lines in the audit log.
 """
 
 import argparse
-import json
 import sys
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.command import measure, numbers, parser, say
+from bench.command import document, measure, numbers, parser, say
 from bench.copying import copied_at
-from bench.machine import commit, load_in_words, machine_in_words
+from bench.machine import load_in_words
 from bench.plan import MIB
-from bench.processes import BenchError, CpuMark, run_measured
+from bench.processes import CpuMark, run_measured
 from bench.stores.lab import Lab, lab
 from bench.stores.options import S3, STORES, StoreOptions
-from bench.topics import enable, local_starts, make_topic, produce
+from bench.topics import (
+    enable,
+    local_starts,
+    logged_at_s,
+    make_topic,
+    produce,
+    wait_logged,
+)
 
 _TIMEOUT_S = 300
-_POLL_S = 0.2
+_OPTIONS = ("store", "size_mib", "partitions", "rounds")
+_CPU = "user + system milliseconds of service and plugin for each segment"
 _SEGMENT_MIB = 1
 _LOCAL = "local"
 
@@ -60,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for partitions in given.partitions
             if (rates := [one.segments_s for one in runs if one.partitions == partitions])
         ]
-        return lines, _document(given, runs)
+        return lines, document(given, "deleting", _OPTIONS, _CPU, runs)
 
     return measure(given, "deleting", run)
 
@@ -92,7 +98,7 @@ def _measured(running: Lab, number: int, partitions: int, size_mib: int) -> Dele
     command = (sys.executable, "-P", "-m", "rlm.cli.main", "topics", "disable", topic)
     address = sandbox.json["brokers"][0]["grpc"]
     run_measured([*command, "--delete", "--yes", "--address", address])
-    began_s, ended_s = _deleted_at(running, seen, topic, partitions)
+    began_s, ended_s = _deleted_at(log, seen, topic, partitions)
     after = CpuMark.now(pids)
     used_s = sum(after.roles[role] - before.roles[role] for role in pids)
     return DeleteRun(
@@ -107,27 +113,23 @@ def _measured(running: Lab, number: int, partitions: int, size_mib: int) -> Dele
     )
 
 
-def _deleted_at(running: Lab, seen: int, topic: str, partitions: int) -> tuple[float, float]:
+def _deleted_at(log: Path, position: int, topic: str, partitions: int) -> tuple[float, float]:
     """When the first deletion of a partition began and the last one ended, in seconds."""
-    log = running.sandbox.layout.log("rlm:1")
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    while time.monotonic() < deadline_s:
-        with open(log, "rb") as file:
-            file.seek(seen)
-            lines = [line for line in file.read().splitlines() if b'"partition_deletion"' in line]
-        events = [event for line in lines if (event := json.loads(line))["topic"] == topic]
-        at = {
-            state: [
-                datetime.fromisoformat(event["timestamp"]).timestamp()
-                for event in events
-                if event["state"] == f"DELETE_PARTITION_{state}"
-            ]
-            for state in ("STARTED", "FINISHED")
-        }
-        if len(at["FINISHED"]) >= partitions:
-            return min(at["STARTED"]), max(at["FINISHED"])
-        time.sleep(_POLL_S)
-    raise BenchError(f"{topic} was not deleted within {_TIMEOUT_S} s")
+    events = wait_logged(
+        log,
+        position,
+        "partition_deletion",
+        topic,
+        lambda found: len(_in_state(found, "FINISHED")) >= partitions,
+        timeout_s=_TIMEOUT_S,
+    )
+    return min(_in_state(events, "STARTED")), max(_in_state(events, "FINISHED"))
+
+
+def _in_state(events: Sequence[dict[str, Any]], state: str) -> list[float]:
+    """When partitions reached the state."""
+    wanted = f"DELETE_PARTITION_{state}"
+    return [logged_at_s(event) for event in events if event["state"] == wanted]
 
 
 def _line(run: DeleteRun) -> str:
@@ -136,24 +138,6 @@ def _line(run: DeleteRun) -> str:
         f"{run.segments_s:6.1f} segments/s, {run.cpu_ms_segment:5.2f} CPU ms/segment, "
         f"load {run.load}"
     )
-
-
-def _document(given: argparse.Namespace, runs: Sequence[DeleteRun]) -> dict[str, Any]:
-    return {
-        "v": 1,
-        "kind": "bench",
-        "name": "deleting",
-        "commit": commit(),
-        "machine": machine_in_words(),
-        "options": {
-            "store": given.store,
-            "size_mib": given.size_mib,
-            "partitions": given.partitions,
-            "rounds": given.rounds,
-        },
-        "cpu": "user + system milliseconds of service and plugin for each segment",
-        "runs": [asdict(run) for run in runs],
-    }
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,10 +1,13 @@
 """The topics of a benchmark: made, filled, and brought to where their data is to be read from."""
 
 import asyncio
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
@@ -14,6 +17,7 @@ from rlm_sandbox.sandbox import Sandbox
 
 _REMOTE_TIMEOUT_S = 300
 _ENABLE_ATTEMPTS = 10
+_LOG_POLL_S = 0.1
 Progress = Callable[[str], None]
 
 
@@ -133,3 +137,30 @@ def remote_share(sandbox: Sandbox, topic: str, partitions: int, records: int) ->
     """Share of the records that the broker does not have any more; 0 for an untrimmed topic."""
     gone = sum(min(local_starts(sandbox, topic, p), default=0) for p in range(partitions))
     return gone / records
+
+
+def wait_logged(
+    log: Path,
+    position: int,
+    event: str,
+    topic: str,
+    is_all: Callable[[Sequence[dict[str, Any]]], bool],
+    *,
+    timeout_s: float,
+) -> list[dict[str, Any]]:
+    """The events of a topic that a service has logged behind the position, once they are all."""
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        with open(log, "rb") as file:
+            file.seek(position)
+            lines = [line for line in file.read().splitlines() if f'"{event}"'.encode() in line]
+        events = [found for line in lines if (found := json.loads(line))["topic"] == topic]
+        if is_all(events):
+            return events
+        time.sleep(_LOG_POLL_S)
+    raise BenchError(f"{topic}: not every {event} was logged within {timeout_s} s")
+
+
+def logged_at_s(event: dict[str, Any]) -> float:
+    """When an event was logged, in seconds since the epoch."""
+    return datetime.fromisoformat(event["timestamp"]).timestamp()
