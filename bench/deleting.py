@@ -32,14 +32,17 @@ from bench.topics import (
 
 _TIMEOUT_S = 300
 _OPTIONS = ("store", "size_mib", "partitions", "rounds")
-_CPU = "user + system milliseconds of service and plugin for each segment"
+_CPU = (
+    "user + system milliseconds of service and plugin for each segment, from the first record that "
+    "a deletion begins"
+)
 _SEGMENT_MIB = 1
 _LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRun:
-    """One topic. CPU is that of service and plugin, from the command to the end."""
+    """One topic. CPU is that of service and plugin, from the first record to the end."""
 
     store: str
     partitions: int
@@ -47,6 +50,7 @@ class DeleteRun:
     segments: int
     seconds: float
     cpu_ms_segment: float
+    cpu_ms_by_role: dict[str, float]
     requests: dict[str, int]
     load: str
 
@@ -94,42 +98,44 @@ def _measured(running: Lab, number: int, partitions: int, size_mib: int) -> Dele
     copied_at(log, seen, topic, closed)
     pids = {role: pid for role, pid in running.pids.items() if role in ("service", "plugin")}
     running.take()
-    seen, before = log.stat().st_size, CpuMark.now(pids)
+    seen = log.stat().st_size
     command = (sys.executable, "-P", "-m", "rlm.cli.main", "topics", "disable", topic)
     address = sandbox.json["brokers"][0]["grpc"]
     run_measured([*command, "--delete", "--yes", "--address", address])
-    began_s, ended_s = _deleted_at(log, seen, topic, partitions)
+    (began_s, *_), before = _recorded(log, seen, topic, "STARTED", 1), CpuMark.now(pids)
+    ended_s = _recorded(log, seen, topic, "FINISHED", partitions)[-1]
     after = CpuMark.now(pids)
-    used_s = sum(after.roles[role] - before.roles[role] for role in pids)
+    used_ms = {role: (after.roles[role] - before.roles[role]) * 1000 / closed for role in pids}
     return DeleteRun(
         store=running.store,
         partitions=partitions,
         round=number,
         segments=closed,
         seconds=round(ended_s - began_s, 3),
-        cpu_ms_segment=round(used_s * 1000 / closed, 2),
+        cpu_ms_segment=round(sum(used_ms.values()), 2),
+        cpu_ms_by_role={role: round(used, 2) for role, used in used_ms.items()},
         requests=dict(sorted(running.take()["requests"].items())),
         load=load_in_words(),
     )
 
 
-def _deleted_at(log: Path, position: int, topic: str, partitions: int) -> tuple[float, float]:
-    """When the first deletion of a partition began and the last one ended, in seconds."""
-    events = wait_logged(
-        log,
-        position,
-        "partition_deletion",
-        topic,
-        lambda found: len(_in_state(found, "FINISHED")) >= partitions,
-        timeout_s=_TIMEOUT_S,
-    )
-    return min(_in_state(events, "STARTED")), max(_in_state(events, "FINISHED"))
-
-
-def _in_state(events: Sequence[dict[str, Any]], state: str) -> list[float]:
-    """When partitions reached the state."""
+def _recorded(log: Path, position: int, topic: str, state: str, count: int) -> list[float]:
+    """When the deletions of so many partitions reached a state, in seconds, in this order."""
     wanted = f"DELETE_PARTITION_{state}"
-    return [logged_at_s(event) for event in events if event["state"] == wanted]
+
+    def reached(events: Sequence[dict[str, Any]]) -> list[float]:
+        return sorted(logged_at_s(event) for event in events if event["state"] == wanted)
+
+    return reached(
+        wait_logged(
+            log,
+            position,
+            "partition_deletion",
+            topic,
+            lambda found: len(reached(found)) >= count,
+            timeout_s=_TIMEOUT_S,
+        )
+    )
 
 
 def _line(run: DeleteRun) -> str:

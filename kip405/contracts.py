@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import (
     ByteRange,
@@ -172,6 +173,16 @@ class StoreAdmin(Protocol):
     async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
         """Remove the manifest first, then log and indexes; an object that is already missing is no
         error.
+        """
+        ...
+
+    async def delete_log_segments(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        """Remove many, each as `delete_log_segment_data` does, in as few requests as the store has.
+
+        Answers for each in the order given: None, or why something of it may still be there. An
+        error that concerns all may be raised instead.
         """
         ...
 

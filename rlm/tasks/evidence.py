@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kip405.batches import BatchHeader, batch_headers, read_header
 from kip405.contracts import ExpectedSegment, IndexType, Presence, SegmentReader, StoreAdmin
-from kip405.errors import Corrupt, Invalid, NotFound
+from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
 from kip405.ids import Uuid
 from kip405.indexes import IndexesObject, OffsetIndex
 from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, SegmentLocator
@@ -136,6 +136,15 @@ class StoreEvidence:
     async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Remove what exists of the attempt."""
         await self._admin(metadata).delete_log_segment_data(self.locator(metadata))
+
+    async def delete_many(
+        self, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        """The same for segments of one store, in one call: the error of each, None = deleted. An
+        error that concerns all is raised.
+        """
+        store = self._admin(segments[0])
+        return await store.delete_log_segments([self.locator(one) for one in segments])
 
     async def check_same_bytes(
         self,

@@ -3,12 +3,13 @@
     check -> DELETE_SEGMENT_STARTED, read back as our own -> reason and check again -> objects
     -> audit log -> DELETE_SEGMENT_FINISHED -> tombstone
 
-A batch is deleted in groups: within a group many records are published and many objects deleted at
-the same time. The next group begins with a check of its own, and a freeze is noticed before each
-segment's objects. After an interruption at any point a ledger entry remains in
-DELETE_SEGMENT_STARTED or DELETE_SEGMENT_FINISHED, from which the next run continues. This module
-must not know why something is deleted: a remote log start that has to be raised first is already
-raised (rlm/remote_log/log_starts.py).
+A batch is deleted in groups: within a group many records are published at the same time, and the
+segments of each store are deleted in one call. The next group begins with a check of its own, and a
+freeze is noticed before each call to a store. A segment that may still be written is deleted by a
+call of its own, because it is looked at again afterwards. After an interruption at any point a
+ledger entry remains in DELETE_SEGMENT_STARTED or DELETE_SEGMENT_FINISHED, from which the next run
+continues. This module must not know why something is deleted: a remote log start that has to be
+raised first is already raised (rlm/remote_log/log_starts.py).
 """
 
 import asyncio
@@ -27,9 +28,11 @@ from rlm.tasks.evidence import StoreEvidence, store_of
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 _GROUP = 64
-"""Segments that are checked together, and ledger records in flight."""
-_OBJECTS_AT_ONCE = 32
-"""Segments whose objects are deleted at the same time."""
+"""Segments that are checked together and deleted in one call, and ledger records in flight. A
+freeze does not stop a call that has begun, so it must be short.
+"""
+_CALLS_AT_ONCE = 32
+"""Segments that are deleted by calls of their own at the same time."""
 T = TypeVar("T")
 
 
@@ -64,6 +67,34 @@ class Deletions:
     stopped: RemoteStorageError | None = None
 
 
+@dataclass(slots=True)
+class _Progress:
+    """Of one batch. `away`: stores that are not asked any more. `gone`: segments of the present
+    group whose objects are gone.
+    """
+
+    result: Deletions = field(default_factory=Deletions)
+    away: set[Uuid] = field(default_factory=set)
+    gone: list[RemoteLogSegmentMetadata] = field(default_factory=list)
+
+    def store_failed(self, store_id: Uuid, error: RemoteStorageError) -> None:
+        """Keep the error; of a store that is away, the first one says it all."""
+        if store_id in self.away and isinstance(error, Unavailable):
+            return
+        if isinstance(error, Unavailable):
+            self.away.add(store_id)
+        self.result.store_errors.append(error)
+
+    def answered(
+        self, metadata: RemoteLogSegmentMetadata, error: RemoteStorageError | None
+    ) -> None:
+        """What a store answered for one segment."""
+        if error is None:
+            self.gone.append(metadata)
+        else:
+            self.store_failed(store_of(metadata), error)
+
+
 class SegmentDeleter:
     """Deletes segments of the partitions that a service may delete from (see DeletionPermit)."""
 
@@ -90,15 +121,13 @@ class SegmentDeleter:
         right or reason any more, or overtaken by another writer; Invalid where a store is not the
         expected one (H11); Unavailable, OutcomeUnknown where a record was not read back.
         """
-        result = Deletions()
-        away: set[Uuid] = set()
+        progress = _Progress()
         try:
             for first in range(0, len(segments), _GROUP):
-                group = segments[first : first + _GROUP]
-                await self._delete_group(group, permit, result, away)
+                await self._delete_group(segments[first : first + _GROUP], permit, progress)
         except RemoteStorageError as error:
-            result.stopped = error
-        return result
+            progress.result.stopped = error
+        return progress.result
 
     async def bury(self, metadata: RemoteLogSegmentMetadata, leader_epoch: int) -> None:
         """Remove an entry in DELETE_SEGMENT_FINISHED: nothing is left of its objects."""
@@ -108,63 +137,94 @@ class SegmentDeleter:
         self,
         group: Sequence[RemoteLogSegmentMetadata],
         permit: DeletionPermit,
-        result: Deletions,
-        away: set[Uuid],
+        progress: _Progress,
     ) -> None:
-        group = await self._check(group, permit, result, away)
+        group = await self._check(group, permit, progress)
         await each_at_once(group, _GROUP, lambda one: self._begin(one, permit))
         await each_at_once(group, _GROUP, permit.check_reason)
-        group = await self._check(group, permit, result, away)
-        gone: list[RemoteLogSegmentMetadata] = []
+        group = await self._check(group, permit, progress)
+        progress.gone = []
         stopped: Fenced | None = None
-
-        async def delete_objects(metadata: RemoteLogSegmentMetadata) -> None:
-            store_id = store_of(metadata)
-            if store_id in away:
-                return
-            _refuse(permit)
-            try:
-                await self._delete_objects(metadata, permit)
-            except Fenced:
-                raise
-            except RemoteStorageError as error:
-                if isinstance(error, Unavailable):
-                    away.add(store_id)
-                result.store_errors.append(error)
-            else:
-                gone.append(metadata)
-
         try:
-            await each_at_once(group, _OBJECTS_AT_ONCE, delete_objects)
+            await self._delete_stored(group, permit, progress)
         except Fenced as error:
             stopped = error  # what is gone by now is still recorded
+        gone = progress.gone
         if gone:
             await permit.record(gone)
         await each_at_once(gone, _GROUP, lambda one: self._end(one, permit))
-        result.deleted += gone
+        progress.result.deleted += gone
         if stopped is not None:
             raise stopped
+
+    async def _delete_stored(
+        self,
+        group: Sequence[RemoteLogSegmentMetadata],
+        permit: DeletionPermit,
+        progress: _Progress,
+    ) -> None:
+        """Delete the objects; Fenced where the group must not go on."""
+        by_store: dict[Uuid, list[RemoteLogSegmentMetadata]] = {}
+        unsettled = []
+        for one in group:
+            if permit.may_be_written(one):
+                unsettled.append(one)
+            else:
+                by_store.setdefault(store_of(one), []).append(one)
+        for store_id, segments in by_store.items():
+            _refuse(permit)
+            await self._delete_in_one_call(store_id, segments, progress)
+
+        async def delete_unsettled(metadata: RemoteLogSegmentMetadata) -> None:
+            if store_of(metadata) in progress.away:
+                return
+            _refuse(permit)
+            try:
+                await self._delete_unsettled(metadata)
+            except Fenced:
+                raise
+            except RemoteStorageError as error:
+                progress.answered(metadata, error)
+            else:
+                progress.answered(metadata, None)
+
+        await each_at_once(unsettled, _CALLS_AT_ONCE, delete_unsettled)
+
+    async def _delete_in_one_call(
+        self, store_id: Uuid, segments: Sequence[RemoteLogSegmentMetadata], progress: _Progress
+    ) -> None:
+        try:
+            errors = await self._evidence.delete_many(segments)
+        except Fenced:
+            raise
+        except RemoteStorageError as error:
+            progress.store_failed(store_id, error)
+            return
+        fenced = [error for error in errors if isinstance(error, Fenced)]
+        for metadata, answer in zip(segments, errors, strict=True):
+            if answer not in fenced:
+                progress.answered(metadata, answer)
+        for answer in fenced:
+            raise answer
 
     async def _check(
         self,
         group: Sequence[RemoteLogSegmentMetadata],
         permit: DeletionPermit,
-        result: Deletions,
-        away: set[Uuid],
+        progress: _Progress,
     ) -> list[RemoteLogSegmentMetadata]:
         """Right before a step: they are the right stores, no freeze was set, we may still act.
         Answers the segments whose stores answer.
         """
-        asked = [one for one in group if store_of(one) not in away]
+        asked = [one for one in group if store_of(one) not in progress.away]
         for one in {store_of(one): one for one in asked}.values():
             try:
                 await self._evidence.check_identity([one])
             except Unavailable as error:
-                away.add(store_of(one))
-                result.store_errors.append(error)
+                progress.store_failed(store_of(one), error)
         _refuse(permit)
         await permit.check_right()
-        return [one for one in asked if store_of(one) not in away]
+        return [one for one in asked if store_of(one) not in progress.away]
 
     async def _begin(self, metadata: RemoteLogSegmentMetadata, permit: DeletionPermit) -> None:
         deleting = self._in_state(metadata, _DELETING)
@@ -175,17 +235,13 @@ class SegmentDeleter:
         await self._ledger.publish(deleted, permit.leader_epoch, int(_DELETING))
         await self.bury(metadata, permit.leader_epoch)
 
-    async def _delete_objects(
-        self, metadata: RemoteLogSegmentMetadata, permit: DeletionPermit
-    ) -> None:
+    async def _delete_unsettled(self, metadata: RemoteLogSegmentMetadata) -> None:
         """The manifest of a write that was given up may be stored after its objects were deleted
         (H12).
 
         Fenced where its objects exist: then it is a copy, and the next run decides about it.
         """
         await self._evidence.delete(metadata)
-        if not permit.may_be_written(metadata):
-            return
         found = await self._evidence.manifest(metadata)
         if found.metadata is None and not found.unreadable:
             return

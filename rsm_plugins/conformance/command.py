@@ -41,7 +41,10 @@ from rsm_plugins.v1.storage_pb2_grpc import StorageStub
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
-_OPTIONAL = {"inspect": idpb.CAPABILITY_INSPECT}
+_OPTIONAL = {
+    "inspect": idpb.CAPABILITY_INSPECT,
+    "batch_delete": idpb.CAPABILITY_BATCH_DELETE,
+}
 _BY_FILE = frozenset((idpb.CAPABILITY_SHARED_VOLUME, idpb.CAPABILITY_SCRATCH))
 
 

@@ -1,10 +1,12 @@
-"""Cases about removing segments: one, again, and beside readers and copies."""
+"""Cases about removing segments: one, many, again, and beside readers and copies."""
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 
 from kip405.contracts import Presence
-from kip405.errors import NotFound
-from kip405.segments import ByteRange
+from kip405.errors import ErrorKind, NotFound
+from kip405.segments import ByteRange, CustomMetadata
 from rsm_plugins.conformance.subject import (
     MIB,
     StoredSegment,
@@ -12,6 +14,7 @@ from rsm_plugins.conformance.subject import (
     check,
     check_equal,
     fails,
+    in_parts,
     read_answer,
 )
 
@@ -94,6 +97,83 @@ async def delete_during_read(subject: Subject) -> None:
     check(all(data in (None, segment.log) for data in found), "a reader got other bytes")
 
 
+async def batch_delete_removes_all_named(subject: Subject) -> None:
+    """Complete ones, half deleted ones, absent ones and one named twice, in one call; what was not
+    named stays (Aiven: testDeletes).
+    """
+    subject.needs("batch_delete")
+    manager, partition = subject.manager, subject.partition()
+    complete = [subject.segment(partition, start_offset=n) for n in range(4)]
+    for segment in complete:
+        await subject.complete(segment)
+    without_manifest = subject.segment(subject.partition("other"), start_offset=5)
+    await subject.copy(without_manifest)
+    custom = CustomMetadata(store_id=subject.new_uuid(), entropy_bits=3).encode()
+    digits = subject.segment(partition, start_offset=6, custom_metadata=custom)
+    await subject.complete(digits)
+    only_manifest, absent = (subject.locator(partition, n) for n in (7, 8))
+    await manager.write_manifest(only_manifest, b"{}")
+    stays = complete.pop()
+    broken = (without_manifest.locator, digits.locator, only_manifest, absent)
+    named = [*(one.locator for one in complete), *broken]
+    for locators in ([*named, named[0]], named, []):
+        answers = await manager.delete_log_segments(locators)
+        check_equal(answers, (None,) * len(locators), "answers")
+        names = await subject.names()
+        check_equal(len(names), 3, f"objects left: {names}")
+    check_equal((await subject.presence(stays)).presence, Presence.COMPLETE, "the one not named")
+
+
+async def batch_delete_of_many(subject: Subject) -> None:
+    """More segments than one request of any store takes (Aiven: testDeleteMoreThanLimit, its
+    bug 650).
+    """
+    subject.needs("batch_delete")
+    partition = subject.partition("many")
+    locators = [subject.locator(partition, start_offset) for start_offset in range(subject.many)]
+    write = subject.manager.write_manifest
+    await in_parts([partial(write, locator, b"{}") for locator in locators])
+    check_equal(len(await subject.names(partition)), subject.many, "objects before")
+    answers = await subject.manager.delete_log_segments(locators)
+    check_equal(answers, (None,) * subject.many, "answers")
+    check_equal(await subject.names(partition), [], "objects afterwards")
+    subject.made.clear()
+
+
+async def batch_delete_answers_for_each(subject: Subject) -> None:
+    """The error of one that cannot be is at its position, and does not keep the others."""
+    subject.needs("batch_delete")
+    partition = subject.partition()
+    first, last = (subject.segment(partition, start_offset=n) for n in (1, 2))
+    for segment in (first, last):
+        await subject.complete(segment)
+    wrong = replace(first.locator, cluster_id="../x")
+    answers = await subject.manager.delete_log_segments([first.locator, wrong, last.locator])
+    kinds = [None if error is None else error.kind for error in answers]
+    check_equal(kinds, [None, ErrorKind.INVALID, None], "kinds of the answers")
+    check_equal(await subject.names(partition), [], "objects afterwards")
+
+
+async def batch_delete_beside_copies(subject: Subject) -> None:
+    """Deleting some segments of a partition never disturbs others that are being copied there."""
+    subject.needs("batch_delete")
+    partition = subject.partition("busy")
+    old, new = (
+        [subject.segment(partition, start_offset=at + n, log_size_bytes=100) for at in range(5)]
+        for n in (0, 10)
+    )
+    for segment in old:
+        await subject.complete(segment)
+    answers, *_ = await asyncio.gather(
+        subject.manager.delete_log_segments([one.locator for one in old]),
+        *(subject.complete(segment) for segment in new),
+    )
+    check_equal(answers, (None,) * len(old), "answers")
+    for segment in new:
+        check_equal((await subject.presence(segment)).presence, Presence.COMPLETE, "one copied")
+    check_equal(len(await subject.names(partition)), 3 * len(new), "objects afterwards")
+
+
 async def nothing_visible(subject: Subject, segment: StoredSegment) -> None:
     """Check that no call shows an object of the segment's partition."""
     found = await subject.presence(segment)
@@ -114,4 +194,8 @@ CASES = (
     delete_finishes_what_another_began,
     deletes_and_copies_beside_each_other,
     delete_during_read,
+    batch_delete_removes_all_named,
+    batch_delete_of_many,
+    batch_delete_answers_for_each,
+    batch_delete_beside_copies,
 )

@@ -1,5 +1,7 @@
 """Cases that need changes to the store behind the manager's back (H11)."""
 
+from collections.abc import Sequence
+
 from kip405.contracts import Presence, RemoteStorageManager
 from kip405.errors import NotFound, Unavailable
 from kip405.segments import ByteRange
@@ -53,6 +55,17 @@ async def _every_call_unavailable(
     await fails(Unavailable, subject.copy(another), "copy")
     await fails(Unavailable, manager.write_manifest(another.locator, b"{}"), "write manifest")
     await fails(Unavailable, manager.delete_log_segment_data(segment.locator), "delete")
+    if "batch_delete" not in subject.lacking:
+        await fails(Unavailable, _delete_many(manager, [segment, another]), "delete of many")
+
+
+async def _delete_many(manager: RemoteStorageManager, segments: Sequence[StoredSegment]) -> None:
+    """Raises the error of the call, or those of its answers if none was deleted."""
+    errors = await manager.delete_log_segments([segment.locator for segment in segments])
+    failed = [error for error in errors if error is not None]
+    check(len(failed) in (0, len(segments)), f"some were deleted: {errors}")
+    for error in failed:
+        raise error
 
 
 async def stat_reports_each_missing_object(subject: Subject) -> None:

@@ -167,8 +167,8 @@ class Subject:
     """A manager under test; everything is written below a cluster id of its own, and `clean_up`
     removes it.
 
-    `lacking`: optional capability -> why it is missing (`inspect`). `sweep` takes a
-    grace in ms. `many` is a number of objects that counts as many, `part_bytes` the size at which
+    `lacking`: optional capability -> why it is missing (`inspect`, `batch_delete`). `sweep` takes
+    a grace in ms. `many` is a number of objects that counts as many, `part_bytes` the size at which
     the store may split a log into parts, `secrets` what no error may show.
     """
 

@@ -28,6 +28,7 @@ from rsm_plugins.conformance.subject import (
 from rsm_plugins.contract.messages import (
     CHUNK_BYTES,
     CONTRACT_VERSION,
+    DELETE_MAX_SEGMENTS,
     INDEXES_MAX_BYTES,
     LOG_MAX_BYTES,
     STAT_MAX_SEGMENTS,
@@ -262,10 +263,20 @@ async def too_large_is_refused(subject: Subject) -> None:
         pb.StatRequest(segments=many), timeout=CALL_SECONDS, metadata=wire.metadata
     )
     expect(await code_of(call), _INVALID, f"stat of {len(many)} segments")
+    if "batch_delete" not in subject.lacking:
+        await _too_many_deletes(wire, segment)
     large = CopyPart(log_chunk=bytes(3 * MIB))
     code = await wire.copy([*copy_parts(segment)[:2], large])
     check(code is not grpc.StatusCode.OK, "a message of 3 MiB was taken")
     await nothing_visible(subject, segment)
+
+
+async def _too_many_deletes(wire: Wire, segment: StoredSegment) -> None:
+    many = [locator_message(segment.locator)] * (DELETE_MAX_SEGMENTS + 1)
+    call = wire.storage.DeleteLogSegments(
+        pb.DeleteLogSegmentsRequest(segments=many), timeout=CALL_SECONDS, metadata=wire.metadata
+    )
+    expect(await code_of(call), _INVALID, f"delete of {len(many)} segments")
 
 
 def _wire(subject: Subject) -> Wire:

@@ -23,7 +23,7 @@ from kip405.contracts import (
     StoreFinding,
     StoreIdentity,
 )
-from kip405.errors import Invalid, Unavailable
+from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.contract.answering import PRINCIPAL_KEY
@@ -36,6 +36,7 @@ from rsm_plugins.contract.client_files import (
 )
 from rsm_plugins.contract.messages import (
     CHUNK_BYTES,
+    DELETE_MAX_SEGMENTS,
     INDEXES_MAX_BYTES,
     STAT_MAX_SEGMENTS,
     expected_message,
@@ -49,11 +50,12 @@ from rsm_plugins.contract.messages import (
     slice_message,
 )
 from rsm_plugins.contract.probe import Capability, ProbeAnswer, check_plugin, probe_value
-from rsm_plugins.contract.status import error_of_call, is_lost_status
+from rsm_plugins.contract.status import error_of_call, error_of_detail, is_lost_status
 from rsm_plugins.contract.streams import Received
 from rsm_plugins.contract.tls import Tls
 from rsm_plugins.files.segment_files import source_chunk
 from rsm_plugins.layout.manifest import check_manifest_size
+from rsm_plugins.segment_deletes import delete_each
 from rsm_plugins.threads import FINISH_MS, FileThreads
 from rsm_plugins.v1 import identity_pb2 as idpb
 from rsm_plugins.v1 import storage_pb2 as pb
@@ -402,6 +404,59 @@ class GrpcRemoteStorageManager:
             await self._stubs.storage.DeleteLogSegmentData(
                 request, timeout=self._deadlines.call_seconds, metadata=self._metadata
             )
+
+    async def delete_log_segments(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        """See RemoteStorageManager; asked in parts of 1000, each of which must be answered within
+        `call_ms`, and one by one where the plugin cannot delete many.
+        """
+        info = await self.get_info()
+        if Capability.BATCH_DELETE.value not in info.capabilities:
+            return await self._delete_each(locators)
+        found: list[RemoteStorageError | None] = []
+        for start in range(0, len(locators), DELETE_MAX_SEGMENTS):
+            found.extend(await self._delete_part(locators[start : start + DELETE_MAX_SEGMENTS]))
+        return tuple(found)
+
+    async def _delete_part(
+        self, locators: Sequence[SegmentLocator]
+    ) -> Sequence[RemoteStorageError | None]:
+        request = pb.DeleteLogSegmentsRequest(
+            segments=[locator_message(locator) for locator in locators]
+        )
+        with self._translated(f"delete {len(locators)} segments"):
+            answer = await self._stubs.storage.DeleteLogSegments(
+                request, timeout=self._deadlines.call_seconds, metadata=self._metadata
+            )
+        if not answer.segments:  # of an earlier version, which does not answer for each
+            return await self._delete_each(locators)
+        if len(answer.segments) != len(locators):
+            raise Invalid(
+                f"plugin {self._target}: delete: {len(answer.segments)} of {len(locators)} answered"
+            )
+        return [
+            error_of_detail(segment.error) if segment.HasField("error") else None
+            for segment in answer.segments
+        ]
+
+    async def _delete_each(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        """Once the store is away, it is not asked any more."""
+        away: Unavailable | None = None
+
+        async def delete_one(locator: SegmentLocator) -> None:
+            nonlocal away
+            if away is not None:
+                raise away
+            try:
+                await self.delete_log_segment_data(locator)
+            except Unavailable as error:
+                away = error
+                raise
+
+        return await delete_each(delete_one, locators)
 
     async def inspect(self) -> tuple[StoreFinding, ...]:
         """See RemoteStorageManager; empty where the plugin lacks the capability."""

@@ -85,6 +85,7 @@ class Capability(enum.Enum):
     SHARED_VOLUME = pb.CAPABILITY_SHARED_VOLUME
     SCRATCH = pb.CAPABILITY_SCRATCH
     INSPECT = pb.CAPABILITY_INSPECT
+    BATCH_DELETE = pb.CAPABILITY_BATCH_DELETE
 
 
 def check_plugin(info: pb.GetInfoResponse, needed: Collection[Capability], target: str) -> None:

@@ -11,10 +11,12 @@ from functools import partial
 from kip405.contracts import RemoteStorageManager
 from kip405.errors import Corrupt, Invalid, RemoteStorageError, Unavailable
 from kip405.segments import FileSlice
+from kip405.v1 import errors_pb2
 from rsm_plugins.contract.answering import Answering, Context, without_secrets
 from rsm_plugins.contract.messages import (
     CHUNK_BYTES,
     CONTRACT_VERSION,
+    DELETE_MAX_SEGMENTS,
     LIST_PAGE_OBJECTS,
     STAT_MAX_SEGMENTS,
     expected_value,
@@ -71,6 +73,7 @@ class Dependencies:
         found = [
             idpb.CAPABILITY_BYTES,
             idpb.CAPABILITY_INSPECT,
+            idpb.CAPABILITY_BATCH_DELETE,
         ]
         if self.probe_file is not None:
             found.append(idpb.CAPABILITY_SHARED_VOLUME)
@@ -259,10 +262,7 @@ class StorageService(storage_pb2_grpc.StorageServicer):
 
     async def Stat(self, request: pb.StatRequest, context: Context) -> pb.StatResponse:
         async with self._answering(context, "stat"):
-            if len(request.segments) > STAT_MAX_SEGMENTS:
-                raise Invalid(
-                    f"{len(request.segments)} segments in one call, at most {STAT_MAX_SEGMENTS}"
-                )
+            _check_count(len(request.segments), STAT_MAX_SEGMENTS)
             found = await self._manager.stat(
                 [expected_value(segment) for segment in request.segments]
             )
@@ -291,6 +291,23 @@ class StorageService(storage_pb2_grpc.StorageServicer):
             await self._manager.delete_log_segment_data(locator_value(request.locator))
             return pb.DeleteLogSegmentDataResponse()
 
+    async def DeleteLogSegments(
+        self, request: pb.DeleteLogSegmentsRequest, context: Context
+    ) -> pb.DeleteLogSegmentsResponse:
+        async with self._answering(context, "delete log segments"):
+            _check_count(len(request.segments), DELETE_MAX_SEGMENTS)
+            errors = await self._manager.delete_log_segments(
+                [locator_value(segment) for segment in request.segments]
+            )
+            return pb.DeleteLogSegmentsResponse(
+                segments=[pb.DeletedSegment(error=self._detail(error)) for error in errors]
+            )
+
+    def _detail(self, error: RemoteStorageError | None) -> errors_pb2.ErrorDetail | None:
+        if error is None:
+            return None
+        return detail_of_error(without_secrets(error, self._dependencies.secrets))
+
     async def CheckPath(
         self, request: pb.CheckPathRequest, context: Context
     ) -> pb.CheckPathResponse:
@@ -308,3 +325,8 @@ class StorageService(storage_pb2_grpc.StorageServicer):
                 head_crc32c=head.head_crc32c,
                 instance=instance,
             )
+
+
+def _check_count(count: int, most: int) -> None:
+    if count > most:
+        raise Invalid(f"{count} segments in one call, at most {most}")

@@ -27,7 +27,7 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt
+from kip405.errors import Corrupt, RemoteStorageError
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.files.segment_files import source_chunk
@@ -48,6 +48,7 @@ from rsm_plugins.layout.keys import (
 )
 from rsm_plugins.layout.manifest import check_manifest_size
 from rsm_plugins.local.manager import presence_of
+from rsm_plugins.segment_deletes import delete_each
 from rsm_plugins.store_kinds import OpenStore, StoreKind
 from rsm_plugins.threads import FileThreads
 
@@ -260,6 +261,12 @@ class HdfsRemoteStorageManager:
         for kind in (ObjectKind.MANIFEST, ObjectKind.LOG, ObjectKind.INDEXES):
             await self._remove(session, f"{stem}.{kind.value}")
         await self._remove(session, stem.rpartition("/")[0])  # if it is empty
+
+    async def delete_log_segments(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        """See RemoteStorageManager; some at the same time."""
+        return await delete_each(self.delete_log_segment_data, locators)
 
     async def _remove(self, session: Session, name: str, *, whole: bool = False) -> None:
         path = self._tree.path_of(name)

@@ -41,6 +41,7 @@ from rsm_plugins.layout.keys import (
     segment_stem,
 )
 from rsm_plugins.layout.manifest import check_manifest_size
+from rsm_plugins.segment_deletes import delete_each
 from rsm_plugins.store_kinds import PREFIX_SETTING, OpenStore, StoreKind
 from rsm_plugins.threads import FINISH_MS, FileThreads, StopFlag
 
@@ -204,6 +205,12 @@ class LocalRemoteStorageManager:
         for kinds in ((ObjectKind.MANIFEST,), (ObjectKind.LOG, ObjectKind.INDEXES)):
             suffixes = tuple(kind.value for kind in kinds)
             self._tree.remove_segment(folder, stem, suffixes, "delete from")
+
+    async def delete_log_segments(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        """See RemoteStorageManager; some at the same time."""
+        return await delete_each(self.delete_log_segment_data, locators)
 
     async def inspect(self) -> tuple[StoreFinding, ...]:
         """See RemoteStorageManager; the bytes that an ordinary user can still write."""

@@ -13,6 +13,8 @@ cancelled.
 """
 
 import asyncio
+import base64
+import hashlib
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -124,7 +126,9 @@ class Connection:
             endpoint_url=settings.endpoint,
             config=client_config(settings),
         )
-        return await self._stack.enter_async_context(context)
+        client = await self._stack.enter_async_context(context)
+        client.meta.events.register("before-sign.s3.DeleteObjects", _add_content_md5)
+        return client
 
     async def close(self) -> None:
         """Close the connections; calls that are under way fail."""
@@ -150,6 +154,14 @@ def client_config(settings: S3Settings) -> AioConfig:
         response_checksum_validation="when_required",
         http_session_cls=BulkSession,
     )
+
+
+def _add_content_md5(request: Any, **_: Any) -> None:
+    """Beside the CRC32 of botocore, because many servers ask for just this header. Both are signed:
+    no key of the list can change on its way.
+    """
+    digest = hashlib.md5(request.data, usedforsecurity=False).digest()
+    request.headers["Content-MD5"] = base64.b64encode(digest).decode("ascii")
 
 
 def quiet_library() -> None:

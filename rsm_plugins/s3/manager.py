@@ -19,7 +19,7 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, Fenced, Internal, Invalid, NotFound
+from kip405.errors import Corrupt, Fenced, Internal, Invalid, NotFound, RemoteStorageError
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.layout.keys import (
@@ -192,6 +192,32 @@ class S3RemoteStorageManager:
             await self._uploads.abort_all(name, lambda found, _began_ms, _now_ms: found == name)
         await together(self._objects.remove(object_name(locator, kind)) for kind in _DATA)
 
+    async def delete_log_segments(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        """See RemoteStorageManager; all manifests in one request, then the unfinished uploads of
+        the logs, then all logs and indexes. What keeps one object keeps the rest of its segment.
+        """
+        stems = [_stem_or_error(locator) for locator in locators]
+        wanted = tuple(dict.fromkeys(stem for stem in stems if isinstance(stem, str)))
+        kept = await self._remove(wanted, (ObjectKind.MANIFEST,))
+        kept |= await self._abort_uploads([stem for stem in wanted if stem not in kept])
+        kept |= await self._remove([stem for stem in wanted if stem not in kept], _DATA)
+        return tuple(kept.get(stem) if isinstance(stem, str) else stem for stem in stems)
+
+    async def _remove(
+        self, stems: Sequence[str], kinds: Sequence[ObjectKind]
+    ) -> dict[str, RemoteStorageError]:
+        """Remove these objects of segments; the errors by stem."""
+        names = {f"{stem}.{kind.value}": stem for stem in stems for kind in kinds}
+        failed = await self._objects.remove_many(tuple(names))
+        return {names[name]: error for name, error in failed.items()}
+
+    async def _abort_uploads(self, stems: Sequence[str]) -> dict[str, RemoteStorageError]:
+        logs = {f"{stem}.{ObjectKind.LOG.value}": stem for stem in stems}
+        failed = await self._uploads.abort_of(tuple(logs))
+        return {logs[name]: error for name, error in failed.items()}
+
     async def inspect(self) -> tuple[StoreFinding, ...]:
         """See RemoteStorageManager."""
         return await findings_of(self._objects, self._settings.prefix)
@@ -208,6 +234,13 @@ class S3RemoteStorageManager:
     async def close(self) -> None:
         """See RemoteStorageManager."""
         await self._connection.close()
+
+
+def _stem_or_error(locator: SegmentLocator) -> str | RemoteStorageError:
+    try:
+        return segment_stem(locator)
+    except Invalid as error:
+        return error
 
 
 def is_stale(name: str, began_ms: int, now_ms: int, age_ms: int) -> bool:

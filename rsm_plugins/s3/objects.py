@@ -7,7 +7,7 @@ not know what a segment is.
 """
 
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,20 @@ from botocore.exceptions import ClientError, FlexibleChecksumError, IncompleteRe
 
 from kip405.contracts import StoredObject
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, Invalid, NotFound, Unavailable
+from kip405.errors import (
+    Corrupt,
+    ErrorKind,
+    Invalid,
+    NotFound,
+    RemoteStorageError,
+    Unavailable,
+)
 from kip405.process import software_version
 from kip405.segments import ByteRange, SegmentLocator
 from rsm_plugins.layout.keys import with_prefix
 from rsm_plugins.layout.manifest import Manifest
-from rsm_plugins.s3.calls import Calls, Pieces
-from rsm_plugins.s3.errors import code_of, status_of
+from rsm_plugins.s3.calls import Calls, Pieces, together
+from rsm_plugins.s3.errors import code_of, error_of_s3, status_of, verdict_of
 from rsm_plugins.s3.settings import S3Settings
 
 UserMetadata = dict[str, str]
@@ -60,6 +67,7 @@ def checksum_text(crc32c: int) -> str:
 
 
 LIST_KEYS_MAX = 1000
+DELETE_KEYS_MAX = 1000
 BODY_PATIENCE = 4
 """A body on its way up shares the line with the others: it gets so many times longer for a try."""
 
@@ -91,6 +99,7 @@ class Objects:
         self._prefix = settings.prefix
         self._storage_class = settings.storage_class
         self._encryption = encryption_of(settings)
+        self._deletes_many = True
 
     def key(self, name: str) -> str:
         """The key of a name."""
@@ -247,6 +256,77 @@ class Objects:
             await self.calls.run("DeleteObject", self.location(name), request)
         except NotFound:
             return
+
+    async def remove_many(self, names: Sequence[str]) -> dict[str, RemoteStorageError]:
+        """Remove many objects, at most 1000 in a request; the errors by name, after all were tried.
+
+        A server that refuses such requests is asked for each object, from then on at once.
+        """
+        parts = [names[at : at + DELETE_KEYS_MAX] for at in range(0, len(names), DELETE_KEYS_MAX)]
+        found = await together(self._remove_part(part) for part in parts)
+        return {name: error for kept in found for name, error in kept.items()}
+
+    async def _remove_part(self, names: Sequence[str]) -> dict[str, RemoteStorageError]:
+        if self._deletes_many:
+            try:
+                return await self._delete_objects(names)
+            except Invalid:
+                pass  # a refusal of the request; that of an object is in the answer
+        kept = await self._remove_each(names)
+        if len(kept) < len(names):
+            self._deletes_many = False
+        return kept
+
+    async def _remove_each(self, names: Sequence[str]) -> dict[str, RemoteStorageError]:
+        async def error_of(name: str) -> RemoteStorageError | None:
+            try:
+                await self.remove(name)
+            except RemoteStorageError as error:
+                return error
+            return None
+
+        errors = await together(map(error_of, names))
+        return {name: error for name, error in zip(names, errors, strict=True) if error is not None}
+
+    async def _delete_objects(self, names: Sequence[str]) -> dict[str, RemoteStorageError]:
+        """One DeleteObjects; what passes is tried again for the objects that it concerns."""
+        left = tuple(names)
+        kept: dict[str, RemoteStorageError] = {}
+
+        async def request(client: Any) -> None:
+            nonlocal left
+            keys = [{"Key": self.key(name)} for name in left]
+            wanted = {"Objects": keys, "Quiet": True}
+            answer = await client.delete_objects(Bucket=self._bucket, Delete=wanted)
+            failed = self._failed(answer.get("Errors", ()), left)
+            passing = {name: one for name, one in failed.items() if verdict_of(one).tries > 1}
+            for name, error in failed.items():
+                if name not in passing:
+                    kept[name] = error_of_s3(error, "DeleteObjects", self.location(name))
+            left = tuple(passing)
+            for error in passing.values():
+                raise error
+
+        try:
+            await self.calls.run("DeleteObjects", self.location(names[0]), request)
+        except Invalid:
+            raise
+        except RemoteStorageError as error:
+            return kept | dict.fromkeys(left, error)
+        return kept
+
+    def _failed(self, items: Iterable[Any], asked: Sequence[str]) -> dict[str, ClientError]:
+        """The failures in an answer by name; one that names no object of ours may be of any."""
+        failed: dict[str, ClientError] = {}
+        for item in items:
+            code = str(item.get("Code", "")) or "InternalError"
+            answer = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 200}}
+            error = ClientError(answer, "DeleteObjects")
+            if verdict_of(error).kind is ErrorKind.NOT_FOUND:
+                continue
+            name = self.name(str(item.get("Key", "")))
+            failed |= {name: error} if name in asked else dict.fromkeys(asked, error)
+        return failed
 
     def _below_prefix(self) -> str:
         return f"{self._prefix}/" if self._prefix else ""

@@ -9,7 +9,8 @@ permits: a part is read only when it may be sent.
 import asyncio
 import base64
 import os
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -22,7 +23,14 @@ from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError
 from kip405.segments import LogSegmentData
 from rsm_plugins.files.durable import read_at
 from rsm_plugins.files.segment_files import open_source, source_errors
-from rsm_plugins.s3.calls import PIECE_BYTES, Pieces, backoff_seconds, first_of, to_its_end
+from rsm_plugins.s3.calls import (
+    PIECE_BYTES,
+    Pieces,
+    backoff_seconds,
+    first_of,
+    to_its_end,
+    together,
+)
 from rsm_plugins.s3.errors import code_of
 from rsm_plugins.s3.objects import (
     BODY_PATIENCE,
@@ -38,6 +46,8 @@ PARTS_MAX = 10_000
 ABORTS_MAX = 5
 ABORT_SECONDS = 20.0
 SETTLE_SECONDS = 0.5
+_WHOLE_NAMES_ONLY = "minio"
+"""A server that calls itself so lists the uploads of a whole name, and none of a shorter prefix."""
 log = structlog.get_logger(__name__)
 
 
@@ -123,6 +133,7 @@ class Uploads:
         self._threads = threads
         self._part_size_bytes = part_size_bytes
         self._permits = asyncio.Semaphore(concurrency)
+        self._lists_whole_names_only = False
 
     async def read_small(self, data: LogSegmentData) -> Pieces:
         """The whole proved log, for a log that is sent in one request; see `permits`."""
@@ -178,9 +189,7 @@ class Uploads:
         clock in ms.
         """
         aborted = 0
-        markers: dict[str, str] = {}
-        while True:
-            answer = await self._list(folder, markers)
+        async for answer in self._pages(folder):
             now_ms = _answer_ms(answer)
             for item in answer.get("Uploads", ()):
                 began_ms = round(item["Initiated"].timestamp() * 1000)
@@ -188,14 +197,64 @@ class Uploads:
                 if is_wanted(name, began_ms, now_ms):
                     await Upload(self._objects, name, item["UploadId"]).abort_now()
                     aborted += 1
+        return aborted
+
+    async def abort_of(self, names: Sequence[str]) -> dict[str, RemoteStorageError]:
+        """Abort the unfinished uploads of exactly these names; the errors by name.
+
+        The names of one folder are found by one listing of what they begin with, where the server
+        lists so.
+        """
+        folders: defaultdict[str, list[str]] = defaultdict(list)
+        for name in names:
+            folders[name.rpartition("/")[0]].append(name)
+        found = await together(self._abort_in_folder(part) for part in folders.values())
+        return {name: error for kept in found for name, error in kept.items()}
+
+    async def _abort_in_folder(self, names: Sequence[str]) -> dict[str, RemoteStorageError]:
+        if not self._lists_whole_names_only:
+            shared = os.path.commonprefix(names)  # noqa: RUF071 - what S3 calls a prefix
+            kept = await self._abort_found(shared, frozenset(names))
+            if len(names) == 1 or not self._lists_whole_names_only:
+                return kept
+        each = await together(self._abort_found(name, frozenset((name,))) for name in names)
+        return {name: error for kept in each for name, error in kept.items()}
+
+    async def _abort_found(
+        self, prefix: str, wanted: frozenset[str]
+    ) -> dict[str, RemoteStorageError]:
+        kept: dict[str, RemoteStorageError] = {}
+        try:
+            async for answer in self._pages(prefix):
+                for item in answer.get("Uploads", ()):
+                    name = self._objects.name(item["Key"])
+                    if name in wanted:
+                        try:
+                            await Upload(self._objects, name, item["UploadId"]).abort_now()
+                        except RemoteStorageError as error:
+                            kept[name] = error
+        except Invalid:
+            return kept  # a server that cannot list uploads has none either
+        except RemoteStorageError as error:
+            return dict.fromkeys(wanted, error)
+        return kept
+
+    async def _pages(self, prefix: str) -> AsyncIterator[Any]:
+        """The answers that list the unfinished uploads of names that begin with the prefix."""
+        markers: dict[str, str] = {}
+        while True:
+            answer = await self._list(prefix, markers)
+            server = str(answer["ResponseMetadata"]["HTTPHeaders"].get("server", ""))
+            self._lists_whole_names_only |= server.lower().startswith(_WHOLE_NAMES_ONLY)
+            yield answer
             if not answer.get("IsTruncated"):
-                return aborted
+                return
             following = {
                 "KeyMarker": answer.get("NextKeyMarker", ""),
                 "UploadIdMarker": answer.get("NextUploadIdMarker", ""),
             }
             if not all(following.values()) or following == markers:
-                raise broken_off("ListMultipartUploads", self._objects.location(folder))
+                raise broken_off("ListMultipartUploads", self._objects.location(prefix))
             markers = following
 
     async def _list(self, folder: str, markers: dict[str, str]) -> Any:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from kip405.v1 import errors_pb2 as kip405_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drsm_plugins/v1/identity.proto\x12\x0ersm_plugins.v1\x1a\x16kip405/v1/errors.proto\"\x10\n\x0eGetInfoRequest\"\xdb\x01\n\x0fGetInfoResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x18\n\x10\x63ontract_version\x18\x03 \x01(\r\x12\x30\n\x0c\x63\x61pabilities\x18\x04 \x03(\x0e\x32\x1a.rsm_plugins.v1.Capability\x12\x11\n\tstore_uri\x18\x05 \x01(\t\x12\x38\n\rshared_volume\x18\x06 \x01(\x0b\x32!.rsm_plugins.v1.SharedVolumeProbe\x12\x10\n\x08instance\x18\x07 \x01(\t\"5\n\x11SharedVolumeProbe\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\x05nonce\x18\x02 \x01(\tB\x03\x80\x01\x01\"\x1f\n\x0cProbeRequest\x12\x0f\n\x07inspect\x18\x01 \x01(\x08\"\xfe\x01\n\rProbeResponse\x12\x32\n\x05state\x18\x01 \x01(\x0e\x32#.rsm_plugins.v1.ProbeResponse.State\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12$\n\x07problem\x18\x03 \x01(\x0b\x32\x13.rlm.v1.ErrorDetail\x12)\n\x08\x66indings\x18\x04 \x03(\x0b\x32\x17.rsm_plugins.v1.Finding\"X\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTATE_STARTING\x10\x01\x12\x0f\n\x0bSTATE_READY\x10\x02\x12\x13\n\x0fSTATE_UNHEALTHY\x10\x03\"\x91\x01\n\x07\x46inding\x12)\n\x04kind\x18\x01 \x01(\x0e\x32\x1b.rsm_plugins.v1.FindingKind\x12\r\n\x05state\x18\x02 \x01(\t\x12\x11\n\x04\x64\x61ys\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\napplies_to\x18\x04 \x01(\t\x12\x12\n\x05value\x18\x05 \x01(\x03H\x01\x88\x01\x01\x42\x07\n\x05_daysB\x08\n\x06_value*\xab\x01\n\nCapability\x12\x1a\n\x16\x43\x41PABILITY_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43\x41PABILITY_BYTES\x10\x01\x12\x1c\n\x18\x43\x41PABILITY_SHARED_VOLUME\x10\x02\x12\x16\n\x12\x43\x41PABILITY_SCRATCH\x10\x03\x12\x16\n\x12\x43\x41PABILITY_INSPECT\x10\x04\"\x04\x08\x05\x10\x05*\x17\x43\x41PABILITY_BATCH_DELETE*\xe6\x01\n\x0b\x46indingKind\x12\x1c\n\x18\x46INDING_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x46INDING_KIND_VERSIONING\x10\x01\x12\x1c\n\x18\x46INDING_KIND_OBJECT_LOCK\x10\x02\x12!\n\x1d\x46INDING_KIND_LIFECYCLE_EXPIRY\x10\x03\x12 \n\x1c\x46INDING_KIND_MULTIPART_ABORT\x10\x04\x12\x1b\n\x17\x46INDING_KIND_FREE_SPACE\x10\x05\x12\x1c\n\x18\x46INDING_KIND_REPLICATION\x10\x06\x32\x9c\x01\n\x08Identity\x12J\n\x07GetInfo\x12\x1e.rsm_plugins.v1.GetInfoRequest\x1a\x1f.rsm_plugins.v1.GetInfoResponse\x12\x44\n\x05Probe\x12\x1c.rsm_plugins.v1.ProbeRequest\x1a\x1d.rsm_plugins.v1.ProbeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drsm_plugins/v1/identity.proto\x12\x0ersm_plugins.v1\x1a\x16kip405/v1/errors.proto\"\x10\n\x0eGetInfoRequest\"\xdb\x01\n\x0fGetInfoResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x18\n\x10\x63ontract_version\x18\x03 \x01(\r\x12\x30\n\x0c\x63\x61pabilities\x18\x04 \x03(\x0e\x32\x1a.rsm_plugins.v1.Capability\x12\x11\n\tstore_uri\x18\x05 \x01(\t\x12\x38\n\rshared_volume\x18\x06 \x01(\x0b\x32!.rsm_plugins.v1.SharedVolumeProbe\x12\x10\n\x08instance\x18\x07 \x01(\t\"5\n\x11SharedVolumeProbe\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\x05nonce\x18\x02 \x01(\tB\x03\x80\x01\x01\"\x1f\n\x0cProbeRequest\x12\x0f\n\x07inspect\x18\x01 \x01(\x08\"\xfe\x01\n\rProbeResponse\x12\x32\n\x05state\x18\x01 \x01(\x0e\x32#.rsm_plugins.v1.ProbeResponse.State\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12$\n\x07problem\x18\x03 \x01(\x0b\x32\x13.rlm.v1.ErrorDetail\x12)\n\x08\x66indings\x18\x04 \x03(\x0b\x32\x17.rsm_plugins.v1.Finding\"X\n\x05State\x12\x15\n\x11STATE_UNSPECIFIED\x10\x00\x12\x12\n\x0eSTATE_STARTING\x10\x01\x12\x0f\n\x0bSTATE_READY\x10\x02\x12\x13\n\x0fSTATE_UNHEALTHY\x10\x03\"\x91\x01\n\x07\x46inding\x12)\n\x04kind\x18\x01 \x01(\x0e\x32\x1b.rsm_plugins.v1.FindingKind\x12\r\n\x05state\x18\x02 \x01(\t\x12\x11\n\x04\x64\x61ys\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x12\n\napplies_to\x18\x04 \x01(\t\x12\x12\n\x05value\x18\x05 \x01(\x03H\x01\x88\x01\x01\x42\x07\n\x05_daysB\x08\n\x06_value*\xa9\x01\n\nCapability\x12\x1a\n\x16\x43\x41PABILITY_UNSPECIFIED\x10\x00\x12\x14\n\x10\x43\x41PABILITY_BYTES\x10\x01\x12\x1c\n\x18\x43\x41PABILITY_SHARED_VOLUME\x10\x02\x12\x16\n\x12\x43\x41PABILITY_SCRATCH\x10\x03\x12\x16\n\x12\x43\x41PABILITY_INSPECT\x10\x04\x12\x1b\n\x17\x43\x41PABILITY_BATCH_DELETE\x10\x05*\xe6\x01\n\x0b\x46indingKind\x12\x1c\n\x18\x46INDING_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x46INDING_KIND_VERSIONING\x10\x01\x12\x1c\n\x18\x46INDING_KIND_OBJECT_LOCK\x10\x02\x12!\n\x1d\x46INDING_KIND_LIFECYCLE_EXPIRY\x10\x03\x12 \n\x1c\x46INDING_KIND_MULTIPART_ABORT\x10\x04\x12\x1b\n\x17\x46INDING_KIND_FREE_SPACE\x10\x05\x12\x1c\n\x18\x46INDING_KIND_REPLICATION\x10\x06\x32\x9c\x01\n\x08Identity\x12J\n\x07GetInfo\x12\x1e.rsm_plugins.v1.GetInfoRequest\x1a\x1f.rsm_plugins.v1.GetInfoResponse\x12\x44\n\x05Probe\x12\x1c.rsm_plugins.v1.ProbeRequest\x1a\x1d.rsm_plugins.v1.ProbeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,9 +35,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SHAREDVOLUMEPROBE'].fields_by_name['nonce']._loaded_options = None
   _globals['_SHAREDVOLUMEPROBE'].fields_by_name['nonce']._serialized_options = b'\200\001\001'
   _globals['_CAPABILITY']._serialized_start=807
-  _globals['_CAPABILITY']._serialized_end=978
-  _globals['_FINDINGKIND']._serialized_start=981
-  _globals['_FINDINGKIND']._serialized_end=1211
+  _globals['_CAPABILITY']._serialized_end=976
+  _globals['_FINDINGKIND']._serialized_start=979
+  _globals['_FINDINGKIND']._serialized_end=1209
   _globals['_GETINFOREQUEST']._serialized_start=73
   _globals['_GETINFOREQUEST']._serialized_end=89
   _globals['_GETINFORESPONSE']._serialized_start=92
@@ -52,6 +52,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PROBERESPONSE_STATE']._serialized_end=656
   _globals['_FINDING']._serialized_start=659
   _globals['_FINDING']._serialized_end=804
-  _globals['_IDENTITY']._serialized_start=1214
-  _globals['_IDENTITY']._serialized_end=1370
+  _globals['_IDENTITY']._serialized_start=1212
+  _globals['_IDENTITY']._serialized_end=1368
 # @@protoc_insertion_point(module_scope)

@@ -15,6 +15,7 @@ class Capability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CAPABILITY_SHARED_VOLUME: _ClassVar[Capability]
     CAPABILITY_SCRATCH: _ClassVar[Capability]
     CAPABILITY_INSPECT: _ClassVar[Capability]
+    CAPABILITY_BATCH_DELETE: _ClassVar[Capability]
 
 class FindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -30,6 +31,7 @@ CAPABILITY_BYTES: Capability
 CAPABILITY_SHARED_VOLUME: Capability
 CAPABILITY_SCRATCH: Capability
 CAPABILITY_INSPECT: Capability
+CAPABILITY_BATCH_DELETE: Capability
 FINDING_KIND_UNSPECIFIED: FindingKind
 FINDING_KIND_VERSIONING: FindingKind
 FINDING_KIND_OBJECT_LOCK: FindingKind

@@ -1,3 +1,4 @@
+from kip405.v1 import errors_pb2 as _errors_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -263,6 +264,24 @@ class DeleteLogSegmentDataRequest(_message.Message):
 class DeleteLogSegmentDataResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class DeleteLogSegmentsRequest(_message.Message):
+    __slots__ = ("segments",)
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[SegmentLocator]
+    def __init__(self, segments: _Optional[_Iterable[_Union[SegmentLocator, _Mapping]]] = ...) -> None: ...
+
+class DeletedSegment(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: _errors_pb2.ErrorDetail
+    def __init__(self, error: _Optional[_Union[_errors_pb2.ErrorDetail, _Mapping]] = ...) -> None: ...
+
+class DeleteLogSegmentsResponse(_message.Message):
+    __slots__ = ("segments",)
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[DeletedSegment]
+    def __init__(self, segments: _Optional[_Iterable[_Union[DeletedSegment, _Mapping]]] = ...) -> None: ...
 
 class CheckPathRequest(_message.Message):
     __slots__ = ("file",)

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class StorageStub:
-    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
-    called. Do not use these names for other calls.
+    """Version 1 once had FetchIndex (one section of the indexes object), which nothing called. Do not use this name for
+    another call.
     """
 
     def __init__(self, channel):
@@ -86,6 +86,11 @@ class StorageStub:
                 request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataRequest.SerializeToString,
                 response_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataResponse.FromString,
                 _registered_method=True)
+        self.DeleteLogSegments = channel.unary_unary(
+                '/rsm_plugins.v1.Storage/DeleteLogSegments',
+                request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsRequest.SerializeToString,
+                response_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsResponse.FromString,
+                _registered_method=True)
         self.CheckPath = channel.unary_unary(
                 '/rsm_plugins.v1.Storage/CheckPath',
                 request_serializer=rsm__plugins_dot_v1_dot_storage__pb2.CheckPathRequest.SerializeToString,
@@ -94,8 +99,8 @@ class StorageStub:
 
 
 class StorageServicer:
-    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
-    called. Do not use these names for other calls.
+    """Version 1 once had FetchIndex (one section of the indexes object), which nothing called. Do not use this name for
+    another call.
     """
 
     def ReadIdentity(self, request, context):
@@ -231,6 +236,23 @@ class StorageServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteLogSegments(self, request, context):
+        """Removes many segments in as few requests as the store has, each as DeleteLogSegmentData does: log and indexes of a
+        segment stay as long as its manifest cannot be removed. Answers for each segment in the order asked; one that cannot
+        be removed does not keep the others. At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
+
+        condition                          | status code         | what the caller must do
+        -----------------------------------|---------------------|-----------------------------------------------------
+        nothing there (any more)           | OK, no error        | -
+        some could not be removed          | OK, their errors    | what the error says; repeat the call with these
+        more than 1000 segments            | INVALID_ARGUMENT    | split the request
+        plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
+        plugin of an earlier version       | OK, no segments     | DeleteLogSegmentData for each
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CheckPath(self, request, context):
         """Says what the plugin sees under a path of the caller, so that the caller knows whether both see the same file.
 
@@ -299,6 +321,11 @@ def add_StorageServicer_to_server(servicer, server):
                     request_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataRequest.FromString,
                     response_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataResponse.SerializeToString,
             ),
+            'DeleteLogSegments': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteLogSegments,
+                    request_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsRequest.FromString,
+                    response_serializer=rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsResponse.SerializeToString,
+            ),
             'CheckPath': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckPath,
                     request_deserializer=rsm__plugins_dot_v1_dot_storage__pb2.CheckPathRequest.FromString,
@@ -313,8 +340,8 @@ def add_StorageServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Storage:
-    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
-    called. Do not use these names for other calls.
+    """Version 1 once had FetchIndex (one section of the indexes object), which nothing called. Do not use this name for
+    another call.
     """
 
     @staticmethod
@@ -577,6 +604,33 @@ class Storage:
             '/rsm_plugins.v1.Storage/DeleteLogSegmentData',
             rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataRequest.SerializeToString,
             rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentDataResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteLogSegments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rsm_plugins.v1.Storage/DeleteLogSegments',
+            rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsRequest.SerializeToString,
+            rsm__plugins_dot_v1_dot_storage__pb2.DeleteLogSegmentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,8 +37,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class StorageStub:
-    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
-    called. Do not use these names for other calls.
+    """Version 1 once had FetchIndex (one section of the indexes object), which nothing called. Do not use this name for
+    another call.
     """
 
     @_typing.overload
@@ -138,6 +138,19 @@ class StorageStub:
     -----------------------------------|---------------------|-----------------------------------------------------
     nothing there (any more)           | OK                  | -
     """
+    DeleteLogSegments: _grpc.UnaryUnaryMultiCallable[_storage_pb2.DeleteLogSegmentsRequest, _storage_pb2.DeleteLogSegmentsResponse]
+    """Removes many segments in as few requests as the store has, each as DeleteLogSegmentData does: log and indexes of a
+    segment stay as long as its manifest cannot be removed. Answers for each segment in the order asked; one that cannot
+    be removed does not keep the others. At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
+
+    condition                          | status code         | what the caller must do
+    -----------------------------------|---------------------|-----------------------------------------------------
+    nothing there (any more)           | OK, no error        | -
+    some could not be removed          | OK, their errors    | what the error says; repeat the call with these
+    more than 1000 segments            | INVALID_ARGUMENT    | split the request
+    plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
+    plugin of an earlier version       | OK, no segments     | DeleteLogSegmentData for each
+    """
     CheckPath: _grpc.UnaryUnaryMultiCallable[_storage_pb2.CheckPathRequest, _storage_pb2.CheckPathResponse]
     """Says what the plugin sees under a path of the caller, so that the caller knows whether both see the same file.
 
@@ -152,8 +165,8 @@ class StorageStub:
 
 @_typing.type_check_only
 class StorageAsyncStub(StorageStub):
-    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
-    called. Do not use these names for other calls.
+    """Version 1 once had FetchIndex (one section of the indexes object), which nothing called. Do not use this name for
+    another call.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -250,6 +263,19 @@ class StorageAsyncStub(StorageStub):
     -----------------------------------|---------------------|-----------------------------------------------------
     nothing there (any more)           | OK                  | -
     """
+    DeleteLogSegments: _aio.UnaryUnaryMultiCallable[_storage_pb2.DeleteLogSegmentsRequest, _storage_pb2.DeleteLogSegmentsResponse]  # type: ignore[assignment]
+    """Removes many segments in as few requests as the store has, each as DeleteLogSegmentData does: log and indexes of a
+    segment stay as long as its manifest cannot be removed. Answers for each segment in the order asked; one that cannot
+    be removed does not keep the others. At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
+
+    condition                          | status code         | what the caller must do
+    -----------------------------------|---------------------|-----------------------------------------------------
+    nothing there (any more)           | OK, no error        | -
+    some could not be removed          | OK, their errors    | what the error says; repeat the call with these
+    more than 1000 segments            | INVALID_ARGUMENT    | split the request
+    plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
+    plugin of an earlier version       | OK, no segments     | DeleteLogSegmentData for each
+    """
     CheckPath: _aio.UnaryUnaryMultiCallable[_storage_pb2.CheckPathRequest, _storage_pb2.CheckPathResponse]  # type: ignore[assignment]
     """Says what the plugin sees under a path of the caller, so that the caller knows whether both see the same file.
 
@@ -263,8 +289,8 @@ class StorageAsyncStub(StorageStub):
     """
 
 class StorageServicer(metaclass=_abc_1.ABCMeta):
-    """Version 1 once had FetchIndex (one section of the indexes object) and DeleteLogSegments (many segments), which nothing
-    called. Do not use these names for other calls.
+    """Version 1 once had FetchIndex (one section of the indexes object), which nothing called. Do not use this name for
+    another call.
     """
 
     @_abc_1.abstractmethod
@@ -418,6 +444,25 @@ class StorageServicer(metaclass=_abc_1.ABCMeta):
         condition                          | status code         | what the caller must do
         -----------------------------------|---------------------|-----------------------------------------------------
         nothing there (any more)           | OK                  | -
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteLogSegments(
+        self,
+        request: _storage_pb2.DeleteLogSegmentsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_pb2.DeleteLogSegmentsResponse, _abc.Awaitable[_storage_pb2.DeleteLogSegmentsResponse]]:
+        """Removes many segments in as few requests as the store has, each as DeleteLogSegmentData does: log and indexes of a
+        segment stay as long as its manifest cannot be removed. Answers for each segment in the order asked; one that cannot
+        be removed does not keep the others. At most 1000 segments a call. Needs CAPABILITY_BATCH_DELETE.
+
+        condition                          | status code         | what the caller must do
+        -----------------------------------|---------------------|-----------------------------------------------------
+        nothing there (any more)           | OK, no error        | -
+        some could not be removed          | OK, their errors    | what the error says; repeat the call with these
+        more than 1000 segments            | INVALID_ARGUMENT    | split the request
+        plugin without the capability      | UNIMPLEMENTED       | DeleteLogSegmentData for each
+        plugin of an earlier version       | OK, no segments     | DeleteLogSegmentData for each
         """
 
     @_abc_1.abstractmethod

@@ -19,6 +19,7 @@ from kip405.ids import TopicIdPartition, Uuid
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
 from rlm.stores.stores import CopyTarget
 from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.segment_deletes import delete_each
 
 STORE_ID = Uuid(b"\x51" * 16)
 
@@ -113,6 +114,11 @@ class MemoryStore:
         for kind in (ObjectKind.MANIFEST, ObjectKind.LOG, ObjectKind.INDEXES):
             self.objects.pop(object_name(locator, kind), None)
         self.deleted.append(locator)
+
+    async def delete_log_segments(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        return await delete_each(self.delete_log_segment_data, locators)
 
     async def inspect(self) -> tuple[StoreFinding, ...]:
         return self.findings

@@ -120,7 +120,7 @@ EDITS: tuple[Edit, ...] = (
     *DELETION.edits(
         (
             "H5: nothing is checked before DELETE_SEGMENT_STARTED",
-            "        group = await self._check(group, permit, result, away)\n"
+            "        group = await self._check(group, permit, progress)\n"
             "        await each_at_once(group, _GROUP, "
             "lambda one: self._begin(",
             "        await each_at_once(group, _GROUP, lambda one: self._begin(",
@@ -137,28 +137,59 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H5: nothing is checked right before objects go",
-            "        group = await self._check(group, permit, result, away)\n        gone:",
-            "        gone:",
+            "        group = await self._check(group, permit, progress)\n        progress.gone",
+            "        progress.gone",
         ),
         (
             "a store that does not delete ends the batch",
-            "            except RemoteStorageError as error:\n                if isinstance",
-            "            except KeyError as error:\n                if isinstance",
+            "            except RemoteStorageError as error:\n                progress.answered(",
+            "            except KeyError as error:\n                progress.answered(",
+        ),
+        (
+            "a store that refuses a call ends the batch",
+            "        except RemoteStorageError as error:\n            progress.store_failed(",
+            "        except KeyError as error:\n            progress.store_failed(",
         ),
         (
             "a store that is away is asked for every segment",
-            "            if store_id in away:\n                return\n",
+            "            if store_of(metadata) in progress.away:\n                return\n",
             "",
         ),
         (
+            "a store that is away is an error of every segment",
+            "        if store_id in self.away and isinstance(error, Unavailable):\n"
+            "            return\n",
+            "",
+        ),
+        (
+            "H12: a segment that may still be written is deleted with the others",
+            "            if permit.may_be_written(one):\n",
+            "            if not one:\n",
+        ),
+        (
+            "a store that fences a segment counts as one that does not delete it",
+            "        for answer in fenced:\n            raise answer\n",
+            "        progress.result.store_errors += fenced\n",
+        ),
+        (
+            "what went in the call in which a store fenced is not recorded",
+            "            if answer not in fenced:\n",
+            "            if not fenced:\n",
+        ),
+        (
             "a store that is away is asked again by the next group",
-            "asked = [one for one in group if store_of(one) not in away]",
+            "asked = [one for one in group if store_of(one) not in progress.away]",
             "asked = list(group)",
         ),
         (
             "G4: a segment leaves the ledger before its objects are gone",
-            "                result.store_errors.append(error)\n            else:\n",
-            "                result.store_errors.append(error)\n            finally:\n",
+            "                progress.answered(metadata, error)\n            else:\n",
+            "                progress.answered(metadata, error)\n            finally:\n",
+        ),
+        (
+            "G4: a segment that its store did not delete leaves the ledger",
+            "        if error is None:\n            self.gone.append(metadata)\n        else:\n",
+            "        self.gone.append(metadata)\n        if error is not None:\n",
         ),
         (
             "G4: no entry leaves the ledger",
@@ -169,6 +200,16 @@ EDITS: tuple[Edit, ...] = (
             "G1: a freeze within a group does not stop it",
             "            _refuse(permit)\n            try:\n",
             "            try:\n",
+        ),
+        (
+            "G1: a freeze between two stores does not stop a group",
+            "            _refuse(permit)\n            await self._delete_in_one_call(",
+            "            await self._delete_in_one_call(",
+        ),
+        (
+            "G1: a call deletes more segments than a freeze may wait for",
+            "_GROUP = 64\n",
+            "_GROUP = 128\n",
         ),
         (
             "G1: a freeze right before objects go does not stop it",
@@ -187,12 +228,12 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a store that is away keeps the segments of the others",
-            "            except Unavailable as error:\n                away.add(store_of(one))\n",
-            "            except KeyError as error:\n                away.add(store_of(one))\n",
+            "            except Unavailable as error:\n                progress.store_failed(",
+            "            except KeyError as error:\n                progress.store_failed(",
         ),
         (
             "H11: a segment is deleted though its store does not say who it is",
-            "        return [one for one in asked if store_of(one) not in away]\n",
+            "        return [one for one in asked if store_of(one) not in progress.away]\n",
             "        return asked\n",
         ),
         (
@@ -202,8 +243,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H12: a manifest that lands late stays",
-            "        if not permit.may_be_written(metadata):\n",
-            "        if permit.may_be_written(metadata):\n",
+            "        if found.metadata is None and not found.unreadable:\n            return\n",
+            "        return\n",
         ),
         (
             "after an error in a group everything else is still begun",

@@ -21,7 +21,119 @@ HANGS = Target("rsm_plugins/process/hang_guard.py", ("tests/rsm_plugins/test_han
 
 TREE = Target("rsm_plugins/files/store_tree.py", ("tests/rsm_plugins/test_local.py",))
 
+BATCHES = ("tests/rsm_plugins/s3/test_batch_delete.py",)
+S3 = Target("rsm_plugins/s3/manager.py", BATCHES)
+OBJECTS = Target("rsm_plugins/s3/objects.py", BATCHES)
+UPLOADS_OF_MANY = Target("rsm_plugins/s3/uploads.py", BATCHES)
+CONTENT_MD5 = Target("rsm_plugins/s3/calls.py", BATCHES)
+ANSWERS = Target("rsm_plugins/contract/client.py", ("tests/rsm_plugins/test_batch_delete.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *S3.edits(
+        (
+            "G4: the data of a segment whose manifest stays is deleted in a call for many",
+            "self._remove([stem for stem in wanted if stem not in kept], _DATA)",
+            "self._remove(wanted, _DATA)",
+        ),
+        (
+            "G4: logs go at the same time as manifests in a call for many",
+            "self._remove(wanted, (ObjectKind.MANIFEST,))",
+            "self._remove(wanted, tuple(ObjectKind))",
+        ),
+        (
+            "H12: unfinished uploads stay after a call for many",
+            "        kept |= await self._abort_uploads(",
+            "        _ = (",
+        ),
+    ),
+    *OBJECTS.edits(
+        (
+            "G4: an error that names no object of ours is passed over",
+            "if name in asked else dict.fromkeys(asked, error)",
+            "if name in asked else {}",
+        ),
+        (
+            "an object that was throttled counts as deleted",
+            "            for error in passing.values():\n                raise error\n",
+            "",
+        ),
+        (
+            "an object that stays throttled counts as deleted",
+            "            return kept | dict.fromkeys(left, error)\n",
+            "            return kept\n",
+        ),
+        (
+            "a server that does not know DeleteObjects is asked for it for ever",
+            "            self._deletes_many = False\n",
+            "            pass\n",
+        ),
+        (
+            "a server that refuses everything once is never asked for many again",
+            "        if len(kept) < len(names):\n",
+            "        if names:\n",
+        ),
+        (
+            "an object that was not there is an error of a call for many",
+            "            if verdict_of(error).kind is ErrorKind.NOT_FOUND:\n",
+            "            if not code:\n",
+        ),
+    ),
+    *UPLOADS_OF_MANY.edits(
+        (
+            "H12: uploads of other segments are aborted with those of many",
+            "                    if name in wanted:\n",
+            "                    if name:\n",
+        ),
+        (
+            "H12: a server that lists whole names only hides the uploads of many",
+            "            if len(names) == 1 or not self._lists_whole_names_only:\n",
+            "            if names:\n",
+        ),
+        (
+            "a log whose upload does not go away is deleted",
+            "                            kept[name] = error\n",
+            "                            log.info(str(error))\n",
+        ),
+        (
+            "logs are deleted though their uploads cannot be listed",
+            "            return dict.fromkeys(wanted, error)\n",
+            "            return {name: error for name in kept}\n",
+        ),
+    ),
+    *CONTENT_MD5.edits(
+        (
+            "servers that ask for Content-MD5 refuse a call for many",
+            '"before-sign.s3.DeleteObjects"',
+            '"before-sign.s3.DeleteObject"',
+        ),
+    ),
+    *ANSWERS.edits(
+        (
+            "a plugin that answers for all together is believed",
+            "        if not answer.segments:",
+            "        if answer.segments is None:",
+        ),
+        (
+            "a plugin that answers for others is believed",
+            "        if len(answer.segments) != len(locators):",
+            "        if len(answer.segments) > len(locators):",
+        ),
+        (
+            "G4: the error of a segment is lost on the way",
+            'error_of_detail(segment.error) if segment.HasField("error") else None',
+            "None",
+        ),
+        (
+            "a plugin without the call is called",
+            "if Capability.BATCH_DELETE.value not in info.capabilities:",
+            "if not info.capabilities:",
+        ),
+        (
+            "a plugin whose store is away is asked for every segment",
+            "                away = error\n                raise\n",
+            "                raise\n",
+        ),
+    ),
     *TREE.edits(
         (
             "a folder that may be another one counts as durable",
@@ -166,8 +278,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "only the first page of unfinished uploads is seen",
-            '            if not answer.get("IsTruncated"):\n                return aborted\n',
-            "            return aborted\n",
+            '            if not answer.get("IsTruncated"):\n                return\n',
+            "            return\n",
         ),
         (
             "H12: uploads of others are aborted",

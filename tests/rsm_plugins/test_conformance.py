@@ -47,7 +47,7 @@ AIVEN = (
     "testFetchNonExistingKey",
     "testFetchNonExistingKeyMasking",
     "testDelete",
-    # not testDeletes: the contract deletes one segment a call
+    "testDeletes",
 )
 PULSAR = (
     "testHappyCase",

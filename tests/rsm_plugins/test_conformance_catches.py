@@ -14,7 +14,7 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import NotFound, Unavailable
+from kip405.errors import NotFound, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.conformance.runner import CASES, Status, chosen, run_suite
@@ -84,6 +84,30 @@ class ForgetsTheIndexes(LocalRemoteStorageManager):
                 indexes_crc32c=crc32c(indexes),
             )
             await super().copy_log_segment_data(locator, data)
+
+
+class DeletesOneBatch(LocalRemoteStorageManager):
+    """Forgets what is over the limit of one request (Aiven's bug 650)."""
+
+    async def delete_log_segments(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        answers = await super().delete_log_segments(locators[:1_000])
+        return (*answers, *(None for _ in locators[1_000:]))
+
+
+class StopsAtTheFirstError(LocalRemoteStorageManager):
+    """One segment that cannot be deleted keeps those after it."""
+
+    async def delete_log_segments(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        answers: list[RemoteStorageError | None] = []
+        for locator in locators:
+            failed = next((error for error in answers if error is not None), None)
+            found = (failed,) if failed else await super().delete_log_segments([locator])
+            answers.extend(found)
+        return tuple(answers)
 
 
 class FailsOnAbsent(LocalRemoteStorageManager):
@@ -165,6 +189,8 @@ WRONG: dict[type[LocalRemoteStorageManager], str] = {
     KeepsTheFirst: "copy_may_be_repeated",
     ForgetsTheIndexes: "upload_fetch_delete",
     FailsOnAbsent: "delete_may_be_repeated",
+    DeletesOneBatch: "batch_delete_of_many",
+    StopsAtTheFirstError: "batch_delete_answers_for_each",
     ListsOnePage: "lists_many",
     ListsByPrefix: "lists_by_cluster_and_partition",
     MissingIsAway: "absent_objects_are_not_found",

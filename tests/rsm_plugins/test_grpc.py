@@ -306,6 +306,7 @@ async def test_a_call_without_answer_is_unavailable_at_its_deadline(tmp_path: Pa
             subject.copy(segment),
             client.fetch_log_segment(segment.locator, WHOLE),
             client.delete_log_segment_data(segment.locator),
+            client.delete_log_segments([segment.locator]),
         ):
             with pytest.raises(Unavailable, match="plugin 127"):
                 await call

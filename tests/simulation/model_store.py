@@ -17,7 +17,7 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, NotFound, Unavailable
+from kip405.errors import Corrupt, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -145,6 +145,21 @@ class StoreClient:
         for kind in (ObjectKind.MANIFEST, ObjectKind.LOG, ObjectKind.INDEXES):
             name = object_name(locator, kind)
             await self._ask(partial(self._store.delete_object, name), "delete")
+
+    async def delete_log_segments(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        """As S3 does: all manifests first; whatever fails keeps the rest of its segment."""
+        kept: dict[SegmentLocator, RemoteStorageError] = {}
+        for kinds in ((ObjectKind.MANIFEST,), (ObjectKind.LOG, ObjectKind.INDEXES)):
+            for locator in locators:
+                try:
+                    for kind in kinds if locator not in kept else ():
+                        name = object_name(locator, kind)
+                        await self._ask(partial(self._store.delete_object, name), "delete")
+                except RemoteStorageError as error:
+                    kept[locator] = error
+        return tuple(kept.get(locator) for locator in locators)
 
     async def inspect(self) -> tuple[StoreFinding, ...]:
         return ()

@@ -88,13 +88,13 @@ def _sweep_without_adoption() -> list[Patch]:
         is_deleted = entry.metadata.state is _DELETED
         return sweep.Bury() if is_deleted else sweep.Delete(reason="planted")
 
-    async def delete_objects(self: Any, metadata: Any, permit: Any) -> None:
+    async def delete_unsettled(self: Any, metadata: Any) -> None:
         await self._evidence.delete(metadata)
 
     return [
         (cleanup, "decide", decide),
         (CleanupTask, "_check_reason_stands", _nothing),
-        (SegmentDeleter, "_delete_objects", delete_objects),
+        (SegmentDeleter, "_delete_unsettled", delete_unsettled),
     ]
 
 
@@ -197,13 +197,13 @@ def _finished_unchecked() -> list[Patch]:
 def _tombstone_first() -> list[Patch]:
     """The ledger forgets a segment before its objects are deleted (G4)."""
 
-    async def delete_group(self: Any, group: Any, permit: Any, result: Any, away: Any) -> None:
-        group = await self._check(group, permit, result, away)
+    async def delete_group(self: Any, group: Any, permit: Any, progress: Any) -> None:
+        group = await self._check(group, permit, progress)
         for one in group:
             await self._begin(one, permit)
             await self._end(one, permit)
             await self._evidence.delete(one)
-            result.deleted.append(one)
+            progress.result.deleted.append(one)
 
     return [(SegmentDeleter, "_delete_group", delete_group)]
 

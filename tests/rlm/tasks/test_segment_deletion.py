@@ -1,6 +1,6 @@
 """The deletion of a batch of segments: order, and what stops it between two segments (G4)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kip405.contracts import StoreIdentity
-from kip405.errors import Fenced, Invalid, Unavailable
+from kip405.errors import Fenced, Invalid, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import (
     CustomMetadata,
@@ -19,6 +19,7 @@ from kip405.segments import (
 from rlm.tasks.segment_deletion import DeletionPermit
 from rsm_plugins.layout.keys import parse_name
 from rsm_plugins.layout.manifest import Manifest
+from rsm_plugins.segment_deletes import delete_each
 from tests.builders.ledger import OTHER_WRITER
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
@@ -112,24 +113,83 @@ async def test_records_of_a_group_are_in_flight_together(rig: Rig) -> None:
     assert begun == [DELETING] * 5 + [DELETED] * 5
 
 
-async def test_g1_a_freeze_stops_a_batch_between_two_segments(rig: Rig) -> None:
-    segments = await copied(rig, 5)
+class CallsStore(MemoryStore):
+    """Keeps the calls that delete: how many segments each of them names, 0 = by itself."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__("", STORE_ID)
+        self.identity, self.objects, self.deleted = inner.identity, inner.objects, inner.deleted
+        self.calls: list[int] = []
+        self.before_call: Callable[[], None] = lambda: None
+
+    async def delete_log_segments(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        self.calls.append(len(locators))
+        self.before_call()
+        return await delete_each(super().delete_log_segment_data, locators)
+
+    async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
+        self.calls.append(0)
+        self.before_call()
+        await super().delete_log_segment_data(locator)
+
+
+def counted(rig: Rig) -> CallsStore:
+    """The store of the rig, whose calls are kept from now on."""
+    rig.shelf.stores[STORE_ID] = rig.store = store = CallsStore(rig.store)
+    return store
+
+
+async def test_a_group_is_deleted_in_one_call(rig: Rig) -> None:
+    segments = await copied(rig, 70)
+    store = counted(rig)
+    result = await rig.deleter.delete(segments, Permit(rig).permit())
+    assert result.deleted == segments
+    assert store.calls == [64, 6]
+
+
+async def test_h12_what_may_still_be_written_is_deleted_by_a_call_of_its_own(rig: Rig) -> None:
+    """Only such a call finds unfinished uploads in every store, and its manifest is read again."""
+    segments = await copied(rig, 3)
+    store = counted(rig)
+    permit = replace(Permit(rig).permit(), may_be_written=lambda one: one is segments[1])
+    result = await rig.deleter.delete(segments, permit)
+    assert result.deleted == [segments[0], segments[2], segments[1]]
+    assert store.calls == [2, 0]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["by one call", "by calls of their own"])
+async def test_g1_a_freeze_stops_a_batch_between_two_calls(rig: Rig, late: bool) -> None:
+    segments = await copied(rig, 70)
     allowed = Permit(rig)
-    deletes = 0
+    store = counted(rig)
 
-    def freeze(operation: str) -> None:
-        nonlocal deletes
-        deletes += 1
-        if deletes == 2:
-            allowed.frozen = "frozen by command"
+    def freeze() -> None:
+        allowed.frozen = "frozen by command"
 
-    rig.store.before = freeze
-    result = await rig.deleter.delete(segments, allowed.permit())
+    store.before_call = freeze
+    result = await rig.deleter.delete(segments, allowed.permit(late=late))
     assert isinstance(result.stopped, Fenced)
     assert "frozen by command" in str(result.stopped)
-    assert stored(rig) == 3
-    assert len(result.deleted) == 2
-    assert [one.state for one in rig.ledger.view.entries.values()] == [DELETING] * 3
+    deleted = 1 if late else 64
+    assert store.calls == [0 if late else 64]
+    assert stored(rig) == 70 - deleted
+    assert len(result.deleted) == deleted, "what is gone is recorded"
+    states = [one.state for one in rig.ledger.view.entries.values()]
+    assert sorted(states) == [FINISHED] * 6 + [DELETING] * (64 - deleted)
+
+
+async def test_g1_a_freeze_stops_a_group_between_two_stores(rig: Rig) -> None:
+    (here,) = await copied(rig, 1)
+    rig.shelf.stores[OTHER_STORE] = other = MemoryStore(CLUSTER_ID, OTHER_STORE)
+    allowed = Permit(rig)
+    counted(rig).before_call = lambda: setattr(allowed, "frozen", "frozen by command")
+    segments = [here, in_other_store(rig, here, 201)]
+    result = await rig.deleter.delete(segments, allowed.permit())
+    assert isinstance(result.stopped, Fenced)
+    assert result.deleted == [here]
+    assert other.deleted == []
 
 
 async def test_h05_leadership_that_is_lost_between_records_and_objects_keeps_the_objects(
@@ -164,18 +224,23 @@ async def test_h11_nothing_is_published_where_the_store_is_another_one(rig: Rig)
     assert stored(rig) == 2
 
 
-async def test_a_store_that_is_away_is_not_asked_for_each_segment(rig: Rig) -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["one call", "calls of their own"])
+@pytest.mark.parametrize("by_call", [False, True], ids=["each", "the call"])
+async def test_a_store_that_is_away_is_not_asked_for_each_segment(
+    rig: Rig, by_call: bool, late: bool
+) -> None:
+    """It refuses the call, or each segment of it."""
     segments = await copied(rig, 66)
-    asked = 0
+    store = counted(rig)
 
-    def away(operation: str) -> None:
-        nonlocal asked
-        asked += 1
+    def away(_: object = None) -> None:
         raise Unavailable("the store is away")
 
-    rig.store.before = away
-    result = await rig.deleter.delete(segments, Permit(rig).permit())
-    assert asked == 1
+    store.before = away
+    if by_call:
+        store.before_call = away
+    result = await rig.deleter.delete(segments, Permit(rig).permit(late=late))
+    assert store.calls == [0] if late else [64]
     assert result.stopped is None
     assert [str(error) for error in result.store_errors] == ["the store is away"]
     assert stored(rig) == 66
@@ -248,16 +313,60 @@ class RefusingStore(MemoryStore):
         await super().delete_log_segment_data(locator)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["one call", "calls of their own"])
 async def test_a_segment_that_the_store_refuses_to_delete_does_not_keep_the_others(
-    rig: Rig,
+    rig: Rig, late: bool
 ) -> None:
     segments = await copied(rig, 4)
     rig.shelf.stores[STORE_ID] = RefusingStore(rig.store, segments[1:2])
-    result = await rig.deleter.delete(segments, Permit(rig).permit())
+    result = await rig.deleter.delete(segments, Permit(rig).permit(late=late))
     assert result.deleted == [segments[0], *segments[2:]]
     assert [str(error) for error in result.store_errors] == ["the object is locked"]
     (left,) = rig.ledger.view.entries.values()
     assert (left.metadata.segment_id, left.state) == (segments[1].segment_id, DELETING)
+
+
+async def test_a_call_that_fails_as_a_whole_keeps_its_segments_and_is_no_error_of_each(
+    rig: Rig,
+) -> None:
+    segments = await copied(rig, 66)
+
+    def refuse() -> None:
+        if store.calls == [64]:
+            raise Invalid("the plugin does not know this call")
+
+    store = counted(rig)
+    store.before_call = refuse
+    result = await rig.deleter.delete(segments, Permit(rig).permit())
+    assert result.stopped is None
+    assert [str(error) for error in result.store_errors] == ["the plugin does not know this call"]
+    assert result.deleted == segments[64:], "a store that refuses is not away"
+
+
+@pytest.mark.parametrize("as_a_whole", [False, True], ids=["of a segment", "of the call"])
+async def test_a_store_that_fences_stops_the_batch_and_what_is_gone_is_recorded(
+    rig: Rig, as_a_whole: bool
+) -> None:
+    segments = await copied(rig, 66)
+    plain = rig.store.delete_log_segment_data
+
+    async def fence(locator: SegmentLocator) -> None:
+        if locator.segment_id == segments[1].segment_id:
+            raise Fenced("somebody else works on it")
+        await plain(locator)
+
+    if as_a_whole:
+        counted(rig).before_call = partial(_raise, Fenced("somebody else works on it"))
+    else:
+        rig.store.delete_log_segment_data = fence  # type: ignore[method-assign]
+    result = await rig.deleter.delete(segments, Permit(rig).permit())
+    assert isinstance(result.stopped, Fenced)
+    assert result.store_errors == []
+    assert result.deleted == ([] if as_a_whole else [segments[0], *segments[2:64]])
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 async def test_h06_a_reason_that_does_not_hold_any_more_stops_before_the_objects(rig: Rig) -> None:

@@ -71,6 +71,13 @@ async def _delete(subject: Subject, segment: StoredSegment) -> None:
     assert await subject.names(segment.locator.segment_id.topic_id_partition) == []
 
 
+async def _delete_many(subject: Subject, segment: StoredSegment) -> None:
+    (error,) = await subject.manager.delete_log_segments([segment.locator])
+    if error is not None:
+        raise error
+    assert await subject.names(segment.locator.segment_id.topic_id_partition) == []
+
+
 LARGE = PART_BYTES + 1_000  # two parts
 GET = ("GetObject",)
 OPERATIONS: tuple[Operation, ...] = (
@@ -105,5 +112,6 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(name="stat", run=_stat),
     Operation(name="list", run=_list, requests=("ListObjects",), receives=True),
     Operation(name="delete", run=_delete),
+    Operation(name="delete_many", run=_delete_many, requests=("DeleteObjects",), sends=True),
 )
 BY_NAME = {operation.name: operation for operation in OPERATIONS}

@@ -126,6 +126,8 @@ async def test_stalled_calls_end_at_their_deadline(tmp_path: Path) -> None:
                 await plugin.subject.copy(segment)
             with pytest.raises(Unavailable):
                 await plugin.subject.names()
+            with pytest.raises(Unavailable):
+                await plugin.subject.manager.delete_log_segments([segment.locator])
         await plugin.works_again(segment)
 
 

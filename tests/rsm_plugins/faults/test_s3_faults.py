@@ -108,6 +108,8 @@ class Lasting:
     def fits(self, operation: Operation) -> bool:
         if self.error is NotFound:
             return operation.name in ("fetch", "indexes", "index", "manifest")
+        if self.error is Invalid and operation.name == "delete_many":
+            return False  # then each object is deleted by a request of its own
         return fits(self.on, operation)
 
 
