@@ -87,13 +87,12 @@ def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> Prepa
 def _scan(segment: LocalSegment, next_offset: int) -> SegmentScan:
     scanner = SegmentScanner(base_offset=segment.base_offset, next_offset=next_offset)
     left = segment.size_bytes
-    # One buffer for all reads: fresh ones would cost as much as the reads themselves.
-    buffer = memoryview(bytearray(min(left, _READ_BYTES)))
     try:
         with open(segment.path, "rb", buffering=0) as file:
-            while left and (count := file.readinto(buffer[:left])):
-                scanner.feed(buffer[:count])
-                left -= count
+            while left and (piece := file.read(min(left, _READ_BYTES))):
+                left -= len(piece)
+                scanner.feed(piece)
+                del piece  # or the next read takes fresh memory, which costs as much as the read
     except FileNotFoundError as error:
         raise Fenced(f"{segment.path} is gone") from error
     if left:

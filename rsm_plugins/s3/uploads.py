@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 from botocore.exceptions import ClientError
 
-from kip405.crc import crc32c
+from kip405.crc import crc32c, joined_crc32c
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.segments import LogSegmentData
 from rsm_plugins.files.durable import read_at
@@ -88,7 +88,6 @@ class SourceReader:
         """Read and checksum piece by piece: each is still in the processor's cache then."""
         source = self._data.log
         end, part, pieces = self._position + size_bytes, 0, []
-        begins = self._position == 0
         descriptor = open_source(source.path)
         try:
             with source_errors(source.path):
@@ -99,13 +98,10 @@ class SourceReader:
                         raise self._cut_short()
                     self._position += len(piece)
                     part = crc32c(piece, part)
-                    if not begins:
-                        self._whole = crc32c(piece, self._whole)
                     pieces.append(piece)
         finally:
             os.close(descriptor)
-        if begins:
-            self._whole = part
+        self._whole = joined_crc32c(self._whole, part, size_bytes)
         return Pieces(pieces), part
 
     def _cut_short(self) -> Fenced:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kip405.crc import ChunkedCrc32c, crc32c
+from kip405.crc import ChunkedCrc32c, crc32c, joined_crc32c
 
 CHECK = b"123456789"  # RFC 3720's check value for CRC-32C is e3069283
 
@@ -25,6 +25,26 @@ def test_empty() -> None:
     assert crc32c(b"") == 0
     assert crc32c(b"", 5) == 5
     assert ChunkedCrc32c(4).chunks == ()
+
+
+@given(st.binary(max_size=600), st.binary(max_size=600))
+def test_g09_the_checksum_of_a_whole_follows_from_those_of_its_parts(a: bytes, b: bytes) -> None:
+    assert joined_crc32c(crc32c(a), crc32c(b), len(b)) == crc32c(a + b)
+
+
+def test_g09_parts_as_large_as_those_of_an_upload() -> None:
+    first, second = bytes(range(256)) * 4096, b"Kafka" * 1_000_003
+    assert joined_crc32c(crc32c(first), crc32c(second), len(second)) == crc32c(first + second)
+
+
+@pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
+def test_chunks_of_pieces_that_end_with_a_chunk(make: type[bytes]) -> None:
+    data = bytes(range(256)) * 16
+    checksums = ChunkedCrc32c(1024)
+    for position in range(0, len(data), 512):
+        checksums.update(make(data[position : position + 512]))
+    assert checksums.whole == crc32c(data)
+    assert checksums.chunks == tuple(crc32c(data[at : at + 1024]) for at in range(0, 4096, 1024))
 
 
 def test_chunk_size_must_be_positive() -> None:

@@ -7,6 +7,7 @@ from tests.mutants.edits import Edit, Target
 LINEAGE = Target(
     "kip405/lineage.py", ("tests/kip405/test_lineage.py", "tests/kip405/test_lineage_properties.py")
 )
+CRC = Target("kip405/crc.py", ("tests/kip405/test_crc.py",))
 SCAN = Target("kip405/scan.py", ("tests/kip405/test_scan.py",))
 SEGMENT_CHECK = Target(
     "kip405/segment_check.py", ("tests/rlm_spark/pipelines/test_segment_audit.py",)
@@ -266,6 +267,18 @@ EDITS: tuple[Edit, ...] = (
             "checksums of chunks are of another chunk size than they say",
             "self._checksums = ChunkedCrc32c(chunk_size_bytes)",
             "self._checksums = ChunkedCrc32c(DEFAULT_CHUNK_BYTES)",
+        ),
+    ),
+    *CRC.edits(
+        (
+            "G9: the checksum of a whole is joined as if each part had the size of a chunk",
+            "return joined_crc32c(self._whole, self._chunk, open_bytes)",
+            "return joined_crc32c(self._whole, self._chunk, self._chunk_size_bytes)",
+        ),
+        (
+            "G9: the parts of a whole may change places",
+            "return _product(_power_of_bytes(second_bytes), first) ^ second",
+            "return _product(_power_of_bytes(second_bytes), first ^ second)",
         ),
     ),
     *SETTINGS.edits(

@@ -218,8 +218,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G9: the checksum of the whole is that of the last part",
-            "self._whole = crc32c(piece, self._whole)",
-            "self._whole = crc32c(piece)",
+            "self._whole = joined_crc32c(self._whole, part, size_bytes)",
+            "self._whole = part",
         ),
         (
             "G9: a part is proved by the checksum of all before it",
