@@ -1,17 +1,17 @@
-"""Computes how old the records of the settings topic are, by clocks that may be wrong. Pure.
+"""Computes how old a record of a topic is, without believing any one clock (G1, H16). Pure.
 
-The age of a record is computed without its writer's clock (G1, H16). Brokers stamp the records
-(LogAppendTime), so one clock, even a wrong one, measures the time between them. The monotonic clock
-of this process measures the time since a record was read. A record is at least as old as either
-says: one that was appended long before the last one is old even if it was read just now (a backlog,
-after this process or its broker was paused), and one that nothing followed ages too. A record that
-existed before this process began to follow the log says nothing about now: its writer may have died
-years ago with nothing written since.
+Brokers stamp the records (LogAppendTime), so one clock, even a wrong one, measures the time between
+them. The monotonic clock of this process measures the time since a record was read. A record is at
+least as old as either says: one that was appended long before the last one is old even if it was
+read just now (a backlog, after this process or its broker was paused), and one that nothing
+followed ages too. A record that existed before this process began to follow the log says nothing
+about now: its writer may have died years ago with nothing written since.
 
-What must not happen too early needs a certain age. The leader of this topic may change to a broker
+What must not happen too early needs a certain age. The leader of the topic may change to a broker
 whose clock is ahead, or its clock may be corrected. So the time between append times counts only as
-far as our own clock confirms it, from the append time and from the writer's time. This module must
-not know which record counts.
+far as our own clock confirms it, from the append time and from the writer's time. A writer's time
+that is in the future by our clock and by the brokers' is wrong: it does not count, or what the
+writer decided would wait until then.
 """
 
 from dataclasses import dataclass
@@ -71,3 +71,18 @@ class LogTime:
         if times is None or times.read_ms is None:
             return None
         return self.least_age_ms(times, monotonic_ms)
+
+    def certain_age_ms(
+        self, times: RecordTimes, written_ms: int, *, monotonic_ms: int, now_ms: int
+    ) -> int:
+        """How old a record certainly is even if one clock is wrong: the brokers', now or when it
+        was appended, its writer's (`written_ms`), or our own (`now_ms`).
+        """
+        known_ms = self.followed_ms(monotonic_ms)
+        if times.read_ms is not None:
+            known_ms = monotonic_ms - times.read_ms
+        log_now_ms = self.now_ms(monotonic_ms)
+        is_refuted = log_now_ms is not None and written_ms > max(now_ms, log_now_ms)
+        decided_ms = times.appended_ms if is_refuted else max(times.appended_ms, written_ms)
+        by_log_ms = self.least_age_ms(times, monotonic_ms) or 0
+        return max(known_ms, min(by_log_ms, now_ms - decided_ms))

@@ -8,10 +8,8 @@ its key in `reassert`: the partition's leader writes the adopted settings record
 Settings records that a late record must not override carry what their writer knew
 (`WriterKnowledge`). A record does not count if its writer did not know the adopted record of its
 key and its epoch is not newer. A tombstone does not count if its writer did not know the record
-that it would remove, or if its epoch is older.
-
-rlmm/log_time.py computes how old a record is. This module must not know how settings records
-travel.
+that it would remove, or if its epoch is older. This module must not know how settings records
+travel, nor how their ages are computed (`log_time`).
 """
 
 from collections.abc import Iterator
@@ -212,10 +210,9 @@ class SettingsView:
         found = self._adopted.get(key)
         if found is None or found.times is None:
             return 0
-        since_read_ms = 0 if found.times.read_ms is None else monotonic_ms - found.times.read_ms
-        by_clock_ms = now_ms - max(found.times.appended_ms, found.stamp.time_ms)
-        by_log_ms = self._log_time.least_age_ms(found.times, monotonic_ms) or 0
-        return max(since_read_ms, min(by_log_ms, by_clock_ms))
+        return self._log_time.certain_age_ms(
+            found.times, found.stamp.time_ms, monotonic_ms=monotonic_ms, now_ms=now_ms
+        )
 
     def clock_skews(self) -> tuple[ClockSkew, ...]:
         """Services whose clock was more than MOST_SKEW_MS off the brokers' at their last heartbeat,

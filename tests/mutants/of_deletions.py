@@ -14,7 +14,7 @@ IN_FORCE = Target(
     "rlm/plans/retention.py",
     ("tests/rlm/plans/test_deletions.py", "tests/rlm/plans/test_retention.py"),
 )
-AGES = Target("rlmm/settings_view.py", ("tests/rlmm/test_settings_view.py",))
+AGES = Target("rlmm/log_time.py", ("tests/rlmm/test_settings_view.py",))
 FENCED = Target("rlmm/settings_records.py", ("tests/rlmm/test_settings_view.py",))
 VERBS = Target(
     "rlm/topics/verbs.py",
@@ -210,23 +210,43 @@ EDITS: tuple[Edit, ...] = (
     *AGES.edits(
         (
             "H16: a broker whose clock is ahead ends a delay",
-            "        return max(since_read_ms, min(by_log_ms, by_clock_ms))\n",
-            "        return max(since_read_ms, by_log_ms)\n",
+            "        return max(known_ms, min(by_log_ms, now_ms - decided_ms))\n",
+            "        return max(known_ms, by_log_ms)\n",
         ),
         (
             "H16: our own clock ends a delay",
-            "        return max(since_read_ms, min(by_log_ms, by_clock_ms))\n",
-            "        return max(since_read_ms, by_clock_ms)\n",
+            "        return max(known_ms, min(by_log_ms, now_ms - decided_ms))\n",
+            "        return max(known_ms, now_ms - decided_ms)\n",
         ),
         (
             "H16: the clock of the broker that appended the record ends a delay",
-            "        by_clock_ms = now_ms - max(found.times.appended_ms, found.stamp.time_ms)\n",
-            "        by_clock_ms = now_ms - found.times.appended_ms\n",
+            "else max(times.appended_ms, written_ms)",
+            "else times.appended_ms",
         ),
         (
             "H16: the writer's clock ends a delay",
-            "        by_clock_ms = now_ms - max(found.times.appended_ms, found.stamp.time_ms)\n",
-            "        by_clock_ms = now_ms - found.stamp.time_ms\n",
+            "else max(times.appended_ms, written_ms)",
+            "else written_ms",
+        ),
+        (
+            "H16: a delay waits for as long as its writer's clock was ahead",
+            "is_refuted = log_now_ms is not None and",
+            "is_refuted = log_now_ms is None and",
+        ),
+        (
+            "H16: our own clock refutes the writer's",
+            "written_ms > max(now_ms, log_now_ms)",
+            "written_ms > now_ms",
+        ),
+        (
+            "H16: the brokers' clock refutes the writer's",
+            "written_ms > max(now_ms, log_now_ms)",
+            "written_ms > log_now_ms",
+        ),
+        (
+            "H16: a record of the replay does not age by our monotonic clock",
+            "known_ms = self.followed_ms(monotonic_ms)",
+            "known_ms = 0",
         ),
     ),
     *FENCED.edits(

@@ -251,13 +251,20 @@ def test_h10_a_late_announcement_does_not_replace_a_newer_one() -> None:
 
 
 def aged(
-    *, read_ms: int | None, appended_ms: int = 1_000, written_ms: int = 1_000, last_ms: int = 1_000
+    *,
+    read_ms: int | None,
+    appended_ms: int = 1_000,
+    written_ms: int = 1_000,
+    last_ms: int = 1_000,
+    last_read_ms: int | None = None,
 ) -> SettingsView:
-    """An announcement, and a heartbeat that was appended at `last_ms` and read at once."""
+    """An announcement, and a heartbeat that was appended at `last_ms` and read at once, or at
+    another time, after a replay.
+    """
     view = SettingsView()
     heartbeat = TrimRecord(partition=KEY, bound=1, planned_epoch=1)
     first = RecordTimes(appended_ms=appended_ms, read_ms=read_ms)
-    last = RecordTimes(appended_ms=last_ms, read_ms=read_ms)
+    last = RecordTimes(appended_ms=last_ms, read_ms=last_read_ms or read_ms)
     written: list[tuple[SettingsRecord, int, RecordTimes]] = [
         (DELETION, written_ms, first),
         (heartbeat, last_ms, last),
@@ -283,7 +290,21 @@ YEAR_MS = 365 * 86_400_000
         (aged(read_ms=None, last_ms=1_000 + YEAR_MS), 1_060, 60),
         (aged(read_ms=None, appended_ms=1_000 - YEAR_MS), 1_060, 60),
         (aged(read_ms=None, last_ms=1_700, written_ms=1_000 + YEAR_MS), 1_900, 0),
-        (aged(read_ms=40, last_ms=1_700, written_ms=1_000 + YEAR_MS), 1_900, 60),
+        (aged(read_ms=40, last_ms=1_700, written_ms=1_000 + YEAR_MS), 1_900, 760),
+        (aged(read_ms=40, appended_ms=1_000 - YEAR_MS, last_ms=1_000 - YEAR_MS // 2), 1_060, 60),
+        (aged(read_ms=40, appended_ms=1_000 - YEAR_MS, last_ms=1_000 - YEAR_MS), 1_300, 60),
+        (aged(read_ms=40, appended_ms=1_000 - YEAR_MS, last_ms=1_000), 1_300 - YEAR_MS, 60),
+        (
+            aged(read_ms=None, appended_ms=1_000 - YEAR_MS, last_ms=1_700 - YEAR_MS, last_read_ms=90),
+            1_800,
+            710,
+        ),
+        (
+            aged(read_ms=None, last_ms=1_700, last_read_ms=90, written_ms=1_000 + YEAR_MS),
+            1_900,
+            710,
+        ),
+        (aged(read_ms=None, last_ms=1_000 - YEAR_MS, last_read_ms=70), 1_060 - YEAR_MS, 30),
         (
             aged(read_ms=None, last_ms=1_000 + YEAR_MS, written_ms=1_000 - YEAR_MS),
             1_060,
@@ -300,7 +321,13 @@ YEAR_MS = 365 * 86_400_000
         "a broker's clock a year ahead, in a replay",
         "a broker's clock was a year behind when it was appended",
         "the writer's clock a year ahead, in a replay",
-        "the writer's clock a year ahead",
+        "the writer's clock a year ahead, which nobody else says",
+        "the brokers' clock a year behind, then half a year",
+        "the brokers' clock a year behind, always",
+        "a broker's clock was a year behind, and ours is",
+        "the brokers' clock a year behind, in a replay that is followed",
+        "the writer's clock a year ahead, in a replay that is followed",
+        "a replay ages since it is followed",
         "the writer's clock a year behind, and a broker's a year ahead",
         "our clock a year behind",
     ],
