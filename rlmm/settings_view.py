@@ -154,6 +154,11 @@ class SettingsView:
         keys = (key for key, found in self._adopted.items() if _topic_of(found.record) == topic_id)
         return tuple(sorted(keys, key=lambda key: (key != own, key)))
 
+    def topic_ids(self) -> frozenset[Uuid]:
+        """Topics of which there is any settings record, be it their own or another."""
+        found = (_topic_of(one.record) for _, one in self._adopted.items())
+        return frozenset(one for one in found if one is not None)
+
     def partitions_of(self, topic_id: Uuid) -> tuple[PartitionKey, ...]:
         """Partitions of the topic that have a settings record."""
         keys = {getattr(one.record, "partition", None) for _, one in self._adopted.items()}

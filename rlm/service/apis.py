@@ -49,6 +49,7 @@ from rlm.topics.discards import Discards
 from rlm.topics.ends import EndSettings, TopicEnds
 from rlm.topics.giveback import DiskGiveback
 from rlm.topics.keeper import RecreatedTopicWatch, RetentionKeeper
+from rlm.topics.leftovers import Leftovers
 from rlm.topics.local_logs import DiskLogs, LogDirSpace, Scan
 from rlm.topics.partition_records import Adoption, Freezes, LocalStarts, Starts
 from rlm.topics.presence import TopicPresence
@@ -133,7 +134,7 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
         contests=contests,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )
-    ends = _topic_ends(dependencies, brokers)
+    ends = build_topic_ends(dependencies, brokers)
     return TopicWiring(
         verbs=verbs,
         acceptance=_acceptance(dependencies, settler, verbs, keeper),
@@ -166,7 +167,8 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
     )
 
 
-def _topic_ends(dependencies: Dependencies, brokers: OtherBrokers) -> TopicEnds:
+def build_topic_ends(dependencies: Dependencies, brokers: OtherBrokers) -> TopicEnds:
+    """What ends deleted topics (H7)."""
     config, clock = dependencies.config, dependencies.clock
     evidence = StoreEvidence(
         dependencies.stores.stores,
@@ -175,6 +177,10 @@ def _topic_ends(dependencies: Dependencies, brokers: OtherBrokers) -> TopicEnds:
     )
     ledger, settings = dependencies.metadata.manager, dependencies.metadata.settings
     heartbeat = dependencies.heartbeat
+    end = partition_end(
+        dependencies,
+        SegmentDeleter(ledger=ledger, evidence=evidence, clock=clock, node_id=config.node_id),
+    )
     return TopicEnds(
         presence=TopicPresence(node_id=config.node_id, own=dependencies.broker, brokers=brokers),
         local_starts=LocalStarts(
@@ -183,9 +189,13 @@ def _topic_ends(dependencies: Dependencies, brokers: OtherBrokers) -> TopicEnds:
             offsets=brokers,
             starts=dependencies.starts,
         ),
-        partition_end=partition_end(
-            dependencies,
-            SegmentDeleter(ledger=ledger, evidence=evidence, clock=clock, node_id=config.node_id),
+        partition_end=end,
+        leftovers=Leftovers(
+            settings=settings,
+            ledger=ledger,
+            partition_end=end,
+            evidence=evidence,
+            barrier_deadline_ms=BARRIER_DEADLINE_MS,
         ),
         ledger=ledger,
         settings=settings,

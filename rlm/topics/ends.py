@@ -42,6 +42,7 @@ from rlm.plans.topic_end import (
 )
 from rlm.tasks.evidence import store_of
 from rlm.tasks.partition_end import EndPermit, Ledger, PartitionEnd
+from rlm.topics.leftovers import Leftovers
 from rlm.topics.ports import Settings
 from rlm.topics.recreated import is_gone_end
 from rlmm.settings_records import (
@@ -54,14 +55,6 @@ from rlmm.settings_records import (
 
 log = structlog.get_logger(__name__)
 _MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
-_FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
-_STARTED = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
-_REVOKED_IN = {"enabled": (_MARKED,), "kept": (_MARKED, _STARTED, _FINISHED)}
-"""Partition-delete records that are removed in a state of the topic. Nothing was deleted under
-STARTED in state `kept`: before each step the settings are read to a barrier. What `rlm partition
-discard` has of a topic that is disabled meanwhile goes too; its task continues when the topic is
-enabled.
-"""
 
 
 class Presence(Protocol):
@@ -111,6 +104,7 @@ class TopicEnds:
         presence: Presence,
         local_starts: LocalStarts,
         partition_end: PartitionEnd,
+        leftovers: Leftovers,
         ledger: Ledger,
         settings: Settings,
         clock: Clock,
@@ -120,6 +114,7 @@ class TopicEnds:
         self._presence = presence
         self._local_starts = local_starts
         self._partition_end = partition_end
+        self._leftovers = leftovers
         self._ledger = ledger
         self._settings = settings
         self._clock = clock
@@ -195,7 +190,8 @@ class TopicEnds:
                 await self._try(record, lambda one: self._decide(one, DELETION_GONE))
         for record in self._in_state("deleting"):
             await self._try(record, self._advance)
-        await self._remove_strays()
+        await self._leftovers.remove_records(self._is_chosen)
+        await self._remove_leftovers()
         known = {record.topic_id for record in self._settings.view.topics()}
         self._errors = {one: text for one, text in self._errors.items() if one in known}
 
@@ -206,6 +202,7 @@ class TopicEnds:
             self._occasions, self._doubt = Occasions(), why or "there is no cluster record yet"
             return
         topic_ids = [record.topic_id for record in self._settings.view.topics()]
+        topic_ids += self._leftovers.topic_ids()
         answers = await self._presence.ask(topic_ids, cluster.ledger_topic_id)
         self._doubt = self._doubt_of(answers) or ""
         unknown = frozenset[Uuid]()
@@ -424,37 +421,27 @@ class TopicEnds:
         await self._publish(replace(record, state=state, deletion_cause=""))
         log.warning("topic_end_withdrawn", topic=record.name, reason=str(present))
 
-    async def _remove_strays(self) -> None:
-        """Records of deletions that were revoked, or ended when an interruption came; or that
-        arrived when the topic had been forgotten (H10).
-        """
-        topics = {record.topic_id: record for record in self._settings.view.topics()}
-        for key in self._ledger.partitions():
-            record = topics.get(key.topic_id)
-            state = self._ledger.ledger(key).deletion_state
-            if record is None and state is not None and not self._ledger.ledger(key).entries:
-                await self._try_forget(key)
-            elif (
-                record is not None
-                and state in _REVOKED_IN.get(record.state, ())
-                and not (record.state == "enabled" and self._settings.view.discard(key))
-            ):
-                await self._try(record, partial(self._unmark, key))
+    async def _remove_leftovers(self) -> None:
+        """Of topics that are gone, and were for so long that their end would be over."""
+        due_ms = self._config.grace_ms + self._config.delay_ms
+        for topic_id in sorted(self._leftovers.topic_ids()):
+            if self.unknown_for_ms.get(topic_id, -1) < due_ms or not self._is_chosen(topic_id):
+                continue
+            permit = EndPermit(
+                refusal=partial(self._refusal_of, topic_id),
+                check_right=partial(self._check_forgotten, topic_id),
+                cause="topic-leftovers",
+            )
+            try:
+                await self._leftovers.remove(topic_id, permit)
+            except RemoteStorageError as error:
+                log.warning("topic_end_failed", topic_id=str(topic_id), error=str(error))
 
-    async def _unmark(self, key: PartitionKey, record: TopicRecord) -> None:
+    async def _check_forgotten(self, topic_id: Uuid) -> None:
         await self._settings.barrier(self._config.barrier_deadline_ms)
-        if self._settings.view.topic(record.topic_id) == record:
-            await self._partition_end.unmark(key)
-
-    async def _try_forget(self, key: PartitionKey) -> None:
-        if not self._is_chosen(key.topic_id):
-            return
-        try:
-            await self._settings.barrier(self._config.barrier_deadline_ms)
-            if self._settings.view.topic(key.topic_id) is None:
-                await self._partition_end.forget(key.topic_id, (key,))
-        except RemoteStorageError as error:
-            log.warning("topic_end_failed", partition=str(key), error=str(error))
+        if self._settings.view.topic(topic_id) is not None:
+            raise Fenced(f"topic {topic_id} has a settings record again")
+        await self._check_gone(topic_id)
 
     def _partitions(self, topic_id: Uuid) -> tuple[PartitionKey, ...]:
         """All of which anything may be left; the first one stands for the topic."""

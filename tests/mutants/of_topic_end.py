@@ -8,6 +8,8 @@ _SERVICES = (
 )
 EVIDENCE = Target("rlm/plans/topic_end.py", ("tests/rlm/plans/test_topic_end.py",))
 ENDS = Target("rlm/topics/ends.py", _SERVICES)
+LEFTOVERS = Target("rlm/topics/leftovers.py", ("tests/rlm/topics/test_h10_leftovers.py",))
+LEFT_ENDS = Target("rlm/topics/ends.py", ("tests/rlm/topics/test_h10_leftovers.py",))
 PARTITION = Target("rlm/tasks/partition_end.py", _SERVICES)
 PURGE = Target("rlm/topics/purge.py", _SERVICES)
 ASKING = Target("rlm/topics/presence.py", ("tests/rlm/topics/test_presence.py",))
@@ -182,7 +184,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "the record of a deletion that was revoked stays",
-            "        await self._remove_strays()\n",
+            "        await self._leftovers.remove_records(self._is_chosen)\n",
             "",
         ),
         (
@@ -194,6 +196,47 @@ EDITS: tuple[Edit, ...] = (
             "every live service acts",
             "chosen_node(stores_of, self._stores(topic_id)) == self._config.node_id",
             "chosen_node(stores_of, self._stores(topic_id)) is not None",
+        ),
+    ),
+    *LEFT_ENDS.edits(
+        (
+            "H7: leftovers go without the grace and the delay",
+            "if self.unknown_for_ms.get(topic_id, -1) < due_ms or",
+            "if self.unknown_for_ms.get(topic_id, -1) < 0 or",
+        ),
+        (
+            "H7: leftovers go whatever the brokers know of their topic",
+            "if self.unknown_for_ms.get(topic_id, -1) < due_ms or",
+            "if",
+        ),
+        (
+            "H7: the brokers are not asked again before leftovers go",
+            '            raise Fenced(f"topic {topic_id} has a settings record again")\n'
+            "        await self._check_gone(topic_id)\n",
+            '            raise Fenced(f"topic {topic_id} has a settings record again")\n',
+        ),
+        (
+            "H10: what arrives after the end of a topic stays",
+            "        await self._remove_leftovers()\n",
+            "",
+        ),
+    ),
+    *LEFTOVERS.edits(
+        (
+            "H7: a segment that can be read is a leftover",
+            "            await self._refuse_copies(key)\n",
+            "",
+        ),
+        (
+            "H7: a segment that can be read without its manifest is a leftover",
+            "if metadata.state is _COPIED and await self._evidence.is_readable(metadata):",
+            "if metadata.state is None:",
+        ),
+        (
+            "H10: a partition whose deletion was over keeps what came after it",
+            "        if self._ledger.ledger(key).is_deleted:\n"
+            "            await self._partition_end.unmark(key)\n",
+            "",
         ),
     ),
     *PARTITION.edits(

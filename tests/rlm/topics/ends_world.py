@@ -14,6 +14,7 @@ from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.partition_end import PartitionEnd
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.topics.ends import EndSettings, TopicEnds
+from rlm.topics.leftovers import Leftovers
 from rlm.topics.purge import Purge
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.records import NO_PREVIOUS
@@ -156,14 +157,15 @@ class Service:
         self.presence = FakePresence(node_id, site.brokers)
         self.order: list[str] = []
         self.local_starts = FakeLocalStarts(self.settings, self.order)
+        evidence = StoreEvidence(
+            Shelf({STORE_ID: site.store}), cluster_id=CLUSTER_ID, threads=THREADS
+        )
         self.end = PartitionEnd(
             ledger=self.ledger,
             settings=self.settings,
             deleter=SegmentDeleter(
                 ledger=self.ledger,
-                evidence=StoreEvidence(
-                    Shelf({STORE_ID: site.store}), cluster_id=CLUSTER_ID, threads=THREADS
-                ),
+                evidence=evidence,
                 clock=site.clock,
                 node_id=node_id,
             ),
@@ -176,6 +178,13 @@ class Service:
             presence=self.presence,
             local_starts=self.local_starts,
             partition_end=self.end,
+            leftovers=Leftovers(
+                settings=self.settings,
+                ledger=self.ledger,
+                partition_end=self.end,
+                evidence=evidence,
+                barrier_deadline_ms=1_000,
+            ),
             ledger=self.ledger,
             settings=self.settings,
             clock=site.clock,
