@@ -10,7 +10,7 @@ SNAPSHOT = Target("rlm/remote_log/snapshots.py", _TASK)
 VERBS = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_verb_guards.py",))
 ADOPTION = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_adoption.py",))
 END = Target("rlm/tasks/partition_end.py", _TASK)
-TOPIC_ENDS = Target("rlm/topics/ends.py", ("tests/rlm/topics/test_topic_end.py",))
+TOPIC_ENDS = Target("rlm/topics/leftovers.py", ("tests/rlm/topics/test_topic_end.py",))
 
 EDITS: tuple[Edit, ...] = (
     *VERBS.edits(
@@ -262,13 +262,13 @@ EDITS: tuple[Edit, ...] = (
     *TOPIC_ENDS.edits(
         (
             "what a discard has marked is revoked",
-            'and not (record.state == "enabled" and self._settings.view.discard(key))',
-            "",
+            "in _REVOKED_IN.get(record.state, ()) and not is_discarded",
+            "in _REVOKED_IN.get(record.state, ())",
         ),
         (
             "a topic that is disabled while its partition is discarded is never enabled again",
-            "                and not (record.state",
-            "                and not (True or record.state",
+            'is_discarded = record.state == "enabled" and self._settings',
+            "is_discarded = self._settings",
         ),
         (
             "a discard that was finished as its topic was disabled is never forgotten",

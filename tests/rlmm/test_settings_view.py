@@ -295,7 +295,9 @@ YEAR_MS = 365 * 86_400_000
         (aged(read_ms=40, appended_ms=1_000 - YEAR_MS, last_ms=1_000 - YEAR_MS), 1_300, 60),
         (aged(read_ms=40, appended_ms=1_000 - YEAR_MS, last_ms=1_000), 1_300 - YEAR_MS, 60),
         (
-            aged(read_ms=None, appended_ms=1_000 - YEAR_MS, last_ms=1_700 - YEAR_MS, last_read_ms=90),
+            aged(
+                read_ms=None, appended_ms=1_000 - YEAR_MS, last_ms=1_700 - YEAR_MS, last_read_ms=90
+            ),
             1_800,
             710,
         ),

@@ -3,20 +3,27 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from kip405.errors import Fenced, Unavailable
-from kip405.ids import TopicPartition
+from kafka_protocol.error_codes import NONE
+from kip405.acls import topic_acl
+from kip405.errors import Fenced, NotFound, Unavailable
+from kip405.ids import TopicPartition, Uuid
 from rlm.broker.answers import (
     ClusterDescription,
     LocalRecords,
     OffsetAnswer,
     TopicConfigValue,
     TopicDescription,
+    TopicIdAnswer,
+    error_of_code,
 )
-from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
+from rlm.plans.topic_end import UNKNOWN_TOPIC_ID
+from tests.builders.log_dir import CLUSTER_ID, TOPIC
 from tests.simulation.model_cluster import Broker, Cluster
 
 T = TypeVar("T")
 _EARLIEST, _DEBUGGING_REPLICA = -2, -2
+_TOPIC_AUTHORIZATION_FAILED = 29
+LEDGER_ID, SETTINGS_ID = Uuid(b"\xf1" * 16), Uuid(b"\xf2" * 16)
 DRAIN_MS = 5_000
 """trim.drain.ms: what a broker has read is executed within this time (H41)."""
 
@@ -32,33 +39,70 @@ class BrokerClient:
 
     async def topic(self, name: str) -> TopicDescription:
         self.leadership_asked_s = self._cluster.loop.time()
-        return await self._ask(self._described, "metadata")
+        found = await self._ask(self._described, "metadata")
+        if name != found.name:
+            raise NotFound(f"topic {name}: UNKNOWN_TOPIC_OR_PARTITION (3)")
+        return found
 
     async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
-        return (await self._ask(self._described, "metadata"),)
+        return await self._ask(self._listed, "metadata")
 
     async def describe_cluster(self) -> ClusterDescription:
         return ClusterDescription(cluster_id=CLUSTER_ID, nodes=())
 
+    async def topic_ids(self, topic_ids: Sequence[Uuid]) -> TopicIdAnswer:
+        """A broker that has not read its metadata yet knows no topic."""
+
+        def answer() -> TopicIdAnswer:
+            cluster, broker = self._cluster, self._broker
+            known = {LEDGER_ID, broker.topic_id} if broker.has_read_metadata else set()
+            known -= {broker.topic_id} if broker.is_unaware else set()
+            codes = {one: NONE if one in known else UNKNOWN_TOPIC_ID for one in topic_ids}
+            for one in topic_ids:
+                if one in cluster.denied & known:
+                    codes[one] = _TOPIC_AUTHORIZATION_FAILED
+            return TopicIdAnswer(
+                cluster_id=CLUSTER_ID,
+                error_codes={one: code for one, code in codes.items() if one not in cluster.hidden},
+                brokers=frozenset(cluster.brokers),
+            )
+
+        return await self._ask(answer, "metadata by id")
+
     def _described(self) -> TopicDescription:
-        known = self._broker.known
-        if known.leader_epoch < 0:
-            raise Unavailable("the broker does not know the topic yet")
+        self._check_topic()
+        topic_id = self._broker.topic_id
+        assert topic_id is not None
         return TopicDescription(
-            name=TOPIC, topic_id=TOPIC_ID, internal=False, partitions={0: known}
+            name=TOPIC, topic_id=topic_id, internal=False, partitions={0: self._broker.known}
         )
+
+    def _listed(self) -> tuple[TopicDescription, ...]:
+        return () if self._is_unknown() else (self._described(),)
+
+    def _is_unknown(self) -> bool:
+        broker = self._broker
+        return broker.has_read_metadata and (broker.topic_id is None or broker.is_unaware)
+
+    def _check_topic(self) -> None:
+        """As a broker that checks what the service's principal may see."""
+        if self._broker.topic_id in self._cluster.denied | self._cluster.hidden:
+            code, acl = _TOPIC_AUTHORIZATION_FAILED, topic_acl("Describe", TOPIC)
+            raise error_of_code(code, f"topic {TOPIC}", needs=acl)
+        self._broker.check_topic()
 
     async def topic_config(
         self, topic: str, names: tuple[str, ...] = ()
     ) -> Mapping[str, TopicConfigValue]:
-        config = self._cluster.config
-        return await self._ask(
-            lambda: {
+        def answer() -> Mapping[str, TopicConfigValue]:
+            self._check_topic()
+            config = self._cluster.config
+            return {
                 name: TopicConfigValue(value=config[name], is_topic_level=True)
                 for name in names or config
-            },
-            "describe configs",
-        )
+            }
+
+        return await self._ask(answer, "describe configs")
 
     async def list_offset(
         self,
@@ -71,6 +115,7 @@ class BrokerClient:
         replica_id: int = -1,
     ) -> OffsetAnswer:
         def answer() -> OffsetAnswer:
+            self._check_topic()
             self._broker.check_epoch(leader_epoch)
             replica = self._broker.replica
             if timestamp == _EARLIEST:

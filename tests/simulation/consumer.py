@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from kafka_protocol.error_codes import NONE
 from kafka_protocol.fetch import FetchPartition
 from kip405.errors import Fenced, RemoteStorageError
+from kip405.ids import Uuid
 from rlm.proxy.fetch_plan import NO_EPOCH, PartitionFetch, Source
 from rlm.proxy.splice import settle_out_of_range
 from rlm.reading.values import RemoteRead
 from rlm.remote_log.tier import TierPartition, TopicRef, upper_offset
-from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.builders.log_dir import TOPIC
 from tests.simulation.ends import Ends
 from tests.simulation.invariants import Broken
 from tests.simulation.model_broker import BATCH_BYTES, RECORDS, Batch, content_of
@@ -25,7 +26,6 @@ from tests.simulation.model_service import Service
 
 _BARRIER_MS = 5_000
 _MAX_BYTES = 16 * BATCH_BYTES
-REF = TopicRef(topic_id=TOPIC_ID)
 
 
 class Kind(enum.Enum):
@@ -48,15 +48,15 @@ class Answer:
     is_remote: bool = False
 
 
-async def fetch(service: Service, offset: int) -> Answer:
+async def fetch(service: Service, topic_id: Uuid, offset: int) -> Answer:
     """One fetch through a service, to be run in its process."""
     try:
-        return await _fetch(service, offset)
+        return await _fetch(service, TopicRef(topic_id=topic_id), offset)
     except RemoteStorageError as error:
         return Answer(kind=Kind.NOTHING, detail=str(error))
 
 
-async def _fetch(service: Service, offset: int) -> Answer:
+async def _fetch(service: Service, ref: TopicRef, offset: int) -> Answer:
     try:
         local = await service.client.fetch(TOPIC, 0, offset, max_bytes=_MAX_BYTES)
         return Answer(kind=Kind.RECORDS, records=local.records)
@@ -66,9 +66,9 @@ async def _fetch(service: Service, offset: int) -> Answer:
     tier = service.tier
     if tier is None or not tier.ready():
         return Answer(kind=Kind.NOTHING, detail="the tier is not ready")
-    view = await tier.barrier(REF, 0, _BARRIER_MS)
-    one = _asked(offset, view)
-    watermarks = await tier.watermarks(REF, 0, _BARRIER_MS)
+    view = await tier.barrier(ref, 0, _BARRIER_MS)
+    one = _asked(ref, offset, view)
+    watermarks = await tier.watermarks(ref, 0, _BARRIER_MS)
     settle_out_of_range(one, view, watermarks)
     if one.source is Source.BROKER:
         return Answer(kind=Kind.OUT_OF_RANGE, detail=str(view))
@@ -83,7 +83,7 @@ async def _fetch(service: Service, offset: int) -> Answer:
         return Answer(kind=Kind.NOTHING, detail="watermarks are below the offset")
     read = await tier.read(
         RemoteRead(
-            topic_id=TOPIC_ID,
+            topic_id=view.topic_id,
             partition=0,
             offset=offset,
             upper_offset=upper,
@@ -98,11 +98,11 @@ async def _fetch(service: Service, offset: int) -> Answer:
     return Answer(kind=Kind.RECORDS, records=records, is_remote=True)
 
 
-def _asked(offset: int, view: TierPartition | None) -> PartitionFetch:
+def _asked(ref: TopicRef, offset: int, view: TierPartition | None) -> PartitionFetch:
     asked = FetchPartition(0, NO_EPOCH, offset, -1, _MAX_BYTES, 0, 0)
     return PartitionFetch(
         key=(TOPIC, 0),
-        ref=REF,
+        ref=ref,
         at=(0, 0),
         asked=asked,
         tiered=view,
@@ -123,14 +123,16 @@ class Consumer:
         """One fetch at an offset that must be readable, or not yet; compared."""
         leader = self._cluster.leader
         service = self._services.get(leader.node_id) if leader else None
-        if leader is None or service is None or not service.is_up:
+        topic_id = self._cluster.topic_id
+        if leader is None or service is None or not service.is_up or topic_id is None:
             return Answer(kind=Kind.NOTHING, detail="no leader, or no service beside it")
         before = list(leader.replica.history)
         epoch, published = leader.known.leader_epoch, ends.published
-        answer = await service.call(fetch(service, offset))
+        answer = await service.call(fetch(service, topic_id, offset))
         if answer is None:
             return Answer(kind=Kind.NOTHING, detail="no answer in time")
-        if leader.known.leader_epoch != epoch or not leader.leads or not leader.is_up:
+        is_same = leader.known.leader_epoch == epoch and leader.topic_id == topic_id
+        if not is_same or not leader.leads or not leader.is_up:
             return Answer(kind=Kind.NOTHING, detail="leadership changed meanwhile")
         if answer.is_remote and offset < published:
             raise Broken(f"fetch at {offset}: records below {published} come back")

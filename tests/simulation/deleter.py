@@ -4,6 +4,7 @@ The client asks for the same offset again until it has an answer, as Kafka's Adm
 then the records below may be gone; from then on nothing below comes back.
 """
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from kafka_protocol.apis import DELETE_RECORDS
@@ -33,9 +34,10 @@ class _Uncounted:
 class _Connection:
     """The client's connection to the broker: one DeleteRecords (rlm.proxy.reads.Upstream)."""
 
-    def __init__(self, cluster: Cluster, broker: Broker) -> None:
+    def __init__(self, cluster: Cluster, broker: Broker, executed: Callable[[int], None]) -> None:
         self._cluster = cluster
         self._broker = broker
+        self._executed = executed
 
     async def ask(
         self, frame: Buffer, api_version: int, correlation_id: int, stream_above: int | None
@@ -56,9 +58,14 @@ class _Connection:
 
     async def _delete(self, offset: int) -> tuple[int, int]:
         cluster, broker = self._cluster, self._broker
+
+        def execute() -> int:
+            self._executed(offset)
+            return cluster.delete_records(broker, offset)
+
         try:
             low_watermark = await cluster.network.request(
-                broker.process, lambda: cluster.delete_records(broker, offset), "client deletion"
+                broker.process, execute, "client deletion"
             )
         except RemoteStorageError:
             return REQUEST_TIMED_OUT, -1
@@ -67,8 +74,14 @@ class _Connection:
     async def settled(self) -> None: ...
 
 
-async def delete_records(cluster: Cluster, service: Service, offset: int) -> bool:
-    """Whether the client got an answer without error; to be run in the service's process."""
+async def delete_records(
+    cluster: Cluster, service: Service, offset: int, executed: Callable[[int], None]
+) -> bool:
+    """Whether the client got an answer without error; to be run in the service's process.
+
+    `executed`: called when a broker executes it, on the topic that has the name then: the request
+    has no topic id.
+    """
     if service.tier is None or service.client_deletions is None:
         return False
     handler = DeleteRecordsHandler(
@@ -85,7 +98,7 @@ async def delete_records(cluster: Cluster, service: Service, offset: int) -> boo
         correlation_id=1,
         frame=bytearray(frame),
     )
-    answer = await handler.handle(taken, _Connection(cluster, service.broker))
+    answer = await handler.handle(taken, _Connection(cluster, service.broker, executed))
     if not answer:
         return False
     whole = b"".join(bytes(one) for one in answer)

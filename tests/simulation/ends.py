@@ -7,8 +7,7 @@ which is right here; services' clocks may be wrong by a year.
 
 from rlmm.settings_records import CAUSE_RETENTION, StartRecord, TotalRetention
 from tests.simulation.invariants import Broken
-from tests.simulation.model_broker import BATCH_BYTES, RECORDS
-from tests.simulation.model_cluster import Broker
+from tests.simulation.model_broker import BATCH_BYTES, RECORDS, Replica
 
 UNLIMITED = TotalRetention()
 
@@ -34,8 +33,10 @@ class Ends:
         """A user wants all below deleted."""
         self.asked = max(self.asked, offset)
 
-    def publish(self, record: StartRecord, decider: Broker | None, now_ms: int) -> None:
-        """A remote log start is appended to the settings topic, at this time of the brokers."""
+    def publish(self, record: StartRecord, decider: Replica | None, now_ms: int) -> None:
+        """A remote log start is appended to the settings topic, at this time of the brokers.
+        `decider`: the log beside whoever decided it.
+        """
         start = record.remote_log_start_offset
         if start <= self.published:
             return
@@ -47,12 +48,11 @@ class Ends:
         self.published = start
         self.published_epoch = -1 if record.decided_epoch is None else record.decided_epoch
 
-    def _check_ended(self, decider: Broker, start: int, now_ms: int) -> None:
+    def _check_ended(self, replica: Replica, start: int, now_ms: int) -> None:
         """Retention ends what is old, by the log of whoever decides; of the rest, what leaves
         enough bytes behind it.
         """
         first = self.readable_from // RECORDS * RECORDS
-        replica = decider.replica
         age_ms, most_bytes = self.retention.retention_ms, self.retention.retention_bytes
         for one in replica.batches(first, start):
             is_old = age_ms >= 0 and now_ms - one.timestamp_ms > age_ms

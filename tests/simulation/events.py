@@ -149,14 +149,15 @@ async def unclean_election(world: "World") -> None:
         for one in cluster.brokers.values()
         if one.is_up and one.node_id != cluster.partition.leader
     ]
-    if not others:
+    if not others or cluster.topic_id is None:
         return
-    behind = chance.choice(others)
+    behind, topic_id = chance.choice(others), cluster.topic_id
     behind.cut_off_until_s = world.loop.time() + 60
     world.happened("follower cut off", behind.process.name)
     await asyncio.sleep(chance.uniform(2.5, 6.5))
     behind.cut_off_until_s = 0.0
-    if not behind.is_up or cluster.partition.leader == behind.node_id:
+    is_deleted = cluster.topic_id != topic_id
+    if not behind.is_up or cluster.partition.leader == behind.node_id or is_deleted:
         return
     rest = [one for one in cluster.brokers.values() if one is not behind and one.is_up]
     stopped = [one for one in rest if chance.random() < 0.7]
@@ -188,8 +189,10 @@ async def compaction(world: "World") -> None:
 
 
 async def ledger_loss(world: "World") -> None:
-    """Seldom, because nothing is trimmed or swept after it before an operator has repaired it."""
-    if world.chance.random() < 0.4 and world.all_have_read():
+    """Seldom, because nothing is trimmed or swept after it before an operator has repaired it; and
+    where topics are deleted, not at all: it may bring back what their ends removed.
+    """
+    if world.story is None and world.chance.random() < 0.4 and world.all_have_read():
         count = world.topics.lose_tail(LEDGER, world.chance.randint(1, 6))
         if count:
             world.happened("ledger tail loss", f"of {count} records")
@@ -237,8 +240,13 @@ async def store_loses(world: "World") -> None:
         await asyncio.sleep(0.05)
     else:
         return
+    topic_id = world.cluster.topic_id
     lowest = max(one.replica.log_start for one in world.cluster.brokers.values())
-    segments = [one for one in world.watch.finished() if one.start_offset >= lowest]
+    segments = [
+        one
+        for one in world.watch.finished()
+        if one.start_offset >= lowest and one.segment_id.topic_id_partition.topic_id == topic_id
+    ]
     if segments:
         segment = world.chance.choice(segments)
         world.damaged.add(segment.segment_id.id)
@@ -307,15 +315,16 @@ async def late_manifests(world: "World") -> None:
 async def delete_records(world: "World") -> None:
     """A client ends the first records, and asks until it has an answer."""
     leader = world.cluster.leader
-    first = world.ends.readable_from
+    life = world.known_topics.current
+    first = life.ends.readable_from
     if leader is None or leader.replica.high_watermark <= first:
         return
     most = max(1, (leader.replica.high_watermark - first) // 3)
     offset = first + world.chance.randint(1, most)
-    world.ends.ask(offset)
+    life.ends.ask(offset)
     world.happened("client DeleteRecords", f"up to {offset}")
     for _ in range(6):
-        if await world.ask_deletion(offset):
+        if world.known_topics.current is not life or await world.ask_deletion(offset):
             return
         await asyncio.sleep(1)
 

@@ -5,22 +5,22 @@ of it says FINISHED and its stored bytes are the broker's own batches.
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 
-from kip405.ids import Uuid
+from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
-from rlmm.records import LedgerRecord, decode_record
+from rlmm.records import LaterRecord, LedgerRecord, PartitionDeleteRecord, decode_record
 from rlmm.replay import LedgerState
 from rlmm.tail import TailRecord
 from rsm_plugins.layout.keys import ObjectKind, ParsedName, object_name, parse_name
 from tests.builders.log_dir import CLUSTER_ID
-from tests.simulation.model_broker import BATCH_BYTES, RECORDS, content_of
+from tests.simulation.model_broker import BATCH_BYTES, RECORDS, Batch, content_of
 from tests.simulation.model_cluster import Broker
 from tests.simulation.model_log import ModelTopics, compacted
-from tests.simulation.model_service import KEY, LEDGER
+from tests.simulation.model_service import LEDGER
 from tests.simulation.model_store import ModelStore
 
 _CUTS = 6
@@ -32,7 +32,7 @@ class Broken(AssertionError):
 
 
 @lru_cache(4_096)
-def decoded(record: TailRecord) -> LedgerRecord:
+def decoded(record: TailRecord) -> LedgerRecord | PartitionDeleteRecord:
     """A record of the ledger as the product reads it."""
     found = decode_record(
         key=record.key,
@@ -41,19 +41,24 @@ def decoded(record: TailRecord) -> LedgerRecord:
         offset=record.offset,
         timestamp_ms=record.timestamp_ms,
     )
-    assert isinstance(found, LedgerRecord)
+    assert not isinstance(found, LaterRecord)
     return found
 
 
+def of_segments(records: Iterable[TailRecord]) -> Iterator[LedgerRecord]:
+    """The records of segments, without those of the deletion of whole partitions."""
+    return (one for one in map(decoded, records) if isinstance(one, LedgerRecord))
+
+
 def newest_by_segment(records: Sequence[TailRecord]) -> dict[bytes, LedgerRecord]:
-    """The newest record of each key that is no tombstone."""
+    """The newest record of each segment's key that is no tombstone."""
     newest: dict[bytes, LedgerRecord] = {}
     for record in records:
         assert record.key is not None
         one = decoded(record)
         if one.metadata is None:
             newest.pop(record.key, None)
-        else:
+        elif isinstance(one, LedgerRecord):
             newest[record.key] = one
     return newest
 
@@ -98,7 +103,7 @@ class Watch:
         FINISHED before the ledger lost the record counts: its manifest brings it back (H6).
         """
         found: dict[int, set[int]] = {}
-        lost = (decoded(one).metadata for one in self.topics.lost_records)
+        lost = (one.metadata for one in of_segments(self.topics.lost_records))
         forgotten = (one for one in lost if one is not None and one.state is _FINISHED)
         for segment in chain(self.finished(), forgotten):
             if segment.segment_id.id == without:
@@ -125,8 +130,18 @@ class Watch:
         """The names of a segment's objects."""
         return _names(segment.locator(CLUSTER_ID))
 
-    def check_deletion(self, name: str, leader: Broker, remote_start: int) -> None:
-        """Right before an object goes: the leader has its records, or another whole copy does."""
+    def whole(self, name: str) -> Uuid | None:
+        """The segment of an object, where all of its objects are there."""
+        one = parsed(name)
+        names = [name.removesuffix(one.kind.value) + kind.value for kind in ObjectKind]
+        return one.segment_id if all(other in self.store.objects for other in names) else None
+
+    def check_deletion(
+        self, name: str, history: Sequence[Batch], log_start: int, remote_start: int
+    ) -> None:
+        """Right before an object goes: the log, which begins at `log_start`, has its records, or
+        another whole copy does. `history`: of that log, with what lies below its start.
+        """
         segment_id = parsed(name).segment_id
         log_name = next(
             (
@@ -138,11 +153,11 @@ class Watch:
         )
         if log_name is None:
             return
-        replica = leader.replica
         others = self.copied(without=segment_id)
+        end = len(history) * RECORDS
         for base, content in _contents(self.store.objects[log_name]).items():
-            is_history = base < replica.end and replica.history[base // RECORDS].content == content
-            is_wanted = is_history and remote_start < base + RECORDS <= replica.log_start
+            is_history = base < end and history[base // RECORDS].content == content
+            is_wanted = is_history and remote_start < base + RECORDS <= log_start
             if is_wanted and content not in others.get(base, ()):
                 raise Broken(f"early deletion: {name} has the only copy of the batch at {base}")
 
@@ -175,10 +190,18 @@ def _contents(log: bytes) -> Mapping[int, int]:
     return {base: content for base, _, content in batches}
 
 
-def _replayed(records: Sequence[TailRecord]) -> dict[bytes, RemoteLogSegmentMetadata | None]:
+def _replayed(records: Sequence[TailRecord]) -> dict[tuple[PartitionKey, Uuid | None], object]:
+    """The state of every segment, and how far the deletions of whole partitions have come."""
     state = LedgerState()
     for record in records:
-        state.apply(decoded(record))
-    partition = state.partitions.get(KEY)
-    found = partition.records if partition else {}
-    return {segment.raw: record.metadata for segment, record in found.items()}
+        one = decoded(record)
+        if isinstance(one, LedgerRecord):
+            state.apply(one)
+        else:
+            state.apply_deletion(one)
+    found: dict[tuple[PartitionKey, Uuid | None], object] = {}
+    for key, partition in state.partitions.items():
+        found |= {(key, segment): one.metadata for segment, one in partition.records.items()}
+        if partition.deletion is not None:
+            found[key, None] = partition.deletion.metadata
+    return found

@@ -6,6 +6,7 @@ whoever compares. The files of the log directory, as Kafka writes them, are made
 """
 
 import random
+import shutil
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from pathlib import Path
 
 from kip405.checkpoints import encode_leader_epochs
 from kip405.crc import crc32c
+from kip405.ids import Uuid
 from kip405.segments import EpochEntry
-from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
+from tests.builders.log_dir import CLUSTER_ID, TOPIC
 from tests.kip405.batch_builder import batch
 
 RECORDS = 4
@@ -58,10 +60,15 @@ BATCH_BYTES = len(_TEMPLATE)
 
 
 class Replica:
-    """The log on one broker. `bases` are those of its segments, the last one is active."""
+    """The log of one topic on one broker. `bases` are those of its segments, the last one is
+    active.
+    """
 
-    def __init__(self, directory: Path, node_id: int, chance: random.Random) -> None:
+    def __init__(
+        self, directory: Path, node_id: int, topic_id: Uuid, chance: random.Random
+    ) -> None:
         self.directory = directory
+        self.topic_id = topic_id
         self.node_id = node_id
         self._chance = chance
         self.history: list[Batch] = []
@@ -74,6 +81,8 @@ class Replica:
         self._roll_after = self._next_roll()
         self._written: dict[int, tuple[int, int]] = {}
         self._written_rest: tuple[object, ...] = ()
+        self.files_version = 0
+        """Grows with every change of a file."""
 
     @property
     def end(self) -> int:
@@ -151,10 +160,10 @@ class Replica:
 
     def write_files(self) -> None:
         """Bring the partition directory up to date."""
-        folder = self.directory / f"{TOPIC}-0"
+        folder = self._folder
         if not self._written_rest:
             folder.mkdir(parents=True)
-            (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}\n")
+            (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {self.topic_id}\n")
             (self.directory / "meta.properties").write_text(
                 f"version=1\ncluster.id={CLUSTER_ID}\nnode.id={self.node_id}\n"
             )
@@ -162,6 +171,7 @@ class Replica:
         for base, end in zip(self.bases, ends, strict=True):
             self._write_segment(folder, base, end)
         for base in self._written.keys() - set(self.bases):
+            self.files_version += 1
             for suffix in (".log", ".index", ".timeindex"):
                 (folder / f"{base:020d}{suffix}").unlink(missing_ok=True)
             del self._written[base]
@@ -173,6 +183,15 @@ class Replica:
                 f"0\n1\n{TOPIC} 0 {self.recovery_point}\n"
             )
             self._written_rest = rest
+            self.files_version += 1
+
+    def remove_files(self) -> None:
+        """The topic is deleted: so is the partition directory."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def _folder(self) -> Path:
+        return self.directory / f"{TOPIC}-0"
 
     def _write_segment(self, folder: Path, base: int, end: int | None) -> None:
         held = self.batches(base, self.end if end is None else end)
@@ -193,3 +212,4 @@ class Replica:
                 with open(path, "wb") as file:
                     file.write(data)
         self._written[base] = mark
+        self.files_version += 1

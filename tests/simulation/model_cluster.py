@@ -1,7 +1,9 @@
 """Brokers of one partition: replication, high watermark, ISR, elections clean and unclean.
 
-The controller's truth (`partition`) reaches each broker some time later: until then a deposed
-leader answers as leader (H5). A follower truncates to its leader's log before it follows.
+The controller's truth (`partition`, `topic_id`) reaches each broker some time later: until then a
+deposed leader answers as leader (H5), and a topic that was deleted is there (H7). A follower
+truncates to its leader's log before it follows. A topic that is created under the name of a deleted
+one has another id, and logs of its own (H39).
 """
 
 import random
@@ -9,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from kip405.errors import Fenced, Unavailable
+from kip405.errors import Fenced, NotFound, Unavailable
+from kip405.ids import Uuid
 from rlm.broker.answers import PartitionDescription
+from tests.builders.log_dir import TOPIC_ID
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.loop import Process
 from tests.simulation.model_broker import RECORDS, Batch, Replica
@@ -22,11 +26,20 @@ Deleted = Callable[["Broker", int], None]
 
 
 class Broker:
-    """One broker: its process, its log, and what it knows of the partition's leadership."""
+    """One broker: its process, its log, and what it knows of the topic and its leadership.
+
+    `topic_id`: of the topic that has the name as far as it knows, None = none has.
+    """
 
     def __init__(self, node_id: int, replica: Replica, partition: PartitionDescription) -> None:
         self.node_id = node_id
+        self.replicas = {replica.topic_id: replica}
         self.replica = replica
+        """Of the topic that it knows, else of the one that it knew last."""
+        self.topic_id: Uuid | None = replica.topic_id
+        self.metadata_lags_until_s = 0.0
+        self.is_unaware = False
+        """Its metadata is as it was before the topic was created (H7)."""
         self.process = Process(f"broker {node_id}")
         self.known = partition
         self.epoch_start = 0
@@ -43,8 +56,21 @@ class Broker:
         """Whether it is the leader as far as it knows."""
         return self.known.leader == self.node_id
 
+    @property
+    def has_read_metadata(self) -> bool:
+        """Whether it has read the cluster's metadata since it was started."""
+        return self.known.leader_epoch >= 0
+
+    def check_topic(self) -> None:
+        """Unavailable before it has read its metadata; NotFound where it knows no such topic."""
+        if not self.has_read_metadata:
+            raise Unavailable("the broker does not know the topic yet")
+        if self.topic_id is None or self.is_unaware:
+            raise NotFound("UNKNOWN_TOPIC_OR_PARTITION (3)")
+
     def check_epoch(self, leader_epoch: int) -> None:
         """Kafka's checks of a request that names the leader's epoch."""
+        self.check_topic()
         if not self.leads:
             raise Fenced("NOT_LEADER_OR_FOLLOWER (6)")
         if leader_epoch != -1 and leader_epoch != self.known.leader_epoch:
@@ -58,6 +84,8 @@ class Cluster:
         self.network = network
         self.loop = network.loop
         self._chance = chance
+        self._folder = folder
+        self.topic_id: Uuid | None = TOPIC_ID
         self.clock = SimulatedClock(self.loop)
         self.min_isr = 2 if nodes > 2 else 1
         ids = tuple(range(1, nodes + 1))
@@ -65,8 +93,7 @@ class Cluster:
             partition=0, leader=1, leader_epoch=0, replicas=ids, isr=ids
         )
         self.brokers = {
-            one: Broker(one, Replica(folder / f"broker{one}", one, chance), self.partition)
-            for one in ids
+            one: Broker(one, self._new_replica(one, TOPIC_ID), self.partition) for one in ids
         }
         for broker in self.brokers.values():
             self.loop.add(broker.process)
@@ -78,6 +105,9 @@ class Cluster:
             "retention.bytes": "-1",
             "remote.storage.enable": "false",
         }
+        self.denied: frozenset[Uuid | None] = frozenset()
+        self.hidden: frozenset[Uuid | None] = frozenset()
+        """Topics that the services may not see now: refused, or left out of answers (H7)."""
         self._contents = 0
         self.deletion_faults = 0.0
         self.in_flight: list[Process] = []
@@ -106,8 +136,53 @@ class Cluster:
     def leader(self) -> Broker | None:
         """The elected leader, once it knows that it is, while it is up."""
         broker = self.brokers.get(self.partition.leader)
-        knows = broker is not None and broker.known.leader_epoch == self.partition.leader_epoch
+        knows = broker is not None and self._is_current(broker)
         return broker if broker is not None and broker.is_up and knows else None
+
+    def _is_current(self, broker: Broker) -> bool:
+        """Whether the broker knows what the controller has decided last."""
+        epoch = self.partition.leader_epoch
+        return broker.topic_id == self.topic_id and broker.known.leader_epoch == epoch
+
+    def _log_end(self, node_id: int) -> int:
+        """Of the present topic's replica, also where the broker does not know of it yet."""
+        assert self.topic_id is not None
+        return self.brokers[node_id].replicas[self.topic_id].end
+
+    def _new_replica(self, node_id: int, topic_id: Uuid) -> Replica:
+        return Replica(self._folder / f"broker{node_id}", node_id, topic_id, self._chance)
+
+    # Topics that are deleted and created.
+
+    def delete_topic(self) -> None:
+        """The controller deletes the topic; the brokers learn of it one by one."""
+        self.topic_id = None
+        self.partition = replace(self.partition, leader=NO_LEADER)
+        self._announce()
+
+    def create_topic(self, topic_id: Uuid) -> bool:
+        """The controller creates a topic of the same name, with other ids of everything; False
+        while no broker is there to lead it.
+        """
+        alive = tuple(one.node_id for one in self.brokers.values() if one.is_up)
+        if not alive:
+            return False
+        for broker in self.brokers.values():
+            broker.replicas[topic_id] = self._new_replica(broker.node_id, topic_id)
+        self.topic_id = topic_id
+        self.partition = PartitionDescription(
+            partition=0,
+            leader=self._chance.choice(alive),
+            leader_epoch=0,
+            replicas=self.partition.replicas,
+            isr=alive,
+        )
+        self._announce()
+        return True
+
+    def _announce(self) -> None:
+        for broker in self.brokers.values():
+            self._learn_later(broker)
 
     # Producing and replication.
 
@@ -142,7 +217,7 @@ class Cluster:
             return
         leader = self.leader
         is_cut_off = self.loop.time() < broker.cut_off_until_s
-        knows = broker.known.leader_epoch == self.partition.leader_epoch
+        knows = self._is_current(broker)
         if leader is None or leader.process.is_paused or is_cut_off or not knows:
             self._follow_later(broker, 0.4)
             return
@@ -157,7 +232,7 @@ class Cluster:
             self.wake_followers()
 
     def _advance(self, leader: Broker) -> None:
-        ends = [self.brokers[one].replica.end for one in self.partition.isr]
+        ends = [self._log_end(one) for one in self.partition.isr]
         agreed = [one for one in ends if one <= leader.replica.end]
         replica = leader.replica
         if len(agreed) == len(ends):
@@ -176,7 +251,7 @@ class Cluster:
             or (
                 self.brokers[one].is_up
                 and (
-                    self.brokers[one].replica.end >= leader.replica.end
+                    self._log_end(one) >= leader.replica.end
                     or now - self.brokers[one].caught_up_s < LAG_MAX_S
                 )
             )
@@ -189,7 +264,7 @@ class Cluster:
     def _set_isr(self, isr: set[int]) -> None:
         self.partition = replace(self.partition, isr=tuple(sorted(isr)))
         for broker in self.brokers.values():
-            if broker.known.leader_epoch == self.partition.leader_epoch:
+            if self._is_current(broker):
                 broker.known = self.partition
 
     # Elections.
@@ -202,8 +277,7 @@ class Cluster:
             leader_epoch=self.partition.leader_epoch + 1,
             isr=self.partition.isr if isr is None else isr,
         )
-        for broker in self.brokers.values():
-            self._learn_later(broker)
+        self._announce()
 
     def elect_from_isr(self) -> bool:
         """A clean election among the other live members of the ISR; whether there was one."""
@@ -212,17 +286,24 @@ class Cluster:
             for one in self.partition.isr
             if one != self.partition.leader and self.brokers[one].is_up
         ]
-        if not able:
+        if not able or self.topic_id is None:
             return False
         self.elect(self._chance.choice(able))
         return True
 
     def _learn_later(self, broker: Broker) -> None:
         delay_s = self._chance.choice((0.01, 0.05, 0.3, 1.5)) * self._chance.random()
+        delay_s = max(delay_s, broker.metadata_lags_until_s - self.loop.time())
         self.loop.call_later(delay_s, self._learn, broker, context=broker.process.context)
 
     def _learn(self, broker: Broker) -> None:
-        if not broker.is_up or broker.known.leader_epoch >= self.partition.leader_epoch:
+        if not broker.is_up:
+            return
+        if self.loop.time() < broker.metadata_lags_until_s:
+            return self._learn_later(broker)
+        if broker.topic_id != self.topic_id:
+            self._take_topic(broker)
+        elif broker.known.leader_epoch >= self.partition.leader_epoch:
             return
         broker.known = self.partition
         if broker.leads:
@@ -232,6 +313,14 @@ class Cluster:
                 other.caught_up_s = self.loop.time()
             self._advance(broker)
         self.wake_followers()
+
+    def _take_topic(self, broker: Broker) -> None:
+        """A broker learns that the name belongs to another topic now, or to none."""
+        broker.replica.remove_files()
+        broker.topic_id = self.topic_id
+        if self.topic_id is not None:
+            broker.replica = broker.replicas[self.topic_id]
+            broker.epoch_start = 0
 
     def stop(self, broker: Broker) -> None:
         """The broker's process dies."""
@@ -253,6 +342,7 @@ class Cluster:
 
     def delete_records(self, broker: Broker, offset: int) -> int:
         """No epoch is checked (H5); the low watermark."""
+        broker.check_topic()
         if not broker.leads:
             raise Fenced("NOT_LEADER_OR_FOLLOWER (6)")
         if offset > broker.replica.high_watermark:

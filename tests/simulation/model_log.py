@@ -18,7 +18,7 @@ from kip405.ids import TopicPartition, Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlmm.metadata_log import Sink
 from rlmm.publisher import OutcomeUnknown, Record
-from rlmm.records import decode_value
+from rlmm.records import LedgerKey, decode_value
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC
 from tests.simulation.clock import SimulatedClock
@@ -118,8 +118,10 @@ class ModelTopics:
 
 
 def state_of(record: Record) -> RemoteLogSegmentState | None:
-    """The state in a record of the ledger, None in every other record."""
+    """The state in a segment's record of the ledger, None in every other record."""
     if record.topic_partition.topic != LEDGER_TOPIC or record.value is None:
+        return None
+    if LedgerKey.decode(record.key).segment_id is None:
         return None
     return decode_value(record.value).state
 

@@ -44,10 +44,11 @@ from tests.builders.store import STORE_ID, Shelf
 from tests.simulation.broker_client import DRAIN_MS, BrokerClient
 from tests.simulation.clock import SimulatedClock, inline_threads
 from tests.simulation.loop import Process
-from tests.simulation.model_broker import BATCH_BYTES, RECORDS
+from tests.simulation.model_broker import BATCH_BYTES, RECORDS, Replica
 from tests.simulation.model_cluster import Broker, Cluster
 from tests.simulation.model_log import ModelTopics, NodeState, ProcessLog
 from tests.simulation.model_store import ModelStore, StoreClient
+from tests.simulation.topic_work import TopicWork
 
 T = TypeVar("T")
 _CALL_S = 12.0
@@ -56,6 +57,8 @@ LEDGER = TopicPartition(LEDGER_TOPIC, ledger_partition(KEY))
 SETTINGS = TopicPartition(SETTINGS_TOPIC, 0)
 PUBLISH_TIMEOUT_MS = 4_000
 GRACE_MS = 10_000
+TOPIC_GRACE_MS = 5_000
+DELETE_DELAY_MS = 6_000
 _SETTINGS_FILE = {
     "node.id": 1,
     "cluster.id": CLUSTER_ID,
@@ -76,6 +79,10 @@ _SETTINGS_FILE = {
     "heartbeat.interval.ms": 1_500,
     "remote.delete.max.percent": 40,
     "leadership.poll.interval.ms": 700,
+    "retention.check.interval.ms": 1_500,
+    "topic.deletion.grace.ms": TOPIC_GRACE_MS,
+    "topic.deletion.max.share.percent": 100,
+    "remote.delete.delay.ms": DELETE_DELAY_MS,
 }
 
 
@@ -90,15 +97,23 @@ def base_config() -> ServiceConfig:
 
 
 class _LogDirs:
-    """The real scanner, on files that are as new as the broker's log."""
+    """The real scanner, on files that are as new as the broker's log; it reads what has changed."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._log_dirs = LogDirs([str(broker.replica.directory)])
+        self._last: tuple[Replica, int, PartitionLog] | None = None
 
     def scan(self, topic: str, partition: int) -> PartitionLog:
-        self._broker.replica.write_files()
-        return self._log_dirs.scan(topic, partition)
+        replica, last = self._broker.replica, self._last
+        if self._broker.topic_id is None:
+            return self._log_dirs.scan(topic, partition)
+        replica.write_files()
+        if last is not None and last[0] is replica and last[1] == replica.files_version:
+            return last[2]
+        found = self._log_dirs.scan(topic, partition)
+        self._last = replica, replica.files_version, found
+        return found
 
 
 class _NoShareGroups:
@@ -168,8 +183,11 @@ class Service:
         chance: random.Random,
         config: ServiceConfig,
         number: int,
+        has_topic_work: bool,
     ) -> None:
+        """`has_topic_work`: it asks whether topics were deleted or recreated, which costs time."""
         self.broker = broker
+        self._cluster = cluster
         self.process = Process(f"service {broker.node_id}.{number}")
         self.clock = SimulatedClock(cluster.loop)
         self.log = ProcessLog(topics, self.process, state)
@@ -200,6 +218,8 @@ class Service:
         self.tier: LocalTier | None = None
         self.client_deletions: ClientDeletions | None = None
         self.wiring: TaskWiring | None = None
+        self.topics: TopicWork | None = None
+        self._has_topic_work = has_topic_work
         self.root: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
 
@@ -213,6 +233,9 @@ class Service:
             dependencies = self._dependencies(tasks)
             pools = build_pools(self._config, self.clock, lambda _name: None)
             wiring = self.wiring = TaskWiring(dependencies, pools, ServiceMetrics(), _Unbounded())
+            if self._has_topic_work:
+                self.topics = TopicWork(dependencies, self._cluster, _LogDirs(self.broker))
+                self.topics.start(tasks)
             tasks.create_task(self.log.replay([SETTINGS, LEDGER]))
             for work in (
                 self.leadership.run,
@@ -237,8 +260,9 @@ class Service:
             return "not wired"
         tasks = self.wiring.partition_tasks
         found = (tasks.copy.statuses, tasks.trim.statuses, tasks.cleanup.statuses)
-        errors = [str(pool.last_errors.get(KEY)) for pool in self.pools]
-        return "; ".join([*(str(one.get(KEY)) for one in found), *errors])
+        key = PartitionKey(self._cluster.topic_id or TOPIC_ID, 0)
+        errors = [str(pool.last_errors.get(key)) for pool in self.pools]
+        return "; ".join([*(str(one.get(key)) for one in found), *errors])
 
     def start(self, crashed: Callable[[BaseException], None]) -> None:
         """Begin to run, as a process of its own; `crashed` is called if it ends by itself."""

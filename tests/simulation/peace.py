@@ -25,8 +25,10 @@ from rsm_plugins.layout.keys import ObjectKind
 from rsm_plugins.layout.manifest import Manifest
 from tests.simulation.consumer import Kind
 from tests.simulation.ends import UNLIMITED
-from tests.simulation.invariants import Broken, decoded, parsed
-from tests.simulation.model_service import KEY, LEDGER
+from tests.simulation.invariants import Broken, of_segments, parsed
+from tests.simulation.known_topics import TopicLife
+from tests.simulation.model_service import LEDGER
+from tests.simulation.topic_events import create, heal
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -51,6 +53,7 @@ def tick(world: "World") -> None:
 async def make(world: "World") -> None:
     """Heal everything; operators repair a ledger that lost records, and restart what noticed."""
     world.say("-- peace")
+    _heal_topic(world)
     if world.chance.random() < 0.5:
         world.enable(UNLIMITED)
     cluster = world.cluster
@@ -74,12 +77,21 @@ async def make(world: "World") -> None:
             world.start_service(node_id)
 
 
+def _heal_topic(world: "World") -> None:
+    """Perhaps a topic that was deleted gets a successor; services may see what there is."""
+    if world.story is not None and world.story.random() < 0.6:
+        create(world, world.story)
+    heal(world)
+
+
 async def _until_led(world: "World") -> None:
     cluster = world.cluster
     for _ in range(120):
         tick(world)
         await asyncio.sleep(0.5)
         ends = {one.replica.end for one in cluster.brokers.values()}
+        if cluster.topic_id is None:
+            return
         if cluster.leader is not None and len(ends) == 1:
             return
     raise Broken(f"the model's brokers do not come together: {cluster.partition}")
@@ -124,6 +136,9 @@ async def _repair_ledger(world: "World") -> None:
 
 async def check(world: "World") -> None:
     """Wait for quiescence, then compare everything."""
+    if not world.is_enabled:
+        await asyncio.sleep(world.chance.uniform(1.0, 20.0))
+        world.enable(UNLIMITED)
     for _ in range(6):
         world.cluster.produce()
         await asyncio.sleep(0.5)
@@ -147,6 +162,7 @@ async def _until_quiet(world: "World") -> None:
         tick(world)
         await _adopt_where_frozen(world)
         await _delete_what_began_again(world)
+        await _confirm_what_waits(world)
         await asyncio.sleep(1)
         world.raise_failure()
 
@@ -154,14 +170,20 @@ async def _until_quiet(world: "World") -> None:
 def _unfinished(world: "World") -> str | None:
     """What is still to be done, None = nothing."""
     for one in world.watch.newest().values():
+        if world.known_topics.of(one.key.partition.topic_id).deleted_ms is not None:
+            continue
         is_open = one.metadata is not None and one.metadata.state is not _FINISHED
         if one.metadata is not None and is_open and not _awaits_operator(world, one):
             return f"{one.metadata.segment_id.id} is {one.metadata.state.name}"
         if one.metadata is not None and _has_ended(world, one.metadata):
             return f"{one.metadata.segment_id.id} is left below {world.ends.published}"
+    for life in world.known_topics.deleted:
+        left = _left(world, life)
+        if left is not None:
+            return left
     leader = world.cluster.leader
     if leader is None:
-        return "no leader"
+        return None if world.cluster.topic_id is None else "no leader"
     replica = leader.replica
     closed = [base for base in replica.bases[1:] if base < replica.high_watermark]
     service = world.services[leader.node_id]
@@ -172,6 +194,15 @@ def _unfinished(world: "World") -> str | None:
         world.cluster.wake_followers()
         return f"log starts differ: {starts}"
     return None
+
+
+def _left(world: "World", life: TopicLife) -> str | None:
+    """What is left of a deleted topic that nobody keeps, but for what `_check_objects` excepts."""
+    if world.known_topics.is_kept(life):
+        return None
+    excepted = world.store.late_manifests | world.zombie_objects
+    names = [one for one in world.store.objects if parsed(one).topic_id == life.topic_id]
+    return world.known_topics.left(life, [one for one in names if one not in excepted])
 
 
 def _has_ended(world: "World", segment: RemoteLogSegmentMetadata) -> bool:
@@ -190,7 +221,7 @@ def _awaits_operator(world: "World", record: LedgerRecord) -> bool:
     segment_id = record.key.segment_id
     if segment_id in world.damaged:
         return True
-    forgotten = {decoded(one).key.segment_id for one in world.topics.lost_records}
+    forgotten = {one.key.segment_id for one in of_segments(world.topics.lost_records)}
     late = {parsed(name).segment_id for name in world.store.late_manifests}
     return segment_id in forgotten and segment_id in late
 
@@ -201,8 +232,9 @@ async def _adopt_where_frozen(world: "World") -> None:
     service = world.services[leader.node_id] if leader else None
     if service is None or service.wiring is None:
         return
-    led = service.leadership.snapshot.partitions.get(KEY)
-    status = service.wiring.partition_tasks.copy.statuses.get(KEY)
+    key = world.known_topics.current.key
+    led = service.leadership.snapshot.partitions.get(key)
+    status = service.wiring.partition_tasks.copy.statuses.get(key)
     if led is None or status is None or not status.frozen or led.leader != service.broker.node_id:
         return
     adoption = Adoption(broker=service.client, settings=service.settings, starts=service.starts)
@@ -221,7 +253,7 @@ async def _delete_what_began_again(world: "World") -> None:
     service = world.services[leader.node_id] if leader else None
     if leader is None or service is None or service.wiring is None:
         return
-    status = service.wiring.partition_tasks.trim.statuses.get(KEY)
+    status = service.wiring.partition_tasks.trim.statuses.get(world.known_topics.current.key)
     offset = world.ends.published + 1
     is_held = status is not None and status.reason == NoTrim.RESTARTED.value
     if is_held and offset <= leader.replica.high_watermark:
@@ -230,9 +262,22 @@ async def _delete_what_began_again(world: "World") -> None:
         await world.ask_deletion(offset)
 
 
+async def _confirm_what_waits(world: "World") -> None:
+    """What an operator does about topics that were deleted at the same time: `rlm purge` (H7)."""
+    for service in world.services.values():
+        if service.topics is not None and service.topics.ends.held:
+            try:
+                await service.call(service.topics.purge.confirm(()))
+                world.happened("purge confirmed")
+            except RemoteStorageError as error:
+                world.say(f"not purged: {error}")
+
+
 async def _read_all(world: "World") -> None:
     """H31: each offset from the remote log start on once, equal to the leader's history."""
     leader = world.cluster.leader
+    if world.cluster.topic_id is None:
+        return
     assert leader is not None
     offset, end = world.ends.readable_from, leader.replica.high_watermark
     empty = 0
@@ -255,7 +300,14 @@ def _check_objects(world: "World") -> None:
     ledger lost.
     """
     known = {one.segment_id.id for one in world.watch.finished()}
-    lost = (decoded(one).key.segment_id for one in world.topics.lost_records)
+    known |= {
+        one.segment_id.id
+        for one in world.watch.segments()
+        if world.known_topics.is_kept(
+            world.known_topics.of(one.segment_id.topic_id_partition.topic_id)
+        )
+    }
+    lost = (one.key.segment_id for one in of_segments(world.topics.lost_records))
     known |= {one for one in lost if one is not None} | world.damaged
     for name in world.store.objects:
         late = world.store.late_manifests | world.zombie_objects

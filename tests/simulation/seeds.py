@@ -22,6 +22,7 @@ import rlmm.manager
 import rlmm.settings_view
 from rlmm.records import decode_record
 from rlmm.settings_codec import decode_settings_record
+from tests.simulation import invariants
 from tests.simulation.loop import current_process
 from tests.simulation.model_service import base_config
 from tests.simulation.world import World
@@ -94,12 +95,13 @@ def _seeded(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _decoding_once() -> Iterator[None]:
-    """A record is decoded for the first service that reads it, and the others get the same values,
-    which nobody can change.
+    """A record is decoded for the first who reads it, and the others get the same values, which
+    nobody can change.
     """
     ledger, settings = lru_cache(_KEPT)(decode_record), lru_cache(_KEPT)(decode_settings_record)
     with (
         mock.patch.object(rlmm.manager, "decode_record", ledger),
+        mock.patch.object(invariants, "decode_record", ledger),
         mock.patch.object(rlmm.settings_view, "decode_settings_record", settings),
     ):
         yield

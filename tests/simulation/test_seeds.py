@@ -31,6 +31,11 @@ _EXPECTED = (
     "late DeleteRecords",
     "client DeleteRecords answered",
     "expiry",
+    "topic deleted",
+    "topic recreated",
+    "remote data kept",
+    "access lost",
+    "broker unaware of the topic",
 )
 
 

@@ -7,6 +7,7 @@ ask of them; seeds.py runs it.
 import asyncio
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from rlmm.records import LedgerRecord
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
 from rlmm.settings_records import (
     CAUSE_RETENTION,
+    ClusterRecord,
     SettingsRecord,
     Stamp,
     StartRecord,
@@ -26,17 +28,19 @@ from rlmm.settings_records import (
     TotalRetention,
 )
 from rlmm.tail import TailRecord
-from tests.builders.log_dir import TOPIC, TOPIC_ID
-from tests.simulation import events, peace
+from tests.builders.log_dir import CLUSTER_ID, TOPIC
+from tests.simulation import events, peace, topic_events
+from tests.simulation.broker_client import LEDGER_ID, SETTINGS_ID
 from tests.simulation.consumer import Consumer, Kind
 from tests.simulation.deleter import delete_records
 from tests.simulation.ends import UNLIMITED, Ends
 from tests.simulation.invariants import Broken, Watch, decoded, parsed
+from tests.simulation.known_topics import KnownTopics, TopicLife
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.model_broker import BATCH_BYTES, RECORDS
 from tests.simulation.model_cluster import Broker, Cluster
 from tests.simulation.model_log import ModelTopics, NodeState
-from tests.simulation.model_service import KEY, LEDGER, SETTINGS, Service
+from tests.simulation.model_service import LEDGER, SETTINGS, Service
 from tests.simulation.model_store import ModelStore
 from tests.simulation.network import Network
 
@@ -48,7 +52,9 @@ _DELETED = (
     RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
 )
 _OPERATOR = Uuid(b"\x0e" * 16)
-_START_KEY = f"{StartRecord.KIND}/{KEY}".encode()
+_START_KEY = f"{StartRecord.KIND}/".encode()
+_TOPICS_END_IN = 0.3
+"""The share of seeds in which topics are deleted, recreated and hidden."""
 
 
 class World:
@@ -72,7 +78,16 @@ class World:
         self.trace: list[str] = []
         self.failure: BaseException | None = None
         self.is_chaos = True
-        self.ends = Ends(_retention(self.chance))
+        topic_chance = random.Random(f"topics of {seed}")
+        self.story: random.Random | None = None
+        """What happens to the topic itself, where anything does; of its own, so that the other
+        seeds are what they would be without.
+        """
+        if topic_chance.random() < _TOPICS_END_IN:
+            self.story = topic_chance
+            reenable = topic_chance.choice(("ask", "same-name"))
+            self._config = replace(config, topics_reenable=reenable)
+        self.known_topics = KnownTopics.first(self.topics, Ends(_retention(self.chance)))
         self.chaos_s = CHAOS_S
         self.begun: list[asyncio.Future[Uuid]] = []
         """Each gets the writer of the next copy that begins."""
@@ -86,6 +101,11 @@ class World:
         self.zombie_objects: set[str] = set()
         """Stored after their attempt had been swept: what a zombie had sent before."""
         self._writers: dict[Uuid, Service] = {}
+
+    @property
+    def ends(self) -> Ends:
+        """Of the topic that has the name, or had it last."""
+        return self.known_topics.current.ends
 
     # What happens, and what was said about it.
 
@@ -107,12 +127,26 @@ class World:
 
     def _before_trim(self, broker: Broker, offset: int) -> None:
         self.say(f"broker {broker.node_id} deletes {broker.replica.log_start}..{offset}")
-        self._checked(lambda: self.watch.check_trim(broker, offset, self.ends.readable_from))
+        if broker.topic_id == self.cluster.topic_id:
+            self._checked(lambda: self.watch.check_trim(broker, offset, self.ends.readable_from))
 
     def _before_object_goes(self, name: str) -> None:
+        life = self.known_topics.of(parsed(name).topic_id)
         leader = self.cluster.brokers.get(self.cluster.partition.leader)
-        if leader is not None:
-            self._checked(lambda: self.watch.check_deletion(name, leader, self.ends.readable_from))
+        if life.deleted_ms is not None:
+            self._checked(lambda: self._check_end(name, life))
+        elif leader is not None:
+            replica = leader.replicas[life.topic_id]
+            history, log_start = replica.history, replica.log_start
+            start = life.ends.readable_from
+            self._checked(lambda: self.watch.check_deletion(name, history, log_start, start))
+
+    def _check_end(self, name: str, life: TopicLife) -> None:
+        """Of a deleted topic, whose log is nowhere any more, a whole copy goes when it may."""
+        segment = self.watch.whole(name)
+        if segment is not None and not self.known_topics.may_go(life):
+            end = len(life.history) * RECORDS
+            self.watch.check_deletion(name, life.history, end, life.ends.readable_from)
 
     def _stored(self, name: str) -> None:
         segment_id = parsed(name).segment_id
@@ -122,29 +156,40 @@ class World:
             self.happened("zombie upload", name)
 
     def _before_append(self, record: TailRecord) -> None:
-        if record.key == _START_KEY and record.value is not None:
-            found = decode_settings_record(record.key, record.value)
+        key = record.key or b""
+        if key.startswith(_START_KEY) and record.value is not None:
+            found = decode_settings_record(key, record.value)
             if found is not None and isinstance(found[0], StartRecord):
                 self._start_published(found[0], found[1])
+        if self.story is not None and record.topic_partition == SETTINGS:
+            self._checked(lambda: self.known_topics.take(record))
         if record.topic_partition == LEDGER and record.value is not None:
             one = decoded(record)
+            if not isinstance(one, LedgerRecord):
+                return self.say(f"{one.metadata}")
             self._check_finished(one)
             while one.state is _STARTED and self.begun:
                 self.begun.pop().set_result(one.headers.writer)
 
     def _start_published(self, record: StartRecord, stamp: Stamp) -> None:
         decider = self._writers.get(stamp.writer)
-        before, now_ms = self.ends.published, self.topics.clock.now_ms()
-        broker = decider.broker if decider is not None else None
-        self._checked(lambda: self.ends.publish(record, broker, now_ms))
-        if self.ends.published > before and record.cause == CAUSE_RETENTION:
-            self.happened("expiry", f"up to {self.ends.published}")
+        ends = self.known_topics.of(record.partition.topic_id).ends
+        before, now_ms = ends.published, self.topics.clock.now_ms()
+        replica = None
+        if decider is not None:
+            replica = decider.broker.replicas[record.partition.topic_id]
+        self._checked(lambda: ends.publish(record, replica, now_ms))
+        if ends.published > before and record.cause == CAUSE_RETENTION:
+            self.happened("expiry", f"up to {ends.published}")
 
     def _check_finished(self, one: LedgerRecord) -> None:
         """A FINISHED after a change of the leader epoch was checked after its upload (G3)."""
         expected, epoch = one.headers.expected_previous, one.headers.leader_epoch
         is_copy = one.state is _FINISHED and expected == int(_STARTED)
-        if not is_copy or epoch == self.cluster.partition.leader_epoch or one.metadata is None:
+        if not is_copy or one.metadata is None:
+            return
+        is_current = one.key.partition.topic_id == self.cluster.topic_id
+        if is_current and epoch == self.cluster.partition.leader_epoch:
             return
         names = self.watch.names_of(one.metadata)
         uploaded_s = max(
@@ -172,6 +217,7 @@ class World:
             chance=self.chance,
             config=self._config,
             number=next(self._numbers),
+            has_topic_work=self.story is not None,
         )
         self.services[node_id] = service
         self._writers[service.writer] = service
@@ -195,10 +241,15 @@ class World:
         self.topics.append(Record(topic_partition=SETTINGS, key=key, value=value))
 
     def enable(self, retention: TotalRetention) -> None:
-        """The topic is enabled, and this total retention in force."""
+        """The topic is enabled, and this total retention in force, unless it is not there or its
+        remote data is to be deleted.
+        """
+        found = self.known_topics.view.topic(self.known_topics.current.topic_id)
+        if self.cluster.topic_id is None or (found is not None and found.state == "deleting"):
+            return
         self.write(
             TopicRecord(
-                topic_id=TOPIC_ID,
+                topic_id=self.cluster.topic_id,
                 name=TOPIC,
                 mode="tier",
                 state="enabled",
@@ -211,20 +262,35 @@ class World:
             )
         )
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the topic that has the name is enabled."""
+        found = self.known_topics.view.topic(self.known_topics.current.topic_id)
+        return self.story is None or (found is not None and found.state == "enabled")
+
     async def ask_deletion(self, offset: int) -> bool:
         """A client's DeleteRecords to the leader; whether it was answered without error, which
         proves that the remote log start has followed (H26).
         """
-        leader = self.cluster.leader
+        leader, life = self.cluster.leader, self.known_topics.current
         service = self.services.get(leader.node_id) if leader else None
         if service is None or not service.is_up:
             return False
-        if not await service.call(delete_records(self.cluster, service, offset)):
+        is_enabled = self.is_enabled
+        if not await service.call(
+            delete_records(self.cluster, service, offset, self._delete_executed)
+        ):
             return False
+        if life.deleted_ms is not None or not is_enabled:
+            return True
         self.happened("client DeleteRecords answered", f"up to {offset}")
-        if self.ends.published < offset:
-            self.fail(Broken(f"DeleteRecords up to {offset} answered at {self.ends.published}"))
+        if life.ends.published < offset:
+            self.fail(Broken(f"DeleteRecords up to {offset} answered at {life.ends.published}"))
         return True
+
+    def _delete_executed(self, offset: int) -> None:
+        """A request that was on its way while the topic was recreated deletes of the new one."""
+        self.known_topics.current.ends.ask(offset)
 
     def all_have_read(self) -> bool:
         """Whether every service is up and has read the ledger to its end."""
@@ -240,12 +306,22 @@ class World:
 
     async def run(self) -> None:
         self._begin_log()
+        if self.story is not None:
+            self.write(
+                ClusterRecord(
+                    cluster_id=CLUSTER_ID,
+                    ledger_topic_id=LEDGER_ID,
+                    settings_topic_id=SETTINGS_ID,
+                )
+            )
         self.enable(self.ends.retention)
         for node_id in self.cluster.brokers:
             self.start_service(node_id)
         async with asyncio.TaskGroup() as tasks:
             for work in (self._produce(), self._tick(), self._consume(), events.run(self)):
                 tasks.create_task(work)
+            if self.story is not None:
+                tasks.create_task(topic_events.run(self, self.story))
         await peace.make(self)
         await peace.check(self)
         for node_id in self.cluster.brokers:
