@@ -121,7 +121,7 @@ class LogDirs:
         if not paths:
             raise Invalid("log.dirs names no directory")
         self.paths = tuple(paths)
-        self._timestamps: dict[tuple[int, int, str], int] = {}
+        self._timestamps: dict[tuple[str, _Stat], int] = {}
         self._checkpoints: dict[str, tuple[bytes, dict[tuple[str, int], int]]] = {}
 
     def partitions(self) -> dict[tuple[str, int], str]:
@@ -222,7 +222,7 @@ class LogDirs:
         )
 
     def _timestamp(self, path: str, stat: _Stat) -> int:
-        key = (stat.inode, stat.size_bytes, path)
+        key = (path, stat)  # another file of this name may get the inode of the first
         if key not in self._timestamps:
             if len(self._timestamps) >= _MAX_REMEMBERED:
                 self._timestamps.clear()

@@ -39,6 +39,19 @@ def test_segments_with_their_ends_sizes_and_timestamps(log_dir: LogDir) -> None:
     assert sample(found.segments[0]) == (found.segments[0].inode, len(first))
 
 
+def test_h39_another_file_with_name_size_and_inode_of_a_former_one_is_read(
+    log_dir: LogDir,
+) -> None:
+    """As of a topic that was deleted and created again."""
+    partition = log_dir.partition()
+    scanned = dirs(log_dir)
+    for first_ms in (5_000, 9_000):
+        partition.segment(0, 100, first_ms=first_ms)
+        partition.active(100, 120)
+        os.utime(partition.file(0, ".log"), (first_ms, first_ms))
+        assert scanned.scan(TOPIC, 0).segments[0].max_timestamp_ms == first_ms + 99
+
+
 def test_checkpoints_that_the_broker_has_made_and_not_written_yet_say_nothing(
     log_dir: LogDir,
 ) -> None:
