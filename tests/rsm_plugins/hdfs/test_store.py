@@ -65,7 +65,7 @@ async def test_a_panic_of_the_library_is_unavailable_and_the_next_client_is_used
 
 async def test_calls_at_once_are_bounded(hdfs_server: HdfsServer) -> None:
     connection = Connection(HdfsSettings(url=hdfs_server.url, root="/"))
-    lock = threading.Lock()
+    lock, full = threading.Lock(), threading.Barrier(CALLS_AT_ONCE, timeout=60)
     now = most = 0
 
     def slow() -> None:
@@ -73,7 +73,7 @@ async def test_calls_at_once_are_bounded(hdfs_server: HdfsServer) -> None:
         with lock:
             now += 1
             most = max(most, now)
-        time.sleep(0.02)
+        full.wait()  # else it is a race of threads whether so many run at the same time
         with lock:
             now -= 1
 
