@@ -193,12 +193,14 @@ def test_disable_delete_ends_the_remote_log_and_keeps_the_topic(quick: Cluster) 
     topic_id = topic_id_of(quick, topic)
     said = quick.rlm("topics", "disable", topic, "--delete", check=False)
     assert said.returncode == 1 and "--yes" in said.stderr and "records in" in said.stderr
+    quick.rlm("freeze", topic)  # these commands may take longer than the sandbox's short delay
     quick.rlm("topics", "disable", topic, "--delete", "--yes")
     assert_same(quick.read_all(topic), rows)
     assert quick.topic_config(topic) == originals
     refused = quick.rlm("topics", "enable", topic, check=False)
     assert refused.returncode == 1 and "is being deleted" in refused.stderr
     quick.rlm("topics", "disable", topic)
+    quick.rlm("unfreeze", topic)
     quick.rlm("topics", "disable", topic, "--delete", "--yes")
 
     quick.wait_for(lambda: not settings_of(quick, topic_id), "the settings of the topic are gone")
