@@ -21,17 +21,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from bench.command import document, measure, numbers, parser, say
-from bench.intervals import default_intervals
 from bench.machine import load_in_words
 from bench.plan import MIB
 from bench.processes import BenchError, CpuMark, run_measured
+from bench.production import production_sandbox
 from bench.topics import local_starts, logged_at_s, make_topic, produce, wait_logged
 from kip405.crc import crc32c
 from rlm_sandbox.sandbox import Sandbox
-from rlm_sandbox.spec import SandboxSpec
 from rsm_plugins.files.durable import sync_path
 
-_HEAP_MIB = 1024
 _TIMEOUT_S = 600
 _WATCH_S = 0.01
 _OPTIONS = ("size_mib", "segment_mib", "partitions", "rounds")
@@ -84,20 +82,13 @@ def _run(given: argparse.Namespace, progress: Callable[[str], None]) -> list[Cop
     """All rounds in one sandbox, shape after shape within a round."""
     runs = []
     rounds, size_mib = (1, 16) if given.quick else (given.rounds, given.size_mib)
-    with tempfile.TemporaryDirectory(prefix="rlm-bench-") as folder:
-        spec = SandboxSpec(
-            store="local", jvm="full", heap_mib=_HEAP_MIB, overrides=default_intervals()
-        )
-        sandbox = Sandbox.up(Path(folder) / "sandbox", spec, progress=progress)
-        try:
-            for number in range(rounds):
-                for segment_mib in given.segment_mib:
-                    for partitions in given.partitions:
-                        run = _measured(sandbox, number, segment_mib, partitions, size_mib)
-                        progress(_line(run))
-                        runs.append(run)
-        finally:
-            sandbox.down(delete=True)
+    with production_sandbox(progress) as sandbox:
+        for number in range(rounds):
+            for segment_mib in given.segment_mib:
+                for partitions in given.partitions:
+                    run = _measured(sandbox, number, segment_mib, partitions, size_mib)
+                    progress(_line(run))
+                    runs.append(run)
     return runs
 
 

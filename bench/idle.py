@@ -8,28 +8,26 @@ intervals that services have by default. Nobody produces, fetches or scrapes mea
 
 import argparse
 import json
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from bench.command import measure, parser, say
-from bench.intervals import default_intervals
-from bench.machine import commit, load_in_words, machine_in_words
+from bench.command import document, measure, parser, say
+from bench.machine import load_in_words
 from bench.processes import CpuMark
+from bench.production import production_sandbox
 from bench.topics import enable, make_topic, produce
 from rlm_sandbox.sandbox import Sandbox
-from rlm_sandbox.spec import SandboxSpec
 
-_HEAP_MIB = 1024
 _SEGMENT_MIB = 16
 _RECORDS_EACH = 10
 _TOPIC = "idle"
 _SETTLE_S = 90
+_OPTIONS = ("partitions", "rounds")
+_CPU = "user + system time of service and plugin, in percent of a core"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def run() -> tuple[list[str], dict[str, Any]]:
         runs = _run(given, say)
         middle = median(one.service_percent for one in runs)
-        return [f"{middle:.1f} % of a core, the median of {len(runs)}"], _document(given, runs)
+        line = f"{middle:.1f} % of a core, the median of {len(runs)}"
+        return [line], document(given, "idle", _OPTIONS, _CPU, runs)
 
     return measure(given, "idle", run)
 
@@ -60,20 +59,13 @@ def _run(given: argparse.Namespace, progress: Callable[[str], None]) -> list[Idl
     partitions, rounds, window_s = given.partitions, given.rounds, given.window_s
     if given.quick:
         partitions, rounds, window_s = 20, 1, 5
-    with tempfile.TemporaryDirectory(prefix="rlm-bench-") as folder:
-        spec = SandboxSpec(
-            store="local", jvm="full", heap_mib=_HEAP_MIB, overrides=default_intervals()
-        )
-        sandbox = Sandbox.up(Path(folder) / "sandbox", spec, progress=progress)
-        try:
-            make_topic(sandbox, _TOPIC, partitions, _SEGMENT_MIB)
-            produce(sandbox, _TOPIC, partitions * _RECORDS_EACH)
-            enable(sandbox, _TOPIC)
-            progress("waiting until the service has settled")
-            time.sleep(0 if given.quick else _SETTLE_S)
-            return [_window(sandbox, partitions, window_s, progress) for _ in range(rounds)]
-        finally:
-            sandbox.down(delete=True)
+    with production_sandbox(progress) as sandbox:
+        make_topic(sandbox, _TOPIC, partitions, _SEGMENT_MIB)
+        produce(sandbox, _TOPIC, partitions * _RECORDS_EACH)
+        enable(sandbox, _TOPIC)
+        progress("waiting until the service has settled")
+        time.sleep(0 if given.quick else _SETTLE_S)
+        return [_window(sandbox, partitions, window_s, progress) for _ in range(rounds)]
 
 
 def _window(
@@ -107,18 +99,6 @@ def _problems(sandbox: Sandbox) -> tuple[str, ...]:
     port = sandbox.state.ports[1].http
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
         return tuple(sorted({one["kind"] for one in json.loads(answer.read())["problems"]}))
-
-
-def _document(given: argparse.Namespace, runs: Sequence[IdleRun]) -> dict[str, Any]:
-    return {
-        "v": 1,
-        "kind": "bench",
-        "name": "idle",
-        "commit": commit(),
-        "machine": machine_in_words(),
-        "options": {"partitions": given.partitions, "rounds": given.rounds},
-        "runs": [asdict(run) for run in runs],
-    }
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,0 +1,38 @@
+"""A sandbox of one broker whose services do as in production, for benchmarks of copies."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rlm.config.service import settings
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.services import QUICK_SERVICE
+from rlm_sandbox.spec import Override, SandboxSpec
+
+_HEAP_MIB = 1024
+
+
+@contextmanager
+def production_sandbox(progress: Callable[[str], None]) -> Iterator[Sandbox]:
+    """Up while the block runs, and gone after it. The store is a directory."""
+    with tempfile.TemporaryDirectory(prefix="rlm-bench-") as folder:
+        spec = SandboxSpec(
+            store="local", jvm="full", heap_mib=_HEAP_MIB, overrides=_default_intervals()
+        )
+        sandbox = Sandbox.up(Path(folder) / "sandbox", spec, progress=progress)
+        try:
+            yield sandbox
+        finally:
+            sandbox.down(delete=True)
+
+
+def _default_intervals() -> tuple[Override, ...]:
+    """Takes back what a sandbox sets lower, so that tests see something within seconds: with a
+    task each half a second, the topics of earlier rounds are most of the work.
+    """
+    return tuple(
+        Override.parse(f"rlm.{row.key}={row.default}")
+        for row in settings().values()
+        if row.key in QUICK_SERVICE and row.key.endswith(".interval.ms")
+    )
