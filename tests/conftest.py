@@ -1,4 +1,6 @@
-"""What holds for every test: the order of the rings, the sandbox, and how deep hypothesis digs."""
+"""What holds for every test: the order of the rings, what may be skipped, the sandbox, and how deep
+hypothesis digs.
+"""
 
 import os
 
@@ -9,6 +11,7 @@ from hypothesis.internal.constants_ast import Constants
 from tests.endings import pytest_collection_finish, pytest_runtest_teardown
 from tests.rings import pytest_collection_modifyitems
 from tests.sandbox_fixtures import kafka_cluster, sandbox, sandbox_factory
+from tests.skips import pytest_runtest_makereport
 from tests.store_servers import s3_server
 from tests.store_servers_hdfs import hdfs_ha_server, hdfs_server
 
@@ -19,6 +22,7 @@ __all__ = [
     "kafka_cluster",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
+    "pytest_runtest_makereport",
     "pytest_runtest_teardown",
     "s3_server",
     "sandbox",

@@ -1,0 +1,45 @@
+"""A test is skipped only for a reason of this list; any other skip is a failure of that test (H33).
+
+Otherwise a machine on which nothing runs any more would pass.
+"""
+
+from collections.abc import Generator
+
+import pytest
+
+REASONS = (
+    "no container engine answers",
+    "no compiler here",
+    "mallopt is glibc's",
+    "reads /proc",
+    "there is no /proc",
+    "needs a device that is always full",
+    "pip cannot get ",
+    "there is no Go to build the reader with",
+    "Go cannot build the reader",
+    "the jars of Spark's Kafka source cannot be had",
+    "RLM_ONE_SANDBOX has another store",
+)
+"""How each reason begins: what a machine may lack, and nothing that a change can cause."""
+
+_PREFIX = "Skipped: "
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn a skip for another reason into a failure."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = _reason(report)
+        if not reason.startswith(REASONS):
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid}: skipped, but not listed in {__name__}: {reason}"
+    return report
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """What was given to `skip` or `skipif`."""
+    said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return said.removeprefix(_PREFIX)
