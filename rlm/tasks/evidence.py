@@ -133,15 +133,11 @@ class StoreEvidence:
         except Corrupt as error:
             return FoundManifest(metadata=None, unreadable=str(error))
 
-    async def delete(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Remove what exists of the attempt."""
-        await self._admin(metadata).delete_log_segment_data(self.locator(metadata))
-
-    async def delete_many(
+    async def delete(
         self, segments: Sequence[RemoteLogSegmentMetadata]
     ) -> tuple[RemoteStorageError | None, ...]:
-        """The same for segments of one store, in one call: the error of each, None = deleted. An
-        error that concerns all is raised.
+        """Remove what exists of segments of one store, in one call: the error of each, None =
+        deleted. An error that concerns all is raised.
         """
         store = self._admin(segments[0])
         return await store.delete_log_segments([self.locator(one) for one in segments])

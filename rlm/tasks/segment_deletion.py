@@ -4,9 +4,9 @@
     -> audit log -> DELETE_SEGMENT_FINISHED -> tombstone
 
 A batch is deleted in groups: within a group many records are published at the same time, and the
-segments of each store are deleted in one call. The next group begins with a check of its own, and a
-freeze is noticed before each call to a store. A segment that may still be written is deleted by a
-call of its own, because it is looked at again afterwards. After an interruption at any point a
+segments of each store are deleted in one call, or in several where the store is slow. The next
+group begins with a check of its own, and a freeze is noticed before each call to a store. A segment
+that may still be written is looked at again after its call. After an interruption at any point a
 ledger entry remains in DELETE_SEGMENT_STARTED or DELETE_SEGMENT_FINISHED, from which the next run
 continues. This module must not know why something is deleted: a remote log start that has to be
 raised first is already raised (rlm/remote_log/log_starts.py).
@@ -22,17 +22,18 @@ from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.clock import Clock
+from rlm.plans.call_sizes import MOST_SEGMENTS, CallSizes
 from rlm.remote_log.ports import Ledger
 from rlm.tasks.evidence import StoreEvidence, store_of
 
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
-_GROUP = 64
-"""Segments that are checked together and deleted in one call, and ledger records in flight. A
-freeze does not stop a call that has begun, so it must be short.
-"""
-_CALLS_AT_ONCE = 32
-"""Segments that are deleted by calls of their own at the same time."""
+_GROUP = MOST_SEGMENTS
+"""Segments that are checked together, and ledger records in flight."""
+_MANIFESTS_AT_ONCE = 32
+"""Segments whose manifests are read again at the same time."""
+_NOTICE_SECONDS = 0.5
+"""Time within which a freeze is noticed while a store is asked to delete."""
 T = TypeVar("T")
 
 
@@ -85,15 +86,6 @@ class _Progress:
             self.away.add(store_id)
         self.result.store_errors.append(error)
 
-    def answered(
-        self, metadata: RemoteLogSegmentMetadata, error: RemoteStorageError | None
-    ) -> None:
-        """What a store answered for one segment."""
-        if error is None:
-            self.gone.append(metadata)
-        else:
-            self.store_failed(store_of(metadata), error)
-
 
 class SegmentDeleter:
     """Deletes segments of the partitions that a service may delete from (see DeletionPermit)."""
@@ -110,6 +102,7 @@ class SegmentDeleter:
         self._evidence = evidence
         self._clock = clock
         self._node_id = node_id
+        self._sizes = CallSizes()
 
     async def delete(
         self, segments: Sequence[RemoteLogSegmentMetadata], permit: DeletionPermit
@@ -165,47 +158,73 @@ class SegmentDeleter:
     ) -> None:
         """Delete the objects; Fenced where the group must not go on."""
         by_store: dict[Uuid, list[RemoteLogSegmentMetadata]] = {}
-        unsettled = []
         for one in group:
-            if permit.may_be_written(one):
-                unsettled.append(one)
-            else:
-                by_store.setdefault(store_of(one), []).append(one)
-        for store_id, segments in by_store.items():
-            _refuse(permit)
-            await self._delete_in_one_call(store_id, segments, progress)
+            by_store.setdefault(store_of(one), []).append(one)
+        for store_id, left in by_store.items():
+            while left and store_id not in progress.away:
+                _refuse(permit)
+                size = self._sizes.of(store_id)
+                part, left = left[:size], left[size:]
+                await self._delete_part(store_id, part, permit, progress)
 
-        async def delete_unsettled(metadata: RemoteLogSegmentMetadata) -> None:
-            if store_of(metadata) in progress.away:
+    async def _delete_part(
+        self,
+        store_id: Uuid,
+        segments: Sequence[RemoteLogSegmentMetadata],
+        permit: DeletionPermit,
+        progress: _Progress,
+    ) -> None:
+        """Delete so many segments of a store by one call. What came back of those that may still be
+        written is deleted once more (H12).
+        """
+        deleted, fenced = await self._call(store_id, segments, progress)
+        progress.gone += [one for one in deleted if not permit.may_be_written(one)]
+        if fenced is not None:
+            raise fenced
+        returned: list[RemoteLogSegmentMetadata] = []
+
+        async def read_again(metadata: RemoteLogSegmentMetadata) -> None:
+            if store_id in progress.away:
                 return
-            _refuse(permit)
             try:
-                await self._delete_unsettled(metadata)
+                has_returned = await self._has_returned(metadata)
             except Fenced:
                 raise
             except RemoteStorageError as error:
-                progress.answered(metadata, error)
+                progress.store_failed(store_id, error)
             else:
-                progress.answered(metadata, None)
+                (returned if has_returned else progress.gone).append(metadata)
 
-        await each_at_once(unsettled, _CALLS_AT_ONCE, delete_unsettled)
+        unsettled = [one for one in deleted if permit.may_be_written(one)]
+        await each_at_once(unsettled, _MANIFESTS_AT_ONCE, read_again)
+        if returned and store_id not in progress.away:
+            _refuse(permit)
+            deleted, fenced = await self._call(store_id, returned, progress)
+            progress.gone += deleted
+            if fenced is not None:
+                raise fenced
 
-    async def _delete_in_one_call(
+    async def _call(
         self, store_id: Uuid, segments: Sequence[RemoteLogSegmentMetadata], progress: _Progress
-    ) -> None:
+    ) -> tuple[list[RemoteLogSegmentMetadata], Fenced | None]:
+        """The segments that one call has deleted, and what fenced one of the others."""
+        began_ms = self._clock.monotonic_ms()
         try:
-            errors = await self._evidence.delete_many(segments)
-        except Fenced:
-            raise
+            errors = await self._evidence.delete(segments)
+        except Fenced as error:
+            return [], error
         except RemoteStorageError as error:
+            self._sizes.failed(store_id, len(segments))
             progress.store_failed(store_id, error)
-            return
-        fenced = [error for error in errors if isinstance(error, Fenced)]
-        for metadata, answer in zip(segments, errors, strict=True):
-            if answer not in fenced:
-                progress.answered(metadata, answer)
-        for answer in fenced:
-            raise answer
+            return [], None
+        self._sizes.answered(store_id, len(segments), self._clock.monotonic_ms() - began_ms)
+        answers = zip(segments, errors, strict=True)
+        deleted = [one for one, answer in answers if answer is None]
+        for answer in errors:
+            if answer is not None and not isinstance(answer, Fenced):
+                progress.store_failed(store_id, answer)
+        fenced = next((answer for answer in errors if isinstance(answer, Fenced)), None)
+        return deleted, fenced
 
     async def _check(
         self,
@@ -235,21 +254,18 @@ class SegmentDeleter:
         await self._ledger.publish(deleted, permit.leader_epoch, int(_DELETING))
         await self.bury(metadata, permit.leader_epoch)
 
-    async def _delete_unsettled(self, metadata: RemoteLogSegmentMetadata) -> None:
+    async def _has_returned(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """The manifest of a write that was given up may be stored after its objects were deleted
         (H12).
 
         Fenced where its objects exist: then it is a copy, and the next run decides about it.
         """
-        await self._evidence.delete(metadata)
         found = await self._evidence.manifest(metadata)
-        if found.metadata is None and not found.unreadable:
-            return
-        if found.metadata is not None:
-            presence = await self._evidence.presence(found.metadata)
-            if presence is Presence.COMPLETE:
-                raise Fenced(f"{metadata.segment_id} is whole again, though it was deleted")
-        await self._evidence.delete(metadata)
+        if found.metadata is None:
+            return bool(found.unreadable)
+        if await self._evidence.presence(found.metadata) is Presence.COMPLETE:
+            raise Fenced(f"{metadata.segment_id} is whole again, though it was deleted")
+        return True
 
     def _in_state(
         self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState

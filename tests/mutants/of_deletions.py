@@ -25,8 +25,159 @@ SHORTENING = Target(
     ("tests/rlm/topics/test_shortening.py", "tests/rlm/topics/test_deletions.py"),
 )
 DELETABLE = Target("rlm/plans/deletable.py", ("tests/rlm/plans/test_deletable.py",))
+DELETION = Target(
+    "rlm/tasks/segment_deletion.py",
+    (
+        "tests/rlm/tasks/test_segment_deletion.py",
+        "tests/rlm/tasks/test_cleanup.py",
+        "tests/rlm/tasks/test_late_manifest.py",
+        "tests/rlm/tasks/test_cancel_everywhere.py",
+    ),
+)
 
 EDITS: tuple[Edit, ...] = (
+    *DELETION.edits(
+        (
+            "H5: nothing is checked before DELETE_SEGMENT_STARTED",
+            "        group = await self._check(group, permit, progress)\n"
+            "        await each_at_once(group, _GROUP, "
+            "lambda one: self._begin(",
+            "        await each_at_once(group, _GROUP, lambda one: self._begin(",
+        ),
+        (
+            "H10: objects go before DELETE_SEGMENT_STARTED was read back",
+            "        await each_at_once(group, _GROUP, lambda one: self._begin(one, permit))\n",
+            "",
+        ),
+        (
+            "H6: an attempt that got its manifest after all is deleted",
+            "        await each_at_once(group, _GROUP, permit.check_reason)\n",
+            "",
+        ),
+        (
+            "H5: nothing is checked right before objects go",
+            "        group = await self._check(group, permit, progress)\n        progress.gone",
+            "        progress.gone",
+        ),
+        (
+            "a store that does not say whether something came back ends the batch",
+            "            except RemoteStorageError as error:\n"
+            "                progress.store_failed(store_id",
+            "            except KeyError as error:\n                progress.store_failed(store_id",
+        ),
+        (
+            "a store that refuses a call ends the batch",
+            "        except RemoteStorageError as error:\n            self._sizes",
+            "        except KeyError as error:\n            self._sizes",
+        ),
+        (
+            "a store that is away is asked for every segment",
+            "            while left and store_id not in progress.away:\n",
+            "            while left:\n",
+        ),
+        (
+            "a store that is away is an error of every segment",
+            "        if store_id in self.away and isinstance(error, Unavailable):\n"
+            "            return\n",
+            "",
+        ),
+        (
+            "H12: a segment that may still be written is not looked at again",
+            "        unsettled = [one for one in deleted if permit.may_be_written(one)]\n",
+            "        unsettled = deleted[:0]\n",
+        ),
+        (
+            "a store that fences a segment counts as one that does not delete it",
+            "        if fenced is not None:\n            raise fenced\n        returned",
+            "        progress.result.store_errors += [fenced] if fenced else []\n        returned",
+        ),
+        (
+            "what went in the call in which a store fenced is not recorded",
+            "        answers = zip(segments, errors, strict=True)\n",
+            "        answers = zip(segments, errors, strict=True) if fenced is None else ()\n",
+        ),
+        (
+            "a store that is away is asked again by the next group",
+            "asked = [one for one in group if store_of(one) not in progress.away]",
+            "asked = list(group)",
+        ),
+        (
+            "G4: what came back leaves the ledger before it is deleted again",
+            "                (returned if has_returned else progress.gone).append(metadata)\n",
+            "                progress.gone.append(metadata)\n"
+            "                returned += [metadata] if has_returned else []\n",
+        ),
+        (
+            "G4: a segment that its store did not delete leaves the ledger",
+            "        deleted = [one for one, answer in answers if answer is None]\n",
+            "        deleted = [one for one, _ in answers]\n",
+        ),
+        (
+            "G4: no entry leaves the ledger",
+            "        await self.bury(metadata, permit.leader_epoch)\n",
+            "",
+        ),
+        (
+            "G1: a freeze does not stop the deletion of what came back",
+            "            _refuse(permit)\n            deleted, fenced",
+            "            deleted, fenced",
+        ),
+        (
+            "G1: a freeze between two calls does not stop a group",
+            "                _refuse(permit)\n                size",
+            "                size",
+        ),
+        (
+            "G1: calls of a slow store are not smaller",
+            "                part, left = left[:size], left[size:]\n",
+            "                part, left = left, left[:0]\n",
+        ),
+        (
+            "G1: a call without an answer is repeated with as many segments",
+            "            self._sizes.failed(store_id, len(segments))\n",
+            "",
+        ),
+        (
+            "G1: a freeze right before objects go does not stop it",
+            "    if stopped is not None:\n        raise Fenced(stopped)",
+            "    if stopped == '':\n        raise Fenced(stopped)",
+        ),
+        (
+            "what was deleted before a freeze is not recorded",
+            "stopped = error  # what is gone by now is still recorded",
+            "raise Fenced(str(error)) from error",
+        ),
+        (
+            "H11: stores are not asked who they are",
+            "                await self._evidence.check_identity([one])\n",
+            "                store_of(one)\n",
+        ),
+        (
+            "a store that is away keeps the segments of the others",
+            "            except Unavailable as error:\n                progress.store_failed(",
+            "            except KeyError as error:\n                progress.store_failed(",
+        ),
+        (
+            "H11: a segment is deleted though its store does not say who it is",
+            "        return [one for one in asked if store_of(one) not in progress.away]\n",
+            "        return asked\n",
+        ),
+        (
+            "H5: leadership is not asked for",
+            "        await permit.check_right()\n",
+            "",
+        ),
+        (
+            "H12: a manifest that lands late stays",
+            "        if found.metadata is None:\n            return bool(found.unreadable)\n",
+            "        if True:\n            return False\n",
+        ),
+        (
+            "after an error in a group everything else is still begun",
+            "            if has_failed:\n                return\n",
+            "",
+        ),
+    ),
     *VERBS.edits(
         (
             "H10: a shorter retention is written before it is announced",

@@ -93,13 +93,13 @@ def _sweep_without_adoption() -> list[Patch]:
         is_deleted = entry.metadata.state is _DELETED
         return sweep.Bury() if is_deleted else sweep.Delete(reason="planted")
 
-    async def delete_unsettled(self: Any, metadata: Any) -> None:
-        await self._evidence.delete(metadata)
+    async def has_returned(self: Any, metadata: Any) -> bool:
+        return False
 
     return [
         (cleanup, "decide", decide),
         (CleanupTask, "_check_reason_stands", _nothing),
-        (SegmentDeleter, "_delete_unsettled", delete_unsettled),
+        (SegmentDeleter, "_has_returned", has_returned),
     ]
 
 
@@ -207,7 +207,7 @@ def _tombstone_first() -> list[Patch]:
         for one in group:
             await self._begin(one, permit)
             await self._end(one, permit)
-            await self._evidence.delete(one)
+            await self._evidence.delete([one])
             progress.result.deleted.append(one)
 
     return [(SegmentDeleter, "_delete_group", delete_group)]

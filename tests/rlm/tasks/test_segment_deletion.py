@@ -114,12 +114,13 @@ async def test_records_of_a_group_are_in_flight_together(rig: Rig) -> None:
 
 
 class CallsStore(MemoryStore):
-    """Keeps the calls that delete: how many segments each of them names, 0 = by itself."""
+    """Keeps the calls: how many segments each deletes, and of which segments manifests are read."""
 
     def __init__(self, inner: MemoryStore) -> None:
         super().__init__("", STORE_ID)
         self.identity, self.objects, self.deleted = inner.identity, inner.objects, inner.deleted
         self.calls: list[int] = []
+        self.looked_at: list[SegmentLocator] = []
         self.before_call: Callable[[], None] = lambda: None
 
     async def delete_log_segments(
@@ -129,10 +130,9 @@ class CallsStore(MemoryStore):
         self.before_call()
         return await delete_each(super().delete_log_segment_data, locators)
 
-    async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
-        self.calls.append(0)
-        self.before_call()
-        await super().delete_log_segment_data(locator)
+    async def read_manifest(self, locator: SegmentLocator) -> bytes:
+        self.looked_at.append(locator)
+        return await super().read_manifest(locator)
 
 
 def counted(rig: Rig) -> CallsStore:
@@ -149,17 +149,19 @@ async def test_a_group_is_deleted_in_one_call(rig: Rig) -> None:
     assert store.calls == [64, 6]
 
 
-async def test_h12_what_may_still_be_written_is_deleted_by_a_call_of_its_own(rig: Rig) -> None:
-    """Only such a call finds unfinished uploads in every store, and its manifest is read again."""
+async def test_h12_what_may_still_be_written_goes_with_the_others_and_is_looked_at_again(
+    rig: Rig,
+) -> None:
     segments = await copied(rig, 3)
     store = counted(rig)
     permit = replace(Permit(rig).permit(), may_be_written=lambda one: one is segments[1])
     result = await rig.deleter.delete(segments, permit)
     assert result.deleted == [segments[0], segments[2], segments[1]]
-    assert store.calls == [2, 0]
+    assert store.calls == [3]
+    assert store.looked_at == [segments[1].locator(CLUSTER_ID)]
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["by one call", "by calls of their own"])
+@pytest.mark.parametrize("late", [False, True], ids=["settled", "may be written"])
 async def test_g1_a_freeze_stops_a_batch_between_two_calls(rig: Rig, late: bool) -> None:
     segments = await copied(rig, 70)
     allowed = Permit(rig)
@@ -172,12 +174,10 @@ async def test_g1_a_freeze_stops_a_batch_between_two_calls(rig: Rig, late: bool)
     result = await rig.deleter.delete(segments, allowed.permit(late=late))
     assert isinstance(result.stopped, Fenced)
     assert "frozen by command" in str(result.stopped)
-    deleted = 1 if late else 64
-    assert store.calls == [0 if late else 64]
-    assert stored(rig) == 70 - deleted
-    assert len(result.deleted) == deleted, "what is gone is recorded"
-    states = [one.state for one in rig.ledger.view.entries.values()]
-    assert sorted(states) == [FINISHED] * 6 + [DELETING] * (64 - deleted)
+    assert store.calls == [64]
+    assert stored(rig) == 6
+    assert result.deleted == segments[:64], "what is gone is recorded"
+    assert [one.state for one in rig.ledger.view.entries.values()] == [FINISHED] * 6
 
 
 async def test_g1_a_freeze_stops_a_group_between_two_stores(rig: Rig) -> None:
@@ -224,7 +224,7 @@ async def test_h11_nothing_is_published_where_the_store_is_another_one(rig: Rig)
     assert stored(rig) == 2
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["one call", "calls of their own"])
+@pytest.mark.parametrize("late", [False, True], ids=["settled", "may be written"])
 @pytest.mark.parametrize("by_call", [False, True], ids=["each", "the call"])
 async def test_a_store_that_is_away_is_not_asked_for_each_segment(
     rig: Rig, by_call: bool, late: bool
@@ -240,12 +240,28 @@ async def test_a_store_that_is_away_is_not_asked_for_each_segment(
     if by_call:
         store.before_call = away
     result = await rig.deleter.delete(segments, Permit(rig).permit(late=late))
-    assert store.calls == [0] if late else [64]
+    assert store.calls == [64]
     assert result.stopped is None
     assert [str(error) for error in result.store_errors] == ["the store is away"]
     assert stored(rig) == 66
     states = [one.state for one in rig.ledger.view.entries.values()]
     assert states.count(DELETING) == 64  # the group after it is not begun
+
+
+async def test_g1_a_call_without_an_answer_is_repeated_with_fewer_segments(rig: Rig) -> None:
+    segments = await copied(rig, 66)
+    store = counted(rig)
+    store.before_call = partial(_raise, Unavailable("no answer"))
+    for size in (64, 32, 16):
+        left = [one.metadata for one in rig.ledger.view.entries.values()]
+        await rig.deleter.delete(left, Permit(rig).permit())
+        assert store.calls == [size], "once it is away, it is not asked for the rest of a group"
+        store.calls.clear()
+    store.before_call = lambda: None
+    left = [one.metadata for one in rig.ledger.view.entries.values()]
+    result = await rig.deleter.delete(left, Permit(rig).permit())
+    assert len(result.deleted) == len(segments)
+    assert store.calls == [8, 16, 32, 8, 2]
 
 
 OTHER_STORE = Uuid(b"\x52" * 16)
@@ -255,8 +271,10 @@ class AwayStore(MemoryStore):
     """Says who it is the first `answers` times; then it is away."""
 
     answers = 0
+    asked = 0
 
     async def read_identity(self) -> StoreIdentity | None:
+        self.asked += 1
         if not self.answers:
             raise Unavailable("the other store is away")
         self.answers -= 1
@@ -294,6 +312,7 @@ async def test_g6_a_store_that_is_away_keeps_its_own_segments_only(
     assert result.stopped is None
     assert result.deleted == here
     assert [str(error) for error in result.store_errors] == ["the other store is away"]
+    assert other.asked == answers + 1
     left = {one.metadata.segment_id: one.state for one in rig.ledger.view.entries.values()}
     assert left == {first.segment_id: left_in, last.segment_id: FINISHED}
     assert other.deleted == []
@@ -313,7 +332,7 @@ class RefusingStore(MemoryStore):
         await super().delete_log_segment_data(locator)
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["one call", "calls of their own"])
+@pytest.mark.parametrize("late", [False, True], ids=["settled", "may be written"])
 async def test_a_segment_that_the_store_refuses_to_delete_does_not_keep_the_others(
     rig: Rig, late: bool
 ) -> None:
@@ -399,23 +418,59 @@ async def test_h12_a_manifest_that_lands_after_the_objects_goes_where_one_may_be
     rig: Rig, late: bool
 ) -> None:
     (segment,) = await copied(rig, 1)
-    name, manifest = next(
-        (name, data) for name, data in rig.store.objects.items() if _is_manifest(data)
-    )
-    plain = rig.store.delete_log_segment_data
-    landed = False
-
-    async def then_it_lands(locator: SegmentLocator) -> None:
-        nonlocal landed
-        await plain(locator)
-        if not landed:
-            landed = True
-            rig.store.objects[name] = manifest
-
-    rig.store.delete_log_segment_data = then_it_lands  # type: ignore[method-assign]
+    lands_late(rig, lambda: None)
     result = await rig.deleter.delete([segment], Permit(rig).permit(late=late))
     assert len(result.deleted) == 1
     assert bool(rig.store.objects) is not late
+
+
+async def test_h12_a_store_that_does_not_say_whether_something_landed_keeps_its_segment(
+    rig: Rig,
+) -> None:
+    """And no other: it is deleted again by the next run."""
+    segments = await copied(rig, 2)
+    plain, silent = rig.store.read_manifest, segments[1].locator(CLUSTER_ID)
+
+    async def read(locator: SegmentLocator) -> bytes:
+        if locator == silent:
+            raise Unavailable("no answer")
+        return await plain(locator)
+
+    rig.store.read_manifest = read  # type: ignore[method-assign]
+    result = await rig.deleter.delete(segments, Permit(rig).permit(late=True))
+    assert result.stopped is None
+    assert [str(error) for error in result.store_errors] == ["no answer"]
+    assert result.deleted == segments[:1]
+    (left,) = rig.ledger.view.entries.values()
+    assert (left.metadata.segment_id, left.state) == (segments[1].segment_id, DELETING)
+
+
+async def test_g1_a_freeze_stops_the_deletion_of_what_landed_late(rig: Rig) -> None:
+    (segment,) = await copied(rig, 1)
+    allowed = Permit(rig)
+    lands_late(rig, lambda: setattr(allowed, "frozen", "frozen by command"))
+    result = await rig.deleter.delete([segment], allowed.permit(late=True))
+    assert "frozen by command" in str(result.stopped)
+    assert result.deleted == []
+    assert rig.store.objects
+
+
+def lands_late(rig: Rig, landed: Callable[[], None]) -> None:
+    """The manifest of the one segment is stored again after its first deletion."""
+    name, manifest = next(
+        (name, data) for name, data in rig.store.objects.items() if _is_manifest(data)
+    )
+    plain, deletions = rig.store.delete_log_segment_data, 0
+
+    async def then_it_lands(locator: SegmentLocator) -> None:
+        nonlocal deletions
+        deletions += 1
+        await plain(locator)
+        if deletions == 1:
+            rig.store.objects[name] = manifest
+            landed()
+
+    rig.store.delete_log_segment_data = then_it_lands  # type: ignore[method-assign]
 
 
 def _is_manifest(data: bytes) -> bool:
