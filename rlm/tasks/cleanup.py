@@ -5,8 +5,8 @@ Sweeping adopts or deletes by evidence (plans/sweep). A deletion follows the ord
 objects. After an interruption at any point, the next run continues from there.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -18,6 +18,7 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
+from rlm.plans.call_sizes import MOST_SEGMENTS
 from rlm.plans.coverage import has_ended, is_superseded, overlapping
 from rlm.plans.guards import refusal
 from rlm.plans.sweep import (
@@ -39,7 +40,7 @@ from rlm.tasks.audit_log import Audit
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
-from rlm.tasks.segment_deletion import DeletionPermit, SegmentDeleter
+from rlm.tasks.segment_deletion import DeletionPermit, Deletions, SegmentDeleter
 from rlmm.ledger import SegmentEntry
 from rlmm.settings_records import STOPS_SWEEP
 
@@ -66,6 +67,21 @@ class CleanupStatus:
     deleted: int = 0
     repaired: int = 0
     alarms: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Sweep:
+    """What one run has done so far. `away`: the errors of stores that cannot be asked; `refused`:
+    of those that did not delete. `stopped`: why the rest is not swept.
+    """
+
+    count: int = 0
+    adopted: int = 0
+    deleted: int = 0
+    stopped: str | None = None
+    alarms: list[str] = field(default_factory=list)
+    away: dict[Uuid, RemoteStorageError] = field(default_factory=dict)
+    refused: list[RemoteStorageError] = field(default_factory=list)
 
 
 class CleanupTask:
@@ -144,46 +160,53 @@ class CleanupTask:
         return list(leftovers(entries, sweeper, self._clock.now_ms()))
 
     async def _sweep(
-        self, snapshot: PartitionSnapshot, entries: Iterable[SweepEntry], repaired: int
+        self, snapshot: PartitionSnapshot, entries: Sequence[SweepEntry], repaired: int
     ) -> None:
         """Decide and act. Segments in a store that is away, or is another one, wait; the error is
         raised.
 
         A store that refuses to delete is handled alike: the other segments are still swept (G6).
         """
-        adopted = deleted = count = 0
-        stopped: str | None = None
-        alarms: list[str] = []
-        away: dict[Uuid, RemoteStorageError] = {}
-        refused: list[RemoteStorageError] = []
+        done = _Sweep()
+        for first in range(0, len(entries), MOST_SEGMENTS):
+            if done.stopped is None:
+                await self._sweep_part(snapshot, entries[first : first + MOST_SEGMENTS], done)
+        self._statuses[snapshot.key] = CleanupStatus(
+            refused=done.stopped,
+            leftovers=done.count,
+            adopted=done.adopted,
+            deleted=done.deleted,
+            repaired=repaired,
+            alarms=tuple(done.alarms),
+        )
+        for error in (*done.away.values(), *done.refused):
+            raise error
+
+    async def _sweep_part(
+        self, snapshot: PartitionSnapshot, entries: Sequence[SweepEntry], done: _Sweep
+    ) -> None:
+        """What is to be deleted for the same reason is deleted together."""
+        deletions: dict[Delete, list[RemoteLogSegmentMetadata]] = {}
         for entry in entries:
-            stopped = self._refusal(snapshot)  # a freeze counts during a run, too (G1)
-            if stopped is not None:
-                break
-            count += 1
-            match await self._decide(snapshot, entry, away):
+            done.stopped = self._refusal(snapshot)  # a freeze counts during a run, too (G1)
+            if done.stopped is not None:
+                return
+            done.count += 1
+            match await self._decide(snapshot, entry, done.away):
                 case Adopt(finished=finished):
                     await self._adopt(snapshot.led, entry, finished)
-                    adopted += 1
+                    done.adopted += 1
                 case Delete() as deletion:
-                    error = await self._delete(snapshot, entry, deletion)
-                    deleted += error is None
-                    refused += [error] if error else []
+                    deletions.setdefault(deletion, []).append(entry.metadata)
                 case Bury():
                     await self._deleter.bury(entry.metadata, snapshot.led.leader_epoch)
-                    deleted += 1
+                    done.deleted += 1
                 case Alarm(reason=reason):
-                    alarms.append(f"{entry.metadata.segment_id}: {reason}")
-        self._statuses[snapshot.key] = CleanupStatus(
-            refused=stopped,
-            leftovers=count,
-            adopted=adopted,
-            deleted=deleted,
-            repaired=repaired,
-            alarms=tuple(alarms),
-        )
-        for first in (*away.values(), *refused):
-            raise first
+                    done.alarms.append(f"{entry.metadata.segment_id}: {reason}")
+        for deletion, segments in deletions.items():
+            result = await self._delete(snapshot, segments, deletion)
+            done.deleted += len(result.deleted)
+            done.refused += result.store_errors
 
     async def _decide(
         self, snapshot: PartitionSnapshot, entry: SweepEntry, away: dict[Uuid, RemoteStorageError]
@@ -235,8 +258,8 @@ class CleanupTask:
             if entry.state is not _FINISHED or not await self._is_superseded(snapshot, metadata):
                 continue
             deletion = Delete(reason=SUPERSEDED, despite_manifest=True)
-            error = await self._delete(snapshot, _sweep_entry(entry), deletion)
-            if error is not None:
+            result = await self._delete(snapshot, [entry.metadata], deletion)
+            for error in result.store_errors:
                 raise error
             status = self._statuses.get(snapshot.key)
             if status is not None:  # it is led here
@@ -273,9 +296,12 @@ class CleanupTask:
         log.warning("segment_adopted", **_fields_of(finished), start_offset=finished.start_offset)
 
     async def _delete(
-        self, snapshot: PartitionSnapshot, entry: SweepEntry, deletion: Delete
-    ) -> RemoteStorageError | None:
-        """The store's error where it does not delete; the next run continues from there."""
+        self,
+        snapshot: PartitionSnapshot,
+        segments: Sequence[RemoteLogSegmentMetadata],
+        deletion: Delete,
+    ) -> Deletions:
+        """Whatever its stores did not delete the next run continues with."""
         permit = DeletionPermit(
             leader_epoch=snapshot.led.leader_epoch,
             refusal=partial(self._refusal_text, snapshot),
@@ -284,13 +310,12 @@ class CleanupTask:
             may_be_written=lambda _: True,
             record=partial(self._audit.segments_deleted, cause=deletion.reason),
         )
-        result = await self._deleter.delete([entry.metadata], permit)
+        result = await self._deleter.delete(segments, permit)
+        for one in result.deleted:
+            log.info("segment_swept", **_fields_of(one), reason=deletion.reason)
         if result.stopped is not None:
             raise result.stopped
-        for error in result.store_errors:
-            return error
-        log.info("segment_swept", **_fields_of(entry.metadata), reason=deletion.reason)
-        return None
+        return result
 
     def _refusal_text(self, snapshot: PartitionSnapshot) -> str | None:
         stopped = self._refusal(snapshot)
@@ -302,12 +327,10 @@ class CleanupTask:
         """Fenced where the object to be deleted became valid meanwhile: the next run adopts it.
         What has ended stays ended, because a remote log start never moves back.
         """
-        match metadata.state:
-            case RemoteLogSegmentState.COPY_SEGMENT_STARTED if not deletion.despite_manifest:
-                await self._check_still_without_manifest(metadata)
-            case RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                if not await self._is_superseded(snapshot, metadata):
-                    raise Fenced(f"{metadata.segment_id} is not superseded any more")
+        if not deletion.despite_manifest:
+            await self._check_still_without_manifest(metadata)
+        elif deletion.reason == SUPERSEDED and not await self._is_superseded(snapshot, metadata):
+            raise Fenced(f"{metadata.segment_id} is not superseded any more")
 
     async def _check_still_without_manifest(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Fenced where the attempt has its manifest after all (H6)."""

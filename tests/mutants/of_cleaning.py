@@ -94,8 +94,21 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H6: what has ended waits for a manifest that it has",
-            "COPY_SEGMENT_STARTED if not deletion.despite_manifest:",
-            "COPY_SEGMENT_STARTED:",
+            "        if not deletion.despite_manifest:\n",
+            "        if deletion.reason:\n",
+        ),
+        (
+            "H6: a deletion that was begun goes on though its segment has a manifest",
+            "        if not deletion.despite_manifest:\n",
+            "        if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED and (\n"
+            "            not deletion.despite_manifest\n"
+            "        ):\n",
+        ),
+        (
+            "each segment of a sweep is deleted by a call of its own",
+            "                    deletions.setdefault(deletion, []).append(entry.metadata)\n",
+            "                    await self._delete(snapshot, [entry.metadata], deletion)\n"
+            "                    done.deleted += 1\n",
         ),
         (
             "H4: what another leader epoch wrote below the start has ended, too",

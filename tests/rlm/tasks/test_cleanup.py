@@ -13,6 +13,7 @@ from kip405.segments import (
     RemotePartitionDeleteState,
     SegmentLocator,
 )
+from rlm.plans.call_sizes import MOST_SEGMENTS
 from rlmm.replay import LedgerState
 from rlmm.settings_records import FreezeRecord, StartRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
@@ -279,9 +280,11 @@ async def test_h06_what_stops_the_sweep(rig: Rig, forbid: Callable[[Rig], None])
 async def test_g1_a_freeze_in_the_midst_of_a_sweep_stops_it(
     rig: Rig, forbid: Callable[[Rig], None], state: RemoteLogSegmentState
 ) -> None:
-    """Two leftovers; the freeze comes after the first one's DELETE_STARTED, or after its end."""
-    for number, start in ((500, 0), (501, 100)):
-        rig.ledger.write(metadata(number, start, start + 100, {0: 0}, STARTED))
+    """More leftovers than are decided about at a time; the freeze comes after a DELETE_STARTED of
+    the first ones, or after their end.
+    """
+    for number in range(MOST_SEGMENTS + 1):
+        rig.ledger.write(metadata(500 + number, number, number + 1, {0: 0}, STARTED))
 
     def stop(published: RemoteLogSegmentMetadata) -> None:
         if published.state is state:
@@ -294,9 +297,31 @@ async def test_g1_a_freeze_in_the_midst_of_a_sweep_stops_it(
         assert rig.store.deleted == []
     else:
         await rig.cleanup.run(rig.led)
-        assert len(rig.store.deleted) == 1
-        assert rig.cleanup.statuses[PARTITION.key].refused
+        assert len(rig.store.deleted) == MOST_SEGMENTS
+        status = rig.cleanup.statuses[PARTITION.key]
+        assert status.refused
+        assert (status.leftovers, status.deleted) == (MOST_SEGMENTS, MOST_SEGMENTS)
     assert [entry.state for entry in rig.ledger.view.entries.values()][-1] is STARTED
+
+
+@pytest.mark.parametrize("state", [STARTED, DELETING])
+async def test_h06_a_manifest_that_lands_before_the_objects_go_keeps_them(
+    rig: Rig, state: RemoteLogSegmentState
+) -> None:
+    """A deletion that somebody has begun needs its reason now, too: the next run adopts."""
+    rig.store.delays_manifests = True
+    with pytest.raises(Unavailable):
+        await rig.copy.run(rig.led)
+    (entry,) = rig.ledger.view.entries.values()
+    if state is DELETING:
+        rig.ledger.write(in_state(entry.metadata, DELETING))
+    rig.ledger.after_publish = lambda _: rig.store.land()
+    with pytest.raises(Fenced, match="has a manifest now"):
+        await rig.cleanup.run(rig.led)
+    assert rig.store.deleted == []
+    rig.ledger.after_publish = lambda _: None
+    await rig.cleanup.run(rig.led)
+    assert rig.cleanup.statuses[PARTITION.key].adopted == 1
 
 
 async def test_h05_who_lost_the_leadership_meanwhile_deletes_nothing(rig: Rig) -> None:
