@@ -5,15 +5,17 @@
 
 A batch is deleted in groups: within a group many records are published at the same time, and the
 segments of each store are deleted in one call, or in several where the store is slow. The next
-group begins with a check of its own, and a freeze is noticed before each call to a store. A segment
-that may still be written is looked at again after its call. After an interruption at any point a
-ledger entry remains in DELETE_SEGMENT_STARTED or DELETE_SEGMENT_FINISHED, from which the next run
-continues. This module must not know why something is deleted: a remote log start that has to be
-raised first is already raised (rlm/remote_log/log_starts.py).
+group begins with a check of its own. A freeze is noticed before each call to a store and during it:
+then the call is cancelled, and what it has deleted is not known. A segment that may still be
+written is looked at again after its call. After an interruption at any point a ledger entry remains
+in DELETE_SEGMENT_STARTED or DELETE_SEGMENT_FINISHED, from which the next run continues. This module
+must not know why something is deleted: a remote log start that has to be raised first is already
+raised (rlm/remote_log/log_starts.py).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -139,7 +141,8 @@ class SegmentDeleter:
         progress.gone = []
         stopped: Fenced | None = None
         try:
-            await self._delete_stored(group, permit, progress)
+            async with _until_refused(permit):
+                await self._delete_stored(group, permit, progress)
         except Fenced as error:
             stopped = error  # what is gone by now is still recorded
         gone = progress.gone
@@ -279,6 +282,33 @@ def _refuse(permit: DeletionPermit) -> None:
     stopped = permit.refusal()
     if stopped is not None:
         raise Fenced(stopped)
+
+
+@asynccontextmanager
+async def _until_refused(permit: DeletionPermit) -> AsyncIterator[None]:
+    """Cancels its body soon after a refusal, and raises Fenced then."""
+    loop = asyncio.get_running_loop()
+    refusal: str | None = None
+    timer: asyncio.TimerHandle
+
+    def watch() -> None:
+        nonlocal timer, refusal
+        refusal = permit.refusal()
+        if refusal is None:
+            timer = loop.call_later(_NOTICE_SECONDS, watch)
+        else:
+            limit.reschedule(loop.time())
+
+    timer = loop.call_later(_NOTICE_SECONDS, watch)
+    try:
+        async with asyncio.timeout(None) as limit:
+            yield
+    except TimeoutError as error:
+        if refusal is None:
+            raise
+        raise Fenced(f"{refusal}; a call that deletes was cancelled") from error
+    finally:
+        timer.cancel()
 
 
 async def each_at_once(

@@ -30,6 +30,7 @@ DELETION = Target(
     (
         "tests/rlm/tasks/test_segment_deletion.py",
         "tests/rlm/tasks/test_cleanup.py",
+        "tests/rlm/tasks/test_g1_freeze_of_slow_deletions.py",
         "tests/rlm/tasks/test_late_manifest.py",
         "tests/rlm/tasks/test_cancel_everywhere.py",
     ),
@@ -131,6 +132,16 @@ EDITS: tuple[Edit, ...] = (
             "G1: calls of a slow store are not smaller",
             "                part, left = left[:size], left[size:]\n",
             "                part, left = left, left[:0]\n",
+        ),
+        (
+            "G1: a freeze does not stop a call that has begun",
+            "        if refusal is None:\n            timer",
+            "        if True:\n            timer",
+        ),
+        (
+            "G1: a freeze is looked for once while a store deletes",
+            "            timer = loop.call_later(_NOTICE_SECONDS, watch)\n        else:",
+            "            pass\n        else:",
         ),
         (
             "G1: a call without an answer is repeated with as many segments",
