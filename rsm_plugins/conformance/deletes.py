@@ -174,6 +174,45 @@ async def batch_delete_beside_copies(subject: Subject) -> None:
     check_equal(len(await subject.names(partition)), 3 * len(new), "objects afterwards")
 
 
+async def batch_delete_that_is_cancelled(subject: Subject) -> None:
+    """Of each segment nothing else went before its manifest, and a repeated call removes what is
+    left, and nothing more.
+    """
+    subject.needs("batch_delete")
+    manager, partition = subject.manager, subject.partition()
+    stays = subject.segment(partition, start_offset=1_000, log_size_bytes=100)
+    await subject.complete(stays)
+    for delay in (0.0, 0.001, 0.01, 0.05):
+        segments = [
+            subject.segment(partition, start_offset=n, log_size_bytes=100) for n in range(10)
+        ]
+        for segment in segments:
+            await subject.complete(segment)
+        locators = [segment.locator for segment in segments]
+        try:
+            async with asyncio.timeout(delay):
+                await manager.delete_log_segments(locators)
+        except TimeoutError:
+            pass
+        for segment in segments:
+            await _gone_with_its_manifest(subject, segment)
+        answers = await manager.delete_log_segments(locators)
+        check_equal(answers, (None,) * len(locators), "answers of the repeated call")
+        check_equal(len(await subject.names(partition)), 3, "objects afterwards")
+    check_equal((await subject.presence(stays)).presence, Presence.COMPLETE, "the one not named")
+
+
+async def _gone_with_its_manifest(subject: Subject, segment: StoredSegment) -> None:
+    """Check that the segment has no manifest if its log or its indexes are gone."""
+    try:
+        log = await subject.fetch(segment.locator, 0, 2**40)
+        await subject.manager.fetch_indexes(segment.locator)
+        check_equal(log, segment.log, "log")
+    except (NotFound, FileNotFoundError):
+        call = subject.manager.read_manifest(segment.locator)
+        await fails(NotFound, call, "manifest of a segment whose log or indexes are gone")
+
+
 async def nothing_visible(subject: Subject, segment: StoredSegment) -> None:
     """Check that no call shows an object of the segment's partition."""
     found = await subject.presence(segment)
@@ -198,4 +237,5 @@ CASES = (
     batch_delete_of_many,
     batch_delete_answers_for_each,
     batch_delete_beside_copies,
+    batch_delete_that_is_cancelled,
 )

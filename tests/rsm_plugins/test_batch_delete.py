@@ -135,10 +135,11 @@ class Refusing(MemoryStore):
         self.refused: dict[int, RemoteStorageError] = {}
         self.calls: list[int] = []
         self.held = False
-        self.cancelled = asyncio.Event()
+        self.entered, self.cancelled = asyncio.Event(), asyncio.Event()
 
     async def delete_log_segments(self, locators: Sequence[SegmentLocator]) -> Answers:
         self.calls.append(len(locators))
+        self.entered.set()
         try:
             if self.held:
                 await asyncio.Event().wait()
@@ -215,6 +216,41 @@ async def test_a_call_without_answer_is_unavailable_at_its_deadline(tmp_path: Pa
                 break
             except Unavailable:
                 continue
+
+
+async def test_g1_a_call_that_is_cancelled_ends_in_the_plugin_too(tmp_path: Path) -> None:
+    store = Refusing()
+    store.held = True
+    async with client_over(store, tmp_path) as client:
+        async with asyncio.TaskGroup() as tasks:
+            call = tasks.create_task(client.delete_log_segments(locators(tmp_path, 3)))
+            await store.entered.wait()
+            call.cancel()
+        async with asyncio.timeout(30):
+            await store.cancelled.wait()
+
+
+async def test_g1_nothing_more_is_begun_after_a_call_was_cancelled(tmp_path: Path) -> None:
+    """By a plugin that deletes one by one, and by the client of a plugin that cannot delete many.
+    Those that were begun at the same time may go.
+    """
+    begun, go = list[SegmentLocator](), asyncio.Event()
+
+    async def delete_one(locator: SegmentLocator) -> None:
+        begun.append(locator)
+        if len(begun) == SEGMENTS_AT_ONCE:
+            full.set()
+        await go.wait()
+
+    full = asyncio.Event()
+    wanted = locators(tmp_path, 100)
+    async with asyncio.TaskGroup() as tasks:
+        call = tasks.create_task(delete_each(delete_one, wanted))
+        await full.wait()
+        call.cancel()
+    go.set()
+    await asyncio.sleep(0)
+    assert begun == wanted[:SEGMENTS_AT_ONCE]
 
 
 @pytest.mark.parametrize("mode", ["direct", "bytes"])

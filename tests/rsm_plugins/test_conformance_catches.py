@@ -1,5 +1,6 @@
 """The kit on stores that are wrong on purpose: each wrong is caught by the case about it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.conformance.runner import CASES, Status, chosen, run_suite
 from rsm_plugins.conformance.subject import Subject, read_answer
+from rsm_plugins.layout.keys import ObjectKind, segment_stem
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from tests.rsm_plugins.harness import new_uuid
 
@@ -110,6 +112,18 @@ class StopsAtTheFirstError(LocalRemoteStorageManager):
         return tuple(answers)
 
 
+class LeavesManifestsWhenCancelled(LocalRemoteStorageManager):
+    """A call that is cancelled has removed a log, and not its manifest."""
+
+    async def delete_log_segments(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        folder, _, stem = segment_stem(locators[-1]).rpartition("/")
+        self._tree.remove_segment(folder, stem, (ObjectKind.LOG.value,), "delete from")
+        await asyncio.sleep(0.2)  # longer than the case waits before it cancels
+        return await super().delete_log_segments(locators)
+
+
 class FailsOnAbsent(LocalRemoteStorageManager):
     """A delete of what is not there is an error."""
 
@@ -191,6 +205,7 @@ WRONG: dict[type[LocalRemoteStorageManager], str] = {
     FailsOnAbsent: "delete_may_be_repeated",
     DeletesOneBatch: "batch_delete_of_many",
     StopsAtTheFirstError: "batch_delete_answers_for_each",
+    LeavesManifestsWhenCancelled: "batch_delete_that_is_cancelled",
     ListsOnePage: "lists_many",
     ListsByPrefix: "lists_by_cluster_and_partition",
     MissingIsAway: "absent_objects_are_not_found",

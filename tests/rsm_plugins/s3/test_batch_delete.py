@@ -1,5 +1,6 @@
 """Many segments deleted by one call: the requests, their order, and what a failure keeps."""
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -301,6 +302,30 @@ async def test_a_listing_of_uploads_that_fails_keeps_all_logs(
         answers = await store.delete_log_segments(locators)
     assert kinds(answers) == [ErrorKind.UNAVAILABLE] * 3
     assert len(bucket.deleted) == 1
+
+
+@pytest.mark.parametrize("at", ["POST", "GET"], ids=["manifests", "uploads"])
+async def test_g1_nothing_more_is_asked_for_after_a_call_was_cancelled(
+    at: str, locators: list[SegmentLocator]
+) -> None:
+    asked, entered, go = list[str](), asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Asked) -> Answer:
+        asked.append(request.method)
+        if request.method == at:
+            entered.set()
+            await go.wait()
+        return await bucket.answer(request)
+
+    bucket = Bucket()
+    async with recording_server(answer) as server, store_at(server, Waits()) as store:
+        async with asyncio.TaskGroup() as tasks:
+            call = tasks.create_task(store.delete_log_segments(locators))
+            await entered.wait()
+            call.cancel()
+        go.set()
+        await store.delete_log_segment_data(locators[0])
+    assert asked[: len(asked) - 4] == (["POST"] if at == "POST" else ["POST", "GET"])
 
 
 async def test_what_cannot_be_is_not_asked_for(locators: list[SegmentLocator]) -> None:
