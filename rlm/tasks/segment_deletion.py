@@ -80,11 +80,15 @@ class _Progress:
     away: set[Uuid] = field(default_factory=set)
     gone: list[RemoteLogSegmentMetadata] = field(default_factory=list)
 
-    def store_failed(self, store_id: Uuid, error: RemoteStorageError) -> None:
-        """Keep the error; of a store that is away, the first one says it all."""
+    def store_failed(
+        self, store_id: Uuid, error: RemoteStorageError, *, is_answering: bool = False
+    ) -> None:
+        """Keep the error; of a store that is away, the first one says it all. One that answers for
+        other segments is not away: it may deny one for good, as an object under a legal hold.
+        """
         if store_id in self.away and isinstance(error, Unavailable):
             return
-        if isinstance(error, Unavailable):
+        if isinstance(error, Unavailable) and not is_answering:
             self.away.add(store_id)
         self.result.store_errors.append(error)
 
@@ -225,7 +229,7 @@ class SegmentDeleter:
         deleted = [one for one, answer in answers if answer is None]
         for answer in errors:
             if answer is not None and not isinstance(answer, Fenced):
-                progress.store_failed(store_id, answer)
+                progress.store_failed(store_id, answer, is_answering=bool(deleted))
         fenced = next((answer for answer in errors if isinstance(answer, Fenced)), None)
         return deleted, fenced
 

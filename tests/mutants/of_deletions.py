@@ -35,6 +35,7 @@ DELETION = Target(
         "tests/rlm/tasks/test_cancel_everywhere.py",
     ),
 )
+DENIED = Target("rlm/tasks/segment_deletion.py", ("tests/rlm/tasks/test_h12_denied_segments.py",))
 
 EDITS: tuple[Edit, ...] = (
     *DELETION.edits(
@@ -187,6 +188,13 @@ EDITS: tuple[Edit, ...] = (
             "after an error in a group everything else is still begun",
             "            if has_failed:\n                return\n",
             "",
+        ),
+    ),
+    *DENIED.edits(
+        (
+            "H12: where a store denies a segment, nothing that it deleted is recorded",
+            "progress.store_failed(store_id, answer, is_answering=bool(deleted))",
+            "progress.store_failed(store_id, answer)",
         ),
     ),
     *VERBS.edits(
