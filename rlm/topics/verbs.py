@@ -21,7 +21,7 @@ from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.acls import MissingAcls
 from kip405.errors import Fenced, Invalid, NotFound
 from kip405.ids import PartitionKey, Uuid
-from kip405.segments import RemoteLogSegmentState, RemotePartitionDeleteState
+from kip405.segments import RemoteLogSegmentState
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.plans.offload import OffloadPolicy
@@ -38,6 +38,7 @@ from rlm.topics.partition_records import Starts
 from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
 from rlm.topics.recreated import former_texts
 from rlm.topics.remarks import change_warnings, giveback_warnings
+from rlm.topics.revocation import Revocation, kept_of
 from rlm.topics.rules import (
     Config,
     RetentionOptions,
@@ -46,13 +47,10 @@ from rlm.topics.shortening import RetentionChange, RetentionPlan, Shortening
 from rlm.topics.takeover import Settler, is_taken_over, originals_of
 from rlmm.settings_records import (
     DELETION_DISABLE,
-    NO_LEADER_EPOCH,
     OffloadThresholds,
     TopicRecord,
     TotalRetention,
 )
-
-_MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +127,11 @@ class TopicVerbs:
 
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
+        self._revocation = Revocation(
+            settings=dependencies.settings,
+            ledger=dependencies.ledger,
+            barrier_deadline_ms=dependencies.barrier_deadline_ms,
+        )
         self.lock = asyncio.Lock()
 
     async def enable(self, name: str, options: EnableOptions) -> Outcome:
@@ -254,30 +257,14 @@ class TopicVerbs:
         return to_be_given_back(before)
 
     async def _let_go(self, name: str, error: NotFound) -> Outcome:
-        """Keep the remote data of a deleted topic, or of one whose deletion was decided; of the
-        latter, `name` may be the id: another topic may have the name by now (H39).
-
-        Originals are kept: if the broker only does not know the topic yet, they are restored later.
-        Fenced where its remote data is being deleted already.
+        """Keep the remote data of a deleted topic, or of one whose deletion was decided; `error`
+        where there is none.
         """
-        settings = self._dependencies.settings
-        await settings.barrier(self._dependencies.barrier_deadline_ms)
-        gone = [
-            record
-            for record in topic_records(settings.view.records())
-            if _may_be_let_go(record, name)
-        ]
-        if not gone:
+        kept = await self._revocation.keep(name)
+        if not kept:
             raise error
-        for record in gone:
-            await self._refuse_begun(record)
-            adopted = settings.view.get(record.key)
-            epoch = adopted.stamp.leader_epoch if adopted is not None else NO_LEADER_EPOCH
-            await settings.publish(kept_of(record), epoch)
-        ids = ", ".join(str(record.topic_id) for record in gone)
-        return Outcome(
-            record=kept_of(gone[-1]), warnings=(f"{error}; remote data is kept of id {ids}",)
-        )
+        ids = ", ".join(str(record.topic_id) for record in kept)
+        return Outcome(record=kept[-1], warnings=(f"{error}; remote data is kept of id {ids}",))
 
     async def _is_ending(self, seen: _Seen) -> bool:
         """Whether a deletion is recorded of a partition, even if no settings say so any more."""
@@ -290,19 +277,6 @@ class TopicVerbs:
         """To a barrier."""
         ledger, deadline_ms = self._dependencies.ledger, self._dependencies.barrier_deadline_ms
         await asyncio.gather(*(ledger.barrier(key, deadline_ms) for key in keys))
-
-    async def _refuse_begun(self, record: TopicRecord) -> None:
-        """Fenced where it is being deleted, other than of partitions that were discarded."""
-        ledger, view = self._dependencies.ledger, self._dependencies.settings.view
-        keys = [key for key in ledger.partitions() if key.topic_id == record.topic_id]
-        await self._read_ledger(keys)
-        for key in keys:
-            has_begun = ledger.ledger(key).deletion_state not in (None, _MARKED)
-            if has_begun and view.discard(key) is None:
-                raise Fenced(
-                    f"the deletion of the remote data of topic {record.name} (id "
-                    f"{record.topic_id}) has begun; `rlm freeze {record.topic_id}` stops it"
-                )
 
     async def _see(self, name: str) -> _Seen:
         topic = await self._dependencies.settler.led_topic(name)
@@ -443,20 +417,7 @@ class TopicVerbs:
         return min(offsets, default=None)
 
 
-def _may_be_let_go(record: TopicRecord, name: str) -> bool:
-    if record.state == "deleting":
-        return name in (record.name, str(record.topic_id))
-    return record.state == "enabled" and record.name == name
-
-
 _REENABLED_BY = "topics.reenable"
-
-
-def kept_of(record: TopicRecord) -> TopicRecord:
-    """The settings record of a disabled topic: nothing is copied, trimmed or deleted, and no
-    retention is in force for what is stored.
-    """
-    return replace(record, state="kept", trim=False, mode="copy", enforced=None, deletion_cause="")
 
 
 def _wanted(

@@ -20,6 +20,7 @@ VERBS = Target(
     "rlm/topics/verbs.py",
     ("tests/rlm/topics/test_deletions.py", "tests/rlm/topics/test_shortening.py"),
 )
+REVOCATION = Target("rlm/topics/revocation.py", ("tests/rlm/topics/test_deletions.py",))
 SHORTENING = Target(
     "rlm/topics/shortening.py",
     ("tests/rlm/topics/test_shortening.py", "tests/rlm/topics/test_deletions.py"),
@@ -215,15 +216,17 @@ EDITS: tuple[Edit, ...] = (
             "        enforced=retention.total,\n",
         ),
         (
-            "a retention from before a disable is in force again",
-            'trim=False, mode="copy", enforced=None, deletion_cause=',
-            'trim=False, mode="copy", deletion_cause=',
-        ),
-        (
             "data becomes deletable without a confirmation",
             "        await self._dependencies.shortening.check("
             "seen.topic, change, yes=options.yes)\n",
             "",
+        ),
+    ),
+    *REVOCATION.edits(
+        (
+            "a retention from before a disable is in force again",
+            'trim=False, mode="copy", enforced=None, deletion_cause=',
+            'trim=False, mode="copy", deletion_cause=',
         ),
     ),
     *SHORTENING.edits(

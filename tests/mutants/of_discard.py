@@ -7,17 +7,17 @@ PLAN = Target("rlm/plans/discard.py", ("tests/rlm/plans/test_h04_discard.py",))
 TASK = Target("rlm/tasks/discard.py", _TASK)
 DECISION = Target("rlm/topics/discards.py", _TASK)
 SNAPSHOT = Target("rlm/remote_log/snapshots.py", _TASK)
-VERBS = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_verb_guards.py",))
+REVOCATION = Target("rlm/topics/revocation.py", ("tests/rlm/topics/test_verb_guards.py",))
 ADOPTION = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_adoption.py",))
 END = Target("rlm/tasks/partition_end.py", _TASK)
 TOPIC_ENDS = Target("rlm/topics/leftovers.py", ("tests/rlm/topics/test_topic_end.py",))
 
 EDITS: tuple[Edit, ...] = (
-    *VERBS.edits(
+    *REVOCATION.edits(
         (
             "H7: what a discard deletes keeps a topic's deletion from being revoked",
-            "            if has_begun and view.discard(key) is None:\n",
-            "            if has_begun:\n",
+            " and self._settings.view.discard(key) is None\n",
+            "\n",
         ),
     ),
     *PLAN.edits(

@@ -15,6 +15,7 @@ RAISED = Target("rlm/remote_log/log_starts.py", ("tests/rlm/test_log_starts.py",
 ADOPTION = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_adoption.py",))
 KEEPER = Target("rlm/topics/keeper.py", _VERBS)
 RULES = Target("rlm/topics/rules.py", _VERBS)
+REVOCATION = Target("rlm/topics/revocation.py", _VERBS)
 BROKER_VERSION = Target("rlm/broker/versions.py", ("tests/rlm/test_startup.py",))
 FREEZES = Target(
     "rlm/topics/partition_records.py",
@@ -63,24 +64,9 @@ EDITS: tuple[Edit, ...] = (
             'if (before is not None and before.state == "deleting") or bool(0 and ',
         ),
         (
-            "the deletion of remote data is revoked when it has begun",
-            "            await self._refuse_begun(record)\n",
-            "",
-        ),
-        (
-            "H17: a stale ledger says whether a deletion has begun",
-            "        await self._read_ledger(keys)\n        for key in keys:\n",
-            "        for key in keys:\n",
-        ),
-        (
             "H17: a stale ledger says whether a deletion is recorded",
             "            await self._read_ledger(keys)\n        return any(",
             "            pass\n        return any(",
-        ),
-        (
-            "H39: what is to be deleted cannot be kept by its id",
-            "return name in (record.name, str(record.topic_id))",
-            "return name == record.name",
         ),
         (
             "topics that must not be enabled are",
@@ -122,11 +108,6 @@ EDITS: tuple[Edit, ...] = (
             "`trim off` leaves the trim on",
             "replace(record, trim=False, mode=mode)",
             "replace(record, mode=mode)",
-        ),
-        (
-            "`disable` leaves the trim on",
-            'return replace(record, state="kept", trim=False, mode="copy"',
-            'return replace(record, state="kept", mode="copy"',
         ),
         (
             "data that only the remote store has goes out of reach in silence",
@@ -378,6 +359,39 @@ EDITS: tuple[Edit, ...] = (
         "        await "
         "self._dependencies.settings.barrier(self._dependencies.barrier_deadline_ms)\n"
         "        config = await self._dependencies.broker.topic_config(name)\n",
+    ),
+    *REVOCATION.edits(
+        (
+            "`disable` leaves the trim on",
+            'return replace(record, state="kept", trim=False, mode="copy"',
+            'return replace(record, state="kept", mode="copy"',
+        ),
+        (
+            "H39: what is to be deleted cannot be kept by its id",
+            "return name in (record.name, str(record.topic_id))",
+            "return name == record.name",
+        ),
+        (
+            "the deletion of remote data is revoked when it has begun",
+            "        if await self._has_begun(record):\n",
+            "        if False:\n",
+        ),
+        (
+            "H17: a stale ledger says whether a deletion has begun",
+            "        await asyncio.gather("
+            "*(self._ledger.barrier(key, deadline_ms) for key in keys))\n",
+            "        del keys, deadline_ms\n",
+        ),
+        (
+            "H7: all is said to be kept where the deletion began meanwhile",
+            "await self._has_begun(record) or not before.is_in",
+            "not before.is_in",
+        ),
+        (
+            "H7: all is said to be kept where segments have gone meanwhile",
+            " or not before.is_in(self._whole(record))\n",
+            "\n",
+        ),
     ),
     *BROKER_VERSION.edits(
         (

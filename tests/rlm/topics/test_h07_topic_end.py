@@ -9,7 +9,7 @@ from kip405.errors import Fenced, NotFound
 from rlm.plans.problems import ProblemKind
 from rlm.plans.topic_end import EndLimits
 from rlm.topics.purge import WAITS_FOR_GRACE
-from rlm.topics.verbs import kept_of
+from rlm.topics.revocation import kept_of
 from tests.rlm.topics.ends_world import (
     DELAY_MS,
     DENIED,

@@ -9,7 +9,7 @@ from kip405.errors import Fenced, Unavailable
 from kip405.ids import PartitionKey, TopicPartition, Uuid
 from kip405.segments import RemotePartitionDeleteMetadata, RemotePartitionDeleteState
 from rlm.plans.problems import ProblemKind
-from rlm.topics.verbs import kept_of
+from rlm.topics.revocation import kept_of
 from rlmm.publisher import Record
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, ledger_partition
 from rlmm.settings_codec import encode_settings_record

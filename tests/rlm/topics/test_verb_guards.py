@@ -2,7 +2,7 @@
 which starts may move (H2, H14, H39).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -21,7 +21,7 @@ from rlm.topics.verbs import EnableOptions
 from rlmm.settings_records import DiscardRecord, SettingsRecord, StartRecord, TopicRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.audit import MemoryAudit, nothing_to_check
-from tests.builders.ledger import PARTITION, MemorySettings, metadata
+from tests.builders.ledger import PARTITION, MemoryLedger, MemorySettings, metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.topics.world import Cluster, ServiceUnderTest
 
@@ -192,6 +192,47 @@ async def test_h07_whether_a_deletion_has_begun_is_read_to_a_barrier() -> None:
     with pytest.raises(Fenced, match="has begun"):
         await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
     assert record_of(service) == deleting
+
+
+async def _kept_while(meanwhile: Callable[[MemoryLedger], None]) -> ServiceUnderTest:
+    """What is to be deleted is kept, and another service acts between the first reading of the
+    ledger and the record.
+    """
+    service = await enabled(Cluster())
+    ledger = service.ledger
+    ledger.copied(metadata(1, 0, 100, {0: 0}))
+    deleting = replace(record_of(service), state="deleting", deletion_cause="disable")
+    await service.settings.publish(deleting, service.cluster.epoch)
+    ledger.delete_partition(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
+
+    def act() -> None:
+        if record_of(service).state == "kept":
+            meanwhile(ledger)
+
+    ledger.on_barrier = act
+    await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
+    return service
+
+
+async def test_h07_what_is_kept_before_anything_begins_is_whole() -> None:
+    service = await _kept_while(lambda _: None)
+    assert record_of(service).state == "kept"
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        lambda one: one.delete_partition(RemotePartitionDeleteState.DELETE_PARTITION_STARTED),
+        lambda one: one.delete_partition(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED),
+        lambda one: one.write(None, segment_id=metadata(1, 0, 100, {0: 0}).segment_id, previous=3),
+    ],
+    ids=["it began", "it is over", "its record is removed again"],
+)
+async def test_h07_no_answer_says_that_all_is_kept_where_the_deletion_began_meanwhile(
+    meanwhile: Callable[[MemoryLedger], None],
+) -> None:
+    with pytest.raises(Fenced, match="has begun meanwhile: a part may be gone"):
+        await _kept_while(meanwhile)
 
 
 async def test_whether_a_deletion_is_recorded_is_read_to_a_barrier_before_a_topic_is_enabled() -> (
