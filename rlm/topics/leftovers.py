@@ -16,11 +16,7 @@ import structlog
 from kip405.contracts import Presence
 from kip405.errors import Fenced, RemoteStorageError
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
-from kip405.segments import (
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
-    RemotePartitionDeleteState,
-)
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.tasks.evidence import FoundManifest
 from rlm.tasks.partition_end import EndPermit, Ledger, PartitionEnd
 from rlm.topics.ports import Settings
@@ -28,15 +24,12 @@ from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import TopicRecord
 
 log = structlog.get_logger(__name__)
-_MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
-_FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
-_STARTED = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
 _COPIED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-_REVOKED_IN = {"enabled": (_MARKED,), "kept": (_MARKED, _STARTED, _FINISHED)}
-"""Partition-delete records that are removed in a state of the topic. Nothing was deleted under
-STARTED in state `kept`: before each step the settings are read to a barrier. What `rlm partition
-discard` has of a topic that is disabled meanwhile goes too; its task continues when the topic is
-enabled.
+_REVOKED_IN = ("enabled", "kept")
+"""States of a topic in which partition-delete records are removed. Nobody deletes by them: before
+each step the settings are read to a barrier. They were revoked, or arrived when the deletion was
+over and the topic was enabled again. What `rlm partition discard` has of a topic that is disabled
+meanwhile goes too; its task continues when the topic is enabled.
 """
 IsChosen = Callable[[Uuid], bool]
 """Whether this service acts for a topic."""
@@ -96,11 +89,13 @@ class Leftovers:
         if record is None:
             return state is not None and not found.entries
         is_discarded = record.state == "enabled" and self._settings.view.discard(key) is not None
-        return state in _REVOKED_IN.get(record.state, ()) and not is_discarded
+        return state is not None and record.state in _REVOKED_IN and not is_discarded
 
     async def _remove_record(self, key: PartitionKey, record: TopicRecord | None) -> None:
         await self._settings.barrier(self._barrier_deadline_ms)
-        if self._settings.view.topic(key.topic_id) != record:
+        await self._ledger.barrier(key, self._barrier_deadline_ms)
+        now = self._settings.view.topic(key.topic_id)
+        if now != record or not self._is_needless(key, now, self._ledger.ledger(key)):
             return
         if record is None:
             await self._partition_end.forget(key.topic_id, (key,))

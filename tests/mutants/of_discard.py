@@ -262,8 +262,8 @@ EDITS: tuple[Edit, ...] = (
     *TOPIC_ENDS.edits(
         (
             "what a discard has marked is revoked",
-            "in _REVOKED_IN.get(record.state, ()) and not is_discarded",
-            "in _REVOKED_IN.get(record.state, ())",
+            "in _REVOKED_IN and not is_discarded",
+            "in _REVOKED_IN",
         ),
         (
             "a topic that is disabled while its partition is discarded is never enabled again",
@@ -272,8 +272,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a discard that was finished as its topic was disabled is never forgotten",
-            "(_MARKED, _STARTED, _FINISHED)",
-            "(_MARKED, _STARTED)",
+            '_REVOKED_IN = ("enabled", "kept")',
+            '_REVOKED_IN = ("enabled",)',
         ),
     ),
 )

@@ -223,6 +223,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *LEFTOVERS.edits(
         (
+            "H10: a deletion that arrives late stops an enabled topic for good",
+            '_REVOKED_IN = ("enabled", "kept")',
+            '_REVOKED_IN = ("kept",)',
+        ),
+        (
             "H7: a segment that can be read is a leftover",
             "            await self._refuse_copies(key)\n",
             "",

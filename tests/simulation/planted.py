@@ -316,7 +316,7 @@ def _kept_goes_too() -> list[Patch]:
         states = (state, "kept") if state == "deleting" else (state,)
         return [record for record in self._settings.view.topics() if record.state in states]
 
-    return [(TopicEnds, "_in_state", in_state), (leftovers, "_REVOKED_IN", {})]
+    return [(TopicEnds, "_in_state", in_state), (leftovers, "_REVOKED_IN", ())]
 
 
 def _own_record_only() -> list[Patch]:

@@ -95,15 +95,7 @@ async def test_h10_a_deletion_and_a_segment_that_arrive_after_the_end_are_remove
     site = await site_of(1, 2)
     await ended(site)
     await late(site, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-    ledger = site.service(9).ledger
-    for state in states:
-        found = RemotePartitionDeleteMetadata(
-            topic_id_partition=partition_of(1),
-            event_timestamp_ms=0,
-            broker_id=1,
-            state=RemotePartitionDeleteState(state),
-        )
-        await ledger.put_remote_partition_delete_metadata(found, 5)
+    await marked(site, states)
     await site.run(site.service(), for_ms=DUE_MS + 6 * INTERVAL_MS)
     assert site.left(1) == []
 
@@ -131,6 +123,33 @@ async def test_h07_what_can_be_read_is_not_removed_as_a_leftover(
     before = site.left(1)
     await site.run(site.service(), for_ms=LONG_MS)
     assert site.left(1) == before
+
+
+@pytest.mark.parametrize("states", [(0,), (0, 1), (0, 1, 2)])
+async def test_h10_a_deletion_that_arrives_when_the_topic_is_enabled_again_is_removed(
+    states: tuple[int, ...],
+) -> None:
+    """Else nothing would ever be copied or trimmed of it again."""
+    site = await site_of(1, 2)
+    before = site.objects(1)
+    await marked(site, states)
+    await site.run(site.service(), for_ms=3 * INTERVAL_MS)
+    view = site.service(8).ledger.ledger(partition_of(1).key)
+    assert view.deletion_state is None and view.entries
+    assert (site.objects(1), site.state(1)) == (before, "enabled")
+
+
+async def marked(site: Site, states: tuple[int, ...]) -> None:
+    """The deletion of topic 1 is recorded, one state after the other."""
+    ledger = site.service(9).ledger
+    for state in states:
+        found = RemotePartitionDeleteMetadata(
+            topic_id_partition=partition_of(1),
+            event_timestamp_ms=0,
+            broker_id=1,
+            state=RemotePartitionDeleteState(state),
+        )
+        await ledger.put_remote_partition_delete_metadata(found, 5)
 
 
 async def test_h07_leftovers_of_a_topic_that_a_broker_knows_stay() -> None:
