@@ -8,9 +8,10 @@ the lowest node id that is alive and knows the stores, acts:
        +--- a broker knows the topic after all-+----> kept, by `rlm topics disable`
 
 The settings record is the decision; all else follows from it and may be done twice, by two services
-at a time too. A topic whose remote data an operator keeps ends by `rlm purge` only. Before every
-step that deletes, the settings are read to a barrier and the brokers are asked again. Must not know
-how segments are deleted (rlm/tasks/partition_end.py).
+at a time too. A topic whose remote data an operator keeps ends by `rlm purge` only, and so does one
+that has data that can be read but no settings record. Before every step that deletes, the settings
+are read to a barrier and the brokers are asked again. Must not know how segments are deleted
+(rlm/tasks/partition_end.py).
 """
 
 import contextlib
@@ -42,7 +43,7 @@ from rlm.plans.topic_end import (
 )
 from rlm.tasks.evidence import store_of
 from rlm.tasks.partition_end import EndPermit, Ledger, PartitionEnd
-from rlm.topics.leftovers import Leftovers
+from rlm.topics.leftovers import Leftovers, StillReadable, kept_record
 from rlm.topics.ports import Settings
 from rlm.topics.recreated import is_gone_end
 from rlmm.settings_records import (
@@ -433,9 +434,17 @@ class TopicEnds:
                 cause="topic-leftovers",
             )
             try:
-                await self._leftovers.remove(topic_id, permit)
+                await self._remove_or_keep(topic_id, permit)
             except RemoteStorageError as error:
                 log.warning("topic_end_failed", topic_id=str(topic_id), error=str(error))
+
+    async def _remove_or_keep(self, topic_id: Uuid, permit: EndPermit) -> None:
+        try:
+            await self._leftovers.remove(topic_id, permit)
+        except StillReadable as error:
+            await permit.check()
+            await self._publish(kept_record(topic_id, error.topic))
+            log.warning("topic_kept", topic=error.topic, topic_id=str(topic_id), reason=str(error))
 
     async def _check_forgotten(self, topic_id: Uuid) -> None:
         await self._settings.barrier(self._config.barrier_deadline_ms)

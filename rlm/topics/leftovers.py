@@ -5,7 +5,8 @@
 - Everything else of a topic that has no settings record of its own: a record that arrived late, or
   that was written when the topic was deleted while it was being enabled. It goes when the topic was
   unknown to every broker for so long that its end would be over (rlm/topics/ends.py). A segment
-  that can be read is never removed here: nobody has decided that.
+  that can be read is never removed here: nobody has decided that, so the topic is kept from then on
+  and `rlm purge` shows it.
 """
 
 from collections.abc import Callable
@@ -43,6 +44,32 @@ class Evidence(Protocol):
     async def presence(self, metadata: RemoteLogSegmentMetadata) -> Presence: ...
 
     async def is_readable(self, metadata: RemoteLogSegmentMetadata) -> bool: ...
+
+
+class StillReadable(Fenced):
+    """A segment of a topic without a settings record can be read; `topic` was its name."""
+
+    def __init__(self, metadata: RemoteLogSegmentMetadata) -> None:
+        super().__init__(
+            f"{metadata.segment_id} can be read, and no settings record of its topic says that it "
+            "may be deleted"
+        )
+        self.topic = metadata.topic_id_partition.topic
+
+
+def kept_record(topic_id: Uuid, name: str) -> TopicRecord:
+    """The settings record of a topic of which nothing else is known: its remote data is kept."""
+    return TopicRecord(
+        topic_id=topic_id,
+        name=name,
+        mode="copy",
+        state="kept",
+        trim=False,
+        retention_ms=-1,
+        retention_bytes=-1,
+        local_retention_ms=-1,
+        local_retention_bytes=-1,
+    )
 
 
 class Leftovers:
@@ -105,7 +132,7 @@ class Leftovers:
     async def remove(self, topic_id: Uuid, permit: EndPermit) -> None:
         """Remove everything of a topic that is gone; `permit` is asked before every step.
 
-        Fenced: not permitted, or some of it can be read. Call again after any error.
+        Fenced: not permitted. StillReadable: some of it can be read. Call again after any error.
         """
         await permit.check()
         keys = tuple(key for key in self._ledger.partitions() if key.topic_id == topic_id)
@@ -135,10 +162,7 @@ class Leftovers:
     async def _refuse_copies(self, key: PartitionKey) -> None:
         for entry in self._ledger.ledger(key).entries.values():
             if await self._is_copy(entry.metadata):
-                raise Fenced(
-                    f"{entry.metadata.segment_id} can be read, and no settings record of its "
-                    "topic says that it may be deleted"
-                )
+                raise StillReadable(entry.metadata)
 
     async def _is_copy(self, metadata: RemoteLogSegmentMetadata) -> bool:
         if metadata.state is _COPIED and await self._evidence.is_readable(metadata):

@@ -52,7 +52,7 @@ class Purge:
             due_in_ms = self._ends.due_in_ms(record)
             waits = "" if due_in_ms else self._ends.why_not(record.topic_id)
         elif record.state == "kept":
-            waits = f"kept by command; `rlm purge {record.topic_id} --confirm` deletes it"
+            waits = f"kept; `rlm purge {record.topic_id} --confirm` deletes it"
         else:
             waits = self._ends.held.get(record.topic_id) or WAITS_FOR_GRACE
         return TopicEnd(

@@ -120,6 +120,28 @@ async def test_h07_what_can_be_read_is_not_removed_as_a_leftover(
     for kind in kinds:
         name = object_name(segment.locator(CLUSTER_ID), kind)
         site.store.objects[name] = b"x" * sizes.get(kind, 1)
+    before = set(site.left(1))
+    service = site.service()
+    await site.run(service, for_ms=LONG_MS)
+    assert set(site.left(1)) > before
+    assert site.state(1) == "kept"
+    (listed,) = service.purge.listed()
+    assert listed.record.name == partition_of(1).topic
+    assert "--confirm` deletes it" in listed.waits
+    await service.purge.confirm([str(topic_id(1))])
+    await site.run(service, for_ms=DUE_MS + 6 * INTERVAL_MS)
+    assert site.left(1) == []
+
+
+async def test_h07_what_can_be_read_is_not_kept_while_a_freeze_stops_deletions() -> None:
+    """Nothing is decided about a topic while nothing may be removed of it."""
+    site = await site_of(1, 2)
+    await ended(site)
+    await late(site, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+    segment = segment_of(1, 0, 0, 10)
+    for kind in (ObjectKind.LOG, ObjectKind.INDEXES, ObjectKind.MANIFEST):
+        site.store.objects[object_name(segment.locator(CLUSTER_ID), kind)] = b"x" * 10
+    await site.write(freeze_of(None))
     before = site.left(1)
     await site.run(site.service(), for_ms=LONG_MS)
     assert site.left(1) == before
