@@ -25,6 +25,8 @@ TOPIC_STATES = ("enabled", "kept", "deleting")
 DELETION_GONE = "gone"
 DELETION_PURGE = "purge"
 DELETION_DISABLE = "disable"
+KEPT_LEFTOVERS = "leftovers"
+"""`deletion_cause` of a topic that is kept though nobody decided that (rlm/topics/leftovers.py)."""
 DIVERGENCE_ACTIONS = ("adopt", "discard")
 
 

@@ -8,7 +8,7 @@ from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import TopicDescription
 from rlm.broker.leadership import LedPartition, partitions_of
 from rlm.v1 import fetch_pb2
-from rlmm.settings_records import TopicRecord
+from rlmm.settings_records import KEPT_LEFTOVERS, TopicRecord
 from rlmm.settings_view import AdoptedRecord, SettingsView
 
 
@@ -81,6 +81,9 @@ def checked_name(name: str) -> str:
 
 
 def topic_records(records: Iterable[AdoptedRecord]) -> tuple[TopicRecord, ...]:
-    """The topics' settings records, the newest decision last."""
+    """The topics' settings records, the newest decision last. Those that keep what was left over
+    are no decisions and come first: they may be newer than that of the topic that has the name now.
+    """
     found = sorted(records, key=lambda one: one.offset)
-    return tuple(one.record for one in found if isinstance(one.record, TopicRecord))
+    topics = [one.record for one in found if isinstance(one.record, TopicRecord)]
+    return tuple(sorted(topics, key=lambda one: one.deletion_cause != KEPT_LEFTOVERS))

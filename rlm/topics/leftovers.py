@@ -22,7 +22,7 @@ from rlm.tasks.evidence import FoundManifest
 from rlm.tasks.partition_end import EndPermit, Ledger, PartitionEnd
 from rlm.topics.ports import Settings
 from rlmm.ledger import PartitionLedger
-from rlmm.settings_records import TopicRecord
+from rlmm.settings_records import KEPT_LEFTOVERS, TopicRecord
 
 log = structlog.get_logger(__name__)
 _COPIED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -58,7 +58,9 @@ class StillReadable(Fenced):
 
 
 def kept_record(topic_id: Uuid, name: str) -> TopicRecord:
-    """The settings record of a topic of which nothing else is known: its remote data is kept."""
+    """The settings record of a topic of which nothing else is known: its remote data is kept. It
+    says what keeps it, because another topic may have the name, and this record is the newer one.
+    """
     return TopicRecord(
         topic_id=topic_id,
         name=name,
@@ -69,6 +71,7 @@ def kept_record(topic_id: Uuid, name: str) -> TopicRecord:
         retention_bytes=-1,
         local_retention_ms=-1,
         local_retention_bytes=-1,
+        deletion_cause=KEPT_LEFTOVERS,
     )
 
 

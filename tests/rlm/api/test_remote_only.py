@@ -18,6 +18,7 @@ from kip405.ids import PartitionKey, Uuid
 from rlm.plans.coverage import NO_RECORDS
 from rlm.remote_log.reads import ReadRequest
 from rlm.remote_log.remote_only import QUIET_MS
+from rlm.topics.leftovers import kept_record
 from rlm.v1 import fetch_pb2 as pb
 from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord, ReaderRecord, ServiceRecord, TopicRecord
@@ -241,6 +242,14 @@ async def test_h07_h39_of_one_name_the_topic_that_was_decided_for_last(site: Sit
     for ref in (REF, pb.TopicRef(topic_id=PARTITION.topic_id.raw)):
         with pytest.raises(NotFound, match="not enabled"):
             await site.read(0, topic=ref)
+
+
+async def test_h39_what_was_left_over_of_a_former_topic_hides_none_of_its_name(site: Site) -> None:
+    """The service keeps it by a record that is newer than that of the topic that has the name."""
+    former = Uuid(b"\x09" * 16)
+    site.rig.settings.write(kept_record(former, PARTITION.topic))
+    assert (await _only_topic(site)).topic_id == PARTITION.topic_id.raw
+    assert offsets(await site.read(390)) == [390]
 
 
 async def _only_topic(site: Site) -> pb.TieredTopic:
