@@ -34,13 +34,11 @@ class LedPartition:
     isr: tuple[int, ...]
     key: PartitionKey = field(init=False, compare=False, repr=False)
     """Kept, as whatever is known of a partition is found by it."""
+    topic_partition: TopicPartition = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", self.topic_id_partition.key)
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return self.topic_id_partition.topic_partition
+        object.__setattr__(self, "topic_partition", self.topic_id_partition.topic_partition)
 
     def __str__(self) -> str:
         return str(self.topic_id_partition)
@@ -127,6 +125,19 @@ class Leadership:
         self._wanted: frozenset[str] = frozenset()
         self.snapshot = Snapshot(taken_at_ms=-1)
         self.error: RemoteStorageError | None = None
+        self._listed_of = self.snapshot
+        self._listed: dict[tuple[int, frozenset[Uuid]], tuple[LedPartition, ...]] = {}
+
+    def led_of(self, node_id: int, topic_ids: Iterable[Uuid]) -> tuple[LedPartition, ...]:
+        """The partitions of some topics that the node leads by the newest snapshot; the same object
+        until there is another snapshot, since each report needs it several times.
+        """
+        if self._listed_of is not self.snapshot:
+            self._listed_of, self._listed = self.snapshot, {}
+        wanted = node_id, frozenset(topic_ids)
+        if wanted not in self._listed:
+            self._listed[wanted] = tuple(self.snapshot.led_of(*wanted))
+        return self._listed[wanted]
 
     def want(self, names: Iterable[str]) -> None:
         """The topics to ask for from the next poll on."""
@@ -144,9 +155,20 @@ class Leadership:
             cluster_id=cluster.cluster_id,
             nodes=cluster.nodes,
             topics={topic.name: topic for topic in topics},
-            partitions=partitions_of(topics, self.snapshot.partitions),
+            partitions=self._partitions(topics),
         )
         return self.snapshot
+
+    def _partitions(
+        self, topics: Sequence[TopicDescription]
+    ) -> Mapping[PartitionKey, LedPartition]:
+        """Those of the last snapshot where all topics are the same objects: the broker's answer was
+        equal, as nearly always (rlm.broker.many).
+        """
+        known = self.snapshot.topics
+        if len(topics) == len(known) and all(known.get(one.name) is one for one in topics):
+            return self.snapshot.partitions
+        return partitions_of(topics, self.snapshot.partitions)
 
     async def _topics(self, wanted: frozenset[str]) -> tuple[TopicDescription, ...]:
         """Those wanted. One that we may not see any more stays as it was seen last: that

@@ -220,7 +220,7 @@ class LocalTier:
 
     def _view(self, led: LedPartition, snapshot: PartitionSnapshot | None) -> TierPartition:
         """The current partition state; rebuilt only when one of its inputs has changed."""
-        key = led.topic_id_partition.key
+        key = led.key
         start = self._settings.view.remote_log_start(key)
         version = self._ledger.ledger(key).version if snapshot else -1
         empty = ranges_without_records(self._settings.view.holes(key))

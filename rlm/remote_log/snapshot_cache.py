@@ -141,7 +141,7 @@ class SnapshotCache:
 
         A snapshot that was overtaken while its lineage was published is not kept.
         """
-        key = led.topic_id_partition.key
+        key = led.key
         self._begun += 1
         mine = led.leader_epoch, self._begun
         try:
@@ -191,7 +191,7 @@ class CoalescedSnapshots:
         self._tasks = tasks
         self._next: dict[LedPartition, asyncio.Task[PartitionSnapshot | _Failed]] = {}
         self._coalesced: Coalesced[LedPartition, PartitionSnapshot] = Coalesced(
-            self._take_newest, group_of=lambda led: led.topic_id_partition.key
+            self._take_newest, group_of=lambda led: led.key
         )
 
     async def take(self, led: LedPartition) -> PartitionSnapshot:

@@ -252,7 +252,7 @@ class TrimTask:
 
     def _short_for_ms(self, led: LedPartition) -> int | None:
         """How long ISR has been smaller than the replicas, as observed by this process."""
-        key = led.topic_id_partition.key
+        key = led.key
         if set(led.replicas) <= set(led.isr):
             self._short_since_ms.pop(key, None)
             return None

@@ -89,7 +89,7 @@ class _Run:
 
     @property
     def key(self) -> PartitionKey:
-        return self.led.topic_id_partition.key
+        return self.led.key
 
     @property
     def partition(self) -> TopicPartition:

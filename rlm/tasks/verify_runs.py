@@ -99,6 +99,6 @@ class VerifyRuns:
         finished = [
             entry.metadata
             for row in led
-            for entry in self._ledger.ledger(row.topic_id_partition.key).in_state(_FINISHED)
+            for entry in self._ledger.ledger(row.key).in_state(_FINISHED)
         ]
         return len(finished), sum(one.segment_size_bytes for one in finished)

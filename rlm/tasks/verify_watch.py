@@ -73,7 +73,7 @@ class VerifyWatch:
 
     async def verify_due(self) -> None:
         """Verify the partitions whose time has come, one after the other."""
-        led = {row.topic_id_partition.key: row for row in self._led()}
+        led = {row.key: row for row in self._led()}
         for key in self._known.keys() - led.keys():
             del self._known[key]
         for key, row in led.items():

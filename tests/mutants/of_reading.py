@@ -206,7 +206,7 @@ EDITS: tuple[Edit, ...] = (
         (
             "H17: a barrier takes no snapshot",
             "            snapshot = await self._coalesced.take(led)\n",
-            "            snapshot = self._snapshots.snapshots[led.topic_id_partition.key]\n",
+            "            snapshot = self._snapshots.snapshots[led.key]\n",
         ),
         (
             "H4: a snapshot of another leadership is shown under this one",
@@ -293,7 +293,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: snapshots of different partitions are one question",
-            "group_of=lambda led: led.topic_id_partition.key",
+            "group_of=lambda led: led.key",
             "group_of=lambda led: type(led)",
         ),
         (

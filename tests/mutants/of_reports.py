@@ -74,5 +74,10 @@ EDITS: tuple[Edit, ...] = (
             "        and led.topic_id_partition.topic == topic.name\n",
             "",
         ),
+        (
+            "H38: reports show the partitions that were led at first",
+            "if self._listed_of is not self.snapshot:",
+            "if self._listed_of is None:",
+        ),
     ),
 )

@@ -158,6 +158,18 @@ async def test_a_partition_is_the_same_object_until_something_of_it_changes(
     assert after[key] == replace(before[key], **change)
 
 
+async def test_partitions_of_equal_answers_are_not_compared_again() -> None:
+    asked = Asked()
+    asked.there["u"] = topic("u", (1,), Uuid(b"\x08" * 16))
+    leadership = Leadership(asked, ManualClock(), poll_interval_ms=1_000)
+    leadership.want(["t", "u"])
+    before = await leadership.refresh()
+    assert (await leadership.refresh()).partitions is before.partitions
+    del asked.there["t"]
+    left = (await leadership.refresh()).partitions.values()
+    assert {row.topic_partition.topic for row in left} == {"u"}
+
+
 async def test_a_topic_that_has_another_name_now_is_seen_under_it() -> None:
     asked = Asked()
     leadership = Leadership(asked, ManualClock(), poll_interval_ms=1_000)
@@ -166,3 +178,22 @@ async def test_a_topic_that_has_another_name_now_is_seen_under_it() -> None:
     asked.there = {"u": topic("u", (1, 2, -1))}
     found = (await leadership.refresh()).partitions
     assert {row.topic_id_partition.topic for row in found.values()} == {"u"}
+
+
+async def test_what_a_node_leads_follows_each_snapshot_and_the_topics_that_are_asked_for() -> None:
+    asked = Asked()
+    leadership = Leadership(asked, ManualClock(), poll_interval_ms=1_000)
+    assert leadership.led_of(1, {TOPIC_ID}) == ()
+    leadership.want(["t"])
+    await leadership.refresh()
+    led = leadership.led_of(1, {TOPIC_ID})
+    assert [row.key.partition for row in led] == [0]
+    assert leadership.led_of(1, {TOPIC_ID}) is led
+    assert leadership.led_of(1, ()) == ()
+    assert [row.key.partition for row in leadership.led_of(2, {TOPIC_ID})] == [1]
+    partitions = asked.there["t"].partitions
+    moved = replace(partitions[0], leader=2)
+    asked.there["t"] = replace(asked.there["t"], partitions={**partitions, 0: moved})
+    await leadership.refresh()
+    assert leadership.led_of(1, {TOPIC_ID}) == ()
+    assert [row.key.partition for row in leadership.led_of(2, {TOPIC_ID})] == [0, 1]
