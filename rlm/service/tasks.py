@@ -41,8 +41,9 @@ from rlm.tasks.expiration import ExpirationTask
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
 from rlm.tasks.hole_watch import HoleWatch
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
-from rlm.tasks.pool import Schedule, TaskPool, TaskRun, led_rows
+from rlm.tasks.pool import TaskPool
 from rlm.tasks.roll_watch import RollWatch
+from rlm.tasks.schedule import Schedule, TaskRun, led_rows
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
 from rlm.tasks.unreferenced import UnreferencedTask

@@ -1,5 +1,6 @@
 """Wires verification of one service, on request and at intervals."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlm.broker.leadership import LedPartition
@@ -8,6 +9,7 @@ from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.tasks.deep_check import DeepCheck
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.lost_segments import LostSegments
+from rlm.tasks.schedule import led_rows
 from rlm.tasks.unlisted_segments import UnlistedSegments
 from rlm.tasks.verification import PartitionVerifier
 from rlm.tasks.verify_runs import VerifyRuns
@@ -28,11 +30,9 @@ def verify_tasks(
     """Verification of what this node leads."""
     metadata, config = dependencies.metadata, dependencies.config
 
-    def led() -> list[LedPartition]:
+    def led() -> Sequence[LedPartition]:
         """The partitions of enabled and kept topics that we lead."""
-        rows = dependencies.leadership.snapshot.led_by(config.node_id)
-        topic = metadata.settings.view.topic
-        return [row for row in rows if topic(row.topic_id_partition.topic_id) is not None]
+        return led_rows(dependencies.leadership, metadata.settings, config.node_id)
 
     verifier = PartitionVerifier(
         snapshots=dependencies.snapshots,

@@ -11,7 +11,7 @@ from rlm.tasks.bounded_retention import BoundedRetentionWatch, TieredPartition
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.hole_watch import HoleWatch
 from rlm.tasks.lost_segments import HoleRecords
-from rlm.tasks.pool import led_rows
+from rlm.tasks.schedule import led_rows
 from rlm.tasks.segment_holds import SegmentHolds
 from rlm.tasks.transaction_watch import TransactionWatch
 from rlm.topics.takeover import is_taken_over

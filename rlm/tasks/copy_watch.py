@@ -8,17 +8,13 @@ idle partition costs one snapshot per interval instead of one per task.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import structlog
-
-from kip405.errors import Busy
 from kip405.ids import PartitionKey
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.pool import TaskPool
-
-log = structlog.get_logger()
+from rlm.tasks.schedule import submit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +58,7 @@ class CopyWatch:
     def request(self, led: LedPartition) -> None:
         """Ask for a copy task now, whatever a snapshot has shown."""
         self.forget(led.key)
-        try:
-            self._pool.submit(led.topic_id_partition.key, lambda: self._copy(led))
-        except Busy as error:
-            log.warning("task_queue_full", task=self._pool.name, error=str(error))
+        submit(self._pool, led.key, lambda: self._copy(led))
 
     async def scheduled(self, led: LedPartition) -> None:
         """Run a copy task that is due, but skip one for every snapshot with nothing to copy."""

@@ -1,18 +1,15 @@
-"""Task pools and the schedule that feeds them: bounded workers, fair between partitions (G6).
+"""Task pools: bounded workers, fair between partitions (G6).
 
 Copy and cleanup have a pool each, so that neither can starve the other. A pool runs one job per
 partition at a time, in the order in which they were submitted; those of partitions that come last
 get every fourth turn at least. The error of a job is kept per partition with a growing back-off, so
 one failing partition does not affect the others. This is the only code of the tasks that catches
-every exception. Must not know what the jobs do.
-
-The schedule submits a job for every led partition of an enabled topic once per interval; pools
-bound, order and isolate the jobs.
+every exception. Must not know what the jobs do, nor who submits them (rlm.tasks.schedule).
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -20,10 +17,8 @@ import structlog
 
 from kip405.errors import Busy, RemoteStorageError
 from kip405.ids import PartitionKey
-from rlm.broker.leadership import Leadership, LedPartition
-from rlm.clock import Clock, backoff_ms, jittered_ms
+from rlm.clock import Clock, backoff_ms
 from rlm.plans.copy_turns import is_turn_of_last
-from rlm.remote_log.ports import Settings
 
 log = structlog.get_logger()
 Job = Callable[[], Awaitable[None]]
@@ -192,62 +187,3 @@ class TaskPool:
     def _make_ready(self, key: PartitionKey) -> None:
         (self._ready_last if self.comes_last(key) else self._ready).append(key)
         self._ready_count.release()
-
-
-TaskRun = Callable[[LedPartition], Awaitable[None]]
-
-
-def led_rows(leadership: Leadership, settings: Settings, node_id: int) -> tuple[LedPartition, ...]:
-    """The partitions of enabled topics that the node leads."""
-    ours = {record.topic_id for record in settings.view.topics()}
-    return tuple(
-        row
-        for row in leadership.snapshot.led_by(node_id)
-        if row.topic_id_partition.topic_id in ours
-    )
-
-
-class Schedule:
-    """Submits one kind of task for the partitions of a node."""
-
-    def __init__(
-        self,
-        *,
-        pool: TaskPool,
-        leadership: Leadership,
-        settings: Settings,
-        node_id: int,
-        clock: Clock,
-        interval_ms: int,
-        forget: Callable[[PartitionKey], None],
-    ) -> None:
-        self._pool = pool
-        self._leadership = leadership
-        self._settings = settings
-        self._node_id = node_id
-        self._clock = clock
-        self._interval_ms = interval_ms
-        self._forget = forget
-        self._known: set[PartitionKey] = set()
-
-    async def run(self, task: TaskRun) -> None:
-        """Submit until cancelled; partitions that are led elsewhere now are dropped."""
-        while True:
-            led = led_rows(self._leadership, self._settings, self._node_id)
-            self._forget_others(row.topic_id_partition.key for row in led)
-            for row in led:
-                self._submit(row, task)
-            await self._clock.sleep_ms(jittered_ms(self._interval_ms))
-
-    def _submit(self, row: LedPartition, task: TaskRun) -> None:
-        try:
-            self._pool.submit(row.topic_id_partition.key, lambda: task(row))
-        except Busy as error:
-            log.warning("task_queue_full", task=self._pool.name, error=str(error))
-
-    def _forget_others(self, keys: Iterable[PartitionKey]) -> None:
-        now = set(keys)
-        for key in self._known - now:
-            self._pool.forget(key)
-            self._forget(key)
-        self._known = now
