@@ -4,12 +4,13 @@ Keeps what no other component knows: since when we lead a partition, and since w
 has not moved. The rules are in `rlm/plans/problem_rules.py`. Never waits.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import chain
 
 from kip405.ids import PartitionKey
 from kip405.segments import RemoteLogSegmentState
+from rlm.api.per_partition import AT_EACH_REPORT_MS, FOREVER_MS, PerPartition, columns
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
@@ -36,15 +37,12 @@ from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.service.coming_losses import ComingLosses
 from rlm.service.tasks import PartitionTasks
-from rlm.tasks.cleanup import CleanupStatus
 from rlm.tasks.copy import CopyStatus
 from rlm.tasks.copy_progress import Copying
-from rlm.tasks.expiry import ExpiryStatus
 from rlm.tasks.pool import TaskPool
-from rlm.tasks.trim import TrimStatus
+from rlm.tasks.schedule import led_rows
 from rlm.topics.rules import retention_of
 
-_FOREVER_MS = 1 << 62
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _NO_TRIM = {reason.value: reason for reason in NoTrim}
 
@@ -60,38 +58,8 @@ class _Still:
     excess_bytes: int
 
 
-class _Inputs(NamedTuple):
-    """What the findings about one partition follow from, and the time. All of it is replaced when
-    it changes, never changed.
-    """
-
-    row: LedPartition
-    snapshot: PartitionSnapshot | None
-    copy: CopyStatus | None
-    trim: TrimStatus | None
-    expiry: ExpiryStatus | None
-    cleanup: CleanupStatus | None
-
-    def is_same(self, other: "_Inputs") -> bool:
-        return (
-            self.row is other.row
-            and self.snapshot is other.snapshot
-            and self.copy is other.copy
-            and self.trim is other.trim
-            and self.expiry is other.expiry
-            and self.cleanup is other.cleanup
-        )
-
-
-class _Calm(NamedTuple):
-    """These inputs are no problem up to `until_ms` (monotonic), unless a job fails."""
-
-    inputs: _Inputs
-    until_ms: int
-
-
 class PartitionProblems:
-    """`findings()` covers all partitions that we lead; `lag()` answers for one."""
+    """`findings()` and `lags()` cover all partitions that we lead; `lag()` answers for one."""
 
     def __init__(
         self,
@@ -123,89 +91,101 @@ class PartitionProblems:
         self._still: dict[PartitionKey, _Still] = {}
         self._excess: dict[PartitionKey, tuple[PartitionSnapshot, int]] = {}
         self._measures: dict[PartitionKey, tuple[CopyStatus, CopyMeasure]] = {}
-        self._calm: dict[PartitionKey, _Calm] = {}
+        self._found = PerPartition(self._of)
+        self._lags = PerPartition(self._lag)
 
     def findings(self) -> Iterator[Finding]:
         """Problems of every partition of an enabled topic that we lead."""
-        led = {row.key: row for row in self._led()}
-        kept = self._led_since, self._still, self._excess, self._measures, self._calm
-        for remembered in kept:
-            for key in [key for key in remembered if key not in led]:
-                del remembered[key]
-        self.losses_to_come.keep(led)
-        tasks, now_ms = self._partition_tasks, self._clock.monotonic_ms()
-        failing, copies, trims = (
-            tasks.copy_pool.last_errors,
+        rows = self._led()
+        led = {row.key: row for row in rows}
+        for remembered in (self._led_since, self._still, self._excess, self._measures):
+            if not remembered.keys() <= led.keys():
+                for key in remembered.keys() - led.keys():
+                    del remembered[key]
+        tasks, keys = self._partition_tasks, tuple(led)
+        inputs = (
+            self._snapshots.snapshots,
             tasks.copy.statuses,
             tasks.trim.statuses,
+            tasks.expiry.statuses,
+            tasks.cleanup.statuses,
+            tasks.copy_pool.last_errors,
         )
-        expiries, cleanups = tasks.expiry.statuses, tasks.cleanup.statuses
-        for key, row in led.items():
-            inputs = _Inputs(
-                row,
-                self._snapshots.of(row),
-                copies.get(key),
-                trims.get(key),
-                expiries.get(key),
-                cleanups.get(key),
-            )
-            if key in failing or not self._is_calm(key, inputs, now_ms):
-                yield from self._of(key, inputs, now_ms)
+        found = self._found.read(
+            keys,
+            rows,
+            *columns(keys, *inputs),
+            now_ms=self._clock.monotonic_ms(),
+        )
+        yield from chain.from_iterable(found)
+        self.losses_to_come.keep(led)
+        for row in rows:
             yield from self.losses_to_come.findings(row)
             yield from tasks.hole_watch.findings(row)
-        yield from self._unknown_trims(led.values())
+        yield from self._unknown_trims(rows)
         yield from self._lost_segments(led)
 
     def lag(self, row: LedPartition) -> CopyLag | None:
         """What is left to copy; None where that is not known (any more)."""
-        copy, now_ms = self._copy_status(row), self._clock.monotonic_ms()
-        if copy is not None and now_ms <= self._known_until_ms(copy):
-            return self._measure(row.key, copy).lag
-        return known_lag(self._copy_observation(row), self._limits, now_ms)
+        return self._lag(row, self._partition_tasks.copy.statuses.get(row.key))[0]
+
+    def lags(self) -> Mapping[PartitionKey, CopyLag | None]:
+        """The same of all partitions that we lead, of topics on record in any state."""
+        rows = led_rows(self._leadership, self._settings, self._node_id)
+        keys, copies = [row.key for row in rows], self._partition_tasks.copy.statuses
+        found = self._lags.read(
+            keys, rows, *columns(keys, copies), now_ms=self._clock.monotonic_ms()
+        )
+        return dict(zip(keys, found, strict=True))
 
     def copying(self) -> Copying:
         """What is left of all partitions of enabled topics that we lead."""
-        lags = {row.key: self.lag(row) for row in self._led()}
-        measured = {key for key, lag in lags.items() if lag is not None}
+        lags, led = self.lags(), [row.key for row in self._led()]
+        measured = {key for key in led if lags[key] is not None}
         return Copying(
             progress=self._partition_tasks.copy.progress(measured),
-            unmeasured_partitions=len(lags) - len(measured),
+            unmeasured_partitions=len(led) - len(measured),
         )
 
-    def _led(self) -> Iterator[LedPartition]:
+    def _led(self) -> Sequence[LedPartition]:
         topics = self._settings.view.topics()
         enabled = {record.topic_id for record in topics if record.state == "enabled"}
-        return self._leadership.snapshot.led_of(self._node_id, enabled)
+        return self._leadership.led_of(self._node_id, enabled)
 
-    def _is_calm(self, key: PartitionKey, inputs: _Inputs, now_ms: int) -> bool:
-        calm = self._calm.get(key)
-        return calm is not None and now_ms <= calm.until_ms and calm.inputs.is_same(inputs)
+    def _lag(self, row: LedPartition, copy: CopyStatus | None) -> tuple[CopyLag | None, int]:
+        """The lag, and until when it is known by its measurement alone, whatever the pool does."""
+        if copy is None or copy.leader_epoch != row.leader_epoch:
+            return None, FOREVER_MS
+        now_ms, until_ms = self._clock.monotonic_ms(), self._known_until_ms(copy)
+        if now_ms <= until_ms:
+            return self._measure(row.key, copy).lag, until_ms
+        observed = self._copy_observation(row)
+        return known_lag(observed, self._limits, now_ms), AT_EACH_REPORT_MS
 
-    def _of(self, key: PartitionKey, inputs: _Inputs, now_ms: int) -> tuple[Finding, ...]:
-        """Findings by the inputs. Where there are none, they need not be computed again before the
-        inputs change, or until time alone may have made one.
+    def _of(self, row: LedPartition, *_inputs: object) -> tuple[tuple[Finding, ...], int]:
+        """What is found now. Where that is nothing, it need not be computed again before one of the
+        inputs (see `findings`) changes, or until time alone may have made a problem.
         """
-        row, copy = inputs.row, self._copy_status(inputs.row)
+        now_ms, copy = self._clock.monotonic_ms(), self._copy_status(row)
+        is_failing = self._partition_tasks.copy_pool.last_error(row.key) is not None
         trim = self._trim_observation(row, now_ms)
         found = (
             *copy_findings(self._copy_observation(row), self._limits, now_ms),
             *trim_findings(trim, self._limits, now_ms),
-            *self._others(inputs),
+            *self._others(row),
         )
-        self._calm.pop(key, None)
-        if copy is not None and copy.behind_since_ms is None and not found:
-            until_ms = min(self._known_until_ms(copy), self._still_until_ms(trim, now_ms))
-            self._calm[key] = _Calm(inputs, until_ms)
-        return found
+        if found or is_failing or copy is None or copy.behind_since_ms is not None:
+            return found, AT_EACH_REPORT_MS
+        return found, min(self._known_until_ms(copy), self._still_until_ms(trim, now_ms))
 
     def _still_until_ms(self, trim: TrimObservation, now_ms: int) -> int:
         """Until when the log start that does not move is no problem; what is none after its time
         becomes one only by another snapshot or run.
         """
         if trim.still_since_ms is None:
-            return _FOREVER_MS
+            return FOREVER_MS
         ends_ms = trim.still_since_ms + self._limits.trim_ms
-        return ends_ms if now_ms <= ends_ms else _FOREVER_MS
+        return ends_ms if now_ms <= ends_ms else FOREVER_MS
 
     def _unknown_trims(self, led: Iterable[LedPartition]) -> Iterator[Finding]:
         unknown = self._deletions.unknown
@@ -224,18 +204,24 @@ class PartitionProblems:
                         led[key].topic_partition, ProblemKind.SEGMENT_LOST, text
                     )
 
-    def _others(self, inputs: _Inputs) -> Iterator[Finding]:
-        partition, snapshot = inputs.row.topic_partition, inputs.snapshot
+    def _others(self, row: LedPartition) -> Iterator[Finding]:
+        partition, snapshot, tasks = (
+            row.topic_partition,
+            self._snapshots.of(row),
+            self._partition_tasks,
+        )
+        copy = tasks.copy.statuses.get(row.key)
+        expiry, cleanup = tasks.expiry.statuses.get(row.key), tasks.cleanup.statuses.get(row.key)
         if snapshot is not None and snapshot.frozen is not None:
             yield partition_finding(
                 partition,
                 ProblemKind.PARTITION_FROZEN,
                 f"frozen: {snapshot.frozen.reason}; `rlm partition adopt` or `discard` ends it",
             )
-        if inputs.copy is not None:
-            yield from inputs.copy.findings()
-        yield from expiry_findings(partition, inputs.expiry.held if inputs.expiry else None)
-        for text in inputs.cleanup.alarms if inputs.cleanup else ():
+        if copy is not None:
+            yield from copy.findings()
+        yield from expiry_findings(partition, expiry.held if expiry else None)
+        for text in cleanup.alarms if cleanup else ():
             yield partition_finding(partition, ProblemKind.CLEANUP_REFUSED, text)
 
     def _copy_status(self, row: LedPartition) -> CopyStatus | None:

@@ -55,8 +55,8 @@ EDITS: tuple[Edit, ...] = (
     *LEFT.edits(
         (
             "H38: a partition of which nobody knows has nothing to copy",
-            "measured = {key for key, lag in lags.items() if lag is not None}",
-            "measured = set(lags)",
+            "measured = {key for key in led if lags[key] is not None}",
+            "measured = set(led)",
         ),
     ),
     *STATUS.edits(

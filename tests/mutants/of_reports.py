@@ -3,49 +3,85 @@
 from tests.mutants.edits import Edit, Target
 
 PROBLEMS = Target("rlm/service/partition_problems.py", ("tests/rlm/test_partition_problems.py",))
+KEPT = Target("rlm/api/per_partition.py", ("tests/rlm/api/test_per_partition.py",))
 MESSAGES = Target("rlm/api/cluster_status.py", ("tests/rlm/api/test_admin_service.py",))
 LEADERSHIP = Target("rlm/broker/leadership.py", ("tests/rlm/broker/test_leadership.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *KEPT.edits(
+        (
+            "H38: a partition is shown as it was at first",
+            "changed.update(compress(count(), map(is_not, column, before)))",
+            "pass",
+        ),
+        (
+            "H38: what is true for a time only is shown for ever",
+            "if min(self._until_ms, default=now_ms) < now_ms:",
+            "if False:",
+        ),
+        (
+            "H38: after a change of leadership partitions are shown with each other's values",
+            "        if keys != self._keys:\n",
+            "        if len(keys) != len(self._keys):\n",
+        ),
+        (
+            "H38: a partition that comes is not examined",
+            "self._until_ms = moved(self._until_ms, AT_EACH_REPORT_MS)",
+            "self._until_ms = moved(self._until_ms, FOREVER_MS)",
+        ),
+        (
+            "H38: what could not be made is not made by the next report either",
+            "        made = [(at,",
+            "        self._inputs = inputs\n        made = [(at,",
+        ),
+        (
+            "H38: of a report that could not be made some values are kept",
+            "        made = [(at, self._make(*(column[at] for column in inputs))) for at in sorted("
+            "changed)]\n",
+            "        made = ((at, self._make(*(column[at] for column in inputs))) for at in sorted("
+            "changed))\n",
+        ),
+    ),
     *PROBLEMS.edits(
         *(
             (
                 f"H38: {what} does not matter to a partition without problems",
-                f"            and self.{name} is other.{name}\n",
+                f"            {source},\n",
                 "",
             )
-            for name, what in (
-                ("snapshot", "a new snapshot"),
-                ("copy", "the last copy"),
-                ("trim", "the last trim"),
-                ("expiry", "the last expiry"),
-                ("cleanup", "the last cleanup"),
+            for source, what in (
+                ("self._snapshots.snapshots", "a new snapshot"),
+                ("tasks.copy.statuses", "the last copy"),
+                ("tasks.trim.statuses", "the last trim"),
+                ("tasks.expiry.statuses", "the last expiry"),
+                ("tasks.cleanup.statuses", "the last cleanup"),
+                ("tasks.copy_pool.last_errors", "a job that fails"),
             )
-        ),
-        (
-            "H38: a partition without problems keeps its lag for ever",
-            "calm is not None and now_ms <= calm.until_ms and calm",
-            "calm is not None and calm",
         ),
         (
             "H38: a lag that was measured is known for ever",
-            "if copy is not None and now_ms <= self._known_until_ms(copy):",
-            "if copy is not None:",
+            "        if now_ms <= until_ms:\n",
+            "        if now_ms <= FOREVER_MS:\n",
         ),
         (
-            "H38: a job that fails does not matter to a partition without problems",
-            "if key in failing or not self._is_calm",
-            "if not self._is_calm",
+            "H38: a lag that was measured is shown for ever",
+            "            return self._measure(row.key, copy).lag, until_ms",
+            "            return self._measure(row.key, copy).lag, FOREVER_MS",
         ),
         (
             "H38: a partition that waits to be copied is not examined again",
-            "if copy is not None and copy.behind_since_ms is None and not found:",
-            "if copy is not None and not found:",
+            "if found or is_failing or copy is None or copy.behind_since_ms is not None:",
+            "if found or is_failing or copy is None:",
         ),
         (
             "H38: a log start that does not move is not examined again",
-            "until_ms = min(self._known_until_ms(copy), self._still_until_ms(trim, now_ms))",
-            "until_ms = self._known_until_ms(copy)",
+            "min(self._known_until_ms(copy), self._still_until_ms(trim, now_ms))",
+            "self._known_until_ms(copy)",
+        ),
+        (
+            "H38: a lag that nobody measures any more is no problem",
+            "min(self._known_until_ms(copy), self._still_until_ms(trim, now_ms))",
+            "self._still_until_ms(trim, now_ms)",
         ),
     ),
     *MESSAGES.edits(

@@ -11,6 +11,7 @@ import pytest
 
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey
+from rlm.api.per_partition import AT_EACH_REPORT_MS, PerPartition
 from rlm.plans.expiry import Held, NoExpiry
 from rlm.plans.freeze import Frozen
 from rlm.plans.problems import ProblemKind
@@ -67,7 +68,7 @@ async def calm(tmp_path: Path) -> Watched:
     service.rig.write_log(0, 100, end=150)
     await service.run_tasks()
     assert service.watch.current() == ()
-    assert service.statuses._partition_problems._calm
+    assert service.statuses._partition_problems._found._until_ms != [AT_EACH_REPORT_MS]
     return service
 
 
@@ -167,7 +168,7 @@ async def test_h38_a_log_start_that_does_not_move_is_examined_as_time_passes(cal
     since_ms = calm.rig.clock.monotonic_ms() - LIMITS.trim_ms
     before = replace(still, since_ms=since_ms, excess_bytes=still.excess_bytes - 1)
     problems._still[PARTITION.key] = before
-    problems._calm.clear()
+    problems._found = PerPartition(problems._of)
     assert kinds(calm) == set()
     calm.rig.clock.advance(1)
     assert kinds(calm) == {ProblemKind.TRIM_BLOCKED}
