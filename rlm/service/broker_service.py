@@ -294,7 +294,7 @@ def _log_dirs(
         leadership=dependencies.leadership,
         snapshots=dependencies.snapshots,
         settings=dependencies.metadata.settings,
-        lag=partition_problems.lag,
+        lags=partition_problems.lags,
         trims=tasks.partition_tasks.trim.statuses,
         warn_ms=dependencies.config.problem_disk_full_ms,
     )

@@ -4,12 +4,13 @@ Joins the free space that DiskWatch measured with the bytes that no trim may del
 snapshots. Never waits.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import NamedTuple
 
 from kip405.ids import PartitionKey
+from rlm.api.per_partition import FOREVER_MS, PerPartition, columns
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.plans.copy import CopyLag
 from rlm.plans.disk import LogDirReport, disk_findings, untrimmable_bytes
@@ -34,19 +35,10 @@ class _LocalBytes:
     untrimmable_bytes: int | None
 
 
-class _Seen(NamedTuple):
-    """What the bytes of one partition follow from. All of it is replaced, never changed."""
-
-    snapshot: PartitionSnapshot
-    lag: CopyLag | None
-    trim: TrimStatus | None
-
-    def is_same(self, other: "_Seen") -> bool:
-        return self.snapshot is other.snapshot and self.lag is other.lag and self.trim is other.trim
-
-
 class LogDirReports:
-    """`lag` None = it is not known what is left to copy; `warn_ms` is problem.disk.full.ms."""
+    """`lags`: what is left to copy of all partitions that we lead, None = that is not known.
+    `warn_ms` is problem.disk.full.ms.
+    """
 
     def __init__(
         self,
@@ -56,7 +48,7 @@ class LogDirReports:
         leadership: Leadership,
         snapshots: SnapshotCache,
         settings: Settings,
-        lag: Callable[[LedPartition], CopyLag | None],
+        lags: Callable[[], Mapping[PartitionKey, CopyLag | None]],
         trims: Mapping[PartitionKey, TrimStatus],
         warn_ms: int,
     ) -> None:
@@ -65,19 +57,19 @@ class LogDirReports:
         self._leadership = leadership
         self._snapshots = snapshots
         self._settings = settings
-        self._lag = lag
+        self._lags = lags
         self._trims = trims
         self._warn_ms = warn_ms
-        self._known: dict[PartitionKey, tuple[_Seen, _LocalBytes]] = {}
+        self._known = PerPartition(self._of)
 
     def reports(self) -> tuple[LogDirReport, ...]:
         """Nothing before the first measurement."""
         ours = {one.topic_id for one in self._settings.view.topics() if is_taken_over(one)}
-        led = self._leadership.snapshot.led_of(self._node_id, ours)
-        partitions = {row.key: self._of(row.key, row) for row in led}
-        for key in self._known.keys() - partitions.keys():
-            del self._known[key]
-        return tuple(_joined(report, partitions.values()) for report in self._watch.reports())
+        rows = self._leadership.led_of(self._node_id, ours)
+        keys = [row.key for row in rows]
+        inputs = (self._snapshots.snapshots, self._lags(), self._trims)
+        partitions = self._known.read(keys, rows, *columns(keys, *inputs))
+        return _joined(self._watch.reports(), partitions)
 
     def findings(self) -> Iterator[Finding]:
         """What is wrong with them. The partitions are read only where there is a finding."""
@@ -87,23 +79,20 @@ class LogDirReports:
     def _findings(self, reports: Sequence[LogDirReport]) -> Iterator[Finding]:
         return disk_findings(reports, floor_bytes=self._watch.floor_bytes, warn_ms=self._warn_ms)
 
-    def _of(self, key: PartitionKey, row: LedPartition) -> _LocalBytes:
-        """Computed again only when the partition has changed."""
+    def _of(
+        self, row: LedPartition, _last: object, lag: CopyLag | None, trim: TrimStatus | None
+    ) -> tuple[_LocalBytes, int]:
         snapshot = self._snapshots.of(row)
-        if snapshot is None:
-            return _NOT_SEEN
-        seen = _Seen(snapshot=snapshot, lag=self._lag(row), trim=self._trims.get(key))
-        known = self._known.get(key)
-        if known is None or not known[0].is_same(seen):
-            known = self._known[key] = seen, _local_bytes(seen)
-        return known[1]
+        return _NOT_SEEN if snapshot is None else _local_bytes(snapshot, lag, trim), FOREVER_MS
 
 
 _NOT_SEEN = _LocalBytes(log_dir=None, untrimmable_bytes=None)
 
 
-def _local_bytes(seen: _Seen) -> _LocalBytes:
-    log, lag, trim = seen.snapshot.log, seen.lag, seen.trim
+def _local_bytes(
+    snapshot: PartitionSnapshot, lag: CopyLag | None, trim: TrimStatus | None
+) -> _LocalBytes:
+    log = snapshot.log
     log_dir = str(PurePath(log.directory).parent)
     if lag is None:
         return _LocalBytes(log_dir=log_dir, untrimmable_bytes=None)
@@ -118,12 +107,24 @@ def _local_bytes(seen: _Seen) -> _LocalBytes:
     )
 
 
-def _joined(report: LogDirReport, partitions: Collection[_LocalBytes]) -> LogDirReport:
+def _joined(
+    reports: Iterable[LogDirReport], partitions: Iterable[_LocalBytes]
+) -> tuple[LogDirReport, ...]:
     """A partition without a snapshot may lie in any of them."""
-    here = [one for one in partitions if one.log_dir in (None, report.path)]
-    known = [one.untrimmable_bytes for one in here if one.untrimmable_bytes is not None]
-    return replace(
-        report, untrimmable_bytes=sum(known), unmeasured_partitions=len(here) - len(known)
+    size_bytes: Counter[str | None] = Counter()
+    unmeasured: Counter[str | None] = Counter()
+    for one in partitions:
+        if one.untrimmable_bytes is None:
+            unmeasured[one.log_dir] += 1
+        else:
+            size_bytes[one.log_dir] += one.untrimmable_bytes
+    return tuple(
+        replace(
+            report,
+            untrimmable_bytes=size_bytes[report.path],
+            unmeasured_partitions=unmeasured[report.path] + unmeasured[None],
+        )
+        for report in reports
     )
 
 

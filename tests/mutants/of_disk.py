@@ -45,13 +45,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H38: what the last trim found does not change what no trim may delete",
-            "self.lag is other.lag and self.trim is other.trim",
-            "self.lag is other.lag",
+            "(self._snapshots.snapshots, self._lags(), self._trims)",
+            "(self._snapshots.snapshots, self._lags(), {})",
         ),
         (
-            "H38: a lag that is not known any more still counts",
-            "self.snapshot is other.snapshot and self.lag is other.lag and",
-            "self.snapshot is other.snapshot and",
+            "H38: a lag that is not known any more counts as 0 bytes",
+            "return _LocalBytes(log_dir=log_dir, untrimmable_bytes=None)",
+            "return _LocalBytes(log_dir=log_dir, untrimmable_bytes=0)",
         ),
     ),
     *SPACE.edits(

@@ -177,7 +177,7 @@ class Watched:
             leadership=self.leadership,
             snapshots=self.snapshots,
             settings=rig.settings,
-            lag=partitions.lag,
+            lags=partitions.lags,
             trims=rig.trim.statuses,
             warn_ms=DISK_WARN_MS,
         )
