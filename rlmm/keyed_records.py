@@ -4,8 +4,9 @@ Some kinds have a record for each partition, others one for each topic or servic
 part of the key before the first slash.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Generic, TypeVar
 
 from kip405.ids import PartitionKey
@@ -49,6 +50,13 @@ class KeyedRecords(Generic[R]):
         """The records of one kind."""
         found = self._by_kind.get(kind, {})
         return tuple(found[key] for key in sorted(found))
+
+    def of_partitions(self, kind: str, partitions: Sequence[PartitionKey]) -> list[R | None]:
+        """The record of the kind of each partition, without a step of Python for each."""
+        found = self._by_kind.get(kind)
+        if not found:
+            return [None] * len(partitions)
+        return list(map(found.get, map(partition_record_key, repeat(kind), partitions)))
 
 
 @lru_cache(maxsize=1 << 16)

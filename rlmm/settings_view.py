@@ -12,7 +12,7 @@ that it would remove, or if its epoch is older. This module must not know how se
 travel, nor how their ages are computed (`log_time`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
@@ -283,6 +283,14 @@ class SettingsView:
             return NO_LEADER_EPOCH
         decided = found.record.decided_epoch
         return NO_LEADER_EPOCH if decided is None else min(decided, found.stamp.leader_epoch)
+
+    def adopted(
+        self, kind: str, partitions: Sequence[PartitionKey]
+    ) -> Sequence[AdoptedRecord | None]:
+        """The adopted settings record of a kind for each of many partitions: the same objects as
+        long as nothing changes.
+        """
+        return self._adopted.of_partitions(kind, partitions)
 
     def trim(self, partition: PartitionKey) -> TrimRecord | None:
         return self._of(TrimRecord, f"{TrimRecord.KIND}/{partition}")

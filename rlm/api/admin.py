@@ -87,6 +87,7 @@ class AdminDependencies:
     verify: ClusterVerify
     copies: ClusterCopy
     expiry_plans: ExpiryPlans
+    now_ms: Callable[[], int]
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
@@ -415,7 +416,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         async def here(led: LedPartition) -> fetch_pb2.PartitionDescription:
             status = await self._dependencies.statuses.current(led.key)
             await act(led, frozen=status.frozen, by=caller.principal)
-            return messages.partition_message(await self._dependencies.statuses.current(led.key))
+            now = await self._dependencies.statuses.current(led.key)
+            return messages.partition_message(now, self._dependencies.now_ms())
 
         return await self._at_partition(request.topic, request.partition, caller, here, call)
 

@@ -4,7 +4,6 @@ A partition that no service reports is shown with the reason; a silent peer neve
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, TypeVar
 
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
@@ -12,6 +11,7 @@ from rlm.api import deletion_messages, messages
 from rlm.api.endpoints import Endpoints
 from rlm.api.fan_out import ask_others
 from rlm.api.peers import Peer, Peers
+from rlm.api.per_partition import AT_EACH_REPORT_MS, FOREVER_MS, PerPartition
 from rlm.api.ports import (
     Broker,
     PartitionStatus,
@@ -31,29 +31,8 @@ from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
 from rlmm.settings_records import TopicRecord
 
-T = TypeVar("T")
 UNKNOWN_MS = -1
 """Since when: not known."""
-
-
-class PerStatus(Generic[T]):
-    """What is made of each status; made again when the status of a partition is another object."""
-
-    def __init__(self, make: Callable[[PartitionStatus], T]) -> None:
-        self._make = make
-        self._known: dict[PartitionKey, tuple[PartitionStatus, T]] = {}
-
-    def read(self, statuses: Iterable[PartitionStatus]) -> Iterable[tuple[PartitionStatus, T]]:
-        """Each status and what is made of it; nobody may change that."""
-        before, now = self._known, {}
-        for status in statuses:
-            key = status.key
-            known = before.get(key)
-            if known is None or known[0] is not status:
-                known = status, self._make(status)
-            now[key] = known
-        self._known = now
-        return now.values()
 
 
 class ClusterStatus:
@@ -91,15 +70,15 @@ class ClusterStatus:
         self._endpoints = endpoints
         self._version = version
         self._now_ms = now_ms
-        self._partitions = PerStatus(messages.partition_message)
+        self._rows = PerPartition(self._row)
 
     def own(self, topic: str) -> pb.StatusResponse:
         """The status that this service alone knows; `topic` empty = all topics."""
         problems = self._problems()
-        described = self._partitions.read(self._statuses.led(problems))
-        rows = [row for status, row in described if topic in ("", status.topic)]
+        statuses = self._statuses.led(problems)
+        rows = self._rows.read([one.key for one in statuses], statuses)
         return pb.StatusResponse(
-            partitions=rows,
+            partitions=[row for row in rows if topic in ("", row.topic)],
             freezes=self._freeze_rows(),
             services=[self._own_service(problems)],
             readers=self._reader_rows(),
@@ -108,6 +87,11 @@ class ClusterStatus:
                 messages.problem_message(one, self._peers.node_id) for one in about(problems, topic)
             ],
         )
+
+    def _row(self, status: PartitionStatus) -> tuple[fetch_pb2.PartitionDescription, int]:
+        """The time left until a loss changes by time alone: such a row is made at each report."""
+        row = messages.partition_message(status, self._now_ms())
+        return row, FOREVER_MS if status.loss_at_ms is None else AT_EACH_REPORT_MS
 
     async def whole(self, topic: str, principal: str) -> pb.StatusResponse:
         """The status of this service, of all peers, and of partitions that none of them reports."""
@@ -174,7 +158,7 @@ class ClusterStatus:
             return []
         seen = {(row.topic_id, row.partition) for row in known}
         return [
-            messages.partition_message(self._unanswered(record, partition.partition, partition))
+            self._row(self._unanswered(record, partition.partition, partition))[0]
             for described in topics
             if (record := records.get(described.topic_id)) is not None
             for partition in described.partitions.values()

@@ -1,6 +1,6 @@
 """rlm.v1.FetchService beside a broker: both tiers, the leader's answers, and immediate copies."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from kafka_protocol.apis.offsets import (
@@ -46,6 +46,7 @@ class FetchDependencies:
     copy: CopyNow
     remote_logs: RemoteLogs
     barrier_deadline_ms: int
+    now_ms: Callable[[], int]
 
 
 class FetchService(RemoteFetchService):
@@ -100,7 +101,8 @@ class FetchService(RemoteFetchService):
                         request, metadata=sent, timeout=timeout
                     ),
                 )
-            return messages.partition_message(await self._dependencies.statuses.current(led.key))
+            now = await self._dependencies.statuses.current(led.key)
+            return messages.partition_message(now, self._dependencies.now_ms())
 
     async def DescribeRemoteLog(
         self, request: pb.DescribeRemoteLogRequest, context: Context

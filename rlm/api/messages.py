@@ -40,7 +40,8 @@ from rsm_plugins.layout.keys import segment_stem
 _BATCHES = fetch_pb2.FetchResponse.BATCHES_FIELD_NUMBER
 
 
-def partition_message(status: PartitionStatus) -> fetch_pb2.PartitionDescription:
+def partition_message(status: PartitionStatus, now_ms: int) -> fetch_pb2.PartitionDescription:
+    """`now_ms`: wall time, by which the time left until a loss is shown."""
     return fetch_pb2.PartitionDescription(
         topic=status.topic,
         topic_id=status.topic_id.raw,
@@ -65,7 +66,7 @@ def partition_message(status: PartitionStatus) -> fetch_pb2.PartitionDescription
         alarms=status.alarms,
         holes=status.holes,
         hole_offsets=status.hole_offsets,
-        loss_in_ms=status.loss_in_ms,
+        loss_in_ms=status.loss_in_ms(now_ms),
     )
 
 

@@ -28,7 +28,7 @@ class PartitionStatus:
     empty when all is well: `copy_reason` and `trim_reason` say why nothing is copied or trimmed
     now, `expiry_reason` what total retention does, `frozen` why the partition is frozen (H4).
     `holes` on record above the remote log start have `hole_offsets` lost offsets (H15);
-    `loss_in_ms` is the time until the broker's own retention deletes records that are not remote,
+    `loss_at_ms` (wall time) is when the broker's own retention deletes records that are not remote,
     None where that is not to come, or not known.
     """
 
@@ -55,11 +55,16 @@ class PartitionStatus:
     alarms: tuple[str, ...] = field(default=())
     holes: int = 0
     hole_offsets: int = 0
-    loss_in_ms: int | None = None
+    loss_at_ms: int | None = None
+    key: PartitionKey = field(init=False, compare=False, repr=False)
+    """Kept, as whatever is made of a status is found by it."""
 
-    @property
-    def key(self) -> PartitionKey:
-        return PartitionKey(self.topic_id, self.partition)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", PartitionKey(self.topic_id, self.partition))
+
+    def loss_in_ms(self, now_ms: int) -> int | None:
+        """Time left until `loss_at_ms`; 0 = any moment."""
+        return None if self.loss_at_ms is None else max(0, self.loss_at_ms - now_ms)
 
     @property
     def is_frozen(self) -> bool | None:

@@ -360,6 +360,7 @@ def build_admin(
             verify=ClusterVerify(
                 peers=peers, runs=tasks.verify.runs, settings=settings, broker=broker
             ),
+            now_ms=dependencies.clock.now_ms,
         )
     )
 
@@ -452,6 +453,7 @@ def build_fetch(
             copy=statuses,
             remote_logs=remote_logs,
             barrier_deadline_ms=BARRIER_DEADLINE_MS,
+            now_ms=dependencies.clock.now_ms,
         )
     )
 

@@ -148,7 +148,7 @@ class BrokerService:
         self._stalled_clients = _stalled_clients(proxy, shared.reader, clock)
         self._stalled_answers = _stalled_answers(proxy, clock)
         metrics.add_gauges(
-            problem_and_partition_gauges(problems.current, statuses.led),
+            problem_and_partition_gauges(problems.current, statuses.led, clock.now_ms),
             lambda: task_gauges(pools) | purgatory_gauges(proxy.purgatory.size),
             lambda: copy_gauges(partition_problems.copying()),
             lambda: thread_gauges(threads.pools()),

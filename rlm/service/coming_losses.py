@@ -3,10 +3,11 @@
 By the last snapshot; computed once for each, since it reads all segments. Never waits.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from kip405.ids import PartitionKey
+from rlm.api.per_partition import FOREVER_MS, PerPartition, columns
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.plans.coverage import cover
@@ -19,6 +20,9 @@ from rlm.remote_log.snapshots import PartitionSnapshot
 class LastSnapshots(Protocol):
     """Snapshots as they were last taken (rlm.remote_log.snapshot_cache)."""
 
+    @property
+    def snapshots(self) -> Mapping[PartitionKey, PartitionSnapshot]: ...
+
     def of(self, led: LedPartition) -> PartitionSnapshot | None: ...
 
 
@@ -29,36 +33,27 @@ class ComingLosses:
         self._snapshots = snapshots
         self._clock = clock
         self._lead_ms = lead_ms
-        self._known: dict[PartitionKey, tuple[PartitionSnapshot, ComingLoss | None]] = {}
+        self._known: PerPartition[ComingLoss | None] = PerPartition(
+            lambda row, _snapshot: (self.of(row), FOREVER_MS)
+        )
 
-    def in_ms(self, led: LedPartition) -> int | None:
-        """Time left until the first loss; None where none is coming, or that is not known."""
-        loss = self._of(led)
-        return None if loss is None else loss.in_ms(self._clock.now_ms())
-
-    def findings(self, led: LedPartition) -> Iterator[Finding]:
-        """A loss that comes soon."""
-        loss = self._of(led)
-        if loss is None:
-            return
-        now_ms = self._clock.now_ms()
-        if loss.is_near(now_ms, self._lead_ms):
-            yield partition_finding(led.topic_partition, ProblemKind.LOSS_NEAR, loss.words(now_ms))
-
-    def keep(self, led: Container[PartitionKey]) -> None:
-        """Forget all other partitions."""
-        for key in [key for key in self._known if key not in led]:
-            del self._known[key]
-
-    def _of(self, led: LedPartition) -> ComingLoss | None:
+    def of(self, led: LedPartition) -> ComingLoss | None:
+        """The first loss of a partition; None where none is coming, or that is not known."""
         snapshot = self._snapshots.of(led)
-        if snapshot is None or snapshot.topic.record is None:
-            return None
-        known = self._known.get(led.key)
-        if known is None or known[0] is not snapshot:
-            loss = _coming_loss(snapshot, self._clock.now_ms())
-            known = self._known[led.key] = snapshot, loss
-        return known[1]
+        return None if snapshot is None else _coming_loss(snapshot, self._clock.now_ms())
+
+    def of_all(self, led: Sequence[LedPartition]) -> Sequence[ComingLoss | None]:
+        """The same of all partitions that we lead; what was known of others is forgotten."""
+        keys = [row.key for row in led]
+        return self._known.read(keys, led, *columns(keys, self._snapshots.snapshots))
+
+    def findings(self, led: Sequence[LedPartition]) -> Iterator[Finding]:
+        """The losses that come soon, of all partitions that we lead."""
+        now_ms = self._clock.now_ms()
+        for row, loss in zip(led, self.of_all(led), strict=True):
+            if loss is not None and loss.is_near(now_ms, self._lead_ms):
+                text = loss.words(now_ms)
+                yield partition_finding(row.topic_partition, ProblemKind.LOSS_NEAR, text)
 
 
 def _coming_loss(snapshot: PartitionSnapshot, now_ms: int) -> ComingLoss | None:

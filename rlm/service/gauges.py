@@ -4,11 +4,11 @@ Each function is called at every scrape. A value that is not known has no sample
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from kip405.ids import PartitionKey, TopicPartition
-from rlm.api.cluster_status import PerStatus
+from rlm.api.per_partition import FOREVER_MS, PerPartition
 from rlm.api.ports import PartitionStatus
 from rlm.plans.problems import KINDS, Problem
 from rlm.service.metric_rows import PARTITION
@@ -28,10 +28,8 @@ _PARTITION_GAUGES: Mapping[str, Callable[[PartitionStatus], float | None]] = {
     "rlm_partition_alarms": lambda one: len(one.alarms),
     "rlm_partition_holes": lambda one: one.holes,
     "rlm_partition_lost_offsets": lambda one: one.hole_offsets,
-    "rlm_partition_loss_seconds": lambda one: (
-        None if one.loss_in_ms is None else one.loss_in_ms / 1000
-    ),
 }
+_LOSS = "rlm_partition_loss_seconds"
 
 
 class PartitionGauges:
@@ -39,24 +37,40 @@ class PartitionGauges:
     again when its status is another one: ten thousand partitions have a hundred thousand lines.
     """
 
-    def __init__(self) -> None:
-        self._lines = PerStatus(_partition_lines)
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        """`now_ms`: wall time."""
+        self._now_ms = now_ms
+        self._lines = PerPartition(_partition_lines)
 
-    def read(self, statuses: Iterable[PartitionStatus]) -> dict[str, str]:
+    def read(self, statuses: Sequence[PartitionStatus]) -> dict[str, str]:
         """The lines of each gauge. A status that is unchanged is the same object."""
-        columns = zip(*(lines for _, lines in self._lines.read(statuses)), strict=True)
+        rows = self._lines.read([one.key for one in statuses], statuses)
+        columns = zip(_PARTITION_GAUGES, zip(*rows, strict=True), strict=False)
         return {
-            name: "".join(lines) for name, lines in zip(_PARTITION_GAUGES, columns, strict=False)
+            **{name: "".join(lines) for name, lines in columns},
+            _LOSS: "".join(_loss_lines(statuses, self._now_ms())),
         }
 
 
-def _partition_lines(status: PartitionStatus) -> tuple[str, ...]:
+def _labels(status: PartitionStatus) -> str:
+    return labels_text(PARTITION, (status.topic, str(status.partition)))
+
+
+def _partition_lines(status: PartitionStatus) -> tuple[tuple[str, ...], int]:
     """One for each gauge, empty where the value is not known."""
-    labels = labels_text(PARTITION, (status.topic, str(status.partition)))
+    labels = _labels(status)
     values = ((name, value(status)) for name, value in _PARTITION_GAUGES.items())
     return tuple(
         "" if value is None else sample_line(name, labels, value) for name, value in values
-    )
+    ), FOREVER_MS
+
+
+def _loss_lines(statuses: Iterable[PartitionStatus], now_ms: int) -> Iterator[str]:
+    """They change by time alone."""
+    for status in statuses:
+        left_ms = status.loss_in_ms(now_ms)
+        if left_ms is not None:
+            yield sample_line(_LOSS, _labels(status), left_ms / 1000)
 
 
 def purgatory_gauges(size: int) -> dict[str, Labelled]:
@@ -142,10 +156,11 @@ def store_gauges(stores: Iterable[StoreStatus]) -> dict[str, Labelled]:
 
 def problem_and_partition_gauges(
     problems: Callable[[], Sequence[Problem]],
-    statuses: Callable[[Sequence[Problem]], Iterable[PartitionStatus]],
+    statuses: Callable[[Sequence[Problem]], Sequence[PartitionStatus]],
+    now_ms: Callable[[], int],
 ) -> GaugeSource:
     """Both, from problems that are collected once: that takes time for every partition."""
-    partitions = PartitionGauges()
+    partitions = PartitionGauges(now_ms)
 
     def read() -> dict[str, Labelled | str]:
         current = problems()

@@ -118,10 +118,8 @@ class PartitionProblems:
             now_ms=self._clock.monotonic_ms(),
         )
         yield from chain.from_iterable(found)
-        self.losses_to_come.keep(led)
-        for row in rows:
-            yield from self.losses_to_come.findings(row)
-            yield from tasks.hole_watch.findings(row)
+        yield from self.losses_to_come.findings(rows)
+        yield from tasks.hole_watch.findings(rows)
         yield from self._unknown_trims(rows)
         yield from self._lost_segments(led)
 

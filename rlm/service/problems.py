@@ -7,7 +7,7 @@ shows problems reads them from ProblemWatch. Must not know where problems are sh
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import structlog
@@ -380,16 +380,11 @@ def _who(skew: ClockSkew) -> str:
     return skew.who if skew.node_id < 0 else f"node {skew.node_id}"
 
 
-def _replicas(snapshot: Snapshot, enabled: Iterable[Uuid]) -> dict[int, set[str]]:
+def _replicas(snapshot: Snapshot, enabled: Container[Uuid]) -> dict[int, set[str]]:
     """The enabled topics of which each node has a replica, by node id."""
-    wanted = set(enabled)
-    assignments = {
-        (row.topic_id_partition.topic, row.replicas)
-        for key, row in snapshot.partitions.items()
-        if key.topic_id in wanted
-    }
     found: dict[int, set[str]] = {}
-    for topic, replicas in assignments:
-        for node_id in replicas:
-            found.setdefault(node_id, set()).add(topic)
+    for topic in snapshot.topics.values():
+        if topic.topic_id in enabled:
+            for node_id in set().union(*(row.replicas for row in topic.partitions.values())):
+                found.setdefault(node_id, set()).add(topic.name)
     return found

@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from kip405.errors import Busy, Fenced
 from kip405.ids import PartitionKey
+from rlm.api.per_partition import FOREVER_MS, PerPartition, columns
 from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
 from rlm.plans.copy import CopyLag
 from rlm.plans.coverage import lost_offsets
 from rlm.plans.expiry import NoExpiry
+from rlm.plans.loss import ComingLoss
 from rlm.plans.problems import Problem, Severity, human_bytes
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
@@ -25,10 +27,14 @@ from rlm.service.tasks import PartitionTasks
 from rlm.tasks.copy import CopyStatus
 from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.expiry import ExpiryStatus
-from rlm.tasks.pool import Job
+from rlm.tasks.pool import Job, TaskFailure
+from rlm.tasks.schedule import led_rows
 from rlm.tasks.trim import TrimStatus
-from rlmm.ledger import Hole, PartitionLedger
+from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import HolesRecord, StartRecord
+from rlmm.settings_view import AdoptedRecord
 
+_NO_ALARMS: tuple[str, ...] = ()
 _USUAL = (NoExpiry.UNLIMITED, NoExpiry.WITHIN_RETENTION)
 _COPY_NOW_DEADLINE_MS = 600_000
 _COPY_NOW_RETRY_MS = 100
@@ -61,23 +67,28 @@ class Statuses:
         self._run_copy = run_copy
         self._partition_problems = partition_problems
         self._problems = problems
-        self._known: dict[PartitionKey, tuple[_Seen, PartitionStatus]] = {}
+        self._known: PerPartition[PartitionStatus] = PerPartition(
+            lambda *seen: (_built(_Seen(*seen)), FOREVER_MS)
+        )
+        self._alarms: dict[str, tuple[str, ...]] = {}
 
     def led(self, problems: Sequence[Problem]) -> Sequence[PartitionStatus]:
-        ours = {record.topic_id for record in self._settings.view.topics()}
-        alarms, results = _alarms(problems), self._results()
-        found = {
-            row.key: self._status(row.key, row, alarms, results)
-            for row in self._leadership.snapshot.led_of(self._node_id, ours)
-        }
-        for key in self._known.keys() - found.keys():
-            del self._known[key]
-        return tuple(found.values())
+        rows = led_rows(self._leadership, self._settings, self._node_id)
+        lags, losses = self._partition_problems.lags(), self._partition_problems.losses_to_come
+        keys = [row.key for row in rows]
+        inputs = self._inputs(
+            rows, list(map(lags.get, keys)), losses.of_all(rows), self._alarms_of(rows, problems)
+        )
+        return self._known.read(keys, *inputs)
 
     async def current(self, key: PartitionKey) -> PartitionStatus:
         row = self._led_row(key)
         await self._snapshots.take(row)
-        return self._status(key, row, _alarms(self._problems()), self._results())
+        lag = self._partition_problems.lag(row)
+        loss = self._partition_problems.losses_to_come.of(row)
+        alarms = self._alarms_of([row], self._problems())
+        [inputs] = zip(*self._inputs([row], [lag], [loss], alarms), strict=True)
+        return _built(_Seen(*inputs))
 
     async def copy_now(self, key: PartitionKey, up_to_offset: int | None) -> CopyOutcome:
         row = self._led_row(key)
@@ -114,134 +125,132 @@ class Statuses:
             raise Fenced(f"partition {key} is not led by node {self._node_id}")
         return row
 
-    def _results(self) -> "_Results":
-        tasks = self._partition_tasks
-        return _Results(tasks.copy.statuses, tasks.trim.statuses, tasks.expiry.statuses)
-
-    def _status(
+    def _inputs(
         self,
-        key: PartitionKey,
-        row: LedPartition,
-        alarms: Mapping[str, Sequence[str]],
-        results: "_Results",
-    ) -> PartitionStatus:
-        """The present status; built again only when one of its inputs has changed."""
-        view = self._settings.view
-        seen = _Seen(
-            row=row,
-            snapshot=self._snapshots.of(row),
-            ledger=self._ledger.ledger(key),
-            remote_log_start_offset=view.remote_log_start(key),
-            lag=self._partition_problems.lag(row),
-            copy=results.copy.get(key),
-            trim=results.trim.get(key),
-            expiry=results.expiry.get(key),
-            last_error=self._last_error(key),
-            alarms=tuple(alarms.get(str(row.topic_partition), ())) if alarms else (),
-            holes=view.holes(key),
-            loss_in_ms=self._partition_problems.losses_to_come.in_ms(row),
+        rows: Sequence[LedPartition],
+        lags: Sequence[CopyLag | None],
+        losses: Sequence[ComingLoss | None],
+        alarms: Sequence[tuple[str, ...]],
+    ) -> tuple[Sequence[object], ...]:
+        """The columns of `_Seen`."""
+        keys, tasks, view = [row.key for row in rows], self._partition_tasks, self._settings.view
+        by_partition = (
+            self._snapshots.snapshots,
+            tasks.copy.statuses,
+            tasks.trim.statuses,
+            tasks.expiry.statuses,
+            tasks.copy_pool.last_errors,
+            tasks.cleanup_pool.last_errors,
         )
-        known = self._known.get(key)
-        if known is not None and known[0].is_same(seen):
-            return known[1]
-        status = self._built(seen)
-        self._known[key] = seen, status
-        return status
-
-    def _built(self, seen: "_Seen") -> PartitionStatus:
-        row, partition, lag = seen.row, seen.row.topic_id_partition, seen.lag
-        start, finished = seen.remote_log_start_offset, seen.ledger.finished_total
-        lost = lost_offsets(seen.holes, start or 0)
-        base = PartitionStatus(
-            topic=partition.topic,
-            topic_id=partition.topic_id,
-            partition=partition.partition,
-            leader=row.leader,
-            leader_epoch=row.leader_epoch,
-            remote_log_start_offset=-1 if start is None else start,
-            remote_size_bytes=finished.size_bytes,
-            remote_segments=finished.segments,
-            lag_bytes=None if lag is None else lag.size_bytes,
-            lag_segments=None if lag is None else lag.segments,
-            last_error=seen.last_error,
-            alarms=seen.alarms,
-            holes=len(lost),
-            hole_offsets=sum(end - first for first, end in lost),
-            loss_in_ms=seen.loss_in_ms,
-        )
-        return base if seen.snapshot is None else self._checked(base, seen, seen.snapshot)
-
-    def _checked(
-        self, base: PartitionStatus, seen: "_Seen", snapshot: PartitionSnapshot
-    ) -> PartitionStatus:
-        end = seen.ledger.highest_end(snapshot.lineage, snapshot.log_end_offset)
-        return replace(
-            base,
-            remote_next_offset=-1 if end is None else end,
-            local_log_start_offset=snapshot.watermarks.log_start_offset,
-            last_stable_offset=snapshot.watermarks.last_stable_offset,
-            high_watermark=snapshot.watermarks.high_watermark,
-            log_end_offset=snapshot.log_end_offset,
-            copy_reason=_reason(seen.copy),
-            trim_reason=_reason(seen.trim),
-            expiry_reason=_expiry_reason(seen.expiry),
-            frozen=snapshot.frozen.reason if snapshot.frozen else "",
+        return (
+            rows,
+            lags,
+            losses,
+            alarms,
+            list(map(self._ledger.ledger, keys)),
+            view.adopted(StartRecord.KIND, keys),
+            view.adopted(HolesRecord.KIND, keys),
+            *columns(keys, *by_partition),
         )
 
-    def _last_error(self, key: PartitionKey) -> str:
-        tasks = self._partition_tasks
-        errors = tasks.copy_pool.last_error(key), tasks.cleanup_pool.last_error(key)
-        return "; ".join(error.message for error in errors if error) if any(errors) else ""
-
-
-class _Results(NamedTuple):
-    """The results of the tasks' last runs, by partition."""
-
-    copy: Mapping[PartitionKey, CopyStatus]
-    trim: Mapping[PartitionKey, TrimStatus]
-    expiry: Mapping[PartitionKey, ExpiryStatus]
+    def _alarms_of(
+        self, rows: Sequence[LedPartition], problems: Sequence[Problem]
+    ) -> Sequence[tuple[str, ...]]:
+        """The texts of the alarms about each partition; the same objects as before where nobody
+        says anything else now.
+        """
+        before, self._alarms = self._alarms, {}
+        for subject, texts in _alarms(problems).items():
+            known = before.get(subject)
+            self._alarms[subject] = known if known == texts else texts
+        if not self._alarms:
+            return [_NO_ALARMS] * len(rows)
+        return [self._alarms.get(str(row.topic_partition), _NO_ALARMS) for row in rows]
 
 
 class _Seen(NamedTuple):
-    """What the status of one partition is made of."""
+    """What the status of one partition is made of; all of it is replaced, never changed."""
 
     row: LedPartition
-    snapshot: PartitionSnapshot | None
-    ledger: PartitionLedger
-    remote_log_start_offset: int | None
     lag: CopyLag | None
+    loss: ComingLoss | None
+    alarms: tuple[str, ...]
+    ledger: PartitionLedger
+    start: AdoptedRecord | None
+    holes: AdoptedRecord | None
+    snapshot: PartitionSnapshot | None
     copy: CopyStatus | None
     trim: TrimStatus | None
     expiry: ExpiryStatus | None
-    last_error: str
-    alarms: tuple[str, ...]
-    holes: tuple[Hole, ...]
-    loss_in_ms: int | None
+    copy_failure: TaskFailure | None
+    cleanup_failure: TaskFailure | None
 
-    def is_same(self, other: "_Seen") -> bool:
-        """Compares what is replaced as a whole by identity: a partition may have many segments."""
-        return (
-            self.row is other.row
-            and self.snapshot is other.snapshot
-            and self.ledger is other.ledger
-            and self.copy is other.copy
-            and self.trim is other.trim
-            and self.expiry is other.expiry
-            and self.remote_log_start_offset == other.remote_log_start_offset
-            and self.lag == other.lag
-            and self.last_error == other.last_error
-            and self.alarms == other.alarms
-            and self.holes == other.holes
-            and self.loss_in_ms == other.loss_in_ms
-        )
+    @property
+    def remote_log_start_offset(self) -> int | None:
+        record = self.start.record if self.start else None
+        return record.remote_log_start_offset if isinstance(record, StartRecord) else None
+
+    @property
+    def lost(self) -> Sequence[tuple[int, int]]:
+        """Offsets that no tier has, above the remote log start."""
+        record = self.holes.record if self.holes else None
+        holes = record.holes if isinstance(record, HolesRecord) else ()
+        return lost_offsets(holes, self.remote_log_start_offset or 0)
+
+    @property
+    def last_error(self) -> str:
+        errors = self.copy_failure, self.cleanup_failure
+        return "; ".join(error.message for error in errors if error)
 
 
-def _alarms(problems: Iterable[Problem]) -> Mapping[str, Sequence[str]]:
-    """The texts of all alarms, by subject."""
-    found: dict[str, list[str]] = {}
+def _built(seen: _Seen) -> PartitionStatus:
+    row, partition, lag = seen.row, seen.row.topic_id_partition, seen.lag
+    start, finished, lost = seen.remote_log_start_offset, seen.ledger.finished_total, seen.lost
+    base = PartitionStatus(
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        leader=row.leader,
+        leader_epoch=row.leader_epoch,
+        remote_log_start_offset=-1 if start is None else start,
+        remote_size_bytes=finished.size_bytes,
+        remote_segments=finished.segments,
+        lag_bytes=None if lag is None else lag.size_bytes,
+        lag_segments=None if lag is None else lag.segments,
+        last_error=seen.last_error,
+        alarms=seen.alarms,
+        holes=len(lost),
+        hole_offsets=sum(end - first for first, end in lost),
+        loss_at_ms=None if seen.loss is None else seen.loss.at_ms,
+    )
+    snapshot = seen.snapshot
+    if snapshot is None or snapshot.led.leader_epoch != row.leader_epoch:
+        return base
+    return _checked(base, seen, snapshot)
+
+
+def _checked(base: PartitionStatus, seen: _Seen, snapshot: PartitionSnapshot) -> PartitionStatus:
+    end = seen.ledger.highest_end(snapshot.lineage, snapshot.log_end_offset)
+    return replace(
+        base,
+        remote_next_offset=-1 if end is None else end,
+        local_log_start_offset=snapshot.watermarks.log_start_offset,
+        last_stable_offset=snapshot.watermarks.last_stable_offset,
+        high_watermark=snapshot.watermarks.high_watermark,
+        log_end_offset=snapshot.log_end_offset,
+        copy_reason=_reason(seen.copy),
+        trim_reason=_reason(seen.trim),
+        expiry_reason=_expiry_reason(seen.expiry),
+        frozen=snapshot.frozen.reason if snapshot.frozen else "",
+    )
+
+
+def _alarms(problems: Iterable[Problem]) -> Mapping[str, tuple[str, ...]]:
+    """The texts of the alarms about topics and their partitions, by subject."""
+    found: dict[str, tuple[str, ...]] = {}
     for problem in problems:
-        if problem.severity is Severity.ALARM:
-            found.setdefault(problem.subject, []).append(problem.text)
+        if problem.severity is Severity.ALARM and problem.topic:
+            found[problem.subject] = (*found.get(problem.subject, ()), problem.text)
     return found
 
 

@@ -7,7 +7,7 @@ snapshot that was taken after that must show the same. What is not proven is a p
 one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -112,20 +112,12 @@ class HoleWatch:
         await self._list(snapshot, seen)
         return True
 
-    def findings(self, led: LedPartition) -> Iterator[Finding]:
-        """Gaps that are not proven to be holes."""
-        seen = self._seen.get(led.key)
-        if seen is None or not seen.unproven:
-            return
-        named = [f"{start} to {end}" for start, end in seen.unproven[:_MOST_NAMED]]
-        more = len(seen.unproven) - _MOST_NAMED
-        tail = f" and {more} more ranges" if more > 0 else ""
-        yield partition_finding(
-            led.topic_id_partition.topic_partition,
-            ProblemKind.OFFSETS_MISSING,
-            f"no tier has offsets {', '.join(named)}{tail}, and what became of them is not known: "
-            f"{seen.why}",
-        )
+    def findings(self, led: Iterable[LedPartition]) -> Iterator[Finding]:
+        """Gaps that are not proven to be holes, of any of these partitions."""
+        for row in led:
+            seen = self._seen.get(row.key)
+            if seen is not None and seen.unproven:
+                yield _unproven_finding(row, seen)
 
     def _view(self, snapshot: PartitionSnapshot) -> GapView | None:
         """None where the snapshot proves nothing: ledger or settings have a problem, the partition
@@ -216,4 +208,16 @@ def _is_given_back(snapshot: PartitionSnapshot) -> bool:
         given,
         [(one.base_offset, one.size_bytes) for one in snapshot.log.segments],
         snapshot.watermarks.log_start_offset,
+    )
+
+
+def _unproven_finding(led: LedPartition, seen: _Seen) -> Finding:
+    named = [f"{start} to {end}" for start, end in seen.unproven[:_MOST_NAMED]]
+    more = len(seen.unproven) - _MOST_NAMED
+    tail = f" and {more} more ranges" if more > 0 else ""
+    return partition_finding(
+        led.topic_partition,
+        ProblemKind.OFFSETS_MISSING,
+        f"no tier has offsets {', '.join(named)}{tail}, and what became of them is not known: "
+        f"{seen.why}",
     )

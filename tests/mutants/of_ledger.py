@@ -31,19 +31,14 @@ STATUSES = Target("rlm/service/statuses.py", ("tests/rlm/service/test_statuses.p
 EDITS: tuple[Edit, ...] = (
     *STATUSES.edits(
         (
-            "a status shows the ledger of an earlier time",
-            "            and self.ledger is other.ledger\n",
-            "",
+            "a status does not show the remote log start",
+            "view.adopted(StartRecord.KIND, keys)",
+            "[None] * len(keys)",
         ),
         (
-            "a status shows the remote log start of an earlier time",
-            "            and self.remote_log_start_offset == other.remote_log_start_offset\n",
-            "",
-        ),
-        (
-            "a status shows the holes of an earlier time",
-            "            and self.holes == other.holes\n",
-            "",
+            "a status does not show the holes on record",
+            "view.adopted(HolesRecord.KIND, keys)",
+            "[None] * len(keys)",
         ),
     ),
     *LEDGER.edits(

@@ -4,6 +4,7 @@ from tests.mutants.edits import Edit, Target
 
 PROBLEMS = Target("rlm/service/partition_problems.py", ("tests/rlm/test_partition_problems.py",))
 KEPT = Target("rlm/api/per_partition.py", ("tests/rlm/api/test_per_partition.py",))
+STATUSES = Target("rlm/service/statuses.py", ("tests/rlm/service/test_statuses.py",))
 MESSAGES = Target("rlm/api/cluster_status.py", ("tests/rlm/api/test_admin_service.py",))
 LEADERSHIP = Target("rlm/broker/leadership.py", ("tests/rlm/broker/test_leadership.py",))
 
@@ -84,11 +85,23 @@ EDITS: tuple[Edit, ...] = (
             "self._still_until_ms(trim, now_ms)",
         ),
     ),
+    *STATUSES.edits(
+        (
+            "H38: a status keeps an alarm that has ended",
+            "before, self._alarms = self._alarms, {}",
+            "before = self._alarms",
+        ),
+        (
+            "H38: another leadership has the status of the one before",
+            "if snapshot is None or snapshot.led.leader_epoch != row.leader_epoch:",
+            "if snapshot is None:",
+        ),
+    ),
     *MESSAGES.edits(
         (
-            "H38: scrapes and the API show a partition as it was at first",
-            "if known is None or known[0] is not status:",
-            "if known is None:",
+            "H38: the time until a loss does not pass in the API",
+            "FOREVER_MS if status.loss_at_ms is None else AT_EACH_REPORT_MS",
+            "FOREVER_MS",
         ),
     ),
     *LEADERSHIP.edits(

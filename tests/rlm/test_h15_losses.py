@@ -23,7 +23,7 @@ async def test_h15_a_loss_is_predicted_alarmed_before_it_happens_and_shown_after
     rig.write_log(0, 100, 200, end=250)
     take_store_away(rig)
     await service.run_tasks()
-    left_ms = service.status.loss_in_ms
+    left_ms = service.status.loss_in_ms(rig.clock.now_ms())
     assert left_ms is not None
     rig.remote_start(0)
     await rig.hole_watch.run_on(await rig.snapshots.take(rig.led))
@@ -47,6 +47,6 @@ async def test_h15_without_a_bound_nothing_is_predicted(tmp_path: Path) -> None:
     service.rig.write_log(0, 100, 200, end=250)
     take_store_away(service.rig)
     await service.run_tasks()
-    assert service.status.loss_in_ms is None
+    assert service.status.loss_at_ms is None
     assert ProblemKind.LOSS_NEAR not in kinds(service)
     assert "rlm_partition_loss_seconds{" not in (await service.shown()).metrics

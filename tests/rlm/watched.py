@@ -301,7 +301,9 @@ class Watched:
         problems = self.watch.current()
         metrics = ServiceMetrics()
         metrics.add_gauges(
-            problem_and_partition_gauges(self.watch.current, self.statuses.led),
+            problem_and_partition_gauges(
+                self.watch.current, self.statuses.led, self.rig.clock.now_ms
+            ),
             lambda: log_dir_gauges(self.log_dirs.reports()),
         )
         state = HealthState(alive=True, ready=True, problems=problems)

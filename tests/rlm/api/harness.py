@@ -224,6 +224,7 @@ class ApiStatuses:
     """PartitionStatuses and CopyNow of one node."""
 
     lag_bytes: int | None = 2048
+    loss_at_ms: int | None = None
 
     def __init__(self, cluster: Cluster, node_id: int, log: Log) -> None:
         self._cluster = cluster
@@ -246,6 +247,7 @@ class ApiStatuses:
             log_end_offset=self._log.end,
             lag_bytes=self.lag_bytes,
             lag_segments=None if self.lag_bytes is None else 1,
+            loss_at_ms=self.loss_at_ms,
             frozen="remote data beyond the log's end" if self._log.frozen else "",
         )
         leads = self._cluster.leader == self._node_id
@@ -391,6 +393,7 @@ class Fakes:
                 verify=ClusterVerify(
                     peers=self.peers, runs=self.runs, settings=settings, broker=broker
                 ),
+                now_ms=self.service.clock.now_ms,
             )
         )
 
@@ -426,6 +429,7 @@ class Fakes:
                 copy=self.statuses,
                 remote_logs=self.remote_logs,
                 barrier_deadline_ms=1_000,
+                now_ms=self.service.clock.now_ms,
             )
         )
 

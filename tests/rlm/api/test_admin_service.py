@@ -168,6 +168,24 @@ async def test_h38_a_status_shows_a_partition_as_it_is_now() -> None:
         assert not (await call(node, "Status", request)).partitions[0].HasField("lag_bytes")
 
 
+async def test_h38_the_time_until_a_loss_passes_from_one_status_to_the_next() -> None:
+    async with api_node(Cluster(), node_id=1) as node:
+        await call(node, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
+        node.statuses.loss_at_ms = node.service.clock.now_ms() + 60_000
+        [kept, _] = node.statuses.led(())
+        node.statuses.led = lambda problems: (kept,)  # type: ignore[method-assign]
+
+        async def left_ms() -> int:
+            answer = await call(node, "Status", pb.StatusRequest(local_only=True))
+            return int(answer.partitions[0].loss_in_ms)
+
+        assert await left_ms() == 60_000
+        node.service.clock.advance(1_000)
+        assert await left_ms() == 59_000
+        node.service.clock.advance(60_000)
+        assert await left_ms() == 0
+
+
 async def test_h38_a_problem_that_several_services_report_is_one_problem() -> None:
     cluster = Cluster()
     full = Problem(

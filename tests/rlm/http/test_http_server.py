@@ -36,7 +36,9 @@ FULL = Problem(
 def metrics() -> ServiceMetrics:
     pool = TaskPool("copy", ManualClock(), size=1, queue_limit=1)
     found = ServiceMetrics()
-    found.add_gauges(lambda: PartitionGauges().read([STATUS]), lambda: task_gauges([pool]))
+    found.add_gauges(
+        lambda: PartitionGauges(ManualClock().now_ms).read([STATUS]), lambda: task_gauges([pool])
+    )
     found.add_gauges(lambda: problem_gauges([FULL]))
     return found
 
@@ -106,7 +108,9 @@ async def test_h38_a_problem_takes_no_service_out_of_service(
 
 
 def test_h38_a_lag_that_is_not_known_has_no_sample() -> None:
-    gauges = PartitionGauges().read([replace(STATUS, lag_bytes=None, lag_segments=None)])
+    gauges = PartitionGauges(ManualClock().now_ms).read(
+        [replace(STATUS, lag_bytes=None, lag_segments=None)]
+    )
     assert gauges["rlm_remote_copy_lag_bytes"] == ""
     assert gauges["rlm_partition_frozen"] == 'rlm_partition_frozen{partition="3",topic="t"} 1.0\n'
 

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from kip405.errors import Unavailable
+from kip405.errors import Corrupt, Unavailable
 from rlm.service.gauges import PartitionGauges
 from rlmm.ledger import Hole, PartitionLedger
 from rlmm.settings_records import HolesRecord
 from tests.builders.ledger import PARTITION
 from tests.rlm.watched import COPY_MS, Watched
+
+DAY_MS = 86_400_000
 
 
 @pytest.fixture
@@ -55,18 +57,71 @@ async def test_a_partition_that_is_not_led_any_more_has_no_status(watched: Watch
 
 
 async def test_h38_the_lines_of_a_scrape_follow_the_statuses(watched: Watched) -> None:
-    gauges = PartitionGauges()
+    gauges = PartitionGauges(watched.rig.clock.now_ms)
     assert gauges.read(watched.led())["rlm_remote_log_start_offset"].endswith(" 0.0\n")
     watched.rig.remote_start(100)
     assert gauges.read(watched.led())["rlm_remote_log_start_offset"].endswith(" 100.0\n")
-    assert gauges.read(()) == {}
+    assert set(gauges.read(()).values()) == {""}
 
 
 async def test_h38_a_lag_has_no_sample_once_it_is_unknown(watched: Watched) -> None:
-    gauges = PartitionGauges()
+    gauges = PartitionGauges(watched.rig.clock.now_ms)
     assert gauges.read(watched.led())["rlm_remote_copy_lag_bytes"].endswith(" 0.0\n")
     watched.rig.clock.advance(COPY_MS + 1)
     assert gauges.read(watched.led())["rlm_remote_copy_lag_bytes"] == ""
+
+
+async def test_h38_the_time_until_a_loss_passes_although_nothing_changes(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    rig = watched.rig
+    rig.enable(mode="copy", trim=False)
+    rig.broker.config["retention.ms"] = str(DAY_MS)
+    rig.write_log(0, 100, 200, end=250)
+    rig.store.before = _away
+    await watched.run_tasks()
+    pin(watched, rig.ledger.view)
+    gauges = PartitionGauges(rig.clock.now_ms)
+
+    def left_s() -> float:
+        return float(gauges.read(watched.led())["rlm_partition_loss_seconds"].split()[-1])
+
+    [first], before_s = watched.led(), left_s()
+    assert 0 < before_s < DAY_MS / 1000
+    rig.clock.advance(5_000)
+    assert left_s() == before_s - 5
+    assert watched.led()[0] is first
+    rig.clock.advance(DAY_MS)
+    assert left_s() == 0
+
+
+async def test_h38_an_alarm_and_a_failed_task_are_in_the_status_while_they_last(
+    watched: Watched,
+) -> None:
+    view = watched.rig.ledger.view
+    pin(watched, view)
+
+    async def fail() -> None:
+        raise Corrupt("a batch is damaged")
+
+    async def work() -> None:
+        """It succeeds."""
+
+    [calm] = watched.led()
+    assert (calm.alarms, calm.last_error) == ((), "")
+    await watched._work(watched.copy_pool, fail)
+    [failing] = watched.led()
+    assert failing.last_error == "Corrupt: a batch is damaged"
+    [alarm] = failing.alarms
+    assert "a batch is damaged" in alarm
+    assert watched.led()[0] is failing
+    await watched._work(watched.copy_pool, work)
+    [again] = watched.led()
+    assert (again.alarms, again.last_error) == ((), "")
+
+
+async def test_a_new_status_of_one_partition_is_as_that_of_all(watched: Watched) -> None:
+    watched.rig.remote_start(100)
+    assert await watched.statuses.current(PARTITION.key) == watched.status
 
 
 async def test_h38_what_is_to_be_copied_counts_the_partitions_of_which_nobody_knows(
@@ -100,7 +155,8 @@ async def test_h38_what_is_to_be_copied_counts_the_partitions_of_which_nobody_kn
 async def test_h38_before_the_first_snapshot_nobody_knows_whether_a_partition_is_frozen(
     tmp_path: Path,
 ) -> None:
-    watched, gauges = Watched(tmp_path), PartitionGauges()
+    watched = Watched(tmp_path)
+    gauges = PartitionGauges(watched.rig.clock.now_ms)
 
     def frozen() -> str:
         return gauges.read(watched.led())["rlm_partition_frozen"]

@@ -55,7 +55,7 @@ def holes(rig: Rig) -> list[tuple[int, int, str]]:
 
 
 def found(rig: Rig, watch: HoleWatch | None = None) -> list[str]:
-    problems = tuple((watch or rig.hole_watch).findings(rig.led))
+    problems = tuple((watch or rig.hole_watch).findings([rig.led]))
     assert {one.kind for one in problems} <= {ProblemKind.OFFSETS_MISSING}
     return [one.text for one in problems]
 
