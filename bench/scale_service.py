@@ -29,7 +29,6 @@ from rlm.tasks.cleanup import CleanupStatus
 from rlm.tasks.copy import CopyStatus
 from rlm.tasks.expiry import ExpiryStatus
 from rlm.tasks.trim import TrimStatus
-from rlm.v1 import admin_pb2
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.records import LedgerKey, RecordHeaders, encode_record_value, ledger_partition
 from rlmm.settings_codec import encode_settings_record
@@ -223,8 +222,8 @@ class Service:
     async def status(self) -> bytes:
         """The answer to Admin.Status, as it goes over the wire."""
         admin = cast(Any, self._service._listening._admin)
-        found: admin_pb2.StatusResponse = await admin._dependencies.status.whole("", "User:bench")
-        return found.SerializeToString()
+        found: bytes = await admin._dependencies.status.whole("", "User:bench")
+        return found
 
 
 def _topic_record() -> TopicRecord:

@@ -6,7 +6,7 @@ The service of the partition-0 leader makes every change to a topic (H14); the o
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey
@@ -265,7 +265,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 )
             return await self._at_leader(caller, here, call)
 
-    async def Status(self, request: pb.StatusRequest, context: Context) -> pb.StatusResponse:
+    async def Status(self, request: pb.StatusRequest, context: Context) -> Any:
+        """The answer is bytes as they go over the wire: see rlm.api.server."""
         async with Answering(self._dependencies.gate, context, "status") as caller:
             if request.local_only:
                 return self._dependencies.status.own(request.topic)

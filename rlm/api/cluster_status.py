@@ -4,6 +4,7 @@ A partition that no service reports is shown with the reason; a silent peer neve
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
@@ -33,6 +34,18 @@ from rlmm.settings_records import TopicRecord
 
 UNKNOWN_MS = -1
 """Since when: not known."""
+
+
+class _Row(NamedTuple):
+    """What is said of one partition; rows sort by topic and partition. `encoded` is the row as a
+    part of an encoded StatusResponse: answers of ten thousand rows are put together of these.
+    """
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    leader_epoch: int
+    encoded: bytes
 
 
 class ClusterStatus:
@@ -72,13 +85,16 @@ class ClusterStatus:
         self._now_ms = now_ms
         self._rows = PerPartition(self._row)
 
-    def own(self, topic: str) -> pb.StatusResponse:
-        """The status that this service alone knows; `topic` empty = all topics."""
+    def own(self, topic: str) -> bytes:
+        """The status that this service alone knows, encoded; `topic` empty = all topics."""
+        rest, rows = self._own(topic)
+        return _encoded(rest, rows)
+
+    def _own(self, topic: str) -> tuple[pb.StatusResponse, list[_Row]]:
         problems = self._problems()
         statuses = self._statuses.led(problems)
         rows = self._rows.read([one.key for one in statuses], statuses)
-        return pb.StatusResponse(
-            partitions=[row for row in rows if topic in ("", row.topic)],
+        rest = pb.StatusResponse(
             freezes=self._freeze_rows(),
             services=[self._own_service(problems)],
             readers=self._reader_rows(),
@@ -87,15 +103,18 @@ class ClusterStatus:
                 messages.problem_message(one, self._peers.node_id) for one in about(problems, topic)
             ],
         )
+        return rest, [row for row in rows if topic in ("", row.topic)]
 
-    def _row(self, status: PartitionStatus) -> tuple[fetch_pb2.PartitionDescription, int]:
+    def _row(self, status: PartitionStatus) -> tuple[_Row, int]:
         """The time left until a loss changes by time alone: such a row is made at each report."""
-        row = messages.partition_message(status, self._now_ms())
+        row = _row(messages.partition_message(status, self._now_ms()))
         return row, FOREVER_MS if status.loss_at_ms is None else AT_EACH_REPORT_MS
 
-    async def whole(self, topic: str, principal: str) -> pb.StatusResponse:
-        """The status of this service, of all peers, and of partitions that none of them reports."""
-        own = self.own(topic)
+    async def whole(self, topic: str, principal: str) -> bytes:
+        """The status of this service, of all peers, and of partitions that none of them reports;
+        encoded.
+        """
+        own, rows = self._own(topic)
         request = pb.StatusRequest(topic=topic, local_only=True)
         answers = await ask_others(
             self._peers,
@@ -104,7 +123,6 @@ class ClusterStatus:
             ),
             principal,
         )
-        partitions = [*own.partitions]
         services = [*own.services]
         problems = [*own.problems]
         for peer, answer in answers:
@@ -112,21 +130,19 @@ class ClusterStatus:
                 services.append(_service(peer, pb.ServiceStatus(problems=[str(answer)])))
                 problems += self._unreachable(peer, answer)
                 continue
-            partitions += answer.partitions
+            rows += map(_row, answer.partitions)
             problems += answer.problems or _untyped_problems(peer, answer)
             services.append(_answered(peer, answer))
-        partitions += await self._missing(topic, partitions)
-        rows = _newest(partitions)
-        rows.sort(key=lambda row: (row.topic, row.partition))
+        rows += await self._missing(topic, rows)
         services.sort(key=lambda row: row.node_id)
-        return pb.StatusResponse(
-            partitions=rows,
+        rest = pb.StatusResponse(
             freezes=own.freezes,
             services=services,
             readers=own.readers,
             deletions=own.deletions,
             problems=_merged(problems),
         )
+        return _encoded(rest, sorted(_newest(rows)))
 
     def _unreachable(self, peer: Peer, error: RemoteStorageError) -> list[pb.Problem]:
         """Reports a peer with a fresh heartbeat; peers of a silent one report it where it
@@ -144,9 +160,7 @@ class ClusterStatus:
         )
         return [messages.problem_message(problem, self._peers.node_id)]
 
-    async def _missing(
-        self, topic: str, known: Sequence[fetch_pb2.PartitionDescription]
-    ) -> list[fetch_pb2.PartitionDescription]:
+    async def _missing(self, topic: str, known: Iterable[_Row]) -> list[_Row]:
         records = {
             record.topic_id: record
             for record in self._settings.view.topics()
@@ -281,14 +295,29 @@ def _service(peer: Peer, said: pb.ServiceStatus) -> pb.ServiceStatus:
     return row
 
 
-def _newest(
-    rows: Iterable[fetch_pb2.PartitionDescription],
-) -> list[fetch_pb2.PartitionDescription]:
+def _row(message: fetch_pb2.PartitionDescription) -> _Row:
+    return _Row(
+        topic=message.topic,
+        partition=message.partition,
+        topic_id=message.topic_id,
+        leader_epoch=message.leader_epoch,
+        encoded=pb.StatusResponse(partitions=[message]).SerializeToString(),
+    )
+
+
+def _encoded(rest: pb.StatusResponse, rows: Iterable[_Row]) -> bytes:
+    """The answer with these rows: messages one after the other are one message
+    (https://protobuf.dev/programming-guides/encoding/#last-one-wins).
+    """
+    return b"".join((rest.SerializeToString(), *(row.encoded for row in rows)))
+
+
+def _newest(rows: Iterable[_Row]) -> Iterable[_Row]:
     """One row for each partition; during a change of leadership, that of the higher epoch."""
-    best: dict[tuple[bytes, int], fetch_pb2.PartitionDescription] = {}
+    best: dict[tuple[bytes, int], _Row] = {}
     for row in rows:
         key = (row.topic_id, row.partition)
-        known = best.get(key)
-        if known is None or known.leader_epoch < row.leader_epoch:
+        known = best.setdefault(key, row)
+        if known.leader_epoch < row.leader_epoch:
             best[key] = row
-    return list(best.values())
+    return best.values()

@@ -72,6 +72,7 @@ class ApiServer:
         """Listen; answers the address with the port taken. Invalid where that fails."""
         if self._admin is not None:
             admin_pb2_grpc.add_AdminServiceServicer_to_server(self._admin, self._server)
+            self._server.add_registered_method_handlers(_ADMIN, {"Status": _status_of(self._admin)})
         fetch_pb2_grpc.add_FetchServiceServicer_to_server(self._fetch, self._server)
         self._server.add_registered_method_handlers(_FETCH, {"Fetch": _fetch_of(self._fetch)})
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -111,6 +112,15 @@ class ApiServer:
         """Report NOT_SERVING, refuse new calls, and give running calls the grace to end."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(STOP_GRACE_SECONDS)
+
+
+def _status_of(
+    service: admin_pb2_grpc.AdminServiceServicer,
+) -> "grpc.RpcMethodHandler[admin_pb2.StatusRequest, bytes]":
+    """Replaces the generated handler, as `_fetch_of` does."""
+    return grpc.unary_unary_rpc_method_handler(
+        service.Status, request_deserializer=admin_pb2.StatusRequest.FromString
+    )
 
 
 def _fetch_of(

@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2
 
 from kip405.acls import topic_acl
 from kip405.errors import Elsewhere, Fenced, Invalid, NotFound, Unavailable
-from kip405.ids import PartitionKey
+from kip405.ids import PartitionKey, Uuid
 from rlm.api.calls import FORWARDED_KEY, call_metadata
 from rlm.api.server import ApiServer
 from rlm.plans.problems import Problem, ProblemKind
@@ -184,6 +184,24 @@ async def test_h38_the_time_until_a_loss_passes_from_one_status_to_the_next() ->
         assert await left_ms() == 59_000
         node.service.clock.advance(60_000)
         assert await left_ms() == 0
+
+
+async def test_h38_a_status_of_one_topic_has_its_rows_alone() -> None:
+    async with api_node(Cluster(), node_id=1) as node:
+        await call(node, "EnableTopic", pb.EnableTopicRequest(topic=TOPIC))
+        rows = node.statuses.led(())
+        other = replace(rows[0], topic=f"a-{TOPIC}", topic_id=Uuid(b"o" * 16))
+        node.statuses.led = lambda problems: (rows[1], rows[0], other)  # type: ignore[method-assign]
+
+        async def shown(topic: str, *, local_only: bool) -> list[tuple[str, int]]:
+            request = pb.StatusRequest(topic=topic, local_only=local_only)
+            answer = await call(node, "Status", request)
+            return [(row.topic, row.partition) for row in answer.partitions]
+
+        ours = [(TOPIC, 0), (TOPIC, 1)]
+        assert await shown("", local_only=False) == [(f"a-{TOPIC}", 0), *ours]
+        assert await shown(TOPIC, local_only=False) == ours
+        assert sorted(await shown(TOPIC, local_only=True)) == ours
 
 
 async def test_h38_a_problem_that_several_services_report_is_one_problem() -> None:
