@@ -5,7 +5,7 @@ The disk is then at least as new as the last stable offset, the ledger at least 
 a copy that another task finished meanwhile cannot appear to extend beyond the log's end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -13,18 +13,20 @@ from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, EARLIEST_TIMESTAMP
 from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
 from kip405.ids import MAX_OFFSET, PartitionKey
 from kip405.lineage import Lineage
+from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlm.broker.leadership import LedPartition
 from rlm.log_dir.identity import check_topic_id
 from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.copy import TopicState
+from rlm.plans.coverage import NO_RECORDS, empty_ranges
 from rlm.plans.discard import both, discard_freeze
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
 from rlm.plans.guards import DeletionGuards
 from rlm.plans.history import leaders_lineage
 from rlm.remote_log.ports import Broker, Ledger, Settings
 from rlm.remote_log.tier import Watermarks
-from rlmm.ledger import PartitionLedger
+from rlmm.ledger import Hole, PartitionLedger
 from rlmm.settings_records import HistoryRecord, TopicRecord, TotalRetention
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from rsm_plugins.threads import Threads
@@ -72,7 +74,20 @@ class PartitionSnapshot:
 
     @property
     def key(self) -> PartitionKey:
-        return self.led.topic_id_partition.key
+        return self.led.key
+
+    def undisputed_copies(self, start: int, end: int) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """The undisputed copies that hold offsets of [start, end)."""
+        return tuple(
+            one.metadata
+            for one in self.ledger.usable(self.lineage, self.log_end_offset, start)
+            if not one.disputed and one.metadata.start_offset < end
+        )
+
+    def empty_segments(self, holes: Iterable[Hole]) -> tuple[Hole, ...]:
+        """Closed segments of the log, in its state then, that are proven to have no records."""
+        ranges = empty_ranges(self.log, holes)
+        return tuple(Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS) for one in ranges)
 
 
 class SnapshotTaker(Protocol):

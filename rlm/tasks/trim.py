@@ -10,7 +10,7 @@ Any doubt drops the plan; the next run makes another one. Also detects moves of 
 start that are not ours (H1): they only raise an alarm.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -24,7 +24,6 @@ from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import PreparedDeletion, RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.plans.coverage import NO_RECORDS, empty_ranges
 from rlm.plans.history import is_settled, record_of
 from rlm.plans.offload import OffloadPolicy
 from rlm.plans.retention import local_retention
@@ -45,7 +44,6 @@ from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, deletion_guar
 from rlm.tasks.cluster_evidence import ClusterAnswers, ClusterEvidence
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
-from rlmm.ledger import Hole
 from rlmm.settings_records import STOPS_TRIM, TopicRecord, TrimRecord
 
 log = structlog.get_logger()
@@ -246,7 +244,7 @@ class TrimTask:
             snapshot.lineage,
             snapshot.log_end_offset,
             start,
-            _without_records(snapshot, holes),
+            snapshot.empty_segments(holes),
             without=without,
         )
 
@@ -264,7 +262,7 @@ class TrimTask:
 
         A copy that is missing there does not count: other copies must hold its records.
         """
-        copies = _copies_below(snapshot, plan)
+        copies = snapshot.undisputed_copies(plan.local_log_start_offset, plan.bound)
         try:
             self._check_readers(snapshot, copies)
             missing = dict(await self._evidence.missing(copies))
@@ -427,8 +425,8 @@ class TrimTask:
             return "leader epochs changed since the plan"
         if isinstance(plan, EndedPlan):
             return None
-        copies = _copies_below(fresh, plan)
-        if copies != _copies_below(snapshot, plan):
+        copies = fresh.undisputed_copies(plan.local_log_start_offset, plan.bound)
+        if copies != snapshot.undisputed_copies(plan.local_log_start_offset, plan.bound):
             return "other copies than those that were seen are to be trimmed on"
         self._check_readers(fresh, copies)
         if not self._is_settled(fresh, plan):
@@ -478,22 +476,3 @@ class TrimTask:
         status = self._statuses.get(snapshot.key)
         if status is not None:
             self._statuses[snapshot.key] = replace(status, **changes)
-
-
-def _copies_below(
-    snapshot: PartitionSnapshot, plan: TrimPlan
-) -> tuple[RemoteLogSegmentMetadata, ...]:
-    """The undisputed copies that hold offsets of [local log start, bound)."""
-    return tuple(
-        one.metadata
-        for one in snapshot.ledger.usable(
-            snapshot.lineage, snapshot.log_end_offset, plan.local_log_start_offset
-        )
-        if not one.disputed and one.metadata.start_offset < plan.bound
-    )
-
-
-def _without_records(snapshot: PartitionSnapshot, holes: Iterable[Hole]) -> tuple[Hole, ...]:
-    """Closed segments of our log, in its current state, that are proven to be empty."""
-    ranges = empty_ranges(snapshot.log, holes)
-    return tuple(Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS) for one in ranges)

@@ -13,6 +13,7 @@ TRIM = Target(
         "tests/rlm/stores/test_tasks_over_stores.py",
     ),
 )
+COPIES = Target("rlm/remote_log/snapshots.py", TRIM.tests)
 SERVICES = Target("rlm/plans/services.py", ("tests/rlm/plans/test_services.py",))
 DELETIONS = Target(
     "rlm/broker/deletions.py",
@@ -20,6 +21,13 @@ DELETIONS = Target(
 )
 
 EDITS: tuple[Edit, ...] = (
+    *COPIES.edits(
+        (
+            "H3: a trim stands on disputed copies",
+            "            if not one.disputed and one.metadata.start_offset < end\n",
+            "            if one.metadata.start_offset < end\n",
+        ),
+    ),
     *PLAN.edits(
         (
             "what forbids every deletion does not stop the trim",
@@ -299,8 +307,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H11: other copies than those that were seen are trimmed on",
-            "        if copies != _copies_below(snapshot, plan):\n",
-            "        if not copies and plan.bound < 0:\n",
+            "copies != snapshot.undisputed_copies(plan.local_log_start_offset, plan.bound):\n",
+            "not copies and plan.bound < 0:\n",
         ),
         (
             "H8: another history that was published since does not stop the trim",
@@ -311,11 +319,6 @@ EDITS: tuple[Edit, ...] = (
             "H5: an old plan is carried out",
             "        if left_ms <= 0:\n",
             "        if left_ms <= -1_000_000_000:\n",
-        ),
-        (
-            "H3: a trim stands on disputed copies",
-            "        if not one.disputed and one.metadata.start_offset < plan.bound\n",
-            "        if one.metadata.start_offset < plan.bound\n",
         ),
     ),
     *SERVICES.edits(
