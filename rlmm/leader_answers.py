@@ -163,10 +163,14 @@ class ReadPositions:
         if read not in unproven:
             return False
         unproven.remove(read)
+        if not unproven:
+            del self._unproven[partition]
         return why is None or read.remembered
 
     def doubt(self, partitions: Iterable[TopicPartition]) -> str | None:
         """Why it is not known whether these partitions still hold what was read of them."""
+        if not (self._doubts or self._unproven):
+            return None  # nearly always, and asked several times for each partition of a leader
         for partition in partitions:
             if partition in self._doubts:
                 return self._doubts[partition]

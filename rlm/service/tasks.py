@@ -37,7 +37,7 @@ from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.copy_watch import CopyWatch
 from rlm.tasks.discard import DiscardTask
 from rlm.tasks.evidence import StoreEvidence
-from rlm.tasks.expiration import ExpirationTask
+from rlm.tasks.expiration import ExpirationTask, Seen
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
 from rlm.tasks.hole_watch import HoleWatch
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
@@ -229,9 +229,14 @@ class TaskWiring:
         if copy.has_backlog(led.key):
             self._copy_watch.request(led)
 
-    async def run_expiration(self, led: LedPartition) -> None:
+    async def _see(self, led: LedPartition) -> Seen:
+        self._refuse_rival()
+        return await self._expiration_task.see(led)
+
+    async def _run_expiration(self, led: LedPartition, seen: Seen | None) -> None:
         """Trim, expire, clean up; a failure of one does not prevent the others."""
-        await self._expiration_task.run(led)
+        self._refuse_rival()
+        await self._expiration_task.run(led, seen)
 
     async def plan_expiry(self, topic: TopicRecord) -> Sequence[PartitionExpiry]:
         """What the next run would delete of each partition of the topic that is led here."""
@@ -298,7 +303,7 @@ class TaskWiring:
             self._dependencies.config.trim_interval_ms,
             forget,
         )
-        await schedule.run(self._unless_rival(self.run_expiration))
+        await schedule.run_in_groups(self._see, self._run_expiration)
 
     def _unless_rival(self, run: TaskRun) -> TaskRun:
         async def checked(led: LedPartition) -> None:

@@ -21,11 +21,14 @@ from rlm.tasks.hole_watch import HoleWatch
 from rlm.tasks.trim import TrimTask
 from rlm.tasks.unreferenced import UnreferencedTask
 
-GIVEN_ON_FOR_MS = 1_000
+GIVEN_ON_FOR_MS = 5_000
+"""Long enough for a group of snapshots (rlm.tasks.schedule) on a machine that is busy: where they
+were too old, each task would take another one, and the machine would be busier still.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class Seen:
     """A snapshot, when it began (monotonic ms), and the copy attempts that were live before."""
 
     snapshot: PartitionSnapshot
@@ -60,23 +63,25 @@ class ExpirationTask:
         self._clock = clock
         self._saw = saw
 
-    async def run(self, led: LedPartition) -> None:
+    async def run(self, led: LedPartition, first: Seen | None = None) -> None:
         """Record holes, trim, expire, delete the unreferenced and what was discarded, clean up,
         whichever of them fails.
 
-        Raises the error of the first snapshot, or the first failure. Unavailable, and nothing is
-        planned, while the outcome of a DeleteRecords is not known.
+        `first`: what `see` has found; it is not used where it is old. Raises the error of the first
+        snapshot, or the first failure. Unavailable, and nothing is planned, while the outcome of a
+        DeleteRecords is not known.
         """
-        first = await self._see(led)
+        if first is None or self._is_old(first):
+            first = await self.see(led)
         self._saw(first.snapshot, first.began_at_ms)
-        seen: _Seen | None = first
+        seen: Seen | None = first
         failures: list[Exception] = []
         before = self._run_holes, self._run_trim, self._run_expiry
         deletions = self._run_unreferenced, self._run_discard
         for step in (*before, *deletions, self._run_cleanup):
             try:
                 if seen is None or self._is_old(seen):
-                    seen = await self._see(led)
+                    seen = await self.see(led)
                 if await step(seen):
                     seen = None
             except Exception as error:  # noqa: BLE001 - the first one is raised below
@@ -85,31 +90,32 @@ class ExpirationTask:
         if failures:
             raise failures[0]
 
-    async def _see(self, led: LedPartition) -> _Seen:
+    async def see(self, led: LedPartition) -> Seen:
+        """A snapshot for `run`. Unavailable: as `run`; otherwise errors as `SnapshotTaker.take`."""
         await self._trim.settle(led)
         began_at_ms = self._clock.monotonic_ms()
         live_before = self._cleanup.live_attempts()
         snapshot = await self._snapshots.take(led)
-        return _Seen(snapshot=snapshot, began_at_ms=began_at_ms, live_before=live_before)
+        return Seen(snapshot=snapshot, began_at_ms=began_at_ms, live_before=live_before)
 
-    def _is_old(self, seen: _Seen) -> bool:
+    def _is_old(self, seen: Seen) -> bool:
         return self._clock.monotonic_ms() - seen.began_at_ms > GIVEN_ON_FOR_MS
 
-    async def _run_holes(self, seen: _Seen) -> bool:
+    async def _run_holes(self, seen: Seen) -> bool:
         return await self._holes.run_on(seen.snapshot)
 
-    async def _run_trim(self, seen: _Seen) -> bool:
+    async def _run_trim(self, seen: Seen) -> bool:
         return await self._trim.run_on(seen.snapshot, seen.began_at_ms)
 
-    async def _run_expiry(self, seen: _Seen) -> bool:
+    async def _run_expiry(self, seen: Seen) -> bool:
         return await self._expiry.run_on(seen.snapshot)
 
-    async def _run_unreferenced(self, seen: _Seen) -> bool:
+    async def _run_unreferenced(self, seen: Seen) -> bool:
         return await self._unreferenced.run_on(seen.snapshot)
 
-    async def _run_discard(self, seen: _Seen) -> bool:
+    async def _run_discard(self, seen: Seen) -> bool:
         return await self._discard.run_on(seen.snapshot)
 
-    async def _run_cleanup(self, seen: _Seen) -> bool:
+    async def _run_cleanup(self, seen: Seen) -> bool:
         await self._cleanup.run_on(seen.snapshot, seen.live_before)
         return True

@@ -109,7 +109,7 @@ class TaskPool:
 
         False, and nothing queued: a job already waits, or the partition is in back-off.
         """
-        if key in self._waiting or self._is_backing_off(key):
+        if not self.takes(key):
             return False
         if len(self._waiting) >= self._queue_limit:
             raise Busy(f"{len(self._waiting)} partitions wait for the {self.name} tasks already")
@@ -117,6 +117,10 @@ class TaskPool:
         if key not in self._running:
             self._make_ready(key)
         return True
+
+    def takes(self, key: PartitionKey) -> bool:
+        """Whether a job of the partition would be queued now: none waits, and it may be tried."""
+        return not (key in self._waiting or self._is_backing_off(key))
 
     def forget(self, key: PartitionKey) -> None:
         """The partition is no longer led here: its waiting job and its error are dropped."""

@@ -72,11 +72,10 @@ class RollWatch:
 
     async def poll(self) -> None:
         """Request what is to be requested now."""
-        rows = {
-            (one.topic_id_partition.topic, one.topic_id_partition.partition): one
-            for one in self._led()
-        }
-        self._repeat({one.key: one for one in rows.values()})
+        led = self._led()
+        rows: dict[tuple[str, int], LedPartition] = {one.topic_partition: one for one in led}
+        if self._repeats:
+            self._repeat({one.key: one for one in led})
         try:
             found = await self._threads.run(self._rolls.new, tuple(rows))
         except RemoteStorageError as error:

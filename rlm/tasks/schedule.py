@@ -1,11 +1,19 @@
 """The schedules that feed the task pools: a job for every led partition, once per interval.
 
 A schedule submits the partitions of enabled topics that its node leads; the pool bounds, orders and
-isolates the jobs.
+isolates the jobs. Most partitions have nothing to do, and what a job needs to find that out is a
+snapshot. So `run_in_groups` takes the snapshots of many partitions at a time, before their jobs are
+submitted: what all of them ask the broker, the settings and the ledger is then coalesced
+(`rlmm/coalesced.py`) into one request for each question, instead of one for each partition. A
+partition whose snapshot takes long or fails delays no other one: its own job takes another one, and
+reports what is wrong.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
+from typing import Generic, TypeVar
 
 import structlog
 
@@ -15,10 +23,21 @@ from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock, jittered_ms
 from rlm.remote_log.ports import Settings
 from rlm.tasks.pool import Job, TaskPool
+from rlmm.records import ledger_partition
 
 log = structlog.get_logger()
+GROUP_SIZE = 100
+"""Partitions whose snapshots are taken together. More of them would keep the event loop, which
+serves clients too, busy for longer at a time than requests take.
+"""
+NEXT_GROUP_AFTER_MS = 1_000
+"""The next group waits at most so long for the jobs of the one before."""
+_POLL_MS = 100
 
 TaskRun = Callable[[LedPartition], Awaitable[None]]
+S = TypeVar("S")
+See = Callable[[LedPartition], Awaitable[S]]
+SeenRun = Callable[[LedPartition, S | None], Awaitable[None]]
 
 
 def led_rows(leadership: Leadership, settings: Settings, node_id: int) -> tuple[LedPartition, ...]:
@@ -56,6 +75,24 @@ class Schedule:
                 submit(self._pool, row.key, partial(task, row))
             await self._clock.sleep_ms(jittered_ms(self._interval_ms))
 
+    async def run_in_groups(self, see: See[S], task: SeenRun[S]) -> None:
+        """The same with what `see` has found of the partition right before, None where it could
+        not.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            groups = Groups(
+                pool=self._pool,
+                see=see,
+                task=task,
+                is_led=lambda key: key in self._known,
+                tasks=tasks,
+                clock=self._clock,
+            )
+            while True:
+                ends_ms = self._clock.monotonic_ms() + jittered_ms(self._interval_ms)
+                await groups.submit(self._led(), until_ms=ends_ms)
+                await self._clock.sleep_ms(max(0, ends_ms - self._clock.monotonic_ms()))
+
     def _led(self) -> tuple[LedPartition, ...]:
         led = led_rows(self._leadership, self._settings, self._node_id)
         self._forget_others(row.key for row in led)
@@ -67,6 +104,98 @@ class Schedule:
             self._pool.forget(key)
             self._forget(key)
         self._known = now
+
+
+class Groups(Generic[S]):
+    """`see` is called for the partitions of a group at a time, `task` is the job. What `see` has
+    found may be old when the job begins; the job must look at its age.
+
+    Nothing is submitted for a partition that is not led (`is_led`) when `see` has ended. At most
+    one `see` of a partition runs: one that hangs is no reason to begin another one (G10).
+    """
+
+    def __init__(
+        self,
+        *,
+        pool: TaskPool,
+        see: See[S],
+        task: SeenRun[S],
+        is_led: Callable[[PartitionKey], bool],
+        tasks: asyncio.TaskGroup,
+        clock: Clock,
+        next_after_ms: int = NEXT_GROUP_AFTER_MS,
+    ) -> None:
+        self._pool = pool
+        self._see = see
+        self._task = task
+        self._is_led = is_led
+        self._tasks = tasks
+        self._clock = clock
+        self._next_after_ms = next_after_ms
+        self._seeing: set[PartitionKey] = set()
+
+    async def submit(self, rows: Sequence[LedPartition], *, until_ms: float) -> None:
+        """Submit all of them, group by group, each when few jobs wait: otherwise what is seen would
+        be old when its job begins; and when few `see` hang: they may all go on at once. What is
+        left at `until_ms` (monotonic) is submitted unseen.
+        """
+        left = sorted(
+            (row for row in rows if row.key not in self._seeing and self._pool.takes(row.key)),
+            key=lambda row: (ledger_partition(row.key), row.key.partition),
+        )  # those of one partition of the ledger need one barrier
+        while left:
+            if self._clock.monotonic_ms() >= until_ms:
+                for row in left:
+                    submit(self._pool, row.key, partial(self._task, row, None))
+                return
+            if self._pool.waiting_count >= GROUP_SIZE or len(self._seeing) >= GROUP_SIZE:
+                await self._clock.sleep_ms(_POLL_MS)
+                continue
+            group, left = left[:GROUP_SIZE], left[GROUP_SIZE:]
+            await self._submit_seen(group)
+
+    async def _submit_seen(self, rows: Sequence[LedPartition]) -> None:
+        left = _Left({row.key for row in rows})
+        self._seeing.update(left.keys)
+        for row in rows:
+            self._tasks.create_task(self._see_and_submit(row, left))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._next_after_ms / 1000):
+                await left.is_empty.wait()
+
+    async def _see_and_submit(self, row: LedPartition, left: "_Left") -> None:
+        seen: S | None = None
+        try:
+            seen = await self._see(row)
+        except Exception as error:  # noqa: BLE001 - the job meets it again, and it is noted there
+            log.debug("seen_by_its_job", partition=str(row), error=str(error))
+        finally:
+            self._seeing.discard(row.key)
+        if self._pool.is_running(row.key):
+            seen = None  # what runs now may change what was seen
+        if not self._is_led(row.key) or not submit(
+            self._pool, row.key, partial(self._run, row, seen, left)
+        ):
+            left.discard(row.key)
+
+    async def _run(self, row: LedPartition, seen: S | None, left: "_Left") -> None:
+        try:
+            await self._task(row, seen)
+        finally:
+            left.discard(row.key)
+
+
+class _Left:
+    """The partitions of a group whose jobs have not ended."""
+
+    def __init__(self, keys: set[PartitionKey]) -> None:
+        self.keys = keys
+        self.is_empty = asyncio.Event()
+
+    def discard(self, key: PartitionKey) -> None:
+        self.keys.discard(key)
+        if not self.keys:
+            self.is_empty.set()
 
 
 def submit(pool: TaskPool, key: PartitionKey, job: Job) -> bool:

@@ -35,6 +35,8 @@ ROUND = Target(
     ("tests/rlm/tasks/test_expiration.py", "tests/rlm/tasks/test_evidence.py"),
 )
 WATCH = Target("rlm/tasks/copy_watch.py", ("tests/rlm/tasks/test_copy_watch.py",))
+SCHEDULE = Target("rlm/tasks/schedule.py", ("tests/rlm/tasks/test_schedule.py",))
+FIRST = Target("rlm/tasks/expiration.py", ("tests/rlm/tasks/test_expiration.py",))
 LINEAGE_PUBLISHER = Target(
     "rlm/remote_log/snapshot_cache.py", ("tests/rlm/tasks/test_lineage_publisher.py",)
 )
@@ -278,6 +280,45 @@ EDITS: tuple[Edit, ...] = (
             "a snapshot taken while a copy runs saves the next round",
             "        if snapshot.key in self._pool.running:\n",
             "        if not self._pool:\n",
+        ),
+    ),
+    *FIRST.edits(
+        (
+            "a run begins with a snapshot of any age",
+            "if first is None or self._is_old(first):",
+            "if first is None:",
+        ),
+    ),
+    *SCHEDULE.edits(
+        (
+            "G10: snapshots that hang are begun again at each interval",
+            "row.key not in self._seeing and ",
+            "",
+        ),
+        (
+            "what is led elsewhere meanwhile gets a job",
+            "not self._is_led(row.key) or ",
+            "",
+        ),
+        (
+            "a snapshot from before the job that runs is used after it",
+            "        if self._pool.is_running(row.key):\n",
+            "        if not self._pool:\n",
+        ),
+        (
+            "what is seen is old when its job begins, since many wait",
+            "if self._pool.waiting_count >= GROUP_SIZE or ",
+            "if ",
+        ),
+        (
+            "G6: what is left after an interval is not submitted",
+            "                for row in left:\n",
+            "                for row in left[:0]:\n",
+        ),
+        (
+            "G6: one snapshot that cannot be taken ends all jobs",
+            "        except Exception as error:",
+            "        except ArithmeticError as error:",
         ),
     ),
     *LINEAGE_PUBLISHER.edits(

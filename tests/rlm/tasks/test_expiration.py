@@ -68,6 +68,51 @@ async def test_an_idle_task_takes_one_snapshot(rig: Rig, snapshots: CountedSnaps
     assert rig.cleanup.statuses[PARTITION.key].leftovers == 0
 
 
+async def test_a_snapshot_that_was_taken_before_is_used(
+    rig: Rig, snapshots: CountedSnapshots
+) -> None:
+    rig.enable(trim=False)
+    task = expiration_of(rig)
+    seen = await task.see(rig.led)
+    rig.clock.advance(GIVEN_ON_FOR_MS)
+    await task.run(rig.led, seen)
+    assert len(snapshots.taken) == 1
+    assert rig.cleanup.statuses[PARTITION.key].leftovers == 0
+
+
+async def test_one_that_is_old_is_not_used(rig: Rig, snapshots: CountedSnapshots) -> None:
+    rig.enable(trim=False)
+    task = expiration_of(rig)
+    seen = await task.see(rig.led)
+    rig.clock.advance(GIVEN_ON_FOR_MS + 1)
+    await task.run(rig.led, seen)
+    assert len(snapshots.taken) == 2
+
+
+async def test_h05_a_trim_that_is_planned_on_it_is_checked_by_another_one(
+    rig: Rig, snapshots: CountedSnapshots
+) -> None:
+    task = expiration_of(rig)
+    seen = await task.see(rig.led)
+    rig.broker.elect(2, 1)
+    with pytest.raises(Fenced):
+        await task.run(rig.led, seen)
+    assert rig.broker.deleted == []
+
+
+async def test_h41_none_is_taken_before_while_a_trim_may_be_executed_yet(
+    rig: Rig, snapshots: CountedSnapshots
+) -> None:
+    task = expiration_of(rig)
+    rig.broker.gives_up_deletes = True
+    with pytest.raises(OutcomeUnknown):
+        await task.run(rig.led)
+    taken = len(snapshots.taken)
+    with pytest.raises(Unavailable, match="DeleteRecords below 200"):
+        await task.see(rig.led)
+    assert len(snapshots.taken) == taken
+
+
 async def test_the_snapshot_is_reported_with_the_time_it_began(
     rig: Rig, snapshots: CountedSnapshots
 ) -> None:
