@@ -3,6 +3,11 @@
 If the snapshot shows something to copy, a copy task is requested at once. That task takes a
 snapshot of its own, since what is copied must not depend on the snapshot of another task. So an
 idle partition costs one snapshot per interval instead of one per task.
+
+Both schedules wait for their interval with a jitter of a fifth, so two cleanup snapshots may lie
+more than one interval apart. A snapshot counts for a little longer than that: otherwise copy tasks
+that fall between would take a snapshot each. A partition without any new cleanup snapshot gets a
+copy task within two and a half intervals.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,6 +21,8 @@ from rlm.tasks.copy import CopyTask
 from rlm.tasks.pool import TaskPool
 from rlm.tasks.schedule import submit
 
+_COUNTS_FOR_INTERVALS = 1.25
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Idle:
@@ -26,7 +33,7 @@ class _Idle:
 
 
 class CopyWatch:
-    """`interval_ms`: the interval of copy tasks; an older snapshot does not skip one."""
+    """`interval_ms`: that of copy tasks; a snapshot that is a quarter older does not skip one."""
 
     def __init__(
         self,
@@ -41,18 +48,18 @@ class CopyWatch:
         self._pool = pool
         self._copy = copy
         self._clock = clock
-        self._interval_ms = interval_ms
+        self._counts_for_ms = int(_COUNTS_FOR_INTERVALS * interval_ms)
         self._idle: dict[PartitionKey, _Idle] = {}
 
     def saw(self, snapshot: PartitionSnapshot, began_at_ms: int) -> None:
         """A snapshot was taken that began at `began_at_ms` (monotonic)."""
-        if snapshot.key in self._pool.running:
+        if self._pool.is_running(snapshot.key):
             return  # that task has newer information
         if self._task.is_due(snapshot):
             self.request(snapshot.led)
             return
         self._idle[snapshot.key] = _Idle(
-            leader_epoch=snapshot.led.leader_epoch, until_ms=began_at_ms + self._interval_ms
+            leader_epoch=snapshot.led.leader_epoch, until_ms=began_at_ms + self._counts_for_ms
         )
 
     def request(self, led: LedPartition) -> None:
@@ -61,8 +68,8 @@ class CopyWatch:
         submit(self._pool, led.key, lambda: self._copy(led))
 
     async def scheduled(self, led: LedPartition) -> None:
-        """Run a copy task that is due, but skip one for every snapshot with nothing to copy."""
-        known = self._idle.pop(led.topic_id_partition.key, None)
+        """Run a copy task that is due, but not while a snapshot with nothing to copy counts."""
+        known = self._idle.get(led.key)
         if (
             known is not None
             and known.leader_epoch == led.leader_epoch

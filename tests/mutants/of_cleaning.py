@@ -272,13 +272,13 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
-            "one snapshot saves copy rounds for ever",
-            "known = self._idle.pop(led.topic_id_partition.key, None)",
-            "known = self._idle.get(led.topic_id_partition.key, None)",
+            "one snapshot saves copy rounds for many intervals",
+            "_COUNTS_FOR_INTERVALS = 1.25",
+            "_COUNTS_FOR_INTERVALS = 3",
         ),
         (
             "a snapshot taken while a copy runs saves the next round",
-            "        if snapshot.key in self._pool.running:\n",
+            "        if self._pool.is_running(snapshot.key):\n",
             "        if not self._pool:\n",
         ),
     ),

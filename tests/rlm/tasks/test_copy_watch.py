@@ -12,6 +12,8 @@ from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
 INTERVAL_MS = 500
+JITTERED_MS = INTERVAL_MS + INTERVAL_MS // 5
+"""The longest wait of a schedule."""
 
 
 class Site:
@@ -70,19 +72,35 @@ async def site(tmp_path: Path) -> Site:
     return made
 
 
-async def test_a_snapshot_with_nothing_to_copy_saves_one_task(site: Site) -> None:
+async def test_a_snapshot_with_nothing_to_copy_saves_the_tasks_of_an_interval(site: Site) -> None:
+    """Schedules are jittered: two copy tasks may be due between two snapshots of the cleanup."""
     await site.saw()
     await site.scheduled()
-    assert site.runs == []
+    site.rig.clock.advance(JITTERED_MS)
     await site.scheduled()
-    assert site.runs == [0], "one snapshot saves one run"
+    assert site.runs == [], "the next snapshot may come a fifth later than the interval"
 
 
 async def test_an_old_snapshot_saves_none(site: Site) -> None:
     await site.saw()
-    site.rig.clock.advance(INTERVAL_MS)
+    site.rig.clock.advance(INTERVAL_MS + INTERVAL_MS // 4)
     await site.scheduled()
     assert site.runs == [0]
+    await site.scheduled()
+    assert site.runs == [0, 0]
+
+
+async def test_without_snapshots_a_task_runs_within_three_intervals(site: Site) -> None:
+    """What time alone makes due (a copy lag) waits no longer than that, with the widest jitter."""
+    began_ms = site.rig.clock.monotonic_ms()
+    await site.saw()
+    for _ in range(3):
+        site.rig.clock.advance(JITTERED_MS)
+        await site.scheduled()
+        if site.runs:
+            break
+    assert site.runs == [0]
+    assert site.rig.clock.monotonic_ms() - began_ms <= 3 * INTERVAL_MS
 
 
 async def test_a_snapshot_under_another_epoch_saves_none(site: Site) -> None:
