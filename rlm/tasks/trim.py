@@ -47,6 +47,7 @@ from rlm.tasks.lost_segments import LostSegments
 from rlmm.settings_records import STOPS_TRIM, TopicRecord, TrimRecord
 
 log = structlog.get_logger()
+_FRESH_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,25 @@ class TrimTask:
         """
         await self.settle(led)
         planned_at_ms = self._clock.monotonic_ms()
-        await self.run_on(await self._snapshots.take(led), planned_at_ms, keep_local_bytes)
+        snapshot = await self._snapshots.take(led)
+        plan = await self._plan(snapshot, planned_at_ms, keep_local_bytes)
+        if plan is not None:
+            await self._carry_out(snapshot, plan)
+
+    async def run_on(self, snapshot: PartitionSnapshot, planned_at_ms: int) -> bool:
+        """The same on a snapshot begun at `planned_at_ms` (monotonic); whether anything was done.
+
+        Where something is to be done and the snapshot is not fresh, it is planned on another one:
+        much of the time that a plan has would be over.
+        """
+        plan = await self._plan(snapshot, planned_at_ms)
+        if plan is None:
+            return False
+        if self._clock.monotonic_ms() - planned_at_ms > _FRESH_MS:
+            await self.run(snapshot.led)
+        else:
+            await self._carry_out(snapshot, plan)
+        return True
 
     async def settle(self, led: LedPartition) -> None:
         """Comes before every snapshot that an irreversible step is planned on.
@@ -139,28 +158,26 @@ class TrimTask:
 
         await self._deletions.settle(led.topic_partition, log_start)
 
-    async def run_on(
+    async def _plan(
         self, snapshot: PartitionSnapshot, planned_at_ms: int, keep_local_bytes: int | None = None
-    ) -> bool:
-        """The same on a snapshot begun at `planned_at_ms` (monotonic); whether anything was done.
-
-        All evidence of a trim is checked once more before it (H5): an old snapshot drops the plan.
-        """
+    ) -> TrimPlan | EndedPlan | None:
+        """What is to be trimmed; None = nothing."""
         led, record = snapshot.led, snapshot.topic.record
         if record is None or snapshot.remote_log_start_offset is None:
             self._statuses.pop(snapshot.key, None)
-            return False
+            return None
         answers = await self._cluster.recent(led.topic_id_partition, record)
         plan = self._decide(snapshot, record, answers, planned_at_ms, keep_local_bytes)
         self._note(snapshot, record, plan)
-        if isinstance(plan, Held):
-            return False
+        return None if isinstance(plan, Held) else plan
+
+    async def _carry_out(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> None:
+        """All evidence is checked once more (H5): an old snapshot drops the plan."""
         if isinstance(plan, TrimPlan):
             await self._see_copies(snapshot, plan)
             await self._publish_lineage(snapshot, plan)
             await self._write_intent(snapshot, plan)
         await self._delete(snapshot, plan)
-        return True
 
     def _decide(
         self,

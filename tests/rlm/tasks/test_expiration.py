@@ -1,9 +1,11 @@
 """A run of trim and cleanup: one snapshot for both, where that is as good as one for each."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from kip405.contracts import ExpectedSegment, SegmentPresence
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from kip405.segments import RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
@@ -98,6 +100,23 @@ async def test_h05_a_trim_that_is_planned_on_it_is_checked_by_another_one(
     with pytest.raises(Fenced):
         await task.run(rig.led, seen)
     assert rig.broker.deleted == []
+
+
+async def test_h05_a_trim_has_its_whole_time_where_the_task_began_late(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = expiration_of(rig)
+    seen = await task.see(rig.led)
+    rig.clock.advance(GIVEN_ON_FOR_MS)
+    plain = rig.store.stat
+
+    async def slow(segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
+        rig.clock.advance(5_000)
+        return await plain(segments)
+
+    monkeypatch.setattr(rig.store, "stat", slow)
+    await task.run(rig.led, seen)
+    assert rig.broker.deleted != []
 
 
 async def test_h41_none_is_taken_before_while_a_trim_may_be_executed_yet(
