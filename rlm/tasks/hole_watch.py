@@ -1,10 +1,11 @@
 """Records what the broker deleted before it was copied as holes, on positive evidence (H15).
 
 Each snapshot has the broker's log start and, behind a barrier, the ledger. What it shows missing is
-recorded where this leader saw it uncopied in its own log before, also while the store is away.
-After a restart or a change of leadership nobody has seen it: then all stores are listed, and a
-snapshot that was taken after that must show the same. What is not proven is a problem and stays
-one.
+recorded where this leader saw it uncopied in its own log before, also while the store is away; and
+only by a snapshot of its own, since what was held open may have been copied and let go after an
+older one. After a restart or a change of leadership nobody has seen it: then all stores are listed,
+and a snapshot that was taken after that must show the same. What is not proven is a problem and
+stays one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,6 +98,11 @@ class HoleWatch:
         seen = self._seen.get(snapshot.key)
         if seen is None or seen.leader_epoch != snapshot.led.leader_epoch:
             seen = self._seen[snapshot.key] = _Seen(snapshot.led.leader_epoch)
+        if in_both(self._gaps(snapshot, view), seen.ranges):
+            snapshot = await self._snapshots.take(snapshot.led)
+            view = self._view(snapshot)
+            if view is None:
+                return True
         found = self._gaps(snapshot, view)
         proven = in_both(found, seen.ranges)
         await self._record(snapshot, proven)

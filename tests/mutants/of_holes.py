@@ -4,6 +4,7 @@ from tests.mutants.edits import Edit, Target
 
 PLAN = Target("rlm/plans/holes.py", ("tests/rlm/tasks/test_hole_watch.py",))
 TASK = Target("rlm/tasks/hole_watch.py", ("tests/rlm/tasks/test_hole_watch.py",))
+FRESH = Target("rlm/tasks/hole_watch.py", ("tests/rlm/tasks/test_expiration.py",))
 LOSS = Target("rlm/plans/loss.py", ("tests/rlm/plans/test_loss.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -54,6 +55,13 @@ EDITS: tuple[Edit, ...] = (
             "H15: nobody needs to have seen what is gone",
             "        proven = in_both(found, seen.ranges)",
             "        proven = found",
+        ),
+    ),
+    *FRESH.edits(
+        (
+            "H15: a hole is recorded by a snapshot that is older than a copy",
+            "            snapshot = await self._snapshots.take(snapshot.led)\n            view = ",
+            "            view = ",
         ),
     ),
     *LOSS.edits(

@@ -303,3 +303,27 @@ async def test_h06_an_attempt_that_lives_since_before_the_shared_snapshot_is_lef
     await rig.copy.run(rig.led)
     assert swept == [0]
     assert [one.state for one in rig.ledger.view.entries.values()] == [FINISHED] * 3
+
+
+async def test_h15_what_was_copied_after_the_snapshot_is_no_hole(tmp_path: Path) -> None:
+    """The broker's own retention has deleted a segment that is held open. The snapshot was taken
+    before it was copied and let go; the task begins afterwards.
+    """
+    rig = Rig(tmp_path)
+    rig.enable(mode="copy", trim=False)
+    rig.broker.config["retention.ms"] = "5000"
+    rig.write_log(0, 100, end=150)
+    rig.remote_start(0)
+    task = expiration_of(rig)
+    await task.run(rig.led)
+    assert await rig.holds.hold(await rig.snapshots.take(rig.led), {0}) == 1
+    rig.broker.log_start_offset = 100
+    for path in rig.disk.path.glob(f"{0:020d}.*"):
+        path.unlink()
+    seen = await task.see(rig.led)
+    await rig.copy.run(rig.led)
+    rig.holds.drop(PARTITION.key, {0})
+    (copied,) = rig.ledger.view.in_state(FINISHED)
+    assert (copied.metadata.start_offset, copied.metadata.next_offset) == (0, 100)
+    await task.run(rig.led, seen)
+    assert rig.settings.view.holes(PARTITION.key) == ()
