@@ -5,15 +5,11 @@ guard still catches would show nothing about the simulator. `broken` is part of 
 invariant that must break.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
-from unittest import mock
 
-from kip405.ids import PartitionKey
 from kip405.segments import RemoteLogSegmentState
-from rlm.plans import coverage, sweep, topic_end
+from rlm.plans import coverage, sweep
 from rlm.plans.expiry import ExpiryPlan
 from rlm.remote_log.client_deletions import ClientDeletions
 from rlm.remote_log.leader_view import LocalTier
@@ -26,41 +22,17 @@ from rlm.tasks.copy_attempt import Copier
 from rlm.tasks.expiry import ExpiryTask
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimTask
-from rlm.topics import ends, leftovers, presence
-from rlm.topics.ends import TopicEnds
-from rlm.topics.presence import TopicPresence
 from rlmm.publisher import OutcomeUnknown
 from rlmm.replay import LedgerState
 from rlmm.settings_codec import encode_settings_record
 from rlmm.settings_records import Stamp, StartRecord
-from rlmm.settings_view import SettingsView
 from tests.builders.audit import MemoryAudit, nothing_to_check
+from tests.simulation.planted_ends import ENDS
+from tests.simulation.planting import Patch, Planted, nothing
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
-Patch = tuple[Any, str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planted:
-    """A rule that is taken away, and what must be noticed."""
-
-    name: str
-    broken: tuple[str, ...]
-    patches: Callable[[], list[Patch]]
-
-    @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
-        """The product with the bug in it."""
-        with contextlib.ExitStack() as stack:
-            for owner, name, changed in self.patches():
-                stack.enter_context(mock.patch.object(owner, name, changed))
-            yield
-
-
-async def _nothing(*_: object, **__: object) -> None:
-    return None
 
 
 def _end_of(
@@ -85,7 +57,7 @@ def _no_lineage() -> list[Patch]:
     def contiguous_end(self: Any, snapshot: Any, start: int, *, without: Any = ()) -> int:
         return _end_of(snapshot, start, {_FINISHED}, without)
 
-    return [(TrimTask, "_contiguous_end", contiguous_end), (TrimTask, "_prove_bytes", _nothing)]
+    return [(TrimTask, "_contiguous_end", contiguous_end), (TrimTask, "_prove_bytes", nothing)]
 
 
 def _sweep_without_adoption() -> list[Patch]:
@@ -98,7 +70,7 @@ def _sweep_without_adoption() -> list[Patch]:
 
     return [
         (cleanup, "decide", decide),
-        (CleanupTask, "_check_reason_stands", _nothing),
+        (CleanupTask, "_check_reason_stands", nothing),
         (SegmentDeleter, "_has_returned", has_returned),
     ]
 
@@ -196,7 +168,7 @@ def _unknown_is_failure() -> list[Patch]:
 
 def _finished_unchecked() -> list[Patch]:
     """Nothing is checked between the upload and FINISHED (H3, H13)."""
-    return [(Copier, "_check_unchanged", _nothing)]
+    return [(Copier, "_check_unchanged", nothing)]
 
 
 def _tombstone_first() -> list[Patch]:
@@ -215,7 +187,7 @@ def _tombstone_first() -> list[Patch]:
 
 def _no_presence() -> list[Patch]:
     """A trim believes FINISHED and asks no store (H11)."""
-    return [(TrimTask, "_see_copies", _nothing)]
+    return [(TrimTask, "_see_copies", nothing)]
 
 
 def _expiry_by_the_broker() -> list[Patch]:
@@ -240,9 +212,9 @@ def _delete_first() -> list[Patch]:
             await raise_remote_start(self, snapshot, plan)
 
     return [
-        (ExpiryTask, "_raise_start", _nothing),
+        (ExpiryTask, "_raise_start", nothing),
         (ExpiryTask, "_delete", delete_then_raise),
-        (ExpiryTask, "_check_ended", _nothing),
+        (ExpiryTask, "_check_ended", nothing),
     ]
 
 
@@ -259,73 +231,6 @@ def _answered_early() -> list[Patch]:
         return offset
 
     return [(ClientDeletions, "raise_start", raise_later)]
-
-
-def _one_brokers_word() -> list[Patch]:
-    """What our own broker does not know is gone, whatever the others know (H7)."""
-
-    async def ask(self: TopicPresence, topic_ids: Any, ledger_topic_id: Any) -> Any:
-        answer = await self._own.topic_ids([*topic_ids, ledger_topic_id])
-        return (presence._evidence(self._node_id, answer),)
-
-    return [(TopicPresence, "ask", ask), (topic_end, "_ENOUGH_BROKERS", 1)]
-
-
-def _one_occasion() -> list[Patch]:
-    """A topic is gone as soon as no broker knows it (H7)."""
-    return [(topic_end.Occasions, "proven", lambda self, *_: frozenset(self.unknown_since_ms))]
-
-
-def _hidden_is_gone() -> list[Patch]:
-    """A topic that an answer refuses or leaves out is gone (H7)."""
-
-    def unknown(answers: Any, topic_ids: Any) -> frozenset[Any]:
-        seen = {one for answer in answers for one, code in answer.error_codes.items() if code == 0}
-        return frozenset(topic_ids) - seen
-
-    return [(owner, "unknown_everywhere", unknown) for owner in (ends, presence)]
-
-
-def _no_delay() -> list[Patch]:
-    """What was decided is carried out at once."""
-    next_step = topic_end.next_step
-
-    def at_once(states: Any, *, age_ms: int, delay_ms: int) -> Any:
-        return next_step(states, age_ms=age_ms, delay_ms=0)
-
-    return [(ends, "next_step", at_once)]
-
-
-def _ends_by_name() -> list[Patch]:
-    """The end of a topic takes all partitions that have its name (H39)."""
-    partitions = TopicEnds._partitions
-
-    def of_name(self: Any, topic_id: Any) -> tuple[PartitionKey, ...]:
-        records = self._settings.view.topics()
-        names = {one.name for one in records if one.topic_id == topic_id}
-        ids = {topic_id, *(one.topic_id for one in records if one.name in names)}
-        return tuple(sorted(key for one in ids for key in partitions(self, one)))
-
-    return [(TopicEnds, "_partitions", of_name)]
-
-
-def _kept_goes_too() -> list[Patch]:
-    """What an operator keeps of a deleted topic ends as if nobody had (H7)."""
-
-    def in_state(self: Any, state: str) -> list[Any]:
-        states = (state, "kept") if state == "deleting" else (state,)
-        return [record for record in self._settings.view.topics() if record.state in states]
-
-    return [(TopicEnds, "_in_state", in_state), (leftovers, "_REVOKED_IN", ())]
-
-
-def _own_record_only() -> list[Patch]:
-    """Of the settings of an ended topic, only its own record is removed (G4)."""
-    keys_of = SettingsView.keys_of
-    return [
-        (SettingsView, "keys_of", lambda self, topic_id: keys_of(self, topic_id)[:1]),
-        (TopicEnds, "_remove_leftovers", _nothing),
-    ]
 
 
 PLANTED: tuple[Planted, ...] = (
@@ -384,39 +289,5 @@ PLANTED: tuple[Planted, ...] = (
         broken=("answered at",),
         patches=_answered_early,
     ),
-    Planted(
-        name="a topic is deleted on one broker's word",
-        broken=("early end",),
-        patches=_one_brokers_word,
-    ),
-    Planted(
-        name="a topic is deleted without the second occasion",
-        broken=("early end",),
-        patches=_one_occasion,
-    ),
-    Planted(
-        name="a topic that may not be seen is deleted",
-        broken=("early end",),
-        patches=_hidden_is_gone,
-    ),
-    Planted(
-        name="a topic ends without the delay",
-        broken=("early deletion",),
-        patches=_no_delay,
-    ),
-    Planted(
-        name="a topic ends by name instead of id",
-        broken=("early deletion", "offset"),
-        patches=_ends_by_name,
-    ),
-    Planted(
-        name="what is kept of a topic is deleted",
-        broken=("early deletion",),
-        patches=_kept_goes_too,
-    ),
-    Planted(
-        name="the end of a topic leaves its settings",
-        broken=("settings",),
-        patches=_own_record_only,
-    ),
+    *ENDS,
 )

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.simulation.planted import PLANTED, Planted
+from tests.simulation.planted import PLANTED
+from tests.simulation.planting import Planted
 from tests.simulation.seeds import Failure, run_seed
 
 _SEEDS = 200
