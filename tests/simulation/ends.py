@@ -14,7 +14,8 @@ UNLIMITED = TotalRetention()
 
 class Ends:
     """`asked`: what users want deleted may go from then on. `published`: the highest remote log
-    start that ever was in the settings topic: nothing below it comes back.
+    start that ever was in the settings topic: nothing below it comes back. `trimmed`: up to where
+    any broker has ever deleted records.
     """
 
     def __init__(self, retention: TotalRetention) -> None:
@@ -23,6 +24,7 @@ class Ends:
         self.published = 0
         self.published_epoch = -1
         self.expired = 0
+        self.trimmed = 0
 
     @property
     def readable_from(self) -> int:
@@ -32,6 +34,15 @@ class Ends:
     def ask(self, offset: int) -> None:
         """A user wants all below deleted."""
         self.asked = max(self.asked, offset)
+
+    def trim(self, offset: int) -> None:
+        """A broker deletes its records below."""
+        self.trimmed = max(self.trimmed, offset)
+
+    def forget(self) -> None:
+        """Nothing remote is left: the next remote log start is where a log begins then."""
+        self.ask(self.published)
+        self.published, self.published_epoch, self.expired = 0, -1, 0
 
     def publish(self, record: StartRecord, decider: Replica | None, now_ms: int) -> None:
         """A remote log start is appended to the settings topic, at this time of the brokers.

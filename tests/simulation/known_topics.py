@@ -1,9 +1,10 @@
 """Topics by their ids: which exist, what was decided of their remote data, and what may go.
 
 The truth is the controller's: a topic is deleted when that says so, whatever brokers and services
-know. What was decided is what counts in the settings topic, whoever wrote it. Remote data of a
-topic that was deleted may go some time after it was decided, and that may be decided when every
-broker has not known the topic for a while.
+know. What was decided is what counts in the settings topic, whoever wrote it. Remote data may go
+some time after it was decided. Of a topic that was deleted that may be decided when every broker
+has not known the topic for a while; of one that stays in Kafka an operator decides it
+(`rlm topics disable --delete`), and then what lies below the brokers' log starts is in no tier.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from kip405.ids import PartitionKey, Uuid
 from rlm.topics.recreated import is_gone_end
 from rlmm.records import ledger_partition
-from rlmm.settings_records import TopicRecord
+from rlmm.settings_records import DELETION_DISABLE, TopicRecord
 from rlmm.settings_view import SettingsView
 from rlmm.tail import TailRecord
 from tests.builders.log_dir import TOPIC_ID
@@ -55,6 +56,11 @@ class TopicLife:
     """When it was decided that its remote data goes; None = that is not decided now."""
     is_kept: bool = False
     """An operator keeps its remote data, and knows that."""
+    is_disabled: bool = False
+    """An operator has disabled it, or tried to; only `rlm topics enable` enables it again."""
+    times_disabled: int = 0
+    has_begun: bool = False
+    """Something of it was deleted, or put out of reach, as an operator disabled it."""
 
     @property
     def key(self) -> PartitionKey:
@@ -110,6 +116,7 @@ class KnownTopics:
             found = self.view.topic(life.topic_id)
             if found is None or found.state != "deleting":
                 life.decided_ms = None
+                life.has_begun = life.has_begun and found is not None and found.state == "kept"
             elif life.decided_ms is None:
                 life.decided_ms = self.topics.clock.now_ms()
                 self._check_decision(life, found)
@@ -124,13 +131,29 @@ class KnownTopics:
             raise Broken(f"early end: it is decided of topic {life.topic_id}, {when}")
 
     def may_go(self, life: TopicLife) -> bool:
-        """Whether all that is remote of a deleted topic may be deleted now."""
-        if life.deleted_ms is None or life.is_kept:
+        """Whether all that is remote of a topic may be deleted now."""
+        found, now_ms = self.view.topic(life.topic_id), self.topics.clock.now_ms()
+        is_due = life.decided_ms is not None and now_ms - life.decided_ms >= DELETE_DELAY_MS
+        if life.deleted_ms is None:
+            return is_due and found is not None and found.deletion_cause == DELETION_DISABLE
+        if life.is_kept:
             return False
-        if self.view.topic(life.topic_id) is None:
-            return True  # it was ended; what is left came later
-        now_ms = self.topics.clock.now_ms()
-        return life.decided_ms is not None and now_ms - life.decided_ms >= DELETE_DELAY_MS
+        return found is None or is_due  # it was ended; what is left came later
+
+    def begin_disabled_end(self, life: TopicLife) -> None:
+        """Of a topic that stays in Kafka, what lies below its log starts is about to go."""
+        life.has_begun = True
+        life.ends.ask(life.ends.trimmed)
+
+    def has_ended(self, record: TailRecord) -> TopicLife | None:
+        """The topic that stays in Kafka and whose deletion is over with this record, which is about
+        to be appended; None = it is of something else.
+        """
+        for life in self.all:
+            own = f"{TopicRecord.KIND}/{life.topic_id}".encode()
+            if life.deleted_ms is None and record.key == own and record.value is None:
+                return life
+        return None
 
     def is_kept(self, life: TopicLife) -> bool:
         """Whether the newest decision is that its remote data stays, whoever knows that."""

@@ -24,6 +24,7 @@ from rlmm.records import (
 from rsm_plugins.layout.keys import ObjectKind
 from rsm_plugins.layout.manifest import Manifest
 from tests.simulation.consumer import Kind
+from tests.simulation.decisions import until_enabled
 from tests.simulation.ends import UNLIMITED
 from tests.simulation.invariants import Broken, of_segments, parsed
 from tests.simulation.known_topics import TopicLife
@@ -139,6 +140,7 @@ async def check(world: "World") -> None:
     if not world.is_enabled:
         await asyncio.sleep(world.chance.uniform(1.0, 20.0))
         world.enable(UNLIMITED)
+        await until_enabled(world)
     for _ in range(6):
         world.cluster.produce()
         await asyncio.sleep(0.5)

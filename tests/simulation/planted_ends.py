@@ -1,14 +1,18 @@
-"""Bugs in the ends of topics, which the simulator must see (H34)."""
+"""Bugs in the ends of topics and in what operators decide, which the simulator must see (H34)."""
 
 from typing import Any
 
 from kip405.ids import PartitionKey
+from kip405.segments import RemotePartitionDeleteState
 from rlm.plans import topic_end
+from rlm.tasks.partition_end import PartitionEnd
 from rlm.topics import ends, leftovers, presence
 from rlm.topics.ends import TopicEnds
 from rlm.topics.presence import TopicPresence
 from rlmm.settings_view import SettingsView
+from tests.simulation.decisions import disabled
 from tests.simulation.planting import Patch, Planted, nothing
+from tests.simulation.topic_events import hidden, kept
 
 
 def _one_brokers_word() -> list[Patch]:
@@ -78,6 +82,36 @@ def _own_record_only() -> list[Patch]:
     ]
 
 
+def _undo_ignored() -> list[Patch]:
+    """Remote data that was to be deleted goes, though an operator has kept it since (H7)."""
+    in_state, decided = TopicEnds._in_state, dict[Any, Any]()
+
+    def remembered(self: Any, state: str) -> list[Any]:
+        found = in_state(self, state)
+        if state != "deleting":
+            return found
+        ours = decided.setdefault(self, {})
+        ours.update({one.topic_id: one for one in found if one.deletion_cause == "disable"})
+        kept = {one.topic_id for one in in_state(self, "kept")}
+        return found + [one for topic_id, one in ours.items() if topic_id in kept]
+
+    return [
+        (TopicEnds, "_in_state", remembered),
+        (TopicEnds, "_check_right", nothing),
+        (leftovers, "_REVOKED_IN", ()),
+    ]
+
+
+def _settings_first() -> list[Patch]:
+    """A disabled topic is forgotten when the deletion of its segments has only begun (G4)."""
+
+    async def delete(self: Any, partition: Any, permit: Any) -> int:
+        await self._publish(partition, RemotePartitionDeleteState.DELETE_PARTITION_FINISHED, permit)
+        return 0
+
+    return [(PartitionEnd, "delete", delete)]
+
+
 ENDS: tuple[Planted, ...] = (
     Planted(
         name="a topic is deleted on one broker's word",
@@ -93,6 +127,7 @@ ENDS: tuple[Planted, ...] = (
         name="a topic that may not be seen is deleted",
         broken=("early end",),
         patches=_hidden_is_gone,
+        among=(hidden,),
     ),
     Planted(
         name="a topic ends without the delay",
@@ -108,10 +143,29 @@ ENDS: tuple[Planted, ...] = (
         name="what is kept of a topic is deleted",
         broken=("early deletion",),
         patches=_kept_goes_too,
+        among=(kept,),
     ),
     Planted(
         name="the end of a topic leaves its settings",
         broken=("settings",),
         patches=_own_record_only,
+    ),
+    Planted(
+        name="a disabled topic's data goes without the delay",
+        broken=("remote log start", "early deletion"),
+        patches=_no_delay,
+        among=(disabled,),
+    ),
+    Planted(
+        name="a deletion of a disabled topic that was undone goes on",
+        broken=("early deletion", "early end", "remote log start"),
+        patches=_undo_ignored,
+        among=(disabled,),
+    ),
+    Planted(
+        name="a disabled topic is forgotten before its segments are deleted",
+        broken=("are left of what was to be deleted",),
+        patches=_settings_first,
+        among=(disabled,),
     ),
 )

@@ -6,16 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from tests.simulation.stories import Story
+
 Patch = tuple[Any, str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """A rule that is taken away, and what must be noticed."""
+    """A rule that is taken away, and what must be noticed; by seeds with one of these stories where
+    it concerns no others.
+    """
 
     name: str
     broken: tuple[str, ...]
     patches: Callable[[], list[Patch]]
+    among: tuple[Story, ...] = ()
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:

@@ -6,11 +6,14 @@ what happened, and the invariant that is broken. The long run keeps its counts u
 
 import os
 from collections import Counter
+from itertools import islice
 
 import pytest
 
+from tests.simulation.decisions import disabled
 from tests.simulation.many_seeds import results_file, run_all
 from tests.simulation.seeds import run_seed
+from tests.simulation.stories import Story, seeds_with
 
 _CHUNK = 125
 _CHUNKS = 16
@@ -37,6 +40,15 @@ _EXPECTED = (
     "access lost",
     "broker unaware of the topic",
 )
+_EXPECTED_OF = (
+    (disabled, "disable"),
+    (disabled, "disable --delete"),
+    (disabled, "disable --delete undone"),
+    (disabled, "disabled topic ended"),
+    (disabled, "enabled again"),
+)
+"""What is too rare for every chunk, by the stories that it happens in."""
+_SEEDS_OF_A_STORY = 60
 
 
 @pytest.mark.parametrize("chunk", range(_CHUNKS))
@@ -48,6 +60,12 @@ def test_h31_all_is_read_once_and_equal_whatever_happens(chunk: int) -> None:
         return
     counts = _run(range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
     assert [name for name in _EXPECTED if not counts[name]] == []
+
+
+@pytest.mark.parametrize(("story", "event"), _EXPECTED_OF, ids=[event for _, event in _EXPECTED_OF])
+def test_h34_each_kind_of_decision_happens(story: Story, event: str) -> None:
+    seeds = islice(seeds_with((story,)), _SEEDS_OF_A_STORY)
+    assert any(run_seed(seed)[event] for seed in seeds)
 
 
 @pytest.mark.long

@@ -1,6 +1,6 @@
 """What happens to the topic itself: deleted, recreated under its name, kept, hidden from services.
 
-A seed in which anything of this happens has one or two stories, beside all other events.
+Each of these is a story (stories.py), beside all other events.
 """
 
 import asyncio
@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Story = Callable[["World", random.Random], Awaitable[None]]
-
-
-async def run(world: "World", chance: random.Random) -> None:
-    """One story, or two after each other."""
-    stories = [chance.choice(STORIES) for _ in range(chance.randint(1, 2))]
-    world.say("stories: " + ", ".join(one.__name__ for one in stories))
-    for story in stories:
-        await asyncio.sleep(chance.uniform(1.0, 7.0))
-        await story(world, chance)
 
 
 def delete(world: "World", chance: random.Random) -> TopicLife | None:

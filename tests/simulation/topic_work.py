@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from kip405.acls import MissingAcls
 from rlm.broker.answers import TopicDescription
 from rlm.service.apis import build_topic_ends
 from rlm.service.dependencies import Dependencies, offload_policy
@@ -55,6 +56,10 @@ class _NothingToSay:
 
     async def check(self, *_: object, **__: object) -> tuple[str, ...]:
         return ()
+
+    async def refusal(self, _: str, known: MissingAcls, *, tier: bool) -> MissingAcls:
+        """Nothing is missing but what the broker has refused; `tier` does not matter."""
+        return known
 
 
 class TopicWork:

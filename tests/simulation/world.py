@@ -19,6 +19,7 @@ from rlmm.publisher import Record
 from rlmm.records import LedgerRecord
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
 from rlmm.settings_records import (
+    CAUSE_COMMAND,
     CAUSE_RETENTION,
     ClusterRecord,
     SettingsRecord,
@@ -29,7 +30,7 @@ from rlmm.settings_records import (
 )
 from rlmm.tail import TailRecord
 from tests.builders.log_dir import CLUSTER_ID, TOPIC
-from tests.simulation import events, peace, topic_events
+from tests.simulation import events, peace, stories
 from tests.simulation.broker_client import LEDGER_ID, SETTINGS_ID
 from tests.simulation.consumer import Consumer, Kind
 from tests.simulation.deleter import delete_records
@@ -52,9 +53,8 @@ _DELETED = (
     RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
 )
 _OPERATOR = Uuid(b"\x0e" * 16)
+_CAUSE_DISABLED = f"{CAUSE_COMMAND}: disable --delete"
 _START_KEY = f"{StartRecord.KIND}/".encode()
-_TOPICS_END_IN = 0.3
-"""The share of seeds in which topics are deleted, recreated and hidden."""
 
 
 class World:
@@ -78,13 +78,11 @@ class World:
         self.trace: list[str] = []
         self.failure: BaseException | None = None
         self.is_chaos = True
-        topic_chance = random.Random(f"topics of {seed}")
-        self.story: random.Random | None = None
-        """What happens to the topic itself, where anything does; of its own, so that the other
-        seeds are what they would be without.
-        """
-        if topic_chance.random() < _TOPICS_END_IN:
-            self.story = topic_chance
+        topic_chance = stories.chance_of(seed)
+        self.stories = stories.drawn_by(topic_chance)
+        self.story: random.Random | None = topic_chance if self.stories else None
+        """The chance of the stories, None where there is none."""
+        if self.stories:
             reenable = topic_chance.choice(("ask", "same-name"))
             self._config = replace(config, topics_reenable=reenable)
         self.known_topics = KnownTopics.first(self.topics, Ends(_retention(self.chance)))
@@ -127,6 +125,7 @@ class World:
 
     def _before_trim(self, broker: Broker, offset: int) -> None:
         self.say(f"broker {broker.node_id} deletes {broker.replica.log_start}..{offset}")
+        self.known_topics.of(broker.replica.topic_id).ends.trim(offset)
         if broker.topic_id == self.cluster.topic_id:
             self._checked(lambda: self.watch.check_trim(broker, offset, self.ends.readable_from))
 
@@ -135,6 +134,8 @@ class World:
         leader = self.cluster.brokers.get(self.cluster.partition.leader)
         if life.deleted_ms is not None:
             self._checked(lambda: self._check_end(name, life))
+        elif self.known_topics.may_go(life):
+            self.known_topics.begin_disabled_end(life)
         elif leader is not None:
             replica = leader.replicas[life.topic_id]
             history, log_start = replica.history, replica.log_start
@@ -162,7 +163,7 @@ class World:
             if found is not None and isinstance(found[0], StartRecord):
                 self._start_published(found[0], found[1])
         if self.story is not None and record.topic_partition == SETTINGS:
-            self._checked(lambda: self.known_topics.take(record))
+            self._take_settings(record)
         if record.topic_partition == LEDGER and record.value is not None:
             one = decoded(record)
             if not isinstance(one, LedgerRecord):
@@ -171,9 +172,36 @@ class World:
             while one.state is _STARTED and self.begun:
                 self.begun.pop().set_result(one.headers.writer)
 
+    def _take_settings(self, record: TailRecord) -> None:
+        ended = self.known_topics.has_ended(record)
+        may_go = ended is not None and self.known_topics.may_go(ended)
+        self._checked(lambda: self.known_topics.take(record))
+        if ended is not None and self.known_topics.view.topic(ended.topic_id) is None:
+            self._checked(lambda: self._check_all_gone(ended, may_go=may_go))
+
+    def _copies_left(self, life: TopicLife) -> list[str]:
+        """Objects of finished segments of a topic, but for what comes late."""
+        finished = {one.segment_id.id for one in self.watch.finished()}
+        names = self.store.objects.keys() - self.store.late_manifests - self.zombie_objects
+        ours = (one for one in sorted(names) if parsed(one).topic_id == life.topic_id)
+        return [one for one in ours if parsed(one).segment_id in finished]
+
+    def _check_all_gone(self, life: TopicLife, *, may_go: bool) -> None:
+        """Of a topic that stays in Kafka, when its settings go: so did all that is remote."""
+        if not may_go:
+            raise Broken(f"early end: the settings of {life.topic_id} are removed")
+        self.happened("disabled topic ended", str(life.topic_id))
+        left = self._copies_left(life)
+        if left:
+            raise Broken(f"objects {left} are left of what was to be deleted")
+        life.ends.forget()
+
     def _start_published(self, record: StartRecord, stamp: Stamp) -> None:
         decider = self._writers.get(stamp.writer)
-        ends = self.known_topics.of(record.partition.topic_id).ends
+        life = self.known_topics.of(record.partition.topic_id)
+        ends = life.ends
+        if record.cause == _CAUSE_DISABLED and self.known_topics.may_go(life):
+            self.known_topics.begin_disabled_end(life)
         before, now_ms = ends.published, self.topics.clock.now_ms()
         replica = None
         if decider is not None:
@@ -244,8 +272,10 @@ class World:
         """The topic is enabled, and this total retention in force, unless it is not there or its
         remote data is to be deleted.
         """
-        found = self.known_topics.view.topic(self.known_topics.current.topic_id)
-        if self.cluster.topic_id is None or (found is not None and found.state == "deleting"):
+        current = self.known_topics.current
+        found = self.known_topics.view.topic(current.topic_id)
+        is_deleting = found is not None and found.state == "deleting"
+        if self.cluster.topic_id is None or is_deleting or current.is_disabled:
             return
         self.write(
             TopicRecord(
@@ -276,12 +306,13 @@ class World:
         service = self.services.get(leader.node_id) if leader else None
         if service is None or not service.is_up:
             return False
-        is_enabled = self.is_enabled
+        is_enabled, decisions_before = self.is_enabled, life.times_disabled
         if not await service.call(
             delete_records(self.cluster, service, offset, self._delete_executed)
         ):
             return False
-        if life.deleted_ms is not None or not is_enabled:
+        is_decided = life.is_disabled or life.times_disabled > decisions_before
+        if life.deleted_ms is not None or not is_enabled or is_decided:
             return True
         self.happened("client DeleteRecords answered", f"up to {offset}")
         if life.ends.published < offset:
@@ -321,7 +352,7 @@ class World:
             for work in (self._produce(), self._tick(), self._consume(), events.run(self)):
                 tasks.create_task(work)
             if self.story is not None:
-                tasks.create_task(topic_events.run(self, self.story))
+                tasks.create_task(stories.run(self, self.story, self.stories))
         await peace.make(self)
         await peace.check(self)
         for node_id in self.cluster.brokers:
@@ -337,6 +368,7 @@ class World:
         replica = self.cluster.brokers[1].replica
         replica.high_watermark = replica.end
         self.ends.ask(self.chance.randint(1, replica.end - 1))
+        self.ends.trim(self.ends.asked)
         replica.trim(self.ends.asked)
         replica.checkpointed_start = self.ends.asked
 
