@@ -327,7 +327,7 @@ def build_admin(
 ) -> AdminService:
     """The commands of operators."""
     settings, broker = dependencies.metadata.settings, dependencies.broker
-    discards = _discards(dependencies, tasks)
+    discards = build_discards(dependencies, tasks)
     return AdminService(
         AdminDependencies(
             gate=gate,
@@ -400,7 +400,8 @@ async def _snapshot(dependencies: Dependencies, key: PartitionKey) -> PartitionS
     return await dependencies.snapshots.take(row)
 
 
-def _discards(dependencies: Dependencies, tasks: TaskWiring) -> Discards:
+def build_discards(dependencies: Dependencies, tasks: TaskWiring) -> Discards:
+    """What decides and undoes `rlm partition discard` (H4)."""
     return Discards(
         snapshot=partial(_snapshot, dependencies),
         ledger=dependencies.metadata.manager,

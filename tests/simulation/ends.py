@@ -25,6 +25,7 @@ class Ends:
         self.published_epoch = -1
         self.expired = 0
         self.trimmed = 0
+        self.is_new_log = False
 
     @property
     def readable_from(self) -> int:
@@ -44,11 +45,18 @@ class Ends:
         self.ask(self.published)
         self.published, self.published_epoch, self.expired = 0, -1, 0
 
+    def begin_again(self) -> None:
+        """The remote log start is removed, and the next one is that of a log that began again."""
+        self.published, self.published_epoch, self.expired = 0, -1, 0
+        self.is_new_log = True
+
     def publish(self, record: StartRecord, decider: Replica | None, now_ms: int) -> None:
         """A remote log start is appended to the settings topic, at this time of the brokers.
         `decider`: the log beside whoever decided it.
         """
         start = record.remote_log_start_offset
+        if self.is_new_log and start <= max(self.asked, self.trimmed):
+            self.asked, self.is_new_log = start, False
         if start <= self.published:
             return
         if record.cause == CAUSE_RETENTION and decider is not None:

@@ -99,6 +99,7 @@ class Cluster:
             self.loop.add(broker.process)
         self.brokers[1].replica.begin_epoch(0)
         self.before_delete: Deleted = lambda _broker, _offset: None
+        self.after_election: Callable[[], None] = lambda: None
         self.config = {
             "cleanup.policy": "delete",
             "retention.ms": "-1",
@@ -277,6 +278,7 @@ class Cluster:
             leader_epoch=self.partition.leader_epoch + 1,
             isr=self.partition.isr if isr is None else isr,
         )
+        self.after_election()
         self._announce()
 
     def elect_from_isr(self) -> bool:

@@ -28,12 +28,14 @@ from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import SnapshotReader
+from rlm.service.apis import build_discards
 from rlm.service.dependencies import Dependencies
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.metrics import ServiceMetrics
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.tasks.pool import TaskPool
+from rlm.topics.discards import Discards
 from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
 from rlmm.records import ledger_partition
 from rlmm.settings import Settings
@@ -218,6 +220,7 @@ class Service:
         self.tier: LocalTier | None = None
         self.client_deletions: ClientDeletions | None = None
         self.wiring: TaskWiring | None = None
+        self.discards: Discards | None = None
         self.topics: TopicWork | None = None
         self._has_topic_work = has_topic_work
         self.root: asyncio.Task[None] | None = None
@@ -233,6 +236,7 @@ class Service:
             dependencies = self._dependencies(tasks)
             pools = build_pools(self._config, self.clock, lambda _name: None)
             wiring = self.wiring = TaskWiring(dependencies, pools, ServiceMetrics(), _Unbounded())
+            self.discards = build_discards(dependencies, wiring)
             if self._has_topic_work:
                 self.topics = TopicWork(dependencies, self._cluster, _LogDirs(self.broker))
                 self.topics.start(tasks)
@@ -253,6 +257,12 @@ class Service:
         if self.wiring is None:
             return ()
         return self.wiring.partition_tasks.copy_pool, self.wiring.partition_tasks.cleanup_pool
+
+    def is_frozen(self, key: PartitionKey) -> bool:
+        """Whether its last copy task has found the partition frozen."""
+        tasks = self.wiring.partition_tasks if self.wiring is not None else None
+        status = tasks.copy.statuses.get(key) if tasks is not None else None
+        return status is not None and bool(status.frozen)
 
     def statuses(self) -> str:
         """What its tasks say of the partition."""

@@ -25,6 +25,7 @@ from rsm_plugins.layout.keys import ObjectKind
 from rsm_plugins.layout.manifest import Manifest
 from tests.simulation.consumer import Kind
 from tests.simulation.decisions import until_enabled
+from tests.simulation.discards import undo_refused
 from tests.simulation.ends import UNLIMITED
 from tests.simulation.invariants import Broken, of_segments, parsed
 from tests.simulation.known_topics import TopicLife
@@ -162,6 +163,7 @@ async def _until_quiet(world: "World") -> None:
             world.watch.check_compaction(world.chance)
             raise Broken(f"not quiet after {_QUIET_WITHIN_S} s: {why}")
         tick(world)
+        await undo_refused(world)
         await _adopt_where_frozen(world)
         await _delete_what_began_again(world)
         await _confirm_what_waits(world)
@@ -171,18 +173,16 @@ async def _until_quiet(world: "World") -> None:
 
 def _unfinished(world: "World") -> str | None:
     """What is still to be done, None = nothing."""
-    for one in world.watch.newest().values():
-        if world.known_topics.of(one.key.partition.topic_id).deleted_ms is not None:
-            continue
-        is_open = one.metadata is not None and one.metadata.state is not _FINISHED
-        if one.metadata is not None and is_open and not _awaits_operator(world, one):
-            return f"{one.metadata.segment_id.id} is {one.metadata.state.name}"
-        if one.metadata is not None and _has_ended(world, one.metadata):
-            return f"{one.metadata.segment_id.id} is left below {world.ends.published}"
+    segment = _unfinished_segment(world)
+    if segment is not None:
+        return segment
     for life in world.known_topics.deleted:
         left = _left(world, life)
         if left is not None:
             return left
+    current = world.known_topics.current
+    if current.deleted_ms is None and current.key in world.discards.pending:
+        return "what is discarded is not deleted, and it was not taken back"
     leader = world.cluster.leader
     if leader is None:
         return None if world.cluster.topic_id is None else "no leader"
@@ -195,6 +195,18 @@ def _unfinished(world: "World") -> str | None:
     if len(starts) > 1:
         world.cluster.wake_followers()
         return f"log starts differ: {starts}"
+    return None
+
+
+def _unfinished_segment(world: "World") -> str | None:
+    for one in world.watch.newest().values():
+        if world.known_topics.of(one.key.partition.topic_id).deleted_ms is not None:
+            continue
+        is_open = one.metadata is not None and one.metadata.state is not _FINISHED
+        if one.metadata is not None and is_open and not _awaits_operator(world, one):
+            return f"{one.metadata.segment_id.id} is {one.metadata.state.name}"
+        if one.metadata is not None and _has_ended(world, one.metadata):
+            return f"{one.metadata.segment_id.id} is left below {world.ends.published}"
     return None
 
 
@@ -258,7 +270,9 @@ async def _delete_what_began_again(world: "World") -> None:
     status = service.wiring.partition_tasks.trim.statuses.get(world.known_topics.current.key)
     offset = world.ends.published + 1
     is_held = status is not None and status.reason == NoTrim.RESTARTED.value
-    if is_held and offset <= leader.replica.high_watermark:
+    if is_held and offset > leader.replica.high_watermark:
+        world.cluster.produce()  # until there is what can be ended
+    elif is_held:
         world.ends.ask(offset)
         world.happened("ended again", f"up to {offset}")
         await world.ask_deletion(offset)

@@ -1,16 +1,21 @@
 """Bugs in the ends of topics and in what operators decide, which the simulator must see (H34)."""
 
+from dataclasses import replace
 from typing import Any
 
 from kip405.ids import PartitionKey
 from kip405.segments import RemotePartitionDeleteState
+from rlm.plans import discard as plan_of_discard
 from rlm.plans import topic_end
+from rlm.tasks import discard
 from rlm.tasks.partition_end import PartitionEnd
 from rlm.topics import ends, leftovers, presence
+from rlm.topics.discards import Discards
 from rlm.topics.ends import TopicEnds
 from rlm.topics.presence import TopicPresence
 from rlmm.settings_view import SettingsView
 from tests.simulation.decisions import disabled
+from tests.simulation.discards import discarded
 from tests.simulation.planting import Patch, Planted, nothing
 from tests.simulation.topic_events import hidden, kept
 
@@ -112,6 +117,30 @@ def _settings_first() -> list[Patch]:
     return [(PartitionEnd, "delete", delete)]
 
 
+def _discard_at_once() -> list[Patch]:
+    """What is discarded is deleted without the delay (H4)."""
+    next_step = plan_of_discard.next_step
+
+    def at_once(record: Any, state: Any, *, same_log: bool, age_ms: int) -> Any:
+        now = replace(record, delay_ms=0) if record is not None else None
+        return next_step(now, state, same_log=same_log, age_ms=age_ms)
+
+    return [(discard, "next_step", at_once)]
+
+
+def _discard_of_any_log() -> list[Patch]:
+    """What is discarded is deleted whichever log leads, be it the one with every record (H4)."""
+    owners = (plan_of_discard, discard)
+    same = [(one, "is_same_log", lambda *_: True) for one in owners]
+    guards = [(discard, one, lambda *_: False) for one in ("has_newer_copies", "has_foreign_trim")]
+    return [*same, *guards]
+
+
+def _discard_undone_by_word() -> list[Patch]:
+    """An operator is told that a discard is undone, and it stays on record."""
+    return [(Discards, "undo", nothing)]
+
+
 ENDS: tuple[Planted, ...] = (
     Planted(
         name="a topic is deleted on one broker's word",
@@ -167,5 +196,23 @@ ENDS: tuple[Planted, ...] = (
         broken=("are left of what was to be deleted",),
         patches=_settings_first,
         among=(disabled,),
+    ),
+    Planted(
+        name="a discard does not wait",
+        broken=("early deletion", "remote log start"),
+        patches=_discard_at_once,
+        among=(discarded,),
+    ),
+    Planted(
+        name="a discard deletes what the leading log has",
+        broken=("early deletion", "remote log start", "offset"),
+        patches=_discard_of_any_log,
+        among=(discarded,),
+    ),
+    Planted(
+        name="an undo of a discard changes nothing",
+        broken=("is on record",),
+        patches=_discard_undone_by_word,
+        among=(discarded,),
     ),
 )

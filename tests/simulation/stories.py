@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.decisions import disabled
+from tests.simulation.discards import discarded
 from tests.simulation.topic_events import STORIES
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _TOPICS_END_IN = 0.3
 """The share of seeds in which topics are deleted, recreated and hidden."""
 _DECIDED_IN = 0.15
 """The share, beside these, in which operators decide about remote data of a topic."""
-DECISIONS: tuple[Story, ...] = (disabled,)
+DECISIONS: tuple[Story, ...] = (disabled, discarded)
 
 
 def drawn_by(chance: random.Random) -> Sequence[Story]:

@@ -11,6 +11,7 @@ from itertools import islice
 import pytest
 
 from tests.simulation.decisions import disabled
+from tests.simulation.discards import discarded
 from tests.simulation.many_seeds import results_file, run_all
 from tests.simulation.seeds import run_seed
 from tests.simulation.stories import Story, seeds_with
@@ -46,6 +47,10 @@ _EXPECTED_OF = (
     (disabled, "disable --delete undone"),
     (disabled, "disabled topic ended"),
     (disabled, "enabled again"),
+    (discarded, "partition discard"),
+    (discarded, "discarded"),
+    (discarded, "discard taken back"),
+    (discarded, "former log leads"),
 )
 """What is too rare for every chunk, by the stories that it happens in."""
 _SEEDS_OF_A_STORY = 60

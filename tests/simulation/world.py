@@ -15,6 +15,7 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm.config import ServiceConfig
+from rlm.tasks.discard import CAUSE_DISCARDED
 from rlmm.publisher import Record
 from rlmm.records import LedgerRecord
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
@@ -22,6 +23,7 @@ from rlmm.settings_records import (
     CAUSE_COMMAND,
     CAUSE_RETENTION,
     ClusterRecord,
+    DiscardRecord,
     SettingsRecord,
     Stamp,
     StartRecord,
@@ -34,6 +36,7 @@ from tests.simulation import events, peace, stories
 from tests.simulation.broker_client import LEDGER_ID, SETTINGS_ID
 from tests.simulation.consumer import Consumer, Kind
 from tests.simulation.deleter import delete_records
+from tests.simulation.discards import Discards
 from tests.simulation.ends import UNLIMITED, Ends
 from tests.simulation.invariants import Broken, Watch, decoded, parsed
 from tests.simulation.known_topics import KnownTopics, TopicLife
@@ -86,6 +89,8 @@ class World:
             reenable = topic_chance.choice(("ask", "same-name"))
             self._config = replace(config, topics_reenable=reenable)
         self.known_topics = KnownTopics.first(self.topics, Ends(_retention(self.chance)))
+        self.discards = Discards(self.cluster)
+        self.cluster.after_election = self.discards.see_leader
         self.chaos_s = CHAOS_S
         self.begun: list[asyncio.Future[Uuid]] = []
         """Each gets the writer of the next copy that begins."""
@@ -103,6 +108,7 @@ class World:
     @property
     def ends(self) -> Ends:
         """Of the topic that has the name, or had it last."""
+        self.discards.check_other_log(self.known_topics.current)
         return self.known_topics.current.ends
 
     # What happens, and what was said about it.
@@ -136,10 +142,13 @@ class World:
             self._checked(lambda: self._check_end(name, life))
         elif self.known_topics.may_go(life):
             self.known_topics.begin_disabled_end(life)
+        elif self.discards.may_go(life):
+            self.discards.begin(life)
         elif leader is not None:
             replica = leader.replicas[life.topic_id]
             history, log_start = replica.history, replica.log_start
             start = life.ends.readable_from
+            self._checked(lambda: self.discards.check_waits(life, name))
             self._checked(lambda: self.watch.check_deletion(name, history, log_start, start))
 
     def _check_end(self, name: str, life: TopicLife) -> None:
@@ -173,11 +182,31 @@ class World:
                 self.begun.pop().set_result(one.headers.writer)
 
     def _take_settings(self, record: TailRecord) -> None:
+        self._checked(lambda: self._take_discard(record))
         ended = self.known_topics.has_ended(record)
         may_go = ended is not None and self.known_topics.may_go(ended)
         self._checked(lambda: self.known_topics.take(record))
         if ended is not None and self.known_topics.view.topic(ended.topic_id) is None:
             self._checked(lambda: self._check_all_gone(ended, may_go=may_go))
+
+    def _take_discard(self, record: TailRecord) -> None:
+        """A decision to give up what is remote of a partition, or its end, or that of its start."""
+        view, key = self.known_topics.view, record.key or b""
+        for life in self.known_topics.all:
+            is_start = key == f"{StartRecord.KIND}/{life.key}".encode()
+            if is_start and record.value is None and view.discard(life.key) is not None:
+                life.ends.begin_again()
+            if key != f"{DiscardRecord.KIND}/{life.key}".encode():
+                continue
+            if record.value is None and life.key in self.discards.pending:
+                left = [] if life.deleted_ms is not None else self._copies_left(life)
+                self.happened(self.discards.end(life, left))
+            elif record.value is not None and life.key not in self.discards.pending:
+                found = decode_settings_record(key, record.value)
+                assert found is not None
+                self.discards.decide(
+                    life, self._writers[found[1].writer].broker, self._copies_left(life)
+                )
 
     def _copies_left(self, life: TopicLife) -> list[str]:
         """Objects of finished segments of a topic, but for what comes late."""
@@ -202,6 +231,8 @@ class World:
         ends = life.ends
         if record.cause == _CAUSE_DISABLED and self.known_topics.may_go(life):
             self.known_topics.begin_disabled_end(life)
+        if record.cause == CAUSE_DISCARDED and self.discards.may_go(life):
+            self.discards.begin(life)
         before, now_ms = ends.published, self.topics.clock.now_ms()
         replica = None
         if decider is not None:
