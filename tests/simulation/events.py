@@ -8,17 +8,22 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from kip405.ids import Uuid
+from kip405.ids import MAX_OFFSET, Uuid
 from kip405.segments import RemoteLogSegmentState
+from rlmm.records import LedgerRecord
+from rlmm.tail import TailRecord
+from tests.simulation.invariants import decoded
 from tests.simulation.loop import Process
 from tests.simulation.model_cluster import Broker
-from tests.simulation.model_service import LEDGER, SETTINGS
+from tests.simulation.model_service import LEDGER, SETTINGS, Service
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Event = Callable[["World"], Awaitable[None]]
 _YEAR_MS = 365 * 24 * 3_600_000
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_LEDGER_TAIL = 30
 
 
 async def run(world: "World") -> None:
@@ -61,17 +66,33 @@ async def pause_service(world: "World") -> None:
 
 async def pause_in_copy(world: "World") -> None:
     """A zombie whose copy has begun, for longer than anybody else waits for it."""
-    begun: asyncio.Future[Uuid] = world.loop.create_future()
-    world.begun.append(begun)
-    await asyncio.wait((begun,), timeout=5)
-    if not begun.done():
-        return world.begun.remove(begun)
-    service = next((one for one in world.services.values() if one.writer == begun.result()), None)
-    if service is not None and service.is_up and not service.process.is_paused:
+    service = await _copying(world)
+    if service is not None and not service.process.is_paused:
         long = world.chance.random() < 0.5
         duration_s = world.chance.uniform(10.5, 13.0) if long else world.chance.uniform(0.5, 10)
         _pause(world, service.process, duration_s, "pause", within=20)
         await _depose(world)
+
+
+async def kill_in_copy(world: "World") -> None:
+    """A copy that is given up anywhere, also when its manifest is written."""
+    service = await _copying(world)
+    if service is not None:
+        await asyncio.sleep(world.chance.uniform(0.0, 0.6))
+        await _kill(world, service.broker.node_id)
+
+
+async def _copying(world: "World") -> Service | None:
+    """The service that begins the next copy; None if it dies, or there is none soon."""
+    begun: asyncio.Future[Uuid] = world.loop.create_future()
+    world.begun.append(begun)
+    await asyncio.wait((begun,), timeout=5)
+    if not begun.done():
+        world.begun.remove(begun)
+        return None
+    writers = (one for one in world.services.values() if one.writer == begun.result())
+    service = next(writers, None)
+    return service if service is not None and service.is_up else None
 
 
 async def pause_in_cleanup(world: "World") -> None:
@@ -100,7 +121,10 @@ async def pause_broker(world: "World") -> None:
 
 
 async def kill_service(world: "World") -> None:
-    node_id = world.chance.choice(list(world.services))
+    await _kill(world, world.chance.choice(list(world.services)))
+
+
+async def _kill(world: "World", node_id: int) -> None:
     if not world.services[node_id].is_up:
         return
     world.happened("kill", world.services[node_id].process.name)
@@ -190,12 +214,41 @@ async def compaction(world: "World") -> None:
 
 async def ledger_loss(world: "World") -> None:
     """Seldom, because nothing is trimmed or swept after it before an operator has repaired it; and
-    where topics are deleted, not at all: it may bring back what their ends removed.
+    where topics are deleted, not at all: it may bring back what their ends removed. Mostly with the
+    records that say where the only copies are.
     """
-    if world.story is None and world.chance.random() < 0.4 and world.all_have_read():
-        count = world.topics.lose_tail(LEDGER, world.chance.randint(1, 6))
-        if count:
-            world.happened("ledger tail loss", f"of {count} records")
+    chance = world.chance
+    if world.story is not None or chance.random() > 0.4:
+        return
+    only_copies: list[int] = []
+    for _ in range(100):
+        only_copies = _only_copies(world)
+        if only_copies and world.all_have_read():
+            break
+        await asyncio.sleep(0.05)
+    count = chance.choice(only_copies) if only_copies else 0
+    if chance.random() < 0.3:
+        count = chance.randint(1, 6)
+    if count and world.all_have_read():
+        count = world.topics.lose_tail(LEDGER, count)
+        world.happened("ledger tail loss", f"of {count} records")
+
+
+def _only_copies(world: "World") -> list[int]:
+    """How many records from the end on each record is that says that an only copy is finished."""
+    start = world.known_topics.current.ends.readable_from
+    begin = max(one.replica.log_start for one in world.cluster.brokers.values())
+    tail = world.topics.records.get(LEDGER, [])[-_LEDGER_TAIL:]
+    ends = [_end_of_copy(one) for one in tail]
+    return [len(tail) - at for at, end in enumerate(ends) if start < end <= begin]
+
+
+def _end_of_copy(record: TailRecord) -> int:
+    """Where the segment ends that a record says is copied; MAX_OFFSET if it is another record."""
+    one = decoded(record)
+    if isinstance(one, LedgerRecord) and one.metadata and one.state is _FINISHED:
+        return one.metadata.next_offset
+    return MAX_OFFSET
 
 
 async def store_outage(world: "World") -> None:
@@ -258,8 +311,11 @@ async def store_loses(world: "World") -> None:
 
 
 async def clock_jump(world: "World") -> None:
-    service = world.chance.choice(list(world.services.values()))
-    jump_ms = world.chance.choice((-_YEAR_MS, -90_000, 90_000, _YEAR_MS, _YEAR_MS))
+    services = list(world.services.values())
+    leads = [one for one in services if one.broker.node_id == world.cluster.partition.leader]
+    among = leads if leads and world.chance.random() < 0.5 else services
+    service = world.chance.choice(among)
+    jump_ms = world.chance.choice((-_YEAR_MS, -90_000, 90_000, _YEAR_MS, _YEAR_MS, _YEAR_MS))
     service.clock.wall_ahead_ms = jump_ms
     world.happened("clock jump", f"{service.process.name} {jump_ms} ms")
     await asyncio.sleep(world.chance.uniform(1.0, 15.0))
@@ -270,7 +326,7 @@ async def lost_acks(world: "World") -> None:
     topics = world.topics
     before = dict(topics.counts)
     if world.chance.random() < 0.5:
-        topics.only_of = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        topics.only_of = _FINISHED
     topics.lost_acks = world.chance.uniform(0.1, 0.5)
     topics.late_appends = world.chance.uniform(0.1, 0.5)
     await asyncio.sleep(world.chance.uniform(2.0, 10.0))
@@ -336,6 +392,7 @@ async def delete_records(world: "World") -> None:
 EVENTS: tuple[Event, ...] = (
     pause_service,
     pause_in_copy,
+    kill_in_copy,
     pause_in_cleanup,
     pause_broker,
     kill_service,
