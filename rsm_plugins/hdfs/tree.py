@@ -260,14 +260,12 @@ class HdfsTree:
 
     async def publish(self, session: Session, temporary: str, name: str, operation: str) -> None:
         """Rename a written file to its own name, over an existing file; Unavailable if it was
-        removed meanwhile.
+        removed meanwhile. Its folder is made only where the NameNode has none, because nearly every
+        segment but the first of a partition finds it.
         """
         target = self.path_of(name)
         folder = target.rpartition("/")[0]
         for _ in range(_PUBLISH_TRIES):
-            await session.call(
-                operation, folder, lambda: session.client.mkdirs(folder, _FOLDER_MODE, True)
-            )
             try:
                 await session.call(
                     operation, target, lambda: session.client.rename(temporary, target, True)
@@ -276,6 +274,9 @@ class HdfsTree:
             except FileNotFoundError as error:
                 if await self._status(session, temporary, operation) is None:
                     raise Unavailable(f"{name} was deleted while it was being copied") from error
+            await session.call(
+                operation, folder, lambda: session.client.mkdirs(folder, _FOLDER_MODE, True)
+            )
         raise Unavailable(f"cannot {operation} {self}: {folder} is removed again and again")
 
     # Listing and removing.

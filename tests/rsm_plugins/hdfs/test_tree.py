@@ -71,6 +71,11 @@ class Client:
     files: dict[str, bytes] = field(default_factory=dict)
     short_reads: int = 0
     """So many readers are given no last block: no DataNode has reported it yet."""
+    folders_removed: int = 0
+    """So many times the folder of the target is not there when a file is renamed."""
+    folders_made: list[str] = field(default_factory=list)
+    removed_by_others: bool = False
+    """Whether a delete has removed the temporary file before it is renamed."""
 
     def read(self, path: str) -> "Reader":
         if path not in self.files:
@@ -90,10 +95,15 @@ class Client:
         return Status(len(self.files[path]))
 
     def mkdirs(self, path: str, mode: int, parents: bool) -> None:
-        """Folders are there."""
+        self.folders_made.append(path)
 
     def rename(self, source: str, target: str, overwrite: bool = False) -> None:
         assert not self.short_reads, f"{target} is published before it can be read"
+        if self.removed_by_others:
+            del self.files[source]
+            raise FileNotFoundError(source)
+        if len(self.folders_made) < self.folders_removed:
+            raise FileNotFoundError(target)
         self.files[target] = self.files.pop(source)
 
     def delete(self, path: str, recursive: bool) -> bool:
@@ -133,6 +143,32 @@ async def test_a_file_is_published_once_readers_are_given_all_of_it() -> None:
         path = await writing.write(b"abc", "copy to")
         await writing.publish(path, "the.log", 3, "copy to")
     assert client.files == {"/the.log": b"abc"}
+
+
+@pytest.mark.parametrize("removed", [0, 1, 20])
+async def test_the_folder_of_a_file_is_made_where_it_is_missing_and_nowhere_else(
+    removed: int,
+) -> None:
+    """Twenty times: an empty folder is removed by each delete of the last segment in it."""
+    client = Client(folders_removed=removed)
+    async with tree_of(client).writing("one") as writing:
+        path = await writing.write(b"abc", "copy to")
+        if removed == 20:
+            with pytest.raises(Unavailable, match="/topic is removed again and again"):
+                await writing.publish(path, "topic/the.log", 3, "copy to")
+        else:
+            await writing.publish(path, "topic/the.log", 3, "copy to")
+    assert client.folders_made == ["/topic"] * removed
+    assert client.files == ({} if removed == 20 else {"/topic/the.log": b"abc"})
+
+
+async def test_a_file_that_a_delete_removed_before_it_was_published_makes_no_folder() -> None:
+    client = Client(removed_by_others=True)
+    async with tree_of(client).writing("one") as writing:
+        path = await writing.write(b"abc", "copy to")
+        with pytest.raises(Unavailable, match=r"the\.log was deleted while it was being copied"):
+            await writing.publish(path, "topic/the.log", 3, "copy to")
+    assert client.folders_made == []
 
 
 async def test_a_file_whose_last_block_nobody_reports_is_not_published() -> None:
