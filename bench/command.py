@@ -72,10 +72,10 @@ def document(
     given: argparse.Namespace,
     name: str,
     options: Iterable[str],
-    cpu: str,
     runs: "Iterable[DataclassInstance]",
+    **notes: str,
 ) -> dict[str, Any]:
-    """The result of a benchmark whose runs are rows; `cpu` says what they count."""
+    """The result of a benchmark whose runs are rows; `notes` say what these count, such as CPU."""
     return {
         "v": 1,
         "kind": "bench",
@@ -83,7 +83,7 @@ def document(
         "commit": commit(),
         "machine": machine_in_words(),
         "options": {one: getattr(given, one) for one in options},
-        "cpu": cpu,
+        **notes,
         "runs": [dataclasses.asdict(run) for run in runs],
     }
 

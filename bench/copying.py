@@ -23,9 +23,9 @@ from typing import Any, Self
 from bench.command import document, measure, numbers, parser, say
 from bench.machine import load_in_words
 from bench.plan import MIB
-from bench.processes import BenchError, CpuMark, run_measured
+from bench.processes import CpuMark, run_measured
 from bench.production import production_sandbox
-from bench.topics import local_starts, logged_at_s, make_topic, produce, wait_logged
+from bench.topics import logged_at_s, make_filled, wait_logged
 from kip405.crc import crc32c
 from rlm_sandbox.sandbox import Sandbox
 from rsm_plugins.files.durable import sync_path
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run() -> tuple[list[str], dict[str, Any]]:
         runs = _run(given, say)
-        return [_line(one) for one in runs], document(given, "copying", _OPTIONS, _CPU, runs)
+        return [_line(one) for one in runs], document(given, "copying", _OPTIONS, runs, cpu=_CPU)
 
     return measure(given, "copying", run)
 
@@ -96,12 +96,8 @@ def _measured(
     sandbox: Sandbox, number: int, segment_mib: int, partitions: int, size_mib: int
 ) -> CopyRun:
     topic = f"copying-{segment_mib}-{partitions}-{number}"
-    make_topic(sandbox, topic, partitions, segment_mib)
     least_mib = _LEAST_SEGMENTS * segment_mib * partitions
-    produce(sandbox, topic, max(size_mib, least_mib) * MIB // 1024)
-    closed = sum(len(local_starts(sandbox, topic, one)) - 1 for one in range(partitions))
-    if closed < 2:
-        raise BenchError(f"{topic} has {closed} closed segments: make it larger")
+    closed = make_filled(sandbox, topic, partitions, segment_mib, max(size_mib, least_mib))
     plain_s = _plain_seconds(sandbox, topic) if number % 2 else None
     broker = sandbox.json["brokers"][0]
     pids = {"service": broker["rlm_pid"], "plugin": broker["plugin_pid"]}

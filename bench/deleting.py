@@ -7,7 +7,6 @@ objects and the lines in the audit log.
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +16,10 @@ from typing import Any
 from bench.command import document, measure, numbers, parser, say
 from bench.copying import copied_at
 from bench.machine import load_in_words
-from bench.plan import MIB
-from bench.processes import CpuMark, run_measured
+from bench.processes import CpuMark
 from bench.stores.lab import Lab, lab
 from bench.stores.options import S3, STORES, StoreOptions
-from bench.topics import (
-    enable,
-    local_starts,
-    logged_at_s,
-    make_topic,
-    produce,
-    wait_logged,
-)
+from bench.topics import enable, logged_at_s, make_filled, run_rlm, wait_logged
 
 _TIMEOUT_S = 300
 _OPTIONS = ("store", "size_mib", "partitions", "rounds")
@@ -70,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for partitions in given.partitions
             if (rates := [one.segments_s for one in runs if one.partitions == partitions])
         ]
-        return lines, document(given, "deleting", _OPTIONS, _CPU, runs)
+        return lines, document(given, "deleting", _OPTIONS, runs, cpu=_CPU)
 
     return measure(given, "deleting", run)
 
@@ -89,9 +80,7 @@ def _run(given: argparse.Namespace, progress: Callable[[str], None]) -> list[Del
 
 def _measured(running: Lab, number: int, partitions: int, size_mib: int) -> DeleteRun:
     sandbox, topic = running.sandbox, f"deleting-{partitions}-{number}"
-    make_topic(sandbox, topic, partitions, _SEGMENT_MIB)
-    produce(sandbox, topic, size_mib * MIB // 1024)
-    closed = sum(len(local_starts(sandbox, topic, one)) - 1 for one in range(partitions))
+    closed = make_filled(sandbox, topic, partitions, _SEGMENT_MIB, size_mib)
     log = sandbox.layout.log("rlm:1")
     seen = log.stat().st_size
     enable(sandbox, topic)
@@ -99,9 +88,7 @@ def _measured(running: Lab, number: int, partitions: int, size_mib: int) -> Dele
     pids = {role: pid for role, pid in running.pids.items() if role in ("service", "plugin")}
     running.take()
     seen = log.stat().st_size
-    command = (sys.executable, "-P", "-m", "rlm.cli.main", "topics", "disable", topic)
-    address = sandbox.json["brokers"][0]["grpc"]
-    run_measured([*command, "--delete", "--yes", "--address", address])
+    run_rlm(sandbox, "topics", "disable", topic, "--delete", "--yes")
     (began_s, *_), before = _recorded(log, seen, topic, "STARTED", 1), CpuMark.now(pids)
     ended_s = _recorded(log, seen, topic, "FINISHED", partitions)[-1]
     after = CpuMark.now(pids)

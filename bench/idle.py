@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         runs = _run(given, say)
         middle = median(one.service_percent for one in runs)
         line = f"{middle:.1f} % of a core, the median of {len(runs)}"
-        return [line], document(given, "idle", _OPTIONS, _CPU, runs)
+        return [line], document(given, "idle", _OPTIONS, runs, cpu=_CPU)
 
     return measure(given, "idle", run)
 

@@ -18,6 +18,7 @@ from rlm_sandbox.sandbox import Sandbox
 _REMOTE_TIMEOUT_S = 300
 _ENABLE_ATTEMPTS = 10
 _LOG_POLL_S = 0.1
+_LEAST_CLOSED = 2
 Progress = Callable[[str], None]
 
 
@@ -47,6 +48,18 @@ def make_topic(sandbox: Sandbox, topic: str, partitions: int, segment_mib: int) 
     """A topic with unlimited retention that is not tiered."""
     new = NewTopic(topic, partitions, 1, topic_configs=_topic_configs(DIRECT, segment_mib))
     asyncio.run(_create_all(sandbox, [new]))
+
+
+def make_filled(
+    sandbox: Sandbox, topic: str, partitions: int, segment_mib: int, size_mib: int
+) -> int:
+    """As `make_topic`, with so many MiB of records in it; answers how many segments are closed."""
+    make_topic(sandbox, topic, partitions, segment_mib)
+    produce(sandbox, topic, size_mib * MIB // RECORD_BYTES)
+    closed = sum(len(local_starts(sandbox, topic, one)) - 1 for one in range(partitions))
+    if closed < _LEAST_CLOSED:
+        raise BenchError(f"{topic} has {closed} closed segments: make it larger")
+    return closed
 
 
 async def _create(sandbox: Sandbox, options: Options) -> None:
@@ -82,17 +95,19 @@ def _topic_configs(variant: str, segment_mib: int) -> dict[str, str]:
     return configs
 
 
+def run_rlm(sandbox: Sandbox, *arguments: str) -> None:
+    """A command as a user gives it, to the service of the first broker."""
+    address = sandbox.json["brokers"][0]["grpc"]
+    run_measured([sys.executable, "-P", "-m", "rlm.cli.main", *arguments, "--address", address])
+
+
 def enable(sandbox: Sandbox, topic: str, *options: str) -> None:
-    """`rlm topics enable`, as a user does it."""
-    command = [
-        *(sys.executable, "-P", "-m", "rlm.cli.main", "topics", "enable", topic, *options),
-        *("--address", sandbox.json["brokers"][0]["grpc"]),
-    ]
+    """`rlm topics enable`; again while the partitions that were just made have no leader yet."""
     failure = BenchError(f"{topic} was not enabled")
     for _ in range(_ENABLE_ATTEMPTS):
         try:
-            run_measured(command)
-        except BenchError as error:  # partitions just made have no leader yet
+            run_rlm(sandbox, "topics", "enable", topic, *options)
+        except BenchError as error:
             failure = error
             time.sleep(1)
         else:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bench.plan import MIB
-from bench.processes import BenchError, CpuMark, run_measured
+from bench.processes import BenchError, CpuMark
 from bench.stores.lab import Lab
 from bench.stores.options import StoreOptions
 from bench.stores.report import CopyPair, Speed
-from bench.topics import Progress, local_starts, make_topic, produce
+from bench.topics import Progress, local_starts, make_topic, produce, run_rlm
 
 PARTITIONS = 8
 UPLOADS_AT_ONCE = 8
@@ -75,11 +75,9 @@ def copy_ours(lab: Lab, topic: str, files: list[Path]) -> Speed:
     seen = log.stat().st_size
     size_bytes = sum(path.stat().st_size for path in files)
     pids = {role: pid for role, pid in lab.pids.items() if role in ("service", "plugin")}
-    address = lab.sandbox.json["brokers"][0]["grpc"]
-    enable = (sys.executable, "-P", "-m", "rlm.cli.main", "topics", "enable", topic)
     lab.take()
     before = CpuMark.now(pids)
-    run_measured([*enable, "--address", address])
+    run_rlm(lab.sandbox, "topics", "enable", topic)
     enabled_s = time.monotonic()
     while _copied(log, seen, topic) < len(files):
         if time.monotonic() - enabled_s > _TIMEOUT_S:
