@@ -10,28 +10,25 @@ in a checkout of each by turns, so that both have the same hours of the machine.
 """
 
 import argparse
-import math
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 from bench.command import document, measure, numbers, parser, say
 from bench.machine import load_in_words
 from bench.plan import MIB
 from bench.processes import CpuMark, run_measured
 from bench.production import production_sandbox
-from bench.topics import logged_at_s, make_filled, wait_logged
+from bench.topics import enable, logged_at_s, make_filled, wait_logged
+from bench.watching import WATCH_S, copies_seen
 from kip405.crc import crc32c
 from rlm_sandbox.sandbox import Sandbox
 from rsm_plugins.files.durable import sync_path
 
 _TIMEOUT_S = 600
-_WATCH_S = 0.01
 _OPTIONS = ("size_mib", "segment_mib", "partitions", "rounds")
 _CPU = "user + system seconds of service and plugin for 1e9 bytes of values"
 _LEAST_SEGMENTS = 4
@@ -101,12 +98,8 @@ def _measured(
     plain_s = _plain_seconds(sandbox, topic) if number % 2 else None
     broker = sandbox.json["brokers"][0]
     pids = {"service": broker["rlm_pid"], "plugin": broker["plugin_pid"]}
-    log = sandbox.layout.log("rlm:1")
-    seen, before = log.stat().st_size, CpuMark.now(pids)
-    enable = (sys.executable, "-P", "-m", "rlm.cli.main", "topics", "enable", topic)
-    with FirstFile(sandbox.layout.store, topic) as first:
-        run_measured([*enable, "--address", broker["grpc"]])
-        times = copied_at(log, seen, topic, closed)
+    before = CpuMark.now(pids)
+    times = copy_backlog(sandbox, topic, closed)
     after = CpuMark.now(pids)
     used_s = sum(after.roles[role] - before.roles[role] for role in pids)
     return CopyRun(
@@ -114,34 +107,11 @@ def _measured(
         partitions=partitions,
         round=number,
         segments=closed,
-        seconds=round(times[-1] - first.at_s, 3),
+        seconds=round(times.ended_s - times.first_s, 3),
         plain_seconds=round(plain_s or _plain_seconds(sandbox, topic), 3),
         cpu_s_gb=round(used_s / (closed * segment_mib * MIB / 1e9), 3),
         load=load_in_words(),
     )
-
-
-class FirstFile:
-    """When the first file of a topic appeared in a store, in seconds since the epoch."""
-
-    def __init__(self, store: Path, topic: str) -> None:
-        self._store, self._topic = store, topic
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self.at_s = math.inf
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._end.wait(_WATCH_S) and math.isinf(self.at_s):
-            if next(self._store.glob(f"*/{self._topic}-*/*/*"), None) is not None:
-                self.at_s = time.time()
 
 
 def _plain_seconds(sandbox: Sandbox, topic: str) -> float:
@@ -162,6 +132,31 @@ def _plain_seconds(sandbox: Sandbox, topic: str) -> float:
                 while piece := file.read(MIB):
                     crc32c(piece)
         return time.monotonic() - began_s
+
+
+class CopyTimes(NamedTuple):
+    """When the copy of a topic was asked for, when its first file came, and when the last segment
+    was finished, in seconds since the epoch.
+    """
+
+    enabled_s: float
+    first_s: float
+    ended_s: float
+
+
+def copy_backlog(
+    sandbox: Sandbox, topic: str, closed: int, *, every_s: float = WATCH_S
+) -> CopyTimes:
+    """Enable a filled topic, and wait until so many segments are copied to the directory; it is
+    looked for the first file each `every_s` seconds.
+    """
+    log = sandbox.layout.log("rlm:1")
+    seen = log.stat().st_size
+    with copies_seen(sandbox, topic, every_s=every_s, most=1) as files:
+        enable(sandbox, topic)
+        enabled_s = time.time()
+        ended_s = copied_at(log, seen, topic, closed)[-1]
+    return CopyTimes(enabled_s=enabled_s, first_s=files.first_s, ended_s=ended_s)
 
 
 def copied_at(log: Path, position: int, topic: str, count: int) -> list[float]:

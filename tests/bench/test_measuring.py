@@ -1,13 +1,18 @@
-"""What ConsumerPerformance prints is understood, and the CPU of a process tree is counted."""
+"""What ConsumerPerformance prints is understood, the CPU of a process tree is counted, and files
+are seen when they appear.
+"""
 
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from bench.consumer import PerfLine
 from bench.processes import BenchError, CpuMark, run_measured
+from bench.watching import FilesSeen
 
 PRINTED = """\
 start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, \
@@ -49,3 +54,18 @@ def test_cpu_of_children_counts_even_when_they_are_gone() -> None:
     after = CpuMark.now({"me": os.getpid()})
     assert after.roles["me"] - before.roles["me"] > 0.05
     assert after.machine > before.machine
+
+
+def test_a_file_is_seen_once_it_is_there(tmp_path: Path) -> None:
+    wanted, other = tmp_path / "topic-0" / "1.log", tmp_path / "topic-0" / "1.index"
+    wanted.parent.mkdir()
+    with FilesSeen(tmp_path, "topic-*/*.log") as seen:
+        other.touch()
+        before_s = time.time()
+        assert seen.at_s == {}
+        wanted.touch()
+        while not seen.at_s:
+            time.sleep(0.001)
+        after_s = time.time()
+    assert list(seen.at_s) == [wanted]
+    assert before_s <= seen.first_s <= after_s

@@ -1,12 +1,12 @@
 """A closed segment is copied right after the roll, with the intervals of production."""
 
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bench.watching import Watch
 from rlm_sandbox.stores.objects import store_objects
 from tests.sandbox_fixtures import SandboxFactory
 from tests.scenarios.cluster import Cluster
@@ -29,38 +29,33 @@ def cluster(sandbox_factory: SandboxFactory) -> Iterator[Cluster]:
         yield made
 
 
-class Seen:
+_EVERY_S = 0.02
+
+
+class Seen(Watch):
     """When each segment was seen: new ones in the broker's directory, copies in the store."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
+        super().__init__(_EVERY_S)
         (log_dir,) = cluster.sandbox.log_dirs(1)
         self._directory = log_dir / f"{topic}-0"
         self._objects = store_objects(cluster.sandbox.json["store"])
         self._topic = topic
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
         self.rolled_s: dict[str, float] = {}
         self.copied_s: list[float] = []
 
-    def __enter__(self) -> "Seen":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._end.wait(0.02):
-            now_s = time.monotonic()
-            for path in self._directory.glob("*.log"):
-                self.rolled_s.setdefault(path.name, now_s)
-            copies = sum(
-                1
-                for name in self._objects.sizes()
-                if Path(name).suffix == ".log" and f"/{self._topic}-" in name
-            )
-            self.copied_s += [now_s] * (copies - len(self.copied_s))
+    def see(self) -> bool:
+        """See `Watch`; there may always be more."""
+        now_s = time.monotonic()
+        for path in self._directory.glob("*.log"):
+            self.rolled_s.setdefault(path.name, now_s)
+        copies = sum(
+            1
+            for name in self._objects.sizes()
+            if Path(name).suffix == ".log" and f"/{self._topic}-" in name
+        )
+        self.copied_s += [now_s] * (copies - len(self.copied_s))
+        return False
 
     def waits_s(self) -> list[float]:
         """From each roll to the copy of the segment that it closed."""
