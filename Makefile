@@ -10,6 +10,7 @@
 #   make check            the same and the tests of generated pages, locks,
 #                         links and commands in pages, house rules
 #   make bench            the benchmark of reads; make bench-copying: copies of a backlog to a directory
+#   make bench-native     the same of Kafka's own tiered storage, pair by pair with ours
 #   make bench-stores     the benchmark of S3 and HDFS (ARGS=--help)
 #   make bench-scale      plans and reports over a million segments
 #   make bench-idle       a service that leads 1,000 partitions and has nothing to do
@@ -40,7 +41,8 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
 .PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock clean
-.PHONY: bench bench-copying bench-stores bench-scale bench-idle bench-spark mutants
+.PHONY: bench bench-copying bench-native
+.PHONY: bench-stores bench-scale bench-idle bench-spark mutants
 
 help:
 	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
@@ -88,6 +90,9 @@ bench: setup
 
 bench-copying: setup
 	@$(RUN) bench.copying $(ARGS)
+
+bench-native: setup
+	@$(RUN) bench.copying_native $(ARGS)
 
 bench-stores: setup
 	@$(RUN) bench.stores $(ARGS)

@@ -14,11 +14,20 @@ _HEAP_MIB = 1024
 
 
 @contextmanager
-def production_sandbox(progress: Callable[[str], None]) -> Iterator[Sandbox]:
+def production_sandbox(
+    progress: Callable[[str], None],
+    *,
+    native_tiering: bool = False,
+    overrides: tuple[Override, ...] = (),
+) -> Iterator[Sandbox]:
     """Up while the block runs, and gone after it. The store is a directory."""
     with tempfile.TemporaryDirectory(prefix="rlm-bench-") as folder:
         spec = SandboxSpec(
-            store="local", jvm="full", heap_mib=_HEAP_MIB, overrides=_default_intervals()
+            native_tiering=native_tiering,
+            store="local",
+            jvm="full",
+            heap_mib=_HEAP_MIB,
+            overrides=(*_default_intervals(), *overrides),
         )
         sandbox = Sandbox.up(Path(folder) / "sandbox", spec, progress=progress)
         try:

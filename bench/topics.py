@@ -4,12 +4,19 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
 from bench.plan import DIRECT, MIB, NATIVE, PROXY, RECORD_BYTES, Options, topic_name
 from bench.processes import BenchError, run_measured
@@ -19,6 +26,7 @@ _REMOTE_TIMEOUT_S = 300
 _ENABLE_ATTEMPTS = 10
 _LOG_POLL_S = 0.1
 _LEAST_CLOSED = 2
+_ADMIN_TIMEOUT_S = 30
 Progress = Callable[[str], None]
 
 
@@ -60,6 +68,24 @@ def make_filled(
     if closed < _LEAST_CLOSED:
         raise BenchError(f"{topic} has {closed} closed segments: make it larger")
     return closed
+
+
+@contextmanager
+def admin_client(sandbox: Sandbox) -> Iterator[AdminClient]:
+    """Asks the brokers themselves, past the proxies."""
+    with AdminClient({"bootstrap.servers": sandbox.direct_bootstrap}) as admin:
+        yield admin
+
+
+def alter_topic(sandbox: Sandbox, topic: str, configs: Mapping[str, str]) -> None:
+    """Sets some of the topic's configurations; the others stay."""
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in configs.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    with admin_client(sandbox) as admin:
+        admin.incremental_alter_configs([resource])[resource].result(_ADMIN_TIMEOUT_S)
 
 
 async def _create(sandbox: Sandbox, options: Options) -> None:
