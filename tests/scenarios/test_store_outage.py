@@ -56,7 +56,7 @@ def _ratio(one: TimedProducer, other: TimedProducer, start_s: float, end_s: floa
     return found[0].ratio(found[1])
 
 
-@pytest.mark.parametrize("outage_s", [15, pytest.param(600, marks=pytest.mark.long)])
+@pytest.mark.parametrize("outage_s", [60, pytest.param(600, marks=pytest.mark.long)])
 @pytest.mark.timeout(900)
 def test_g06_producing_is_undisturbed_by_a_store_that_is_away(one: Cluster, outage_s: int) -> None:
     topic, twin = fresh("outage"), fresh("twin")
