@@ -11,6 +11,7 @@
 #                         links and commands in pages, house rules
 #   make bench            the benchmark of reads; make bench-copying: copies of a backlog to a directory
 #   make bench-native     the same of Kafka's own tiered storage, pair by pair with ours
+#   make bench-latency    how long records take to be acknowledged while a backlog is copied
 #   make bench-stores     the benchmark of S3 and HDFS (ARGS=--help)
 #   make bench-scale      plans and reports over a million segments
 #   make bench-idle       a service that leads 1,000 partitions and has nothing to do
@@ -41,7 +42,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
 .PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock clean
-.PHONY: bench bench-copying bench-native
+.PHONY: bench bench-copying bench-native bench-latency
 .PHONY: bench-stores bench-scale bench-idle bench-spark mutants
 
 help:
@@ -93,6 +94,9 @@ bench-copying: setup
 
 bench-native: setup
 	@$(RUN) bench.copying_native $(ARGS)
+
+bench-latency: setup
+	@$(RUN) bench.latency $(ARGS)
 
 bench-stores: setup
 	@$(RUN) bench.stores $(ARGS)

@@ -5,7 +5,7 @@ A ratio compares two runs of one pass and one shape: only those saw the same sta
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from bench.plan import DIRECT, MIB, NATIVE, PROXY, Shape
@@ -57,6 +57,12 @@ def ratios(runs: Sequence[Run], shape: Shape, above: str, below: str) -> list[fl
         for number in passes
         if (number, above) in speeds and (number, below) in speeds
     ]
+
+
+def p95(values: Iterable[float]) -> float:
+    """The 95th percentile, interpolated; that of one value is the value."""
+    found = tuple(values)
+    return quantiles(found, n=20, method="inclusive")[-1] if len(found) > 1 else found[0]
 
 
 def verdicts(runs: Sequence[Run], shapes: Iterable[Shape]) -> list[Verdict]:

@@ -1,4 +1,6 @@
-"""The benchmark of copies beside Kafka's own works from end to end; nobody looks at its numbers."""
+"""The benchmarks of copies beside Kafka's own and of producing beside copies work from end to end;
+their numbers are not looked at.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -7,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench import copying_native
+from bench import copying_native, latency
 from bench.plan import NATIVE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -32,3 +34,12 @@ def test_quick_copies_a_backlog_both_ways(
     assert [run["variant"] for run in result["runs"]] == [copying_native.OURS, NATIVE]
     assert all(run["seconds"] > 0 and run["segments"] > 1 for run in result["runs"])
     assert "of the speed of Kafka's own" in capsys.readouterr().out
+
+
+def test_quick_times_a_producer_beside_a_copy(tmp_path: Path) -> None:
+    result = _measured(latency.main, "latency", tmp_path)
+    phases = [one["phase"] for one in result["runs"]]
+    assert phases == [latency.IDLE, latency.COPYING, latency.IDLE]
+    assert all(0 < one["p50_ms"] <= one["p95_ms"] for one in result["runs"])
+    [ratio] = result["ratios"]
+    assert ratio["p95"] > 0

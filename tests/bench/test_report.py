@@ -1,7 +1,9 @@
 """Ratios are of pairs, medians are of ratios, and expectations can be missed."""
 
+import pytest
+
 from bench.plan import DIRECT, MIB, NATIVE, PROXY, VARIANTS, Options, Shape, order_of
-from bench.report import Run, ratios, raw_line, summary, tables, verdicts
+from bench.report import Run, p95, ratios, raw_line, summary, tables, verdicts
 
 SHAPE = Shape(partitions=8, fetch_bytes=MIB)
 
@@ -79,3 +81,9 @@ def test_one_partition_gets_half_of_the_data() -> None:
     assert options.records(1) == 1 << 19
     assert len(options.shapes) == 4
     assert len(list(options.topics())) == 6
+
+
+def test_p95_is_between_the_values_beside_it() -> None:
+    assert p95(range(101)) == 95
+    assert p95([1.0, 2.0]) == pytest.approx(1.95)
+    assert p95([3.0]) == 3
