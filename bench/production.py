@@ -1,4 +1,4 @@
-"""A sandbox of one broker whose services do as in production, for benchmarks of copies."""
+"""A sandbox whose services do as in production, for benchmarks of copies."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,12 +17,14 @@ _HEAP_MIB = 1024
 def production_sandbox(
     progress: Callable[[str], None],
     *,
+    brokers: int = 1,
     native_tiering: bool = False,
     overrides: tuple[Override, ...] = (),
 ) -> Iterator[Sandbox]:
     """Up while the block runs, and gone after it. The store is a directory."""
     with tempfile.TemporaryDirectory(prefix="rlm-bench-") as folder:
         spec = SandboxSpec(
+            brokers=brokers,
             native_tiering=native_tiering,
             store="local",
             jvm="full",

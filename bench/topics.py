@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    PartitionMetadata,
 )
 
 from bench.plan import DIRECT, MIB, NATIVE, PROXY, RECORD_BYTES, Options, topic_name
@@ -52,9 +53,11 @@ def prepare(sandbox: Sandbox, options: Options, progress: Progress) -> dict[str,
     return shares
 
 
-def make_topic(sandbox: Sandbox, topic: str, partitions: int, segment_mib: int) -> None:
+def make_topic(
+    sandbox: Sandbox, topic: str, partitions: int, segment_mib: int, *, replicas: int = 1
+) -> None:
     """A topic with unlimited retention that is not tiered."""
-    new = NewTopic(topic, partitions, 1, topic_configs=_topic_configs(DIRECT, segment_mib))
+    new = NewTopic(topic, partitions, replicas, topic_configs=_topic_configs(DIRECT, segment_mib))
     asyncio.run(_create_all(sandbox, [new]))
 
 
@@ -141,15 +144,15 @@ def enable(sandbox: Sandbox, topic: str, *options: str) -> None:
     raise failure
 
 
-def produce(sandbox: Sandbox, topic: str, records: int) -> None:
-    """Records of RECORD_BYTES by ProducerPerformance, as fast as they go."""
+def produce(sandbox: Sandbox, topic: str, records: int, *, records_s: int = -1) -> None:
+    """Records of RECORD_BYTES by ProducerPerformance, so many a second, or as fast as they go."""
     argv = sandbox.dist.java_command(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--bootstrap-server", sandbox.direct_bootstrap),
         *("--topic", topic),
         *("--num-records", str(records)),
         *("--record-size", str(RECORD_BYTES)),
-        *("--throughput", "-1"),
+        *("--throughput", str(records_s)),
         jvm=("-Xmx512m",),
     )
     run_measured(argv)
@@ -164,9 +167,30 @@ def _wait_remote(sandbox: Sandbox, topic: str, partitions: int) -> None:
         time.sleep(0.5)
 
 
-def local_starts(sandbox: Sandbox, topic: str, partition: int) -> list[int]:
-    """Base offsets of the segments in the broker's directory, in order."""
-    folders = [folder / f"{topic}-{partition}" for folder in sandbox.log_dirs()]
+def leaders(sandbox: Sandbox, topic: str) -> list[int]:
+    """The leader of each partition, once all have one."""
+    rows = _described(sandbox, topic, "a leader", lambda row: row.leader >= 0)
+    return [int(row.leader) for row in rows]
+
+
+def _described(
+    sandbox: Sandbox, topic: str, what: str, is_so: Callable[[PartitionMetadata], bool]
+) -> list[PartitionMetadata]:
+    """The topic's partitions in order, once this is so for each of them."""
+    deadline_s = time.monotonic() + _REMOTE_TIMEOUT_S
+    with admin_client(sandbox) as admin:
+        while time.monotonic() < deadline_s:
+            found = admin.list_topics(topic, timeout=_ADMIN_TIMEOUT_S).topics[topic].partitions
+            rows = [found[number] for number in sorted(found)]
+            if rows and all(map(is_so, rows)):
+                return rows
+            time.sleep(_LOG_POLL_S)
+    raise BenchError(f"{topic}: not {what} within {_REMOTE_TIMEOUT_S} s")
+
+
+def local_starts(sandbox: Sandbox, topic: str, partition: int, node: int = 1) -> list[int]:
+    """Base offsets of the segments in a broker's directory, in order."""
+    folders = [folder / f"{topic}-{partition}" for folder in sandbox.log_dirs(node)]
     return sorted(base for folder in folders for base in _bases(folder))
 
 

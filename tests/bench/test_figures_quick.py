@@ -1,5 +1,5 @@
-"""The benchmarks of copies beside Kafka's own and of producing beside copies work from end to end;
-their numbers are not looked at.
+"""The benchmarks of copies beside Kafka's own, of producing beside copies and of rolls work from
+end to end; their numbers are not looked at.
 """
 
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench import copying_native, latency
+from bench import copying_native, latency, rolls
 from bench.plan import NATIVE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -43,3 +43,10 @@ def test_quick_times_a_producer_beside_a_copy(tmp_path: Path) -> None:
     assert all(0 < one["p50_ms"] <= one["p95_ms"] for one in result["runs"])
     [ratio] = result["ratios"]
     assert ratio["p95"] > 0
+
+
+def test_quick_times_rolls(tmp_path: Path) -> None:
+    result = _measured(rolls.main, "rolls", tmp_path, "--brokers", "1")
+    starts = [one["start_offset"] for one in result["runs"]]
+    assert len(starts) > 1
+    assert starts == sorted({0, *starts})
