@@ -13,6 +13,7 @@
 #   make bench-native     the same of Kafka's own tiered storage, pair by pair with ours
 #   make bench-latency    how long records take to be acknowledged while a backlog is copied
 #   make bench-rolls      from a roll to the first byte uploaded
+#   make bench-leadership from a change of leaders until the service of the new one knows
 #   make bench-stores     the benchmark of S3 and HDFS (ARGS=--help)
 #   make bench-scale      plans and reports over a million segments
 #   make bench-idle       a service that leads 1,000 partitions and has nothing to do
@@ -43,7 +44,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
 .PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock clean
-.PHONY: bench bench-copying bench-native bench-latency bench-rolls
+.PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
 .PHONY: bench-stores bench-scale bench-idle bench-spark mutants
 
 help:
@@ -101,6 +102,9 @@ bench-latency: setup
 
 bench-rolls: setup
 	@$(RUN) bench.rolls $(ARGS)
+
+bench-leadership: setup
+	@$(RUN) bench.leadership $(ARGS)
 
 bench-stores: setup
 	@$(RUN) bench.stores $(ARGS)

@@ -9,7 +9,6 @@ intervals that services have by default. Nobody produces, fetches or scrapes mea
 import argparse
 import json
 import time
-import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -18,7 +17,7 @@ from typing import Any
 from bench.command import document, measure, parser, say
 from bench.machine import load_in_words
 from bench.processes import CpuMark
-from bench.production import production_sandbox
+from bench.production import answer_of, production_sandbox
 from bench.topics import enable, make_topic, produce
 from rlm_sandbox.sandbox import Sandbox
 
@@ -96,9 +95,8 @@ def _window(
 
 def _problems(sandbox: Sandbox) -> tuple[str, ...]:
     """The kinds of problems that the service has."""
-    port = sandbox.state.ports[1].http
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
-        return tuple(sorted({one["kind"] for one in json.loads(answer.read())["problems"]}))
+    problems = json.loads(answer_of(sandbox, 1, "/healthz"))["problems"]
+    return tuple(sorted({one["kind"] for one in problems}))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,6 +1,7 @@
 """A sandbox whose services do as in production, for benchmarks of copies."""
 
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from rlm_sandbox.services import QUICK_SERVICE
 from rlm_sandbox.spec import Override, SandboxSpec
 
 _HEAP_MIB = 1024
+_ANSWER_S = 10
 
 
 @contextmanager
@@ -36,6 +38,13 @@ def production_sandbox(
             yield sandbox
         finally:
             sandbox.down(delete=True)
+
+
+def answer_of(sandbox: Sandbox, node: int, path: str) -> bytes:
+    """What the service of a broker answers by HTTP."""
+    port = sandbox.state.ports[node].http
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=_ANSWER_S) as answer:
+        return bytes(answer.read())
 
 
 def _default_intervals() -> tuple[Override, ...]:

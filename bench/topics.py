@@ -173,6 +173,11 @@ def leaders(sandbox: Sandbox, topic: str) -> list[int]:
     return [int(row.leader) for row in rows]
 
 
+def wait_in_sync(sandbox: Sandbox, topic: str) -> None:
+    """Until all replicas of the topic are in sync."""
+    _described(sandbox, topic, "all in sync", lambda row: set(row.isrs) == set(row.replicas))
+
+
 def _described(
     sandbox: Sandbox, topic: str, what: str, is_so: Callable[[PartitionMetadata], bool]
 ) -> list[PartitionMetadata]:

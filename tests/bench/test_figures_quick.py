@@ -1,5 +1,5 @@
-"""The benchmarks of copies beside Kafka's own, of producing beside copies and of rolls work from
-end to end; their numbers are not looked at.
+"""The benchmarks of copies beside Kafka's own, of producing beside copies, of rolls and of changes
+of leaders work from end to end; their numbers are not looked at.
 """
 
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench import copying_native, latency, rolls
+from bench import copying_native, latency, leadership, rolls
 from bench.plan import NATIVE
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -50,3 +50,9 @@ def test_quick_times_rolls(tmp_path: Path) -> None:
     starts = [one["start_offset"] for one in result["runs"]]
     assert len(starts) > 1
     assert starts == sorted({0, *starts})
+
+
+def test_quick_times_changes_of_leaders_of_both_kinds(tmp_path: Path) -> None:
+    result = _measured(leadership.main, "leadership", tmp_path)
+    changes = [(one["way"], one["node"] == 1) for one in result["runs"]]
+    assert changes == [*[(leadership.SHUTDOWN, False)] * 2, *[(leadership.ELECTION, True)] * 2]
