@@ -26,6 +26,7 @@ _HINTS = {
     "QuotaByStorageTypeExceededException": _QUOTA,
     "AccessControlException": _RIGHTS,
     "AuthorizationException": _RIGHTS,
+    "NotReplicatedYetException": "its DataNodes have not reported the block before in time",
     "LeaseExpiredException": "the file was removed while it was being written",
     "SASLError": _LOGIN,
     "GSSAPIError": _LOGIN,
@@ -49,6 +50,7 @@ _INVALID = frozenset(
 )
 _PASSING = frozenset({"StandbyException", "RetriableException", "ObserverRetryOnActiveException"})
 NOT_EMPTY = "PathIsNotEmptyDirectoryException"
+NOT_REPLICATED = "NotReplicatedYetException"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,11 @@ def cause_of(error: BaseException) -> Cause:
         return Cause(name="ConnectionRefusedError", message=_first_line(text))
     name = variant["name"] if variant else type(error).__name__
     return Cause(name=name, message=_first_line(text))
+
+
+def is_caused_by(error: RemoteStorageError, name: str) -> bool:
+    """Whether the error was raised from the library's error of this name."""
+    return error.__cause__ is not None and cause_of(error.__cause__).name == name
 
 
 def error_of_hdfs(error: BaseException, operation: str, target: str) -> RemoteStorageError:

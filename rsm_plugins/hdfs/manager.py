@@ -27,11 +27,12 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, RemoteStorageError
+from kip405.errors import Corrupt, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.files.segment_files import source_chunk
-from rsm_plugins.hdfs.connection import Connection, Session
+from rsm_plugins.hdfs.connection import Connection, Session, pause
+from rsm_plugins.hdfs.errors import NOT_REPLICATED, is_caused_by
 from rsm_plugins.hdfs.findings import inspect_store
 from rsm_plugins.hdfs.settings import SETTINGS, HdfsSettings, settings_of
 from rsm_plugins.hdfs.tree import TEMPORARY_FOLDER, HdfsTree, NewFile, Writing, file_of, together
@@ -110,6 +111,7 @@ def _objects_in(entries: list[FileStatus], folder: str) -> list[StoredObject]:
 
 PIECE_BYTES = 4 << 20
 AT_ONCE = 32
+_BLOCK_PAUSES_SECONDS = (0.4, 1.6, 6.4)
 _LIST_FROM = 16
 """So many segments of one folder are cheaper to find by listing it than by asking for each."""
 
@@ -142,8 +144,7 @@ class HdfsRemoteStorageManager:
         if crc32c(data.indexes) != data.indexes_crc32c:
             raise Corrupt(f"the indexes object given for {stem} does not have its CRC-32C")
         async with self._writing(locator, operation) as writing:
-            log = await writing.create(operation, self._options)
-            await self._copy_log(data, log)
+            log = await self._written_log(data, writing, operation)
             # Concurrently: the library often waits half a second before it asks again whether the
             # NameNode considers a file complete.
             _, indexes = await together(
@@ -163,7 +164,25 @@ class HdfsRemoteStorageManager:
             await self._tree.require_identity(writing.session, operation)
             yield writing
 
-    async def _copy_log(self, data: LogSegmentData, file: NewFile) -> None:
+    async def _written_log(self, data: LogSegmentData, writing: Writing, operation: str) -> NewFile:
+        """The log, written and not yet closed; from its first byte again, with longer and longer
+        pauses between blocks, where DataNodes report their blocks so late that the NameNode refuses
+        the next one. Kafka's own plugins have a client that asks again (DFSOutputStream.addBlock);
+        after this library's, the file that was begun cannot be finished.
+        """
+        pause_seconds, longer = 0.0, iter(_BLOCK_PAUSES_SECONDS)
+        while True:
+            log = await writing.create(operation, self._options)
+            try:
+                await self._copy_log(data, log, pause_seconds)
+            except Unavailable as error:
+                pause_seconds = next(longer, 0.0)
+                if not pause_seconds or not is_caused_by(error, NOT_REPLICATED):
+                    raise
+            else:
+                return log
+
+    async def _copy_log(self, data: LogSegmentData, file: NewFile, pause_seconds: float) -> None:
         """Every block is on the disks of its DataNodes before the next one begins."""
         log, crc, position = data.log, 0, 0
         block_bytes = await file.block_bytes() if log.size_bytes > PIECE_BYTES else PIECE_BYTES
@@ -175,6 +194,7 @@ class HdfsRemoteStorageManager:
             position += piece_bytes
             if piece_bytes == left_of_block and position < log.size_bytes:
                 await file.sync()
+                await pause(pause_seconds)
         if crc != data.log_crc32c:
             raise Corrupt(
                 f"the bytes copied from {log.path} have CRC-32C {crc:08x}, "

@@ -17,7 +17,7 @@ from hdfs_native import FileStatus, WriteOptions
 from kip405.contracts import StoreIdentity
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from rsm_plugins.hdfs.connection import Call, Connection, Repeat, Session, pause
-from rsm_plugins.hdfs.errors import NOT_EMPTY, cause_of
+from rsm_plugins.hdfs.errors import NOT_EMPTY, is_caused_by
 from rsm_plugins.layout.keys import IDENTITY_NAME, check_prefix
 from rsm_plugins.layout.manifest import IDENTITY_MAX_BYTES, decode_identity, encode_identity
 
@@ -310,7 +310,7 @@ class HdfsTree:
         except FileNotFoundError:
             return False
         except Unavailable as error:
-            if error.__cause__ is not None and cause_of(error.__cause__).name == NOT_EMPTY:
+            if is_caused_by(error, NOT_EMPTY):
                 return False
             raise
 

@@ -182,6 +182,23 @@ async def test_h11_a_wrong_file_system_is_no_empty_store(
                     await call
 
 
+async def test_a_log_of_several_blocks_whose_datanodes_report_late(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """A NameNode refuses a block while the block before the last one is not reported."""
+    late = {"dfs.blockreport.incremental.intervalMsec": "1000"}
+    server = start_hdfs(tmp_path_factory.mktemp("hdfs-late"), overrides=late)
+    more = {"conf__dfs.blocksize": "1m", "conf__dfs.replication": 1}
+    try:
+        async with hdfs_subject(server, tmp_path, **more) as subject:
+            segment = subject.segment(log_size_bytes=5 * MIB + 7)
+            await subject.copy(segment)
+            assert await subject.fetch(segment.locator, 0, 1 << 40) == segment.log
+            assert temporary_files(server, subject) == []
+    finally:
+        await asyncio.to_thread(end_hdfs, server)
+
+
 @pytest.mark.long
 async def test_a_copy_can_be_read_though_its_datanodes_report_late(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
