@@ -19,6 +19,8 @@ from itertools import accumulate, pairwise
 
 from kip405.ids import MAX_OFFSET
 from kip405.lineage import Lineage, merge
+from kip405.segments import EpochEntry
+from rlm.plans.coverage import Ranges
 from rlm.plans.freeze import Frozen
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import HistoryRecord
@@ -123,6 +125,22 @@ def _published_for(published: HistoryRecord | None, epoch: int) -> Lineage | Non
     latest = published.lineage.latest_epoch
     is_before = latest is not None and latest < epoch and published.frozen is None
     return published.lineage if is_before else None
+
+
+def unknown_start(
+    lineage: Lineage, *, published: HistoryRecord | None, local: Lineage, gaps: Ranges
+) -> EpochEntry | None:
+    """The first epoch that begins right behind a gap, so that nobody knows what was written before
+    it; None = there is none. `gaps`: ascending offsets [start, end) below the log's start that no
+    copy has. What is published for the epoch that the log begins with is known.
+    """
+    known = _known_to(published, local.first.epoch) if local.first else Lineage()
+    neighbours = {(one.epoch, two) for one, two in pairwise(known.entries)}
+    for one, two in pairwise(lineage.entries):
+        is_behind_gap = any(start < two.start_offset <= end for start, end in gaps)
+        if is_behind_gap and (one.epoch, two) not in neighbours:
+            return two
+    return None
 
 
 def _known_to(published: HistoryRecord | None, epoch: int) -> Lineage:

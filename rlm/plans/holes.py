@@ -82,6 +82,22 @@ def uncopied(view: GapView, seen: Ranges) -> Ranges:
     return missed(union((*files, *seen)), union(_readable(view)))
 
 
+def not_in_tier(
+    ledger: PartitionLedger,
+    lineage: Lineage,
+    holes: Iterable[Hole],
+    *,
+    start: int,
+    end: int,
+) -> Ranges:
+    """Offsets of [start, end) that no usable segment and no recorded hole has, ascending."""
+    known = (
+        *((one.metadata.start_offset, one.next_offset) for one in ledger.usable(lineage, end)),
+        *((hole.start, hole.end) for hole in holes),
+    )
+    return missed([(start, end)] if start < end else [], union(known))
+
+
 def in_both(some: Ranges, others: Ranges) -> Ranges:
     """The offsets that are in ranges of both, ascending."""
     return union(

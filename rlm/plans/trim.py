@@ -38,6 +38,7 @@ class NoTrim(enum.Enum):
     NOTHING_COPIED = "nothing more is contiguously remote"
     WITHIN_RETENTION = "all is within local retention"
     DELETION_LAG = "waiting for the deletion lag"
+    LINEAGE_UNKNOWN = "the ledger lacks copies, and with them leader epochs that the log had"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

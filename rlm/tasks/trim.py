@@ -24,7 +24,6 @@ from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import PreparedDeletion, RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.plans.history import is_settled, record_of
 from rlm.plans.offload import OffloadPolicy
 from rlm.plans.retention import local_retention
 from rlm.plans.services import heartbeats, live_nodes
@@ -44,6 +43,7 @@ from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, deletion_guar
 from rlm.tasks.cluster_evidence import ClusterAnswers, ClusterEvidence
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
+from rlm.tasks.trimmed_lineage import TrimmedLineage
 from rlmm.settings_records import STOPS_TRIM, TopicRecord, TrimRecord
 
 log = structlog.get_logger()
@@ -108,6 +108,7 @@ class TrimTask:
         self._offload = offload
         self._clock = clock
         self._config = config
+        self._lineage = TrimmedLineage(settings)
         self._short_since_ms: dict[PartitionKey, int] = {}
         self._proven_epoch: dict[PartitionKey, int] = {}
         self._statuses: dict[PartitionKey, TrimStatus] = {}
@@ -175,7 +176,7 @@ class TrimTask:
         """All evidence is checked once more (H5): an old snapshot drops the plan."""
         if isinstance(plan, TrimPlan):
             await self._see_copies(snapshot, plan)
-            await self._publish_lineage(snapshot, plan)
+            await self._lineage.publish(snapshot, plan)
             await self._write_intent(snapshot, plan)
         await self._delete(snapshot, plan)
 
@@ -199,7 +200,8 @@ class TrimTask:
                 isr=led.isr,
                 replicas=led.replicas,
             )
-        return plan
+        unknown = self._lineage.held(snapshot, plan) if isinstance(plan, TrimPlan) else None
+        return unknown or plan
 
     def _guards(
         self, snapshot: PartitionSnapshot, record: TopicRecord, answers: ClusterAnswers
@@ -335,29 +337,6 @@ class TrimTask:
         )
         self._proven_epoch[snapshot.key] = plan.leader_epoch
 
-    async def _publish_lineage(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> None:
-        """Publish first what only the epoch file knows: the trim truncates that file too (H8)."""
-        if not self._is_settled(snapshot, plan):
-            published = self._settings.view.history(snapshot.key)
-            record = record_of(snapshot.ledger, snapshot.lineage, None, published)
-            await self._settings.publish(record, plan.leader_epoch)
-            epochs = len(record.lineage.entries)
-            log.info(
-                "lineage_published",
-                **snapshot.led.topic_partition._asdict(),
-                bound=plan.bound,
-                epochs=epochs,
-            )
-
-    def _is_settled(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> bool:
-        return is_settled(
-            snapshot.ledger,
-            snapshot.lineage,
-            published=self._settings.view.history(snapshot.key),
-            local=snapshot.log.lineage,
-            bound=plan.bound,
-        )
-
     async def _write_intent(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> None:
         known = self._settings.view.trim(snapshot.key)
         epoch = plan.leader_epoch
@@ -446,7 +425,7 @@ class TrimTask:
         if copies != snapshot.undisputed_copies(plan.local_log_start_offset, plan.bound):
             return "other copies than those that were seen are to be trimmed on"
         self._check_readers(fresh, copies)
-        if not self._is_settled(fresh, plan):
+        if not self._lineage.is_settled(fresh, plan):
             return "another history was published since the plan"
         return None
 

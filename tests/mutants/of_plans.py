@@ -6,6 +6,7 @@ HISTORY = Target(
     "rlm/plans/history.py",
     ("tests/rlm/plans/test_h08_history.py", "tests/rlm/plans/test_h04_history.py"),
 )
+UNKNOWN_EPOCHS = Target("rlm/plans/history.py", ("tests/rlm/tasks/test_h06_trimmed_lineage.py",))
 SWEEP = Target(
     "rlm/plans/sweep.py", ("tests/rlm/plans/test_h06_sweep.py", "tests/rlm/tasks/test_cleanup.py")
 )
@@ -23,6 +24,18 @@ SUPERSEDED = Target(
 )
 
 EDITS: tuple[Edit, ...] = (
+    *UNKNOWN_EPOCHS.edits(
+        (
+            "H6: a lineage with a gap is published, and hides copies that are found again",
+            "        if is_behind_gap and (one.epoch, two) not in neighbours:",
+            "        if is_behind_gap and not neighbours and two.epoch < 0:",
+        ),
+        (
+            "H6: what was published of a gap does not count",
+            "        if is_behind_gap and (one.epoch, two) not in neighbours:",
+            "        if is_behind_gap:",
+        ),
+    ),
     *HISTORY.edits(
         (
             "H4: readers know nothing of what was published",

@@ -200,7 +200,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H8: the history is not published before a trim",
-            "            await self._publish_lineage(snapshot, plan)\n",
+            "            await self._lineage.publish(snapshot, plan)\n",
             "",
         ),
         (
@@ -312,7 +312,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H8: another history that was published since does not stop the trim",
-            "        if not self._is_settled(fresh, plan):\n",
+            "        if not self._lineage.is_settled(fresh, plan):\n",
             "        if not plan.bound:\n",
         ),
         (
