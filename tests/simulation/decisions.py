@@ -82,10 +82,12 @@ async def _disable(
 
 
 def _check_kept(world: "World", life: TopicLife, *, is_first: bool) -> None:
-    """An operator was told that the remote data is kept, and perhaps nothing else before."""
+    """An operator was told that the remote data is kept, and perhaps nothing else before. What was
+    to be discarded besides is another decision, and may be gone.
+    """
     if life.decided_ms is not None:
         world.fail(Broken(f"what is to be deleted of {life.topic_id} was taken back, and is not"))
-    if life.has_begun and is_first:
+    if life.has_begun and is_first and life.key not in world.discards.pending:
         world.fail(Broken(f"taken back too late: {life.topic_id} is not whole"))
 
 
