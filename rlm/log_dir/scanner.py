@@ -1,9 +1,9 @@
 """Scans the broker's log directories: thin IO, read-only, by polling.
 
 The broker works in these directories meanwhile: files vanish (retention, topic deletion), appear
-(roll) and are renamed. A scan that was overtaken is repeated; a vanished file is simply absent. The
-scanner never caches what a segment holds, only its newest timestamp by inode and size. It blocks:
-call it off the event loop.
+(roll) and are renamed. A scan that was overtaken is repeated; a vanished file is simply absent. Of
+what a segment holds, the scanner caches only its newest timestamp and the epochs of batches below
+the start of the log. It blocks: call it off the event loop.
 
 A segment is closed when a later .log exists. The producer snapshot at that later base offset
 belongs to its copy. Kafka writes the snapshot a moment after the new .log, but it may be missing
@@ -26,7 +26,9 @@ from kip405.checkpoints import (
 )
 from kip405.errors import Corrupt, Invalid, NotFound, Unavailable
 from kip405.ids import Uuid
-from kip405.lineage import Lineage
+from kip405.lineage import Lineage, merge
+from kip405.segments import EpochEntry
+from rlm.log_dir.epochs_below import EpochsBelow, SegmentFile
 
 _SEGMENT = re.compile(r"([0-9]{20})\.(log|snapshot)")
 _DIRECTORY = re.compile(r"(.+)-([0-9]+)")
@@ -87,9 +89,11 @@ class LocalSegment:
 class PartitionLog:
     """One partition directory as it was during one scan.
 
-    `topic_id` is None while partition.metadata is not written yet. `recovery_point` is the offset
-    below which everything is flushed to disk, `cleaned_up_to` the offset below which the log
-    cleaner has worked; None where the checkpoint of the log directory does not say.
+    `topic_id` is None while partition.metadata is not written yet. `lineage` is what the epoch file
+    says, and `epochs_below` are those of the batches below its first entry, and its own, in the
+    segment that this lies in. `recovery_point` is the offset below which everything is flushed to
+    disk, `cleaned_up_to` the offset below which the log cleaner has worked; None where the
+    checkpoint of the log directory does not say.
     """
 
     topic: str
@@ -100,10 +104,18 @@ class PartitionLog:
     lineage: Lineage
     recovery_point: int | None
     cleaned_up_to: int | None = None
+    epochs_below: tuple[EpochEntry, ...] = ()
 
     @property
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def whole_lineage(self) -> Lineage:
+        """All that this log shows of its own lineage, also after a DeleteRecords into the middle of
+        a segment (H8).
+        """
+        return merge(Lineage(self.epochs_below), self.lineage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +135,7 @@ class LogDirs:
         self.paths = tuple(paths)
         self._timestamps: dict[tuple[str, _Stat], int] = {}
         self._checkpoints: dict[str, tuple[bytes, dict[tuple[str, int], int]]] = {}
+        self._epochs_below = EpochsBelow()
 
     def partitions(self) -> dict[tuple[str, int], str]:
         """Directory by (topic, partition); -delete, -future, -stray and foreign names are passed.
@@ -169,16 +182,37 @@ class LogDirs:
         segments, snapshots = _segment_files(directory)
         if not segments:
             raise FileNotFoundError(f"{directory} has no segment")
+        topic_id, lineage = _topic_id(directory), _lineage(directory)
         return PartitionLog(
             topic=topic,
             partition=partition,
-            topic_id=_topic_id(directory),
+            topic_id=topic_id,
             directory=directory,
             segments=self._segments(directory, segments, snapshots),
-            lineage=_lineage(directory),
+            lineage=lineage,
             recovery_point=self._checkpoint(directory, _RECOVERY_POINT).get((topic, partition)),
             cleaned_up_to=self._checkpoint(directory, _CLEANER).get((topic, partition)),
+            epochs_below=self._below(directory, segments, topic_id, lineage.first),
         )
+
+    def _below(
+        self,
+        directory: str,
+        segments: Sequence[_Stat],
+        topic_id: Uuid | None,
+        first: EpochEntry | None,
+    ) -> tuple[EpochEntry, ...]:
+        """The epochs below the epoch file's first entry, in the segment that this lies in; whole
+        segments below it are not copied, and the broker soon deletes them.
+        """
+        if first is None:
+            return ()
+        begun = [one for one in segments if one.base_offset <= first.start_offset]
+        if not begun or begun[-1].base_offset == first.start_offset:
+            return ()
+        base_offset, inode = begun[-1].base_offset, begun[-1].inode
+        file = SegmentFile(_log_path(directory, base_offset), base_offset, inode, topic_id)
+        return self._epochs_below.of(file, first)
 
     def _checkpoint(self, directory: str, name: str) -> Mapping[tuple[str, int], int]:
         """What a checkpoint of the partition directory's log dir says, by topic and partition.
@@ -208,7 +242,7 @@ class LogDirs:
     def _segment(
         self, directory: str, stat: _Stat, next_offset: int | None, snapshots: frozenset[int]
     ) -> LocalSegment:
-        path = os.path.join(directory, f"{stat.base_offset:020d}.log")
+        path = _log_path(directory, stat.base_offset)
         is_active = next_offset is None
         return LocalSegment(
             base_offset=stat.base_offset,
@@ -273,6 +307,10 @@ def _segment_files(directory: str) -> tuple[list[_Stat], frozenset[int]]:
                 )
             )
     return sorted(segments, key=lambda segment: segment.base_offset), frozenset(snapshots)
+
+
+def _log_path(directory: str, base_offset: int) -> str:
+    return os.path.join(directory, f"{base_offset:020d}.log")
 
 
 def _closed(next_offset: int | None, snapshots: frozenset[int]) -> Closed:

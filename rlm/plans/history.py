@@ -51,7 +51,7 @@ def _continued(ledger: PartitionLedger, published: Lineage, remote: Lineage) -> 
 def leaders_lineage(
     ledger: PartitionLedger, published: HistoryRecord | None, local: Lineage
 ) -> Lineage:
-    """The whole lineage of the leader's log; `local` is what its epoch file still contains.
+    """The whole lineage of the leader's log; `local` is what that log itself still shows.
 
     An epoch had one leader, and so one lineage below it: what was published for the oldest epoch
     that the log knows is true for this log, whatever copies of dead lineages show. What was

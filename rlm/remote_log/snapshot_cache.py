@@ -100,7 +100,7 @@ def _may_be_cut(snapshot: PartitionSnapshot, published: HistoryRecord | None) ->
             snapshot.ledger,
             snapshot.lineage,
             published=published,
-            local=snapshot.log.lineage,
+            local=snapshot.log.whole_lineage,
             bound=snapshot.ledger.readable_end,
         )
     )

@@ -154,7 +154,7 @@ class SnapshotReader:
         await self._settings.barrier(self._barrier_deadline_ms)
         await self._ledger.barrier(led.key, self._barrier_deadline_ms)
         ledger = self._ledger.ledger(led.key)
-        lineage = leaders_lineage(ledger, self._published(led, log.lineage), log.lineage)
+        lineage = leaders_lineage(ledger, self._published(led, log.lineage), log.whole_lineage)
         log_end_offset = await self._offset(led, LATEST_TIMESTAMP, replica_id=DEBUGGING_REPLICA_ID)
         view = self._settings.view
         topic = self._topic_snapshot(description, config)

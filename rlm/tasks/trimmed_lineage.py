@@ -29,7 +29,7 @@ class TrimmedLineage:
             snapshot.ledger,
             snapshot.lineage,
             published=self._settings.view.history(snapshot.key),
-            local=snapshot.log.lineage,
+            local=snapshot.log.whole_lineage,
             bound=plan.bound,
         )
 
@@ -40,7 +40,7 @@ class TrimmedLineage:
         unknown = unknown_start(
             snapshot.lineage,
             published=self._settings.view.history(snapshot.key),
-            local=snapshot.log.lineage,
+            local=snapshot.log.whole_lineage,
             gaps=not_in_tier(
                 snapshot.ledger,
                 snapshot.lineage,

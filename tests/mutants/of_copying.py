@@ -8,6 +8,7 @@ SNAPSHOT = Target(
         "tests/rlm/tasks/test_snapshot_reader.py",
         "tests/rlm/tasks/test_copy.py",
         "tests/rlm/tasks/test_trim.py",
+        "tests/rlm/tasks/test_h08_cut_segment.py",
     ),
 )
 ATTEMPT = Target(
@@ -19,6 +20,7 @@ ATTEMPT = Target(
         "tests/rlm/tasks/test_copy_quota.py",
     ),
 )
+BELOW = Target("rlm/log_dir/epochs_below.py", ("tests/rlm/log_dir/test_h08_epochs_below.py",))
 ROLLS = Target("rlm/log_dir/rolls.py", ("tests/rlm/log_dir/test_rolls.py",))
 ROLL_WATCH = Target("rlm/tasks/roll_watch.py", ("tests/rlm/tasks/test_roll_watch.py",))
 PREPARE = Target(
@@ -68,9 +70,14 @@ EDITS: tuple[Edit, ...] = (
             "        await self._ledger.barrier(led.key, self._barrier_deadline_ms)\n",
         ),
         (
-            "H8: what leaders have published is left out of the lineage",
+            "H8: the batches below the epoch file's first entry are left out of the lineage",
+            "leaders_lineage(ledger, self._published(led, log.lineage), log.whole_lineage)",
             "leaders_lineage(ledger, self._published(led, log.lineage), log.lineage)",
-            "leaders_lineage(ledger, None, log.lineage)",
+        ),
+        (
+            "H8: what leaders have published is left out of the lineage",
+            "leaders_lineage(ledger, self._published(led, log.lineage), log.whole_lineage)",
+            "leaders_lineage(ledger, None, log.whole_lineage)",
         ),
         (
             "the log's end is the high watermark: what is not committed counts as lost",
@@ -375,6 +382,38 @@ EDITS: tuple[Edit, ...] = (
             "a run that fails for good is repeated for ever",
             "            if is_final or run.failures >= _MOST_FAILURES or not run.watchers:\n",
             "            if not run.watchers:\n",
+        ),
+    ),
+    *BELOW.edits(
+        (
+            "H13: batches of later epochs than the epoch file's first entry are believed",
+            "newest <= epoch <= first.epoch",
+            "newest <= epoch",
+        ),
+        (
+            "H13: a batch of an older epoch than the entry that it is above is believed",
+            "fits = epoch >= first.epoch",
+            "fits = True",
+        ),
+        (
+            "H13: a segment that ends below the first entry proves which epochs are below it",
+            "if position > size_bytes or next_offset != first.start_offset:",
+            "if position > size_bytes:",
+        ),
+        (
+            "H13: a file that was replaced since the scan listed it is believed",
+            "if status.st_ino != segment.inode:",
+            "if status.st_ino < 0:",
+        ),
+        (
+            "H39: a segment of a former topic with the same path counts as read",
+            "key = (segment, first.epoch)",
+            "key = (segment.path, first.epoch)",
+        ),
+        (
+            "headers are read again at each scan",
+            "        self._found[key] = found\n",
+            "",
         ),
     ),
     *ROLLS.edits(
