@@ -369,20 +369,18 @@ async def late_manifests(world: "World") -> None:
 
 
 async def delete_records(world: "World") -> None:
-    """A client ends the first records, and asks until it has an answer; not of a topic that an
-    operator has disabled, as its lineage is not published meanwhile.
-    """
+    """A client ends the first records, and asks until it has an answer."""
     leader = world.cluster.leader
     life = world.known_topics.current
     first = life.ends.readable_from
-    if leader is None or life.is_disabled or leader.replica.high_watermark <= first:
+    if leader is None or leader.replica.high_watermark <= first:
         return
     most = max(1, (leader.replica.high_watermark - first) // 3)
     offset = first + world.chance.randint(1, most)
     life.ends.ask(offset)
     world.happened("client DeleteRecords", f"up to {offset}")
     for _ in range(6):
-        if world.known_topics.current is not life or life.is_disabled:
+        if world.known_topics.current is not life:
             return
         if await world.ask_deletion(offset):
             return
