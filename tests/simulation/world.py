@@ -183,10 +183,11 @@ class World:
 
     def _take_settings(self, record: TailRecord) -> None:
         self._checked(lambda: self._take_discard(record))
-        ended = self.known_topics.has_ended(record)
+        ended, view = self.known_topics.has_ended(record), self.known_topics.view
+        was_known = ended is not None and view.topic(ended.topic_id) is not None
         may_go = ended is not None and self.known_topics.may_go(ended)
         self._checked(lambda: self.known_topics.take(record))
-        if ended is not None and self.known_topics.view.topic(ended.topic_id) is None:
+        if ended is not None and was_known and view.topic(ended.topic_id) is None:
             self._checked(lambda: self._check_all_gone(ended, may_go=may_go))
 
     def _take_discard(self, record: TailRecord) -> None:
