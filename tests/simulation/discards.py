@@ -62,6 +62,7 @@ class Discards:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.pending: dict[PartitionKey, Decided] = {}
+        self._begun: set[PartitionKey] = set()
 
     def decide(self, life: TopicLife, decider: Broker, copies: Sequence[str]) -> None:
         """The first record of a decision is about to be appended. `copies`: see Decided."""
@@ -107,6 +108,7 @@ class Discards:
         """Something is about to be deleted: what lies below the log that stays may be gone."""
         decided = self.pending[life.key]
         decided.has_begun = True
+        self._begun.add(life.key)
         replicas = (one.replicas[life.topic_id] for one in self._cluster.brokers.values())
         starts = [one.log_start for one in replicas if decided.is_of(one)]
         life.ends.ask(max(starts, default=0))
@@ -119,6 +121,11 @@ class Discards:
             self.see_leader()
             if decided.other_since_s is not None:
                 life.ends.ask(life.ends.trimmed)
+
+    def see_former(self, life: TopicLife, broker: Broker) -> None:
+        """A log leads that led before: what was trimmed of it may have been given up meanwhile."""
+        if life.key in self._begun:
+            life.ends.ask(broker.replicas[life.topic_id].log_start)
 
     def end(self, life: TopicLife, left: Sequence[str]) -> str:
         """The decision is removed; what happened. `left`: objects of finished segments. Broken: it
@@ -195,6 +202,7 @@ def _come_back(world: "World", away: Sequence[Broker], chance: random.Random) ->
     for broker in away:
         if broker is former:
             _lead(world, broker)
+            world.discards.see_former(world.known_topics.current, broker)
             world.happened("former log leads", broker.process.name)
         else:
             world.cluster.start(broker, has_lost_power=False)
