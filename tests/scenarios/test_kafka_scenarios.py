@@ -132,10 +132,10 @@ def test_h09_read_committed_over_segments_of_one_batch(
 
 
 @pytest.mark.kafka_scenario("RollAndOffloadActiveSegment")
-def test_the_active_segment_is_offloaded_after_one_more_append(
+def test_h28_the_active_segment_is_offloaded_after_one_more_append(
     three: Cluster, protocol: GroupProtocol
 ) -> None:
-    """H28: Kafka's own tiering closes an idle active segment, a broker without it does not."""
+    """Kafka's own tiering closes an idle active segment, a broker without it does not."""
     topic = TieredTopic(three, [[1, 2]], protocol=protocol)
     topic.produce(4)
     topic.expect_segments_offloaded((0, 0), (1, 1), (2, 2))
