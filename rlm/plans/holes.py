@@ -89,10 +89,14 @@ def not_in_tier(
     *,
     start: int,
     end: int,
+    log_end_offset: int,
 ) -> Ranges:
-    """Offsets of [start, end) that no usable segment and no recorded hole has, ascending."""
+    """Offsets of [start, end) that no usable segment and no recorded hole has, ascending; a segment
+    may extend beyond `end`.
+    """
+    usable = ledger.usable(lineage, log_end_offset)
     known = (
-        *((one.metadata.start_offset, one.next_offset) for one in ledger.usable(lineage, end)),
+        *((one.metadata.start_offset, one.next_offset) for one in usable),
         *((hole.start, hole.end) for hole in holes),
     )
     return missed([(start, end)] if start < end else [], union(known))

@@ -47,6 +47,7 @@ class TrimmedLineage:
                 self._settings.view.holes(snapshot.key),
                 start=snapshot.remote_log_start_offset or 0,
                 end=snapshot.watermarks.log_start_offset,
+                log_end_offset=snapshot.log_end_offset,
             ),
         )
         if unknown is None:

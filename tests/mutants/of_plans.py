@@ -7,6 +7,7 @@ HISTORY = Target(
     ("tests/rlm/plans/test_h08_history.py", "tests/rlm/plans/test_h04_history.py"),
 )
 UNKNOWN_EPOCHS = Target("rlm/plans/history.py", ("tests/rlm/tasks/test_h06_trimmed_lineage.py",))
+TRIMMED = Target("rlm/tasks/trimmed_lineage.py", UNKNOWN_EPOCHS.tests)
 SWEEP = Target(
     "rlm/plans/sweep.py", ("tests/rlm/plans/test_h06_sweep.py", "tests/rlm/tasks/test_cleanup.py")
 )
@@ -34,6 +35,13 @@ EDITS: tuple[Edit, ...] = (
             "H6: what was published of a gap does not count",
             "        if is_behind_gap and (one.epoch, two) not in neighbours:",
             "        if is_behind_gap:",
+        ),
+    ),
+    *TRIMMED.edits(
+        (
+            "H8: a copy that the log begins inside of does not count: no trim is done any more",
+            "log_end_offset=snapshot.log_end_offset,",
+            "log_end_offset=snapshot.watermarks.log_start_offset,",
         ),
     ),
     *HISTORY.edits(

@@ -72,3 +72,22 @@ async def test_h06_what_is_known_in_another_way_is_trimmed_on(tmp_path: Path, by
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
     assert [one.lineage.latest_epoch for one in published(rig)] == [6]
+
+
+async def test_h08_a_log_that_begins_inside_a_copy_is_trimmed(tmp_path: Path) -> None:
+    """The last trim ended where a segment of ours did: inside a copy of an earlier leader, whose
+    segments ended elsewhere, and behind the start of an epoch in it. Nothing is missing.
+    """
+    rig = Rig(tmp_path)
+    rig.write_log(100, 150, 200, 300, end=350, epoch=4)
+    rig.broker.elect(1, 4)
+    rig.ledger.copied(metadata(98, 0, 100, {0: 0}))
+    await rig.copied_by_another(100, 200, epochs={0: 100, 2: 120})
+    rig.disk.file(100, ".log").unlink()
+    rig.disk.epochs({2: 150, 4: 200})
+    rig.broker.log_start_offset = 150
+    rig.remote_start(0)
+    await rig.copy.run(rig.led)
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [300]
+    assert [one.lineage for one in published(rig)] == [lineage({0: 0, 2: 120, 4: 200})]
