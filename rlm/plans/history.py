@@ -130,17 +130,35 @@ def _published_for(published: HistoryRecord | None, epoch: int) -> Lineage | Non
 def unknown_start(
     lineage: Lineage, *, published: HistoryRecord | None, local: Lineage, gaps: Ranges
 ) -> EpochEntry | None:
-    """The first epoch that begins right behind a gap, so that nobody knows what was written before
+    """The last epoch that begins right behind a gap, so that nobody knows what was written before
     it; None = there is none. `gaps`: ascending offsets [start, end) below the log's start that no
     copy has. What is published for the epoch that the log begins with is known.
     """
     known = _known_to(published, local.first.epoch) if local.first else Lineage()
     neighbours = {(one.epoch, two) for one, two in pairwise(known.entries)}
-    for one, two in pairwise(lineage.entries):
+    for one, two in reversed(tuple(pairwise(lineage.entries))):
         is_behind_gap = any(start < two.start_offset <= end for start, end in gaps)
         if is_behind_gap and (one.epoch, two) not in neighbours:
             return two
     return None
+
+
+def known_part(
+    ledger: PartitionLedger,
+    record: HistoryRecord,
+    unknown: EpochEntry,
+    published: HistoryRecord | None,
+) -> HistoryRecord | None:
+    """The record without the entries below the `unknown_start` of its lineage: copies show these
+    (again). None where readers would then read differently, or not know any more what is published
+    below it.
+    """
+    known = published.lineage.first if published else None
+    if known is not None and known.start_offset < unknown.start_offset:
+        return None
+    entries = tuple(one for one in record.lineage.entries if one.epoch >= unknown.epoch)
+    part = replace(record, lineage=Lineage(entries))
+    return part if _reads_alike(ledger, record.lineage, part) else None
 
 
 def _known_to(published: HistoryRecord | None, epoch: int) -> Lineage:

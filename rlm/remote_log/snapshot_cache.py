@@ -13,7 +13,7 @@ rlm.plans.history decides what is published.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType, TracebackType
 
@@ -24,9 +24,15 @@ from kip405.ids import PartitionKey
 from rlm.broker.answers import TopicDescription
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.plans.history import is_settled, lineage_to_publish, record_of
+from rlm.plans.history import is_settled, known_part, lineage_to_publish, record_of
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, SnapshotTaker, TopicSnapshot
+from rlm.remote_log.snapshots import (
+    PartitionSnapshot,
+    Snapshots,
+    SnapshotTaker,
+    TopicSnapshot,
+    unknown_epoch,
+)
 from rlmm.coalesced import Coalesced
 from rlmm.settings_records import HistoryRecord
 
@@ -83,9 +89,23 @@ class LineagePublisher:
             published=published,
             trusted=trusted,
         )
-        if record is None and trusted and _may_be_cut(snapshot, published):
-            return record_of(snapshot.ledger, snapshot.lineage, None, published)
-        return record
+        if record is not None:
+            return self._known_part(snapshot, record, published) or record
+        if trusted and _may_be_cut(snapshot, published):
+            record = record_of(snapshot.ledger, snapshot.lineage, None, published)
+            record = self._known_part(snapshot, record, published)
+            is_published = published is not None and record == replace(published, extra={})
+            return None if is_published else record
+        return None
+
+    def _known_part(
+        self, snapshot: PartitionSnapshot, record: HistoryRecord, published: HistoryRecord | None
+    ) -> HistoryRecord | None:
+        """The record without what a lost copy may contradict once it is found again (H6)."""
+        unknown = unknown_epoch(snapshot, self._settings)
+        if unknown is None:
+            return record
+        return known_part(snapshot.ledger, record, unknown, published)
 
 
 def _may_be_cut(snapshot: PartitionSnapshot, published: HistoryRecord | None) -> bool:

@@ -13,7 +13,7 @@ from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, EARLIEST_TIMESTAMP
 from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
 from kip405.ids import MAX_OFFSET, PartitionKey
 from kip405.lineage import Lineage
-from kip405.segments import RemoteLogSegmentMetadata
+from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlm.broker.leadership import LedPartition
 from rlm.log_dir.identity import check_topic_id
@@ -23,7 +23,8 @@ from rlm.plans.coverage import NO_RECORDS, empty_ranges
 from rlm.plans.discard import both, discard_freeze
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
 from rlm.plans.guards import DeletionGuards
-from rlm.plans.history import leaders_lineage
+from rlm.plans.history import leaders_lineage, unknown_start
+from rlm.plans.holes import not_in_tier
 from rlm.remote_log.ports import Broker, Ledger, Settings
 from rlm.remote_log.tier import Watermarks
 from rlmm.ledger import Hole, PartitionLedger
@@ -289,6 +290,24 @@ class SnapshotReader:
             replica_id=replica_id,
         )
         return answer.offset
+
+
+def unknown_epoch(snapshot: PartitionSnapshot, settings: Settings) -> EpochEntry | None:
+    """See rlm.plans.history.unknown_start; by the settings as they are now."""
+    gaps = not_in_tier(
+        snapshot.ledger,
+        snapshot.lineage,
+        settings.view.holes(snapshot.key),
+        start=snapshot.remote_log_start_offset or 0,
+        end=snapshot.watermarks.log_start_offset,
+        log_end_offset=snapshot.log_end_offset,
+    )
+    return unknown_start(
+        snapshot.lineage,
+        published=settings.view.history(snapshot.key),
+        local=snapshot.log.whole_lineage,
+        gaps=gaps,
+    )
 
 
 def deletion_guards(

@@ -8,11 +8,10 @@ good. So nothing is published before the gap is closed, or is on record as a hol
 
 import structlog
 
-from rlm.plans.history import is_settled, record_of, unknown_start
-from rlm.plans.holes import not_in_tier
+from rlm.plans.history import is_settled, record_of
 from rlm.plans.trim import Held, NoTrim, TrimPlan
 from rlm.remote_log.ports import Settings
-from rlm.remote_log.snapshots import PartitionSnapshot
+from rlm.remote_log.snapshots import PartitionSnapshot, unknown_epoch
 
 log = structlog.get_logger()
 
@@ -37,19 +36,7 @@ class TrimmedLineage:
         """Why the lineage cannot be published now; None = it can, or need not be."""
         if self.is_settled(snapshot, plan):
             return None
-        unknown = unknown_start(
-            snapshot.lineage,
-            published=self._settings.view.history(snapshot.key),
-            local=snapshot.log.whole_lineage,
-            gaps=not_in_tier(
-                snapshot.ledger,
-                snapshot.lineage,
-                self._settings.view.holes(snapshot.key),
-                start=snapshot.remote_log_start_offset or 0,
-                end=snapshot.watermarks.log_start_offset,
-                log_end_offset=snapshot.log_end_offset,
-            ),
-        )
+        unknown = unknown_epoch(snapshot, self._settings)
         if unknown is None:
             return None
         detail = f"no copy of what lies before epoch {unknown.epoch} at {unknown.start_offset}"

@@ -337,8 +337,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H8: broker retention cuts what only the epoch file knows",
-            "if record is None and trusted and _may_be_cut(snapshot, published):",
-            "if record is None and not trusted and _may_be_cut(snapshot, published):",
+            "if trusted and _may_be_cut(snapshot, published):",
+            "if not trusted and _may_be_cut(snapshot, published):",
         ),
         (
             "H4: a leader of an older epoch tells",

@@ -6,8 +6,12 @@ HISTORY = Target(
     "rlm/plans/history.py",
     ("tests/rlm/plans/test_h08_history.py", "tests/rlm/plans/test_h04_history.py"),
 )
-UNKNOWN_EPOCHS = Target("rlm/plans/history.py", ("tests/rlm/tasks/test_h06_trimmed_lineage.py",))
-TRIMMED = Target("rlm/tasks/trimmed_lineage.py", UNKNOWN_EPOCHS.tests)
+UNKNOWN_EPOCHS = Target(
+    "rlm/plans/history.py",
+    ("tests/rlm/tasks/test_h06_trimmed_lineage.py", "tests/rlm/plans/test_h06_unknown_epochs.py"),
+)
+GAPS = Target("rlm/remote_log/snapshots.py", UNKNOWN_EPOCHS.tests)
+PUBLISHER = Target("rlm/remote_log/snapshot_cache.py", UNKNOWN_EPOCHS.tests)
 SWEEP = Target(
     "rlm/plans/sweep.py", ("tests/rlm/plans/test_h06_sweep.py", "tests/rlm/tasks/test_cleanup.py")
 )
@@ -36,8 +40,35 @@ EDITS: tuple[Edit, ...] = (
             "        if is_behind_gap and (one.epoch, two) not in neighbours:",
             "        if is_behind_gap:",
         ),
+        (
+            "H6: a gap further up is published, and hides copies that are found again",
+            "    for one, two in reversed(tuple(pairwise(lineage.entries))):",
+            "    for one, two in pairwise(lineage.entries):",
+        ),
+        (
+            "H8: what was published below a gap is given up",
+            "    if known is not None and known.start_offset < unknown.start_offset:\n",
+            "    if known is not None and known.start_offset < 0:\n",
+        ),
+        (
+            "H4: readers read dead copies below a gap",
+            "    return part if _reads_alike(ledger, record.lineage, part) else None",
+            "    return part",
+        ),
     ),
-    *TRIMMED.edits(
+    *PUBLISHER.edits(
+        (
+            "H6: a snapshot publishes a lineage with a gap for readers",
+            "            return self._known_part(snapshot, record, published) or record\n",
+            "            return record\n",
+        ),
+        (
+            "H6: a snapshot publishes a lineage with a gap as the broker may cut it",
+            "            record = self._known_part(snapshot, record, published)\n",
+            "",
+        ),
+    ),
+    *GAPS.edits(
         (
             "H8: a copy that the log begins inside of does not count: no trim is done any more",
             "log_end_offset=snapshot.log_end_offset,",

@@ -1,10 +1,11 @@
-"""H6, H8: a ledger that lost copies lacks their leader epochs, and no trim may publish that."""
+"""H6, H8: a ledger that lost copies lacks their leader epochs, and nobody may publish that."""
 
 from pathlib import Path
 
 import pytest
 
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlm.plans.history import published_lineage
 from rlm.plans.trim import NoTrim
 from rlmm.ledger import Hole
 from rlmm.settings_records import HistoryRecord, HolesRecord
@@ -91,3 +92,28 @@ async def test_h08_a_log_that_begins_inside_a_copy_is_trimmed(tmp_path: Path) ->
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
     assert [one.lineage for one in published(rig)] == [lineage({0: 0, 2: 120, 4: 200})]
+
+
+@pytest.mark.parametrize("why", ["the broker's retention", "an unclean election", "a freeze"])
+async def test_h06_no_snapshot_publishes_a_lineage_with_a_gap(tmp_path: Path, why: str) -> None:
+    """What is behind the gap must be published at once, for readers or because the broker may
+    remove it from its epoch file.
+    """
+    rig, forgotten = await after_a_loss(tmp_path)
+    known = {4: 200}
+    if why == "the broker's retention":
+        rig.broker.config["retention.ms"] = "1000"
+    else:
+        known[6] = 300
+        rig.disk.active(300, 350, epoch=6)
+        rig.begin_epoch(6, 300)
+        for number in range(1 if why == "an unclean election" else 4):
+            rig.ledger.copied(metadata(80 + number, 300 + number, 310 + number, {5: 300 + number}))
+    snapshots = rig.cached_snapshots()
+    for _ in range(3):
+        assert ((await snapshots.take(rig.led)).frozen is not None) is (why == "a freeze")
+    assert [one.lineage for one in published(rig)] == [lineage(known)]
+    rig.ledger.write(forgotten, epoch=6, previous=0)  # adopted from its manifest
+    snapshot = await snapshots.take(rig.led)
+    assert snapshot.lineage == lineage({0: 0, 1: 100, 2: 150} | known)
+    assert published_lineage(snapshot.ledger, published(rig)[-1]) == snapshot.lineage
