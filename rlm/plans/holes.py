@@ -72,6 +72,13 @@ def may_turn_out_missing(view: GapView) -> Ranges:
     return missed(below, union(certain))
 
 
+def not_settled(view: GapView) -> Ranges:
+    """Gaps that are not on record, or may yet appear. Nothing may be trimmed beyond them: nothing
+    below the bound of a trim of ours is ever a hole.
+    """
+    return union((*gaps(view), *may_turn_out_missing(view)))
+
+
 def uncopied(view: GapView, seen: Ranges) -> Ranges:
     """Offsets that files of our log have, or had (`seen`), and no usable segment has, ascending."""
     files = [

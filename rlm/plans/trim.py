@@ -38,6 +38,7 @@ class NoTrim(enum.Enum):
     NOTHING_COPIED = "nothing more is contiguously remote"
     WITHIN_RETENTION = "all is within local retention"
     DELETION_LAG = "waiting for the deletion lag"
+    GAP_NOT_SETTLED = "no copy of what the broker deleted, and it is not on record as a hole (yet)"
     LINEAGE_UNKNOWN = "the ledger lacks copies, and with them leader epochs that the log had"
 
 

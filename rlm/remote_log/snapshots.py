@@ -24,7 +24,7 @@ from rlm.plans.discard import both, discard_freeze
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
 from rlm.plans.guards import DeletionGuards
 from rlm.plans.history import leaders_lineage, unknown_start
-from rlm.plans.holes import not_in_tier
+from rlm.plans.holes import GapView, not_in_tier
 from rlm.remote_log.ports import Broker, Ledger, Settings
 from rlm.remote_log.tier import Watermarks
 from rlmm.ledger import Hole, PartitionLedger
@@ -290,6 +290,21 @@ class SnapshotReader:
             replica_id=replica_id,
         )
         return answer.offset
+
+
+def gap_view(snapshot: PartitionSnapshot, settings: Settings) -> GapView:
+    """What the snapshot shows of gaps; by the settings as they are now."""
+    trim = settings.view.trim(snapshot.key)
+    return GapView(
+        ledger=snapshot.ledger,
+        lineage=snapshot.lineage,
+        log=snapshot.log,
+        local_log_start_offset=snapshot.watermarks.log_start_offset,
+        log_end_offset=snapshot.log_end_offset,
+        remote_log_start_offset=snapshot.remote_log_start_offset or 0,
+        trim_bound=0 if trim is None else trim.bound,
+        holes=settings.view.holes(snapshot.key),
+    )
 
 
 def unknown_epoch(snapshot: PartitionSnapshot, settings: Settings) -> EpochEntry | None:

@@ -33,7 +33,7 @@ from rlm.plans.holes import (
 from rlm.plans.problem_rules import partition_finding
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.remote_log.ports import Ledger, Settings
-from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotTaker
+from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotTaker, gap_view
 from rlm.tasks.lost_segments import HoleRecords
 from rlm.tasks.unlisted_segments import UnlistedSegments
 from rlmm.ledger import Hole
@@ -132,19 +132,11 @@ class HoleWatch:
         doubts = self._ledger.problem or self._settings.problem or snapshot.ledger.deletion_problem
         if doubts is not None or snapshot.frozen is not None or not snapshot.topic.state.enabled:
             return None
-        start, trim = snapshot.remote_log_start_offset, self._settings.view.trim(snapshot.key)
-        if start is None or not (self._ledger.is_ready and self._settings.is_ready):
+        if snapshot.remote_log_start_offset is None:
             return None
-        return GapView(
-            ledger=snapshot.ledger,
-            lineage=snapshot.lineage,
-            log=snapshot.log,
-            local_log_start_offset=snapshot.watermarks.log_start_offset,
-            log_end_offset=snapshot.log_end_offset,
-            remote_log_start_offset=start,
-            trim_bound=0 if trim is None else trim.bound,
-            holes=self._settings.view.holes(snapshot.key),
-        )
+        if not (self._ledger.is_ready and self._settings.is_ready):
+            return None
+        return gap_view(snapshot, self._settings)
 
     async def _explain_start(self, snapshot: PartitionSnapshot, view: GapView) -> bool:
         """Where the broker moved its log start by the limit that was given back, record the move

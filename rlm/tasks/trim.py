@@ -24,6 +24,7 @@ from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import PreparedDeletion, RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
+from rlm.plans.holes import not_settled
 from rlm.plans.offload import OffloadPolicy
 from rlm.plans.retention import local_retention
 from rlm.plans.services import heartbeats, live_nodes
@@ -39,7 +40,7 @@ from rlm.plans.trim import (
     why_not_confirmed,
 )
 from rlm.remote_log.ports import Broker, Ledger, Settings
-from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, deletion_guards
+from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, deletion_guards, gap_view
 from rlm.tasks.cluster_evidence import ClusterAnswers, ClusterEvidence
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
@@ -200,8 +201,17 @@ class TrimTask:
                 isr=led.isr,
                 replicas=led.replicas,
             )
-        unknown = self._lineage.held(snapshot, plan) if isinstance(plan, TrimPlan) else None
-        return unknown or plan
+        if not isinstance(plan, TrimPlan):
+            return plan
+        return self._gap(snapshot) or self._lineage.held(snapshot, plan) or plan
+
+    def _gap(self, snapshot: PartitionSnapshot) -> Held | None:
+        """Contiguity begins again behind a gap once it is on record (H15), not before."""
+        found = not_settled(gap_view(snapshot, self._settings))
+        if not found:
+            return None
+        start, end = found[0]
+        return Held(reason=NoTrim.GAP_NOT_SETTLED, detail=f"from {start} to {end}")
 
     def _guards(
         self, snapshot: PartitionSnapshot, record: TopicRecord, answers: ClusterAnswers

@@ -13,6 +13,7 @@ TRIM = Target(
         "tests/rlm/stores/test_tasks_over_stores.py",
     ),
 )
+GAP = Target("rlm/tasks/trim.py", ("tests/rlm/tasks/test_h15_gap_before_trim.py",))
 COPIES = Target("rlm/remote_log/snapshots.py", TRIM.tests)
 SERVICES = Target("rlm/plans/services.py", ("tests/rlm/plans/test_services.py",))
 DELETIONS = Target(
@@ -21,6 +22,13 @@ DELETIONS = Target(
 )
 
 EDITS: tuple[Edit, ...] = (
+    *GAP.edits(
+        (
+            "H15: a trim passes a gap that is no hole yet, and never can be one afterwards",
+            "return self._gap(snapshot) or self._lineage.held(snapshot, plan) or plan",
+            "return self._lineage.held(snapshot, plan) or plan",
+        ),
+    ),
     *COPIES.edits(
         (
             "H3: a trim stands on disputed copies",

@@ -8,7 +8,7 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.history import published_lineage
 from rlm.plans.trim import NoTrim
 from rlmm.ledger import Hole
-from rlmm.settings_records import HistoryRecord, HolesRecord
+from rlmm.settings_records import HistoryRecord, HolesRecord, TrimRecord
 from tests.builders.ledger import PARTITION, metadata
 from tests.builders.rig import Rig
 from tests.rlm.plans.views import lineage
@@ -26,6 +26,7 @@ async def after_a_loss(path: Path) -> tuple[Rig, RemoteLogSegmentMetadata]:
     rig.disk.epochs({4: 200})
     rig.broker.log_start_offset = 200
     rig.remote_start(0)
+    rig.settings.write(TrimRecord(partition=PARTITION.key, bound=200, planned_epoch=2), epoch=2)
     rig.broker.elect(1, 4)
     rig.ledger.copied(metadata(98, 0, 100, {0: 0}))
     forgotten = metadata(99, 100, 200, {1: 100, 2: 150})
