@@ -6,6 +6,8 @@ from typing import Any
 from kip405.ids import Uuid
 
 Json = Mapping[str, Any]
+STAMP_FIELDS = ("v", "kind", "node_id", "leader_epoch", "writer", "time_ms")
+"""What every settings record has."""
 
 
 def integer(document: Json, name: str) -> int:
@@ -35,3 +37,8 @@ def texts(document: Json, name: str) -> tuple[str, ...]:
 def uuids(document: Json, name: str) -> tuple[Uuid, ...]:
     """A list of uuids as text; ValueError: one of them is none."""
     return tuple(Uuid.parse(one) for one in texts(document, name))
+
+
+def extra_fields(document: Json, *known: str) -> dict[str, Any]:
+    """The fields of a settings record that this version does not know."""
+    return {name: value for name, value in document.items() if name not in (*STAMP_FIELDS, *known)}

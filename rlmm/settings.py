@@ -19,6 +19,7 @@ from rlmm.settings_records import (
     FENCED_RECORDS,
     NO_LEADER_EPOCH,
     ClusterRecord,
+    CopyLimitRecord,
     DeletionRecord,
     DivergenceRecord,
     FreezeRecord,
@@ -41,6 +42,7 @@ __all__ = [
     "NO_LEADER_EPOCH",
     "AdoptedRecord",
     "ClusterRecord",
+    "CopyLimitRecord",
     "DeletionRecord",
     "DivergenceRecord",
     "FreezeRecord",
@@ -175,12 +177,12 @@ class Settings:
         its leader only.
 
         A topic's own settings record, deletion and freeze belong to the leader of partition 0, the
-        freeze of everything to every leader. The stamp is new, the settings record is not: its own
-        fields say under which epoch something was decided, never its stamp.
+        freeze of everything and copy limits to every leader. The stamp is new, the settings record
+        is not: its own fields say under which epoch something was decided, never its stamp.
         """
         mine = [found.record for found in self.view.reassert if _belongs(found.record, partition)]
         for record in mine:
-            is_leaders = not isinstance(record, FreezeRecord)
+            is_leaders = not isinstance(record, FreezeRecord | CopyLimitRecord)
             await self.publish(record, leader_epoch if is_leaders else NO_LEADER_EPOCH)
             log.warning("settings_record_reasserted", key=record.key, leader_epoch=leader_epoch)
         return len(mine)
@@ -227,6 +229,8 @@ class Settings:
 
 def _belongs(record: SettingsRecord, partition: PartitionKey) -> bool:
     if isinstance(record, FreezeRecord) and record.topic_id is None:
+        return True
+    if isinstance(record, CopyLimitRecord):
         return True
     if isinstance(record, TopicRecord | DeletionRecord | FreezeRecord) and record.topic_id:
         return partition == PartitionKey(record.topic_id, 0)

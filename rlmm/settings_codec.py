@@ -22,17 +22,19 @@ from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
+from rlmm.command_codec import command_fields, read_copy_limit, read_freeze
 from rlmm.giveback_codec import (
     give_back_fields,
     given_back_fields,
     read_give_back,
     read_given_back,
 )
-from rlmm.json_fields import Json, integer, text, texts, uuids
+from rlmm.json_fields import Json, extra_fields, integer, text, texts, uuids
 from rlmm.ledger import Hole
 from rlmm.settings_records import (
     NO_LEADER_EPOCH,
     ClusterRecord,
+    CopyLimitRecord,
     DeletionRecord,
     DiscardRecord,
     DivergenceRecord,
@@ -52,7 +54,6 @@ from rlmm.settings_records import (
 )
 
 FORMAT_VERSION = 1
-_STAMP_FIELDS = ("v", "kind", "node_id", "leader_epoch", "writer", "time_ms")
 _SWITCH = {True: "on", False: "off"}
 _SWITCHED = {word: value for value, word in _SWITCH.items()}
 
@@ -145,8 +146,8 @@ def _fields(record: SettingsRecord) -> dict[str, Any]:
             return _decision_fields(record)
         case ServiceRecord() | ReaderRecord():
             return _heartbeat_fields(record)
-        case FreezeRecord():
-            return {"stopped": list(record.stopped), "by": record.by, "why": record.why}
+        case FreezeRecord() | CopyLimitRecord():
+            return command_fields(record)
 
 
 def _cluster_fields(record: ClusterRecord) -> dict[str, Any]:
@@ -252,7 +253,7 @@ def _cluster(rest: str, document: Json) -> ClusterRecord:
         ledger_topic_id=Uuid.parse(document["ledger_topic_id"]),
         settings_topic_id=Uuid.parse(document["settings_topic_id"]),
         default_store_id=None if store is None else Uuid.parse(store),
-        extra=_extra(
+        extra=extra_fields(
             document, "cluster_id", "ledger_topic_id", "settings_topic_id", "default_store_id"
         ),
     )
@@ -265,7 +266,7 @@ def _store(rest: str, document: Json) -> StoreRecord:
         uri=text(document, "uri"),
         prefix=text(document, "prefix"),
         names=texts(document, "names") if "names" in document else (),
-        extra=_extra(document, "plugin", "uri", "prefix", "names"),
+        extra=extra_fields(document, "plugin", "uri", "prefix", "names"),
     )
 
 
@@ -294,7 +295,7 @@ def _topic(rest: str, document: Json) -> TopicRecord:
         deletion_cause=text(document, "deletion_cause") if "deletion_cause" in document else "",
         offload=_offload(document),
         given_back=read_given_back(document),
-        extra=_extra(document, *_TOPIC_FIELDS, *retention, *_ENFORCED, *_OFFLOAD),
+        extra=extra_fields(document, *_TOPIC_FIELDS, *retention, *_ENFORCED, *_OFFLOAD),
     )
 
 
@@ -325,7 +326,7 @@ def _deletion(rest: str, document: Json) -> DeletionRecord:
         by=text(document, "by"),
         delay_ms=integer(document, "delay_ms"),
         decided_ms=integer(document, "decided_ms"),
-        extra=_extra(document, "what", "by", "delay_ms", "decided_ms"),
+        extra=extra_fields(document, "what", "by", "delay_ms", "decided_ms"),
     )
 
 
@@ -335,7 +336,7 @@ def _start(rest: str, document: Json) -> StartRecord:
         remote_log_start_offset=integer(document, "remote_log_start_offset"),
         cause=text(document, "cause"),
         decided_epoch=integer(document, "decided_epoch") if "decided_epoch" in document else None,
-        extra=_extra(document, "remote_log_start_offset", "cause", "decided_epoch"),
+        extra=extra_fields(document, "remote_log_start_offset", "cause", "decided_epoch"),
     )
 
 
@@ -344,7 +345,7 @@ def _trim(rest: str, document: Json) -> TrimRecord:
         partition=_partition(rest),
         bound=integer(document, "bound"),
         planned_epoch=integer(document, "planned_epoch"),
-        extra=_extra(document, "bound", "planned_epoch"),
+        extra=extra_fields(document, "bound", "planned_epoch"),
     )
 
 
@@ -359,7 +360,7 @@ def _holes(rest: str, document: Json) -> HolesRecord:
             )
             for hole in document["holes"]
         ),
-        extra=_extra(document, "holes"),
+        extra=extra_fields(document, "holes"),
     )
 
 
@@ -370,7 +371,7 @@ def _divergence(rest: str, document: Json) -> DivergenceRecord:
         epoch=integer(document, "epoch"),
         offset=integer(document, "offset"),
         cause=text(document, "cause"),
-        extra=_extra(document, "action", "epoch", "offset", "cause"),
+        extra=extra_fields(document, "action", "epoch", "offset", "cause"),
     )
 
 
@@ -385,7 +386,7 @@ def _discard(rest: str, document: Json) -> DiscardRecord:
         delay_ms=integer(document, "delay_ms"),
         decided_ms=integer(document, "decided_ms"),
         **{name: integer(document, name) for name in _FORMER_START if name in document},
-        extra=_extra(document, *_DISCARD, *_FORMER_START),
+        extra=extra_fields(document, *_DISCARD, *_FORMER_START),
     )
 
 
@@ -395,7 +396,7 @@ def _history(rest: str, document: Json) -> HistoryRecord:
         frozen=None if document["frozen"] is None else text(document, "frozen"),
         lineage=_lineage(document["lineage"]),
         others=tuple(_lineage(one) for one in document.get("others", ())),
-        extra=_extra(document, "frozen", "lineage", "others"),
+        extra=extra_fields(document, "frozen", "lineage", "others"),
     )
 
 
@@ -416,7 +417,7 @@ def _service(rest: str, document: Json) -> ServiceRecord:
         version=text(document, "version"),
         stores=uuids(document, "stores") if "stores" in document else None,
         give_back=read_give_back(document),
-        extra=_extra(document, "listen", "advertised", "version", "stores", "give_back"),
+        extra=extra_fields(document, "listen", "advertised", "version", "stores", "give_back"),
     )
 
 
@@ -425,17 +426,7 @@ def _reader(rest: str, document: Json) -> ReaderRecord:
         grpc_address=rest,
         http_address=text(document, "http_address"),
         version=text(document, "version"),
-        extra=_extra(document, "http_address", "version"),
-    )
-
-
-def _freeze(rest: str, document: Json) -> FreezeRecord:
-    return FreezeRecord(
-        topic_id=Uuid.parse(rest) if rest else None,
-        stopped=texts(document, "stopped"),
-        by=text(document, "by"),
-        why=text(document, "why"),
-        extra=_extra(document, "stopped", "by", "why"),
+        extra=extra_fields(document, "http_address", "version"),
     )
 
 
@@ -452,12 +443,9 @@ _DECODERS: dict[str, Callable[[str, Json], SettingsRecord]] = {
     HistoryRecord.KIND: _history,
     ServiceRecord.KIND: _service,
     ReaderRecord.KIND: _reader,
-    FreezeRecord.KIND: _freeze,
+    FreezeRecord.KIND: read_freeze,
+    CopyLimitRecord.KIND: read_copy_limit,
 }
-
-
-def _extra(document: Json, *known: str) -> dict[str, Any]:
-    return {name: value for name, value in document.items() if name not in (*_STAMP_FIELDS, *known)}
 
 
 def _partition(rest: str) -> PartitionKey:

@@ -2,9 +2,9 @@
 
 Keys (docs/reference/formats.md): cluster, store/<uuid>, topic/<topic id>, deletion/<topic id>,
 start|trim|holes|divergence|discard|history/<topic id>/<partition>, service/<node id>, reader/<gRPC
-address>, freeze, freeze/<topic id>. Every value has v, kind, node_id, leader_epoch, writer,
-time_ms. Fields that this version does not know are kept in `extra` and written again. The view
-decides which settings record counts.
+address>, freeze, freeze/<topic id>, copy-limit, copy-limit/<node id>. Every value has v, kind,
+node_id, leader_epoch, writer, time_ms. Fields that this version does not know are kept in `extra`
+and written again. The view decides which settings record counts.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from rlmm.ledger import Hole
 
 NO_LEADER_EPOCH = -1
 """`leader_epoch` of settings records that no partition leader writes: cluster, store, service,
-freeze.
+freeze, copy-limit.
 """
 
 MODES = ("copy", "tier")
@@ -384,6 +384,41 @@ class FreezeRecord:
         return self.KIND if self.topic_id is None else f"{self.KIND}/{self.topic_id}"
 
 
+LEAST_COPY_BYTES_PER_SECOND = 1 << 20
+"""At this rate a segment of Kafka's default size, 1 GiB, takes 17 minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyLimitRecord:
+    """How many bytes a second one service copies at most, whatever it is configured for: that of a
+    node, or with node_id None every service whose node has no record of its own (KIP-956).
+
+    `decided_ms` is by the clock of the service that was asked, and only shown.
+    """
+
+    KIND: ClassVar[str] = "copy-limit"
+    node_id: int | None
+    bytes_per_second: int
+    by: str
+    decided_ms: int
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.bytes_per_second < LEAST_COPY_BYTES_PER_SECOND:
+            raise ValueError(
+                f"bytes_per_second {self.bytes_per_second} is below {LEAST_COPY_BYTES_PER_SECOND}"
+            )
+
+    @property
+    def key(self) -> str:
+        return copy_limit_key(self.node_id)
+
+
+def copy_limit_key(node_id: int | None) -> str:
+    """The key of a node's copy limit, or with None of that for all."""
+    return CopyLimitRecord.KIND if node_id is None else f"{CopyLimitRecord.KIND}/{node_id}"
+
+
 SettingsRecord = (
     ClusterRecord
     | StoreRecord
@@ -398,6 +433,7 @@ SettingsRecord = (
     | ServiceRecord
     | ReaderRecord
     | FreezeRecord
+    | CopyLimitRecord
 )
 
 FENCED_RECORDS = (
@@ -409,7 +445,8 @@ FENCED_RECORDS = (
     HolesRecord,
 )
 """Settings records whose late record could undo a newer one. Heartbeats only go on, starts only
-rise, a freeze that lands late errs on the safe side."""
+rise, a freeze that lands late errs on the safe side, a copy limit endangers no data and is shown.
+"""
 
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:

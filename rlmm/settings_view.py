@@ -27,6 +27,7 @@ from rlmm.settings_records import (
     FENCED_RECORDS,
     NO_LEADER_EPOCH,
     ClusterRecord,
+    CopyLimitRecord,
     DeletionRecord,
     DiscardRecord,
     DivergenceRecord,
@@ -41,6 +42,7 @@ from rlmm.settings_records import (
     StoreRecord,
     TopicRecord,
     TrimRecord,
+    copy_limit_key,
 )
 
 MOST_SKEW_MS = 60_000
@@ -332,6 +334,18 @@ class SettingsView:
             if record is not None and operation in record.stopped
         ]
         return "; ".join(freezes) if freezes else None
+
+    def copy_limit(self, node_id: int) -> CopyLimitRecord | None:
+        """What overrules the copy limit that a node's service is configured for: the node's own
+        record before that for all; None: nothing does.
+        """
+        keys = (copy_limit_key(node_id), copy_limit_key(None))
+        found = (self._of(CopyLimitRecord, key) for key in keys)
+        return next((record for record in found if record is not None), None)
+
+    def copy_limits(self) -> tuple[CopyLimitRecord, ...]:
+        """Every such record, by key."""
+        return self._all_of(CopyLimitRecord)
 
     def _of(self, kind: type[_Kind], key: str) -> _Kind | None:
         found = self._adopted.get(key)

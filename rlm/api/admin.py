@@ -1,4 +1,4 @@
-"""rlm.v1.AdminService: topics, freezes, status, and what an operator adopts.
+"""rlm.v1.AdminService: topics, freezes, copy limits, status, and what an operator adopts.
 
 The service of the partition-0 leader makes every change to a topic (H14); the others forward to it.
 """
@@ -15,6 +15,7 @@ from rlm.api.calls import Answering, Caller, Context, Gate
 from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
+from rlm.api.copy_limits import ClusterCopyLimits
 from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.peers import Peers, Sent, Stubs
 from rlm.api.ports import PartitionStatuses, PendingDiscards, StoreDoctor
@@ -73,6 +74,7 @@ class AdminDependencies:
     acceptance: RetentionAcceptance
     access: Access
     freezes: Freezes
+    copy_limits: ClusterCopyLimits
     adoption: Adoption
     losses: Losses
     deletions: PendingDeletions
@@ -232,6 +234,19 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             topic = checked_name(request.topic) if request.topic else ""
             await self._dependencies.freezes.unfreeze(topic)
             return self._freezes()
+
+    async def ListCopyLimits(
+        self, request: pb.ListCopyLimitsRequest, context: Context
+    ) -> pb.ListCopyLimitsResponse:
+        async with Answering(self._dependencies.gate, context, "list copy limits") as caller:
+            limits = self._dependencies.copy_limits
+            return await (limits.own() if request.local_only else limits.whole(caller.principal))
+
+    async def SetCopyLimit(
+        self, request: pb.SetCopyLimitRequest, context: Context
+    ) -> pb.ListCopyLimitsResponse:
+        async with Answering(self._dependencies.gate, context, "set copy limit") as caller:
+            return await self._dependencies.copy_limits.change(request, caller.principal)
 
     async def ListDeletions(
         self, request: pb.ListDeletionsRequest, context: Context

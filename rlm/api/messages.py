@@ -188,6 +188,7 @@ def copying_message(copying: Copying) -> admin_pb2.CopyingStatus:
         bytes_per_second=progress.bytes_per_second,
         left_ms=progress.left_ms,
         unmeasured_partitions=copying.unmeasured_partitions,
+        limit_bytes_per_second=copying.limit_bytes_per_second,
     )
 
 

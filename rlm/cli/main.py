@@ -45,6 +45,11 @@ COMMANDS = {
         attribute="copy",
         summary="Copy all closed segments of partitions now.",
     ),
+    "copy-limit": LazyCommand(
+        module="rlm.cli.copy_limit",
+        attribute="copy_limit",
+        summary="Show or change how many bytes a second services copy.",
+    ),
     "deletions": LazyCommand(
         module="rlm.cli.deletions",
         attribute="deletions",

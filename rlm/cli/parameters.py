@@ -25,3 +25,4 @@ class _Parsed(click.ParamType[int]):
 
 DURATION = _Parsed("duration", parse_duration_ms)
 SIZE = _Parsed("size", parse_size_bytes)
+NODE_ID = click.IntRange(min=0, max=(1 << 31) - 1)

@@ -235,20 +235,23 @@ def _show_copying(answer: pb.StatusResponse) -> None:
         return
     click.echo()
     show_table(
-        ("broker", "to copy", "rate", "time left"),
+        ("broker", "to copy", "rate", "limit", "time left"),
         [
             (
                 node_id,
                 f"{row.segments_left} / {human_size(row.bytes_left)}{_unknown(row)}",
-                f"{human_size(row.bytes_per_second)}/s"
-                if row.HasField("bytes_per_second")
-                else "unknown",
+                _rate(row, "bytes_per_second"),
+                _rate(row, "limit_bytes_per_second"),
                 human_duration(row.left_ms) if row.HasField("left_ms") else "unknown",
             )
             for node_id, row in rows
         ],
         "",
     )
+
+
+def _rate(row: pb.CopyingStatus, field: str) -> str:
+    return f"{human_size(getattr(row, field))}/s" if row.HasField(field) else "unknown"
 
 
 def _full_in(row: pb.LogDirStatus) -> str:

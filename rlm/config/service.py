@@ -28,7 +28,7 @@ from rlm.config.common import milliseconds as _ms
 from rlm.config.common import size_bytes as _size
 from rlm.config.offload import OFFLOAD_RULES_ALLOWED, OffloadRule
 from rlm.config.stores import RULES_ALLOWED, build_provider
-from rlmm.settings_records import OffloadThresholds
+from rlmm.settings_records import LEAST_COPY_BYTES_PER_SECOND, OffloadThresholds
 from rsm_plugins.endpoints import EndpointProvider, TopicRule
 
 
@@ -149,8 +149,9 @@ class ServiceConfig(CommonConfig):
         "remote.log.manager.copy.max.bytes.per.second",
         1 << 30,
         "Bytes a second that this service copies to its stores, over all partitions. The default "
-        "is most of a 10 Gbit/s link. A segment is charged whole before it is uploaded.",
-        least=1 << 20,
+        "is most of a 10 Gbit/s link. A segment is charged whole before it is uploaded. Dynamic: "
+        "`rlm copy-limit` overrules it while services run.",
+        least=LEAST_COPY_BYTES_PER_SECOND,
     )
     log_remote_copy_lag_ms: int = _ms(
         "log.remote.copy.lag.ms",

@@ -49,6 +49,11 @@ class Bucket:
         self._fill(now_ms)
         self._tokens -= amount
 
+    def change_rate(self, rate: float, now_ms: int) -> None:
+        """Gain so many tokens a second from now on; a debt stays."""
+        self._fill(now_ms)
+        self.rate = rate
+
     def _fill(self, now_ms: int) -> None:
         gone_ms = max(0, now_ms - self._filled_ms)
         self._filled_ms = now_ms

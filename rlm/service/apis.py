@@ -15,6 +15,7 @@ from rlm.api.calls import Gate, TokenSource
 from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
+from rlm.api.copy_limits import ClusterCopyLimits
 from rlm.api.endpoints import BROKER, Endpoint, Endpoints
 from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.fetch import FetchDependencies, FetchService
@@ -335,6 +336,7 @@ def build_admin(
             acceptance=topics.acceptance,
             access=topics.access,
             freezes=topics.freezes,
+            copy_limits=ClusterCopyLimits(peers=peers, decisions=tasks.copy_limits),
             adoption=Adoption(broker=broker, settings=settings, starts=dependencies.starts),
             losses=_loss_acceptance(dependencies, tasks),
             deletions=topics.deletions,

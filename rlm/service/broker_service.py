@@ -261,6 +261,7 @@ def _partition_problems(dependencies: Dependencies, tasks: TaskWiring) -> Partit
         losses_to_come=ComingLosses(
             dependencies.snapshots, dependencies.clock, dependencies.config.problem_loss_ms
         ),
+        copy_limit=tasks.copy_limits.in_effect,
     )
 
 

@@ -117,11 +117,12 @@ def task_gauges(partition_tasks: Iterable[PoolView]) -> dict[str, Labelled]:
 
 
 def copy_gauges(copying: Copying) -> dict[str, Labelled]:
-    """Gauges of what is to be copied, how fast copies go, and how long the rest takes."""
+    """Gauges of what is to be copied, how fast copies go, their limit, and the time left."""
     progress = copying.progress
     rows: dict[str, Labelled] = {
         "rlm_copy_left_bytes": {(): progress.bytes_left},
         "rlm_copy_unmeasured_partitions": {(): copying.unmeasured_partitions},
+        "rlm_copy_limit_bytes_per_second": {(): copying.limit_bytes_per_second},
     }
     if progress.bytes_per_second is not None:
         rows["rlm_copy_bytes_per_second"] = {(): progress.bytes_per_second}

@@ -59,6 +59,12 @@ COPY_ROWS: tuple[MetricRow, ...] = (
         kind=MetricKind.GAUGE,
         doc="Time for what is left at that rate; no sample where that is unknown.",
     ),
+    MetricRow(
+        name="rlm_copy_limit_bytes_per_second",
+        kind=MetricKind.GAUGE,
+        doc="The limit of copies in effect: remote.log.manager.copy.max.bytes.per.second, or what "
+        "`rlm copy-limit` says instead.",
+    ),
 )
 
 DISK_ROWS: tuple[MetricRow, ...] = (

@@ -4,7 +4,7 @@ Keeps what no other component knows: since when we lead a partition, and since w
 has not moved. The rules are in `rlm/plans/problem_rules.py`. Never waits.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -75,7 +75,9 @@ class PartitionProblems:
         clock: Clock,
         limits: Limits,
         losses_to_come: ComingLosses,
+        copy_limit: Callable[[], int],
     ) -> None:
+        """`copy_limit`: bytes a second that copies may take now."""
         self._node_id = node_id
         self._leadership = leadership
         self._snapshots = snapshots
@@ -87,6 +89,7 @@ class PartitionProblems:
         self._clock = clock
         self._limits = limits
         self.losses_to_come = losses_to_come
+        self._copy_limit = copy_limit
         self._led_since: dict[PartitionKey, tuple[int, int]] = {}
         self._still: dict[PartitionKey, _Still] = {}
         self._excess: dict[PartitionKey, tuple[PartitionSnapshot, int]] = {}
@@ -143,6 +146,7 @@ class PartitionProblems:
         return Copying(
             progress=self._partition_tasks.copy.progress(measured),
             unmeasured_partitions=len(led) - len(measured),
+            limit_bytes_per_second=self._copy_limit(),
         )
 
     def _led(self) -> Sequence[LedPartition]:

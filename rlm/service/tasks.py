@@ -47,6 +47,7 @@ from rlm.tasks.schedule import Schedule, TaskRun, led_rows
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
 from rlm.tasks.unreferenced import UnreferencedTask
+from rlm.topics.copy_limits import CopyLimitDecisions
 from rlmm.settings_records import TopicRecord
 from rsm_plugins.files.page_cache import PageCache
 
@@ -126,6 +127,7 @@ class TaskWiring:
         self.writes = StoreWrites()
         config = dependencies.config
         self.deletions = _record_deletions(dependencies)
+        self.copy_limits = _copy_limits(dependencies)
         live = LiveAttempts()
         self.evidence = StoreEvidence(
             dependencies.stores.stores,
@@ -182,9 +184,10 @@ class TaskWiring:
 
     def _copy_task(self, live: LiveAttempts, counts: SegmentCounts) -> CopyTask:
         dependencies, config = self._dependencies, self._dependencies.config
+        quota = CopyQuota(self.copy_limits.in_effect, dependencies.clock, counts.copy_throttled)
         return CopyTask(
             snapshots=dependencies.snapshots,
-            copier=_copier(dependencies, live, self.writes, counts.copy_throttled),
+            copier=_copier(dependencies, live, self.writes, quota),
             ledger=dependencies.metadata.manager,
             settings=dependencies.metadata.settings,
             clock=dependencies.clock,
@@ -336,13 +339,19 @@ class TaskWiring:
         )
 
 
+def _copy_limits(dependencies: Dependencies) -> CopyLimitDecisions:
+    return CopyLimitDecisions(
+        settings=dependencies.metadata.settings,
+        node_id=dependencies.config.node_id,
+        configured=dependencies.config.remote_log_manager_copy_max_bytes_per_second,
+        clock=dependencies.clock,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+
+
 def _copier(
-    dependencies: Dependencies,
-    live: LiveAttempts,
-    writes: StoreWrites,
-    throttled: Callable[[int], None],
+    dependencies: Dependencies, live: LiveAttempts, writes: StoreWrites, quota: CopyQuota
 ) -> Copier:
-    rate = dependencies.config.remote_log_manager_copy_max_bytes_per_second
     return Copier(
         snapshots=dependencies.snapshots,
         ledger=dependencies.metadata.manager,
@@ -350,7 +359,7 @@ def _copier(
         targets=dependencies.stores.targets,
         live=live,
         writes=writes,
-        quota=CopyQuota(rate, dependencies.clock, throttled),
+        quota=quota,
         threads=dependencies.threads.copies,
         page_cache=PageCache(),
         clock=dependencies.clock,

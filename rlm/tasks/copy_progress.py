@@ -28,11 +28,12 @@ class Progress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copying:
     """The progress of the partitions of which it is known what is left, and the number of others
-    that should be copied too.
+    that should be copied too. `limit_bytes_per_second`: how fast copies may go now.
     """
 
     progress: Progress
     unmeasured_partitions: int
+    limit_bytes_per_second: int
 
 
 class CopyProgress:

@@ -4,6 +4,9 @@ A segment is charged whole before its upload begins, since a plugin cannot be st
 So a large segment puts the quota into debt, and the next one waits until it is repaid; over time
 the rate is exact. Attempts wait in the order in which they come, so no partition is left behind.
 The wait counts neither to an attempt's deadline nor as its failure.
+
+The rate may change at any time (`rlm copy-limit`). What was charged stays charged, and is repaid at
+the new rate: an attempt that waits already looks for a change once a second.
 """
 
 import asyncio
@@ -12,26 +15,37 @@ from collections.abc import Callable
 from rlm.clock import Clock
 from rlm.reading.throttle import Bucket
 
+_LONGEST_SLEEP_MS = 1_000
+
 
 class CopyQuota:
-    """`throttled` is called with each wait, in ms."""
+    """`bytes_per_second` is asked for the rate in effect. `throttled` is called during a wait with
+    the time that has passed, in ms.
+    """
 
     def __init__(
         self,
-        bytes_per_second: int,
+        bytes_per_second: Callable[[], int],
         clock: Clock,
         throttled: Callable[[int], None] = lambda _wait_ms: None,
     ) -> None:
+        self._bytes_per_second = bytes_per_second
         self._clock = clock
-        self._bucket = Bucket(bytes_per_second, clock.monotonic_ms())
+        self._bucket = Bucket(bytes_per_second(), clock.monotonic_ms())
         self._throttled = throttled
         self._turn = asyncio.Lock()
 
     async def take(self, size_bytes: int) -> None:
         """Return once so many bytes may be uploaded, after all who came earlier."""
         async with self._turn:
-            wait_ms = self._bucket.wait_ms(self._clock.monotonic_ms())
-            if wait_ms:
-                self._throttled(wait_ms)
-                await self._clock.sleep_ms(wait_ms)
+            while wait_ms := self._wait_ms():
+                slept_ms = min(wait_ms, _LONGEST_SLEEP_MS)
+                await self._clock.sleep_ms(slept_ms)
+                self._throttled(slept_ms)
             self._bucket.take(size_bytes, self._clock.monotonic_ms())
+
+    def _wait_ms(self) -> int:
+        """How long until the debt is paid at the rate in effect now."""
+        now_ms = self._clock.monotonic_ms()
+        self._bucket.change_rate(self._bytes_per_second(), now_ms)
+        return self._bucket.wait_ms(now_ms)

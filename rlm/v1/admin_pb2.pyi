@@ -328,6 +328,54 @@ class Freeze(_message.Message):
     since_ms: int
     def __init__(self, topic: _Optional[str] = ..., stopped: _Optional[str] = ..., by: _Optional[str] = ..., why: _Optional[str] = ..., since_ms: _Optional[int] = ...) -> None: ...
 
+class ListCopyLimitsRequest(_message.Message):
+    __slots__ = ("local_only",)
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    local_only: bool
+    def __init__(self, local_only: _Optional[bool] = ...) -> None: ...
+
+class SetCopyLimitRequest(_message.Message):
+    __slots__ = ("node_id", "bytes_per_second")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    bytes_per_second: int
+    def __init__(self, node_id: _Optional[int] = ..., bytes_per_second: _Optional[int] = ...) -> None: ...
+
+class ListCopyLimitsResponse(_message.Message):
+    __slots__ = ("decided", "nodes")
+    DECIDED_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    decided: _containers.RepeatedCompositeFieldContainer[CopyLimit]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeCopyLimit]
+    def __init__(self, decided: _Optional[_Iterable[_Union[CopyLimit, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeCopyLimit, _Mapping]]] = ...) -> None: ...
+
+class CopyLimit(_message.Message):
+    __slots__ = ("node_id", "bytes_per_second", "by", "decided_ms")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_MS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    bytes_per_second: int
+    by: str
+    decided_ms: int
+    def __init__(self, node_id: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., by: _Optional[str] = ..., decided_ms: _Optional[int] = ...) -> None: ...
+
+class NodeCopyLimit(_message.Message):
+    __slots__ = ("node_id", "configured_bytes_per_second", "bytes_per_second", "overruled", "problem")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURED_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    OVERRULED_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    configured_bytes_per_second: int
+    bytes_per_second: int
+    overruled: CopyLimit
+    problem: str
+    def __init__(self, node_id: _Optional[int] = ..., configured_bytes_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., overruled: _Optional[_Union[CopyLimit, _Mapping]] = ..., problem: _Optional[str] = ...) -> None: ...
+
 class StatusRequest(_message.Message):
     __slots__ = ("topic", "local_only")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -409,18 +457,20 @@ class ServiceStatus(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ..., health: _Optional[str] = ..., log_dirs: _Optional[_Iterable[_Union[LogDirStatus, _Mapping]]] = ..., copying: _Optional[_Union[CopyingStatus, _Mapping]] = ...) -> None: ...
 
 class CopyingStatus(_message.Message):
-    __slots__ = ("segments_left", "bytes_left", "bytes_per_second", "left_ms", "unmeasured_partitions")
+    __slots__ = ("segments_left", "bytes_left", "bytes_per_second", "left_ms", "unmeasured_partitions", "limit_bytes_per_second")
     SEGMENTS_LEFT_FIELD_NUMBER: _ClassVar[int]
     BYTES_LEFT_FIELD_NUMBER: _ClassVar[int]
     BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     LEFT_MS_FIELD_NUMBER: _ClassVar[int]
     UNMEASURED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     segments_left: int
     bytes_left: int
     bytes_per_second: int
     left_ms: int
     unmeasured_partitions: int
-    def __init__(self, segments_left: _Optional[int] = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., left_ms: _Optional[int] = ..., unmeasured_partitions: _Optional[int] = ...) -> None: ...
+    limit_bytes_per_second: int
+    def __init__(self, segments_left: _Optional[int] = ..., bytes_left: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., left_ms: _Optional[int] = ..., unmeasured_partitions: _Optional[int] = ..., limit_bytes_per_second: _Optional[int] = ...) -> None: ...
 
 class LogDirStatus(_message.Message):
     __slots__ = ("path", "size_bytes", "free_bytes", "growth_bytes_per_second", "full_in_ms", "untrimmable_bytes", "unmeasured_partitions", "under_pressure")

@@ -93,6 +93,16 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.FreezeRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.FreezeResponse.FromString,
                 _registered_method=True)
+        self.ListCopyLimits = channel.unary_unary(
+                '/rlm.v1.AdminService/ListCopyLimits',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.ListCopyLimitsRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.ListCopyLimitsResponse.FromString,
+                _registered_method=True)
+        self.SetCopyLimit = channel.unary_unary(
+                '/rlm.v1.AdminService/SetCopyLimit',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.SetCopyLimitRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.ListCopyLimitsResponse.FromString,
+                _registered_method=True)
         self.ListDeletions = channel.unary_unary(
                 '/rlm.v1.AdminService/ListDeletions',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.ListDeletionsRequest.SerializeToString,
@@ -233,6 +243,23 @@ class AdminServiceServicer:
 
     def Unfreeze(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListCopyLimits(self, request, context):
+        """How many bytes a second each service may copy, by its configuration or by decision. A service that does not answer
+        is a row with the reason.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetCopyLimit(self, request, context):
+        """Overrules remote.log.manager.copy.max.bytes.per.second of every service, or of one node's, until that is removed.
+        Durable; needs no leader and no store. Copies that wait already see it within a second. INVALID_ARGUMENT: the limit
+        is too low. NOT_FOUND: no service of this node is known, or there is nothing to remove.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -390,6 +417,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Unfreeze,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.FreezeRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.FreezeResponse.SerializeToString,
+            ),
+            'ListCopyLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListCopyLimits,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.ListCopyLimitsRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.ListCopyLimitsResponse.SerializeToString,
+            ),
+            'SetCopyLimit': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetCopyLimit,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.SetCopyLimitRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.ListCopyLimitsResponse.SerializeToString,
             ),
             'ListDeletions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDeletions,
@@ -735,6 +772,60 @@ class AdminService:
             '/rlm.v1.AdminService/Unfreeze',
             rlm_dot_v1_dot_admin__pb2.FreezeRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.FreezeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListCopyLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/ListCopyLimits',
+            rlm_dot_v1_dot_admin__pb2.ListCopyLimitsRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.ListCopyLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetCopyLimit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/SetCopyLimit',
+            rlm_dot_v1_dot_admin__pb2.SetCopyLimitRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.ListCopyLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,6 +59,15 @@ class AdminServiceStub:
     Freeze: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]
     """Stops trims, deletions and sweeps on every service. Durable; needs no leader and no store."""
     Unfreeze: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]
+    ListCopyLimits: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListCopyLimitsRequest, _admin_pb2.ListCopyLimitsResponse]
+    """How many bytes a second each service may copy, by its configuration or by decision. A service that does not answer
+    is a row with the reason.
+    """
+    SetCopyLimit: _grpc.UnaryUnaryMultiCallable[_admin_pb2.SetCopyLimitRequest, _admin_pb2.ListCopyLimitsResponse]
+    """Overrules remote.log.manager.copy.max.bytes.per.second of every service, or of one node's, until that is removed.
+    Durable; needs no leader and no store. Copies that wait already see it within a second. INVALID_ARGUMENT: the limit
+    is too low. NOT_FOUND: no service of this node is known, or there is nothing to remove.
+    """
     ListDeletions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListDeletionsRequest, _admin_pb2.ListDeletionsResponse]
     """Decisions that make data deletable and can still be undone."""
     UndoDeletion: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UndoDeletionRequest, _admin_pb2.TopicDescription]
@@ -134,6 +143,15 @@ class AdminServiceAsyncStub(AdminServiceStub):
     Freeze: _aio.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]  # type: ignore[assignment]
     """Stops trims, deletions and sweeps on every service. Durable; needs no leader and no store."""
     Unfreeze: _aio.UnaryUnaryMultiCallable[_admin_pb2.FreezeRequest, _admin_pb2.FreezeResponse]  # type: ignore[assignment]
+    ListCopyLimits: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListCopyLimitsRequest, _admin_pb2.ListCopyLimitsResponse]  # type: ignore[assignment]
+    """How many bytes a second each service may copy, by its configuration or by decision. A service that does not answer
+    is a row with the reason.
+    """
+    SetCopyLimit: _aio.UnaryUnaryMultiCallable[_admin_pb2.SetCopyLimitRequest, _admin_pb2.ListCopyLimitsResponse]  # type: ignore[assignment]
+    """Overrules remote.log.manager.copy.max.bytes.per.second of every service, or of one node's, until that is removed.
+    Durable; needs no leader and no store. Copies that wait already see it within a second. INVALID_ARGUMENT: the limit
+    is too low. NOT_FOUND: no service of this node is known, or there is nothing to remove.
+    """
     ListDeletions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDeletionsRequest, _admin_pb2.ListDeletionsResponse]  # type: ignore[assignment]
     """Decisions that make data deletable and can still be undone."""
     UndoDeletion: _aio.UnaryUnaryMultiCallable[_admin_pb2.UndoDeletionRequest, _admin_pb2.TopicDescription]  # type: ignore[assignment]
@@ -266,6 +284,27 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.FreezeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.FreezeResponse, _abc.Awaitable[_admin_pb2.FreezeResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListCopyLimits(
+        self,
+        request: _admin_pb2.ListCopyLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListCopyLimitsResponse, _abc.Awaitable[_admin_pb2.ListCopyLimitsResponse]]:
+        """How many bytes a second each service may copy, by its configuration or by decision. A service that does not answer
+        is a row with the reason.
+        """
+
+    @_abc_1.abstractmethod
+    def SetCopyLimit(
+        self,
+        request: _admin_pb2.SetCopyLimitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListCopyLimitsResponse, _abc.Awaitable[_admin_pb2.ListCopyLimitsResponse]]:
+        """Overrules remote.log.manager.copy.max.bytes.per.second of every service, or of one node's, until that is removed.
+        Durable; needs no leader and no store. Copies that wait already see it within a second. INVALID_ARGUMENT: the limit
+        is too low. NOT_FOUND: no service of this node is known, or there is nothing to remove.
+        """
 
     @_abc_1.abstractmethod
     def ListDeletions(

@@ -339,7 +339,7 @@ class Rig:
             targets=self.shelf,
             live=self.live,
             writes=self.writes,
-            quota=CopyQuota(rate, self.clock, self.throttled_ms.append),
+            quota=CopyQuota(lambda: rate, self.clock, self.throttled_ms.append),
             threads=self.threads.copies,
             page_cache=self.page_cache,
             clock=self.clock,

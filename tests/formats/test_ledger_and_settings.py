@@ -33,6 +33,7 @@ from rlmm.records import (
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
 from rlmm.settings_records import (
     ClusterRecord,
+    CopyLimitRecord,
     DeletionRecord,
     DiscardRecord,
     DivergenceRecord,
@@ -239,6 +240,10 @@ RECORDS: tuple[SettingsRecord, ...] = (
         former_start=160,
         former_start_epoch=6,
     ),
+    CopyLimitRecord(
+        node_id=None, bytes_per_second=67_108_864, by="ada", decided_ms=1_763_000_000_100
+    ),
+    CopyLimitRecord(node_id=4, bytes_per_second=1_048_576, by="ada", decided_ms=1_763_000_000_100),
 )
 
 

@@ -12,6 +12,8 @@ CHECKS = Target(
     ),
 )
 SLOTS = Target("rlm/tasks/copy_slots.py", ("tests/rlm/tasks/test_copy_slots.py",))
+LIMITS = Target("rlm/topics/copy_limits.py", ("tests/rlm/cli/test_copy_limit.py",))
+CLUSTER_LIMITS = Target("rlm/api/copy_limits.py", ("tests/rlm/cli/test_copy_limit.py",))
 QUOTA = Target("rlm/tasks/copy_quota.py", ("tests/rlm/tasks/test_copy_quota.py",))
 
 PAGES = Target("rsm_plugins/files/page_cache.py", ("tests/rsm_plugins/test_page_cache.py",))
@@ -184,8 +186,8 @@ EDITS: tuple[Edit, ...] = (
     *QUOTA.edits(
         (
             "the quota delays no copy",
-            "                await self._clock.sleep_ms(wait_ms)\n",
-            "",
+            "                await self._clock.sleep_ms(slept_ms)\n",
+            "                break\n",
         ),
         (
             "the quota is never charged",
@@ -196,6 +198,45 @@ EDITS: tuple[Edit, ...] = (
             "who comes later passes who waits for the quota",
             "        async with self._turn:\n",
             "        if self._turn:\n",
+        ),
+        (
+            "who waits for the quota sees no change of the limit",
+            "slept_ms = min(wait_ms, _LONGEST_SLEEP_MS)",
+            "slept_ms = wait_ms",
+        ),
+        (
+            "the limit is that of the start",
+            "        self._bucket.change_rate(self._bytes_per_second(), now_ms)\n",
+            "",
+        ),
+    ),
+    *LIMITS.edits(
+        (
+            "what is configured counts though it was overruled",
+            "return self.configured if overruling is None else overruling.bytes_per_second",
+            "return self.configured if overruling else self.configured",
+        ),
+        (
+            "a copy limit of a mistyped node is decided",
+            "if node_id is not None and node_id not in known:",
+            "if node_id is not None and node_id < 0:",
+        ),
+        (
+            "a copy limit below the least is decided",
+            "if bytes_per_second < LEAST_COPY_BYTES_PER_SECOND:",
+            "if bytes_per_second < 0:",
+        ),
+    ),
+    *CLUSTER_LIMITS.edits(
+        (
+            "H38: a silent service goes by what was decided for it",
+            "pb.NodeCopyLimit(node_id=peer.node_id, problem=str(answer))",
+            "found.nodes[0]",
+        ),
+        (
+            "H38: a decision about a node without a service is not shown",
+            'if one.HasField("node_id") and one.node_id not in known',
+            "if False",
         ),
     ),
 )

@@ -321,6 +321,11 @@ EDITS: tuple[Edit, ...] = (
             'keys = (FreezeRecord.KIND, f"{FreezeRecord.KIND}/{topic_id}")',
             "keys = (FreezeRecord.KIND,)",
         ),
+        (
+            "the copy limit for all counts before that of a node",
+            "keys = (copy_limit_key(node_id), copy_limit_key(None))",
+            "keys = (copy_limit_key(None), copy_limit_key(node_id))",
+        ),
     ),
     *VIEW.edits(
         (

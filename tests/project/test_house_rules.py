@@ -38,6 +38,7 @@ PURE = (
     "rlm_spark/pipelines/spans.py",
     "rlm_spark/plan/planning.py",
     "rlm_spark/values.py",
+    "rlmm/command_codec.py",
     "rlmm/giveback_codec.py",
     "rlmm/json_fields.py",
     "rlmm/leader_answers.py",

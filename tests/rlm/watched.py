@@ -170,6 +170,7 @@ class Watched:
             clock=clock,
             limits=LIMITS,
             losses_to_come=ComingLosses(self.snapshots, clock, LOSS_MS),
+            copy_limit=lambda: 1 << 30,
         )
         self.log_dirs = LogDirReports(
             watch=self.disks,

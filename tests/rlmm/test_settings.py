@@ -11,6 +11,7 @@ from rlmm.settings import Settings
 from rlmm.settings_codec import encode_settings_record
 from rlmm.settings_records import (
     ClusterRecord,
+    CopyLimitRecord,
     DivergenceRecord,
     FreezeRecord,
     HistoryRecord,
@@ -132,6 +133,29 @@ async def test_h10_an_unfreeze_that_lands_after_a_freeze_does_not_count(
     await ours.settings.tombstone(FREEZE.key)
     assert not ours.is_frozen()
     assert not other.is_frozen()
+
+
+async def test_h10_the_removal_of_a_copy_limit_that_lands_after_a_new_one_does_not_count(
+    ours: Process, other: Process
+) -> None:
+    limit = CopyLimitRecord(node_id=None, bytes_per_second=1 << 20, by="ada", decided_ms=1)
+    raised = replace(limit, bytes_per_second=8 << 20)
+    await ours.settings.publish(limit)
+    ours.log.loses_acks = True
+    with pytest.raises(OutcomeUnknown):
+        await ours.settings.tombstone(limit.key)
+    ours.log.loses_acks = False
+    await ours.settings.publish(raised)
+    ours.log.land()
+    ours.log.read_all()
+    assert ours.settings.view.copy_limit(1) == raised
+    other.log.read_all()
+    assert await other.settings.reassert(KEY, LEADER_EPOCH) == 1
+    ours.log.read_all()
+    assert await ours.settings.reassert(KEY, LEADER_EPOCH) == 0
+    await ours.settings.tombstone(limit.key)
+    other.log.read_all()
+    assert other.settings.view.copy_limit(1) is None
 
 
 async def test_h10_a_history_that_lands_after_a_newer_one_of_its_leader_does_not_count(

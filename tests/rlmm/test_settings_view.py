@@ -16,6 +16,7 @@ from rlmm.settings_codec import (
     encode_settings_record,
 )
 from rlmm.settings_records import (
+    CopyLimitRecord,
     DeletionRecord,
     FreezeRecord,
     ServiceRecord,
@@ -174,6 +175,38 @@ def test_freeze_holds_for_all_or_for_one_and_ends_with_a_tombstone() -> None:
     assert not view.stopped_by(uuid(9), "delete")
     view.apply(key=b"freeze", value=None, offset=2)
     assert not view.stopped_by(TOPIC_ID, "trim")
+
+
+def copy_limit(node_id: int | None, bytes_per_second: int) -> CopyLimitRecord:
+    return CopyLimitRecord(
+        node_id=node_id, bytes_per_second=bytes_per_second, by="ada", decided_ms=1
+    )
+
+
+def test_a_copy_limit_of_a_node_counts_before_that_for_all() -> None:
+    view = SettingsView()
+    assert view.copy_limit(4) is None
+    put(view, 0, copy_limit(4, 2 << 20), epoch=-1)
+    put(view, 1, copy_limit(None, 8 << 20), epoch=-1)
+    assert view.copy_limit(4) == copy_limit(4, 2 << 20)
+    assert view.copy_limit(5) == copy_limit(None, 8 << 20)
+    assert [record.node_id for record in view.copy_limits()] == [None, 4]
+    view.apply(key=b"copy-limit/4", value=None, offset=2)
+    assert view.copy_limit(4) == copy_limit(None, 8 << 20)
+    view.apply(key=b"copy-limit", value=None, offset=3)
+    assert view.copy_limit(4) is None
+
+
+@pytest.mark.parametrize("wrong", [0, -1, (1 << 20) - 1, True, "8388608", 1.5e9])
+def test_a_copy_limit_that_no_command_writes_is_corrupt(wrong: object) -> None:
+    stamp = Stamp(node_id=1, leader_epoch=-1, writer=uuid(1), time_ms=0)
+    key, value = encode_settings_record(copy_limit(4, 8 << 20), stamp)
+    document = json.dumps({**json.loads(value), "bytes_per_second": wrong})
+    view = SettingsView()
+    view.apply(key=key, value=value, offset=0)
+    view.apply(key=key, value=document.encode(), offset=1)
+    assert "copy-limit/4" in str(view.problem)
+    assert view.copy_limit(4) == copy_limit(4, 8 << 20)
 
 
 def test_records_of_different_writers_do_not_touch_each_other() -> None:

@@ -52,6 +52,7 @@ from tests.rlm.api.node_fakes import (
     ApiStores,
     FullLedger,
     adoption,
+    copy_limits,
     no_remote_logs,
     say_alive,
 )
@@ -355,6 +356,7 @@ class Fakes:
                 acceptance=self.service.acceptance,
                 access=self.service.access,
                 freezes=freezes,
+                copy_limits=copy_limits(self.peers, settings, self.service.clock),
                 adoption=adoption(broker, settings),
                 losses=self.losses,
                 discards=self.losses.discards,

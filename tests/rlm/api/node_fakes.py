@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 
 from kip405.errors import Fenced, NotFound, RemoteStorageError
 from kip405.ids import PartitionKey
+from rlm.api.copy_limits import ClusterCopyLimits
+from rlm.api.peers import Peers
 from rlm.broker.answers import OwnOffsets
 from rlm.broker.leadership import LedPartition
+from rlm.clock import Clock
 from rlm.plans.coverage import LostRange
 from rlm.plans.discard import RemotePart
 from rlm.plans.disk import LogDirReport
@@ -19,6 +22,7 @@ from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.copy_progress import Copying, Progress
 from rlm.tasks.copy_runs import CopyEvent, CopyTarget
 from rlm.tasks.verify_runs import Event
+from rlm.topics.copy_limits import CopyLimitDecisions
 from rlm.topics.discards import DiscardPlan, PendingDiscard
 from rlm.topics.partition_records import Adoption
 from rlm.topics.purge import TopicEnd
@@ -93,6 +97,18 @@ class ApiDiscards:
 def adoption(broker: OwnOffsets, settings: ServiceSettings) -> Adoption:
     starts = LogStarts(settings=settings, audit=MemoryAudit(), barrier_deadline_ms=1_000)
     return Adoption(broker=broker, settings=settings, starts=starts)
+
+
+def copy_limits(peers: Peers, settings: ServiceSettings, clock: Clock) -> ClusterCopyLimits:
+    """1 GiB a second is configured."""
+    decisions = CopyLimitDecisions(
+        settings=settings,
+        node_id=peers.node_id,
+        configured=1 << 30,
+        clock=clock,
+        barrier_deadline_ms=1_000,
+    )
+    return ClusterCopyLimits(peers=peers, decisions=decisions)
 
 
 class Blind:
@@ -180,6 +196,7 @@ class ApiStores:
         default_factory=lambda: Copying(
             progress=Progress(segments_left=0, bytes_left=0, bytes_per_second=None, left_ms=None),
             unmeasured_partitions=0,
+            limit_bytes_per_second=1 << 30,
         )
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlm.tasks.copy_progress import Copying, Progress
+from rlm.tasks.copy_progress import Progress
 from rlm.tasks.copy_runs import CopyReport, CopyTarget
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Node, api_node
@@ -81,16 +81,31 @@ async def test_h38_status_shows_what_is_to_be_copied_and_how_long_it_takes() -> 
         known = Progress(
             segments_left=3, bytes_left=3 << 20, bytes_per_second=1 << 20, left_ms=3_000
         )
-        node.stores.copying = Copying(progress=known, unmeasured_partitions=0)
+        node.stores.copying = replace(node.stores.copying, progress=known)
         lines = [line.split() for line in (await asked(node, "status")).stdout.splitlines()]
-        assert ["1", "3", "/", "3.0", "MiB", "1.0", "MiB/s", "3", "s"] in lines
+        assert ["1", "3", "/", "3.0", "MiB", "1.0", "MiB/s", "1.0", "GiB/s", "3", "s"] in lines
         slow = replace(known, bytes_per_second=None, left_ms=None)
-        node.stores.copying = Copying(progress=slow, unmeasured_partitions=0)
+        node.stores.copying = replace(node.stores.copying, progress=slow)
         lines = [line.split() for line in (await asked(node, "status")).stdout.splitlines()]
-        assert ["1", "3", "/", "3.0", "MiB", "unknown", "unknown"] in lines
+        assert ["1", "3", "/", "3.0", "MiB", "unknown", "1.0", "GiB/s", "unknown"] in lines
         [service] = (await as_json(node, "status"))["services"]
         assert service["copying"]["bytes_per_second"] is None
         nothing = replace(slow, segments_left=0, bytes_left=0)
-        node.stores.copying = Copying(progress=nothing, unmeasured_partitions=2)
+        node.stores.copying = replace(
+            node.stores.copying, progress=nothing, unmeasured_partitions=2
+        )
         lines = [line.split() for line in (await asked(node, "status")).stdout.splitlines()]
-        assert ["1", "0", "/", "0", "B", "+", "2", "unknown", "unknown", "unknown"] in lines
+        assert [
+            "1",
+            "0",
+            "/",
+            "0",
+            "B",
+            "+",
+            "2",
+            "unknown",
+            "unknown",
+            "1.0",
+            "GiB/s",
+            "unknown",
+        ] in lines

@@ -44,17 +44,23 @@ def test_while_nothing_is_copied_the_rate_falls(second: int, rate: int, left_ms:
 
 def test_h38_what_is_not_known_has_no_sample() -> None:
     progress = after((0, 1_000), (10, 1_000))
-    found = Copying(progress=progress.of(10_000, 2, 500), unmeasured_partitions=0)
+    found = Copying(
+        progress=progress.of(10_000, 2, 500), unmeasured_partitions=0, limit_bytes_per_second=150
+    )
     assert copy_gauges(found) == {
         "rlm_copy_left_bytes": {(): 500},
         "rlm_copy_unmeasured_partitions": {(): 0},
+        "rlm_copy_limit_bytes_per_second": {(): 150},
         "rlm_copy_bytes_per_second": {(): 100},
         "rlm_copy_left_seconds": {(): 5.0},
     }
-    found = Copying(progress=after().of(0, 0, 0), unmeasured_partitions=3)
+    found = Copying(
+        progress=after().of(0, 0, 0), unmeasured_partitions=3, limit_bytes_per_second=150
+    )
     assert copy_gauges(found) == {
         "rlm_copy_left_bytes": {(): 0},
         "rlm_copy_unmeasured_partitions": {(): 3},
+        "rlm_copy_limit_bytes_per_second": {(): 150},
     }
 
 
