@@ -8,6 +8,8 @@ import click
 from kip405.errors import Invalid
 from rlm.plans.retention import parse_duration_ms, parse_size_bytes
 
+_INT64_MAX = (1 << 63) - 1  # the most that a message of the API can carry
+
 
 class _Parsed(click.ParamType[int]):
     """A duration or a size, read by a parser of rlm.plans.retention."""
@@ -18,9 +20,12 @@ class _Parsed(click.ParamType[int]):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
         try:
-            return value if isinstance(value, int) else self._parse(str(value))
+            found = value if isinstance(value, int) else self._parse(str(value))
         except Invalid as error:
             self.fail(str(error), param, ctx)
+        if found > _INT64_MAX:
+            self.fail(f"{value!r} is too much", param, ctx)
+        return found
 
 
 DURATION = _Parsed("duration", parse_duration_ms)

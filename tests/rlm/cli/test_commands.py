@@ -206,6 +206,8 @@ async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
         (["topics", "trim", TOPIC, "maybe"], ["'on', 'off'"], 2),
         (["topics", "enable", TOPIC, "--retention", "5x"], ["180d"], 2),
         (["topics", "enable", TOPIC, "--retention-bytes", "-7"], ["-1 (no limit)"], 2),
+        (["topics", "enable", TOPIC, "--retention-bytes", "8388608TiB"], ["is too much"], 2),
+        (["topics", "enable", TOPIC, "--retention", "106751991168d"], ["is too much"], 2),
         (
             ["topics", "enable", TOPIC, "--retention", "1h", "--local-retention", "2h"],
             ["must not be more than"],
