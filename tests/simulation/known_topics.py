@@ -25,6 +25,7 @@ from tests.simulation.model_service import (
     DELETE_DELAY_MS,
     KEY,
     LEDGER,
+    SETTINGS,
     TOPIC_GRACE_MS,
 )
 
@@ -162,7 +163,7 @@ class KnownTopics:
 
     def left(self, life: TopicLife, names: Sequence[str]) -> str | None:
         """What is there of a deleted topic, None = nothing. `names`: its objects."""
-        keys = self.view.keys_of(life.topic_id)
+        keys = self.view.keys_of(life.topic_id) and self._read_again().keys_of(life.topic_id)
         if keys:
             return f"settings {keys} of deleted topic {life.topic_id}"
         raw = life.topic_id.raw
@@ -171,3 +172,12 @@ class KnownTopics:
         if left:
             return f"ledger records {[one.offset for one in left]} of deleted topic {life.topic_id}"
         return f"objects {names} of deleted topic {life.topic_id}" if names else None
+
+    def _read_again(self) -> SettingsView:
+        """What a service reads that starts now. Compaction may have removed the record that
+        overruled the newest one of its key: then the newest counts.
+        """
+        view = SettingsView()
+        for one in self.topics.records.get(SETTINGS, []):
+            view.apply(key=one.key, value=one.value, offset=one.offset, headers=one.headers)
+        return view
