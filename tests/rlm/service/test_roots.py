@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kip405.addresses import Address
 from rlm.clock import SystemClock
-from rlm.config.loader import from_mapping, reader_from_mapping
-from rlm.service.broker_service import BrokerService
+from rlm.config.loader import reader_from_mapping
 from rlm.service.reader_service import ReaderService
 from tests.builders.fake_broker import FakeBroker
+from tests.builders.service import built_service, common_settings
 from tests.builders.threads import all_of, some_threads
 from tests.project.tree import ROOT, parse
 
@@ -46,39 +45,16 @@ def test_an_early_use_is_found() -> None:
     assert list(early_uses(ast.parse(planted))) == ["line 3: self.b"]
 
 
-def common(path: Path, address: Address) -> dict[str, object]:
-    return {
-        "cluster.id": "ours",
-        "state.dir": str(path),
-        "kafka.bootstrap.servers": str(address),
-        "grpc.listen": "127.0.0.1:1",
-        "http.listen": "127.0.0.1:1",
-        "plugin.address": str(address),
-    }
-
-
 async def test_building_a_broker_service_contacts_nothing(tmp_path: Path) -> None:
     async with FakeBroker().running() as broker:
-        config = from_mapping(
-            {
-                **common(tmp_path, broker.address),
-                "node.id": 3,
-                "log.dirs": [str(tmp_path)],
-                "broker.direct.address": str(broker.address),
-                "broker.tiered.address": str(broker.address),
-                "proxy.listen": "127.0.0.1:1",
-                "proxy.advertised": "broker-3:9092",
-            }
-        )
-        with some_threads(1) as threads:
-            async with asyncio.TaskGroup() as tasks:
-                await BrokerService(config, SystemClock(), tasks, all_of(threads)).close()
+        async with built_service(tmp_path, SystemClock(), address=broker.address):
+            pass
         assert broker.connections == 0
 
 
 async def test_building_a_reader_contacts_nothing(tmp_path: Path) -> None:
     async with FakeBroker().running() as broker:
-        config = reader_from_mapping(common(tmp_path, broker.address))
+        config = reader_from_mapping(common_settings(tmp_path, broker.address))
         with some_threads(1) as threads:
             async with asyncio.TaskGroup() as tasks:
                 await ReaderService(config, SystemClock(), tasks, all_of(threads)).close()

@@ -1,0 +1,56 @@
+"""Services as their composition roots build them; nothing is contacted, and nothing runs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from kip405.addresses import Address
+from rlm.clock import Clock
+from rlm.config.loader import from_mapping
+from rlm.service.broker_service import BrokerService
+from tests.builders.threads import all_of, some_threads
+
+NOBODY = Address(host="127.0.0.1", port=1)
+NODE_ID = 3
+
+
+def common_settings(path: Path, address: Address) -> dict[str, object]:
+    """Settings of a service in every role, whose broker and plugin are at the address."""
+    return {
+        "cluster.id": "ours",
+        "state.dir": str(path),
+        "kafka.bootstrap.servers": str(address),
+        "grpc.listen": "127.0.0.1:1",
+        "http.listen": "127.0.0.1:1",
+        "plugin.address": str(address),
+    }
+
+
+@asynccontextmanager
+async def built_service(
+    path: Path,
+    clock: Clock,
+    settings: Mapping[str, object] | None = None,
+    address: Address = NOBODY,
+) -> AsyncIterator[BrokerService]:
+    """A broker's service, closed afterwards. `path` is its state directory and its log.dir."""
+    config = from_mapping(
+        {
+            **common_settings(path, address),
+            "node.id": NODE_ID,
+            "log.dirs": [str(path)],
+            "broker.direct.address": str(address),
+            "broker.tiered.address": str(address),
+            "proxy.listen": "127.0.0.1:1",
+            "proxy.advertised": "broker-3:9092",
+            **(settings or {}),
+        }
+    )
+    with some_threads(1) as threads:
+        async with asyncio.TaskGroup() as tasks:
+            service = BrokerService(config, clock, tasks, all_of(threads))
+            try:
+                yield service
+            finally:
+                await service.close()
