@@ -5,27 +5,24 @@ among them, and keeps its raw numbers under bench/results/.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.machine import commit, load_in_words, machine_in_words
 from kip405.addresses import Address
 from kip405.errors import Invalid
 from rlm.broker.own_broker import OwnBroker
 from rlm_sandbox.kafka_versions import MIXED_KAFKA, SUPPORTED_KAFKA
 from rlm_sandbox.sandbox import Sandbox
+from tests.kept_results import keep_result
 from tests.sandbox_fixtures import SandboxFactory
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.readers import aiokafka_read
 
 pytestmark = pytest.mark.integration
 
-_RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
 _TOO_OLD = "3.2.3"
 _MIB = 3
 _ALL = [(mode, one.version) for one in SUPPORTED_KAFKA for mode in one.modes]
@@ -42,9 +39,7 @@ def measured() -> Iterator[list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
     yield rows
     if len(rows) > 1:
-        text = {"commit": commit(), "machine": machine_in_words(), "load": load_in_words()}
-        path = _RESULTS / f"kafka_versions-{time.strftime('%Y-%m-%d', time.gmtime())}.json"
-        path.write_text(json.dumps({**text, "cases": rows}, indent=1) + "\n", "utf-8")
+        keep_result("kafka_versions", {"cases": rows})
 
 
 @pytest.mark.parametrize(("mode", "versions"), _CASES)

@@ -8,28 +8,25 @@ old enough, or a client had it deleted (H1, H16, H26, H31).
 SEED= runs the same rounds again. The long ones keep their raw numbers under bench/results/.
 """
 
-import json
 import os
 import random
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from bench.machine import commit, load_in_words, machine_in_words
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import SandboxSpec
+from tests.kept_results import keep_result
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.replicas import heal
 from tests.scenarios.traffic import SteadyProducer
 
 pytestmark = pytest.mark.integration
 
-_RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
 _PARTITIONS = (0, 1, 2)
 _ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 _NODES = (1, 2, 3)
@@ -178,16 +175,11 @@ def _keep(cluster: Cluster, seed: int, rounds: int, done: Rounds, records: int) 
     """Raw numbers of a long run."""
     if rounds < 20:
         return
-    _RESULTS.mkdir(parents=True, exist_ok=True)
     content = {
         "store": cluster.store_kind,
         "seed": seed,
         "rounds": rounds,
-        "commit": commit(),
-        "machine": machine_in_words(),
-        "load": load_in_words(),
         "acknowledged_records": records,
         **asdict(done),
     }
-    path = _RESULTS / f"kill-rounds-{cluster.store_kind}-{time.strftime('%Y-%m-%d')}.json"
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    keep_result(f"kill-rounds-{cluster.store_kind}", content)

@@ -2,16 +2,19 @@
 
 Two producers send the same records at the same time, one through the proxy and one to the broker.
 What else the machine does slows both, so their ratio is compared before and in the outage (H32).
+
+The long run keeps its raw numbers under bench/results/.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median, quantiles
 from typing import Self
 
 import pytest
 
 from bench.producer import TimedProducer
+from tests.kept_results import keep_result
 from tests.scenarios.cluster import Cluster, fresh
 
 pytestmark = pytest.mark.integration
@@ -36,11 +39,17 @@ class _Latencies:
 
     @classmethod
     def of(cls, acks: list[tuple[float, float]]) -> Self:
+        each = cls.in_windows(acks).values()
+        return cls(p50=median(one.p50 for one in each), p95=median(one.p95 for one in each))
+
+    @classmethod
+    def in_windows(cls, acks: list[tuple[float, float]]) -> dict[int, Self]:
+        """By the second of each window, as far as records were acknowledged in it."""
         windows: dict[int, list[float]] = {}
         for at_s, took_s in acks:
             windows.setdefault(int(at_s / _WINDOW_S), []).append(took_s * 1000)
-        cuts = [quantiles(one, n=20) for one in windows.values() if len(one) > 1]
-        return cls(p50=median(one[9] for one in cuts), p95=median(one[18] for one in cuts))
+        cuts = {at: quantiles(one, n=20) for at, one in windows.items() if len(one) > 1}
+        return {at: cls(p50=cut[9], p95=cut[18]) for at, cut in cuts.items()}
 
     def ratio(self, other: Self) -> Self:
         """This by the other."""
@@ -54,6 +63,26 @@ def _ratio(one: TimedProducer, other: TimedProducer, start_s: float, end_s: floa
     """Of one by the other, in that time."""
     found = [_Latencies.of(producer.between(start_s, end_s)) for producer in (one, other)]
     return found[0].ratio(found[1])
+
+
+def _keep(
+    store: str, away_s: float, end_s: float, slower: _Latencies, producers: dict[str, TimedProducer]
+) -> None:
+    """Raw numbers of a long run: of each second p50 and p95 in ms; those below 0 are before."""
+    content = {
+        "store": store,
+        "outage_s": round(end_s - away_s, 1),
+        "slower_in_it": asdict(slower),
+        "acknowledged_records": {name: len(one.acks) for name, one in producers.items()},
+        "seconds": {
+            name: [
+                (at - int(away_s), round(window.p50, 3), round(window.p95, 3))
+                for at, window in _Latencies.in_windows(one.between(0, end_s)).items()
+            ]
+            for name, one in producers.items()
+        },
+    }
+    keep_result(f"store-outage-{store}", content)
 
 
 @pytest.mark.parametrize("outage_s", [60, pytest.param(600, marks=pytest.mark.long)])
@@ -78,6 +107,9 @@ def test_g06_producing_is_undisturbed_by_a_store_that_is_away(one: Cluster, outa
     away = _ratio(proxied, direct, away_s, end_s)
     slower = away.ratio(calm)
     print(f"outage of {outage_s} s: proxy/direct {calm} before, {away} in it: {slower}")
+    if outage_s > _SHORT_S:
+        producers = {"proxied": proxied, "direct": direct}
+        _keep(one.store_kind, away_s, end_s, slower, producers)
     limit = _MOST_SLOWER if outage_s > _SHORT_S else _MOST_SLOWER_IN_A_SHORT_RUN
     assert max(slower.p50, slower.p95) <= limit
     one.fill(topic, mib=3)  # on a busy machine the producers may have closed no segment

@@ -14,15 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.machine import commit, load_in_words, machine_in_words
-from tests.project.tree import ROOT
+from tests.kept_results import keep_result
 from tests.spark.conftest import Twins
 from tests.spark.lab import Lab, assert_equal, seen
 from tests.spark.processes import is_there, kill_group, own_group
 
 pytestmark = pytest.mark.integration
 
-_RESULTS = ROOT / "bench" / "results"
 _LONG_KILLS = 6
 
 
@@ -101,12 +99,8 @@ def _keep(samples: list[Sample], *, seed: int, batches: int, records: int) -> No
         "killed": "driver of a stream with its JVM and workers, and the service",
         "seed": seed,
         "kills": len(samples),
-        "commit": commit(),
-        "machine": machine_in_words(),
-        "load": load_in_words(),
         "batches": batches,
         "records_equal_to_the_twin": records,
         "samples": [asdict(sample) for sample in samples],
     }
-    path = _RESULTS / f"kills-spark-{time.strftime('%Y-%m-%d')}.json"
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    keep_result("kills-spark", content)
