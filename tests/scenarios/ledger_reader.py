@@ -24,6 +24,7 @@ class LedgerReader:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._newest: dict[LedgerKey, LedgerRecord] = {}
+        self._times_ms: dict[LedgerKey, dict[RemoteLogSegmentState | None, int]] = {}
         self.deletions: dict[PartitionKey, list[RemotePartitionDeleteState | None]] = {}
         """States of every partition-delete record in the log, None = a tombstone."""
         self._positions = dict.fromkeys(cluster.partitions(LEDGER_TOPIC), 0)
@@ -64,6 +65,14 @@ class LedgerReader:
             and record.metadata is not None
         ]
 
+    def last_ms(self, topic_id: Uuid, state: RemoteLogSegmentState | None) -> int:
+        """When the last segment of a topic came into a state, wall ms; None = its tombstone."""
+        return max(
+            times[state]
+            for key, times in self._times_ms.items()
+            if key.partition.topic_id == topic_id
+        )
+
     def _see(self, message: Any) -> None:
         error = message.error()
         if error is not None:
@@ -85,6 +94,7 @@ class LedgerReader:
             return
         assert isinstance(record, LedgerRecord)
         self._newest[record.key] = record
+        self._times_ms.setdefault(record.key, {})[record.state] = record.timestamp_ms
         self.values += record.metadata is not None
         self.tombstones += record.metadata is None
 
