@@ -1,4 +1,7 @@
-"""The remote log start moves up while a job runs: an error, or skipped, as Spark's source does."""
+"""The remote log start moves up while a job runs: an error, or skipped, as Spark's source does.
+
+Moved by a helper, which leaves the objects; and by retention, which an operator has made shorter.
+"""
 
 from pathlib import Path
 
@@ -9,6 +12,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.builders.log_starts import raise_log_start
 from tests.scenarios.cluster import fresh
+from tests.scenarios.objects import finished_segments
+from tests.scenarios.test_retention import wait_expired
 from tests.spark.lab import Lab, failure, texts
 from tests.spark.test_relation import offsets
 
@@ -16,6 +21,7 @@ pytestmark = pytest.mark.integration
 
 ROWS, NEW_START, A_BATCH = 480, 300, 100
 LOST = "some data may have been lost because they are not available in kafka any more"
+TIERED = ("--trim", "--local-retention-bytes", "1")
 LENIENT = {"failOnDataLoss": "false"}
 
 
@@ -24,7 +30,7 @@ def topic(lab: Lab) -> str:
     """Numbers that are their offsets, each with 16 KiB; the first four fifths only remote."""
     cluster, name = lab.cluster, fresh("loss")
     cluster.create_topic(name)
-    cluster.enable(name, "--trim", "--local-retention-bytes", "1")
+    cluster.enable(name, *TIERED)
     cluster.produce(name, ((0, b"%d" % n, bytes(16_384)) for n in range(ROWS)))
     cluster.wait_trimmed(name, beyond=int(ROWS * 0.8) - 1)
     return name
@@ -77,3 +83,23 @@ def test_a_stream_skips_what_is_lost(lab: Lab, topic: str, folder: Path) -> None
     query = _run(lab, topic, folder, LENIENT)
     assert query.awaitTermination(120)
     assert _keys(lab.written(folder)) == [*range(A_BATCH), *range(NEW_START, ROWS)]
+
+
+def test_h02_what_retention_has_deleted_is_lost_or_skipped(
+    lab: Lab, topic: str, folder: Path
+) -> None:
+    """Nothing of it is left in the store before Spark asks for any of it."""
+    assert finished_segments(lab.cluster, topic)
+    lab.cluster.enable(topic, *TIERED, "--retention", "3s", "--yes")
+    start = wait_expired(lab.cluster, topic)
+    assert int(ROWS * 0.8) <= start < ROWS
+    from_zero = {"startingOffsets": offsets(topic, {0: 0})}
+    left = [*range(start, ROWS)]
+    assert LOST in failure(lambda: lab.read(topic, from_zero))
+    assert _keys(lab.read(topic, {**from_zero, **LENIENT})) == _keys(lab.read(topic)) == left
+    strict, lenient = folder / "strict", folder / "lenient"
+    with pytest.raises(StreamingQueryException) as raised:
+        lab.run_available(lab.stream(topic, from_zero), strict)
+    assert LOST in str(raised.value).lower()
+    lab.run_available(lab.stream(topic, {**from_zero, **LENIENT}), lenient)
+    assert _keys(lab.written(lenient)) == left
