@@ -104,13 +104,14 @@ _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 def leftovers(
-    entries: Iterable[SweepEntry], sweeper: Sweeper, now_ms: int
+    entries: Iterable[SweepEntry], sweeper: Sweeper, now_ms: int | None
 ) -> tuple[SweepEntry, ...]:
     """Entries for which the store should be asked, oldest record first.
 
     An earlier process of this node has certainly ended (the lock of the state dir proves it), so
     its entries qualify at once. So do those of this process that are no longer live. Other services
-    may still be working until the grace has passed.
+    may still be working until the grace has passed: it never has where `now_ms` is None, as nobody
+    knows the time (H16).
     """
     found = (
         entry
@@ -123,10 +124,10 @@ def leftovers(
     return tuple(sorted(found, key=lambda entry: entry.timestamp_ms))
 
 
-def _is_abandoned(entry: SweepEntry, sweeper: Sweeper, now_ms: int) -> bool:
+def _is_abandoned(entry: SweepEntry, sweeper: Sweeper, now_ms: int | None) -> bool:
     if entry.writer == sweeper.writer or entry.metadata.broker_id == sweeper.node_id:
         return True
-    return now_ms - entry.timestamp_ms >= sweeper.grace_ms
+    return now_ms is not None and now_ms - entry.timestamp_ms >= sweeper.grace_ms
 
 
 def decide(entry: SweepEntry, evidence: Evidence, *, has_ended: bool) -> Decision:

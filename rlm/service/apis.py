@@ -35,7 +35,7 @@ from rlm.remote_log.topic_refs import TopicResolver
 from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.statuses import Statuses
-from rlm.service.tasks import DEAD_AFTER_BEATS, TaskWiring
+from rlm.service.tasks import DEAD_AFTER_BEATS, TaskWiring, certain_time
 from rlm.service.unreferenced import partition_end
 from rlm.tasks.accept_loss import LossAcceptance
 from rlm.tasks.copy_progress import Copying
@@ -201,6 +201,7 @@ def build_topic_ends(dependencies: Dependencies, brokers: OtherBrokers) -> Topic
         ledger=ledger,
         settings=settings,
         clock=clock,
+        time=certain_time(dependencies),
         rival=lambda: None if heartbeat.rival is None else "a second service of this node is alive",
         config=EndSettings(
             node_id=config.node_id,

@@ -26,6 +26,7 @@ from rlm.service.watches import (
     segment_holds,
     transaction_watch,
 )
+from rlm.tasks.certain_time import CertainTime
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.cluster_evidence import ClusterEvidence
 from rlm.tasks.copy import CopyTask
@@ -140,7 +141,7 @@ class TaskWiring:
             clock=dependencies.clock,
             node_id=config.node_id,
         )
-        self.lost = _lost_segments(dependencies, self.evidence)
+        self.lost, time = _lost_segments(dependencies, self.evidence), certain_time(dependencies)
         self.holes = HoleRecords(
             settings=dependencies.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
@@ -150,10 +151,12 @@ class TaskWiring:
             copy=self._copy_task(live, counts),
             hole_watch=hole_watch(dependencies, self.holes, self._holds),
             trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost, retention),
-            expiry=(expiry := _expiry_task(dependencies, deleter, live, counts)),
-            unreferenced=unreferenced_task(dependencies, expiry, self.evidence, deleter, live),
-            discard=discard_task(dependencies, deleter),
-            cleanup=_cleanup_task(dependencies, self.evidence, deleter, self.lost, live),
+            expiry=(expiry := _expiry_task(dependencies, deleter, live, counts, time)),
+            unreferenced=unreferenced_task(
+                dependencies, expiry, self.evidence, deleter, live, time
+            ),
+            discard=discard_task(dependencies, deleter, time),
+            cleanup=_cleanup_task(dependencies, self.evidence, deleter, self.lost, live, time),
             copy_pool=pools[0],
             cleanup_pool=pools[1],
         )
@@ -415,6 +418,7 @@ def _cleanup_task(
     deleter: SegmentDeleter,
     lost: LostSegments,
     live: LiveAttempts,
+    time: CertainTime,
 ) -> CleanupTask:
     return CleanupTask(
         snapshots=dependencies.snapshots,
@@ -425,7 +429,7 @@ def _cleanup_task(
         lost=lost,
         live=live,
         audit=dependencies.audit,
-        clock=dependencies.clock,
+        time=time,
         config=CleanupSettings(
             node_id=dependencies.config.node_id,
             writer=dependencies.writer,
@@ -434,10 +438,22 @@ def _cleanup_task(
     )
 
 
+def certain_time(dependencies: Dependencies) -> CertainTime:
+    """The time by which data is old, and whether anything may be deleted by it (H16)."""
+    return CertainTime(
+        settings=dependencies.metadata.settings,
+        clock=dependencies.clock,
+        heartbeat_max_age_ms=DEAD_AFTER_BEATS * dependencies.config.heartbeat_interval_ms,
+    )
+
+
 def _expiry_task(
-    dependencies: Dependencies, deleter: SegmentDeleter, live: LiveAttempts, counts: SegmentCounts
+    dependencies: Dependencies,
+    deleter: SegmentDeleter,
+    live: LiveAttempts,
+    counts: SegmentCounts,
+    time: CertainTime,
 ) -> ExpiryTask:
-    config = dependencies.config
     return ExpiryTask(
         snapshots=dependencies.snapshots,
         ledger=dependencies.metadata.manager,
@@ -447,10 +463,8 @@ def _expiry_task(
         live=live,
         audit=dependencies.audit,
         clock=dependencies.clock,
-        config=ExpirySettings(
-            most_percent=config.remote_delete_max_percent,
-            heartbeat_max_age_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
-        ),
+        time=time,
+        config=ExpirySettings(most_percent=dependencies.config.remote_delete_max_percent),
         deleted=counts.segments_deleted,
     )
 

@@ -3,6 +3,7 @@
 from rlm.plans.freeze import DEFAULT_MAX_ORPHANS
 from rlm.service.dependencies import Dependencies
 from rlm.service.metadata import BARRIER_DEADLINE_MS
+from rlm.tasks.certain_time import CertainTime
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.discard import DiscardTask
 from rlm.tasks.evidence import StoreEvidence
@@ -18,6 +19,7 @@ def unreferenced_task(
     evidence: StoreEvidence,
     deleter: SegmentDeleter,
     live: LiveAttempts,
+    time: CertainTime,
 ) -> UnreferencedTask:
     """The step of the expiration task that deletes segments of dead histories."""
     return UnreferencedTask(
@@ -28,6 +30,7 @@ def unreferenced_task(
         deleter=deleter,
         live=live,
         audit=dependencies.audit,
+        time=time,
         config=UnreferencedSettings(
             grace_ms=dependencies.config.remote_unreferenced_grace_ms,
             max_orphans=DEFAULT_MAX_ORPHANS,
@@ -35,7 +38,9 @@ def unreferenced_task(
     )
 
 
-def discard_task(dependencies: Dependencies, deleter: SegmentDeleter) -> DiscardTask:
+def discard_task(
+    dependencies: Dependencies, deleter: SegmentDeleter, time: CertainTime
+) -> DiscardTask:
     """The step of the expiration task that gives up the remote part of a frozen partition."""
     return DiscardTask(
         snapshots=dependencies.snapshots,
@@ -45,6 +50,7 @@ def discard_task(dependencies: Dependencies, deleter: SegmentDeleter) -> Discard
         partition_end=partition_end(dependencies, deleter),
         audit=dependencies.audit,
         clock=dependencies.clock,
+        time=time,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )
 

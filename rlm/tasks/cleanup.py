@@ -2,7 +2,9 @@
 
 Sweeping adopts or deletes by evidence (plans/sweep). A deletion follows the order of G4
 (tasks/segment_deletion); the reason for it is checked again between DELETE_SEGMENT_STARTED and the
-objects. After an interruption at any point, the next run continues from there.
+objects. After an interruption at any point, the next run continues from there. Attempts of
+other services are left alone while the time is not certain, and nothing is deleted while clocks
+disagree (H16); our own attempts are adopted nevertheless.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,9 +19,9 @@ from kip405.errors import Fenced, Invalid, RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
-from rlm.clock import Clock
 from rlm.plans.call_sizes import MOST_SEGMENTS
 from rlm.plans.coverage import has_ended, is_superseded, overlapping
+from rlm.plans.expiry import Held
 from rlm.plans.guards import refusal
 from rlm.plans.sweep import (
     SUPERSEDED,
@@ -37,6 +39,7 @@ from rlm.plans.sweep import (
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, deletion_guards
 from rlm.tasks.audit_log import Audit
+from rlm.tasks.certain_time import CertainTime
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
@@ -59,7 +62,7 @@ class CleanupSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupStatus:
-    """Result of the last run; `refused`: why nothing was swept, `alarms` need an operator."""
+    """Result of the last run; `refused`: why nothing (more) was swept, `alarms` need operators."""
 
     refused: str | None
     leftovers: int
@@ -98,7 +101,7 @@ class CleanupTask:
         lost: LostSegments,
         live: LiveAttempts,
         audit: Audit,
-        clock: Clock,
+        time: CertainTime,
         config: CleanupSettings,
     ) -> None:
         self._snapshots = snapshots
@@ -109,7 +112,7 @@ class CleanupTask:
         self._lost = lost
         self._live = live
         self._audit = audit
-        self._clock = clock
+        self._time = time
         self._config = config
         self._statuses: dict[PartitionKey, CleanupStatus] = {}
 
@@ -142,7 +145,7 @@ class CleanupTask:
         )
         if entries:
             await self._sweep(snapshot, entries, repaired)
-        if refused is None:
+        if refused is None and self._time.disagreement() is None:
             await self._retire_lost(snapshot)
 
     def _refusal(self, snapshot: PartitionSnapshot) -> str | None:
@@ -157,7 +160,8 @@ class CleanupTask:
             live={*live_before, *self._live},
             grace_ms=self._config.grace_ms,
         )
-        return list(leftovers(entries, sweeper, self._clock.now_ms()))
+        now_ms = self._time.now_ms()
+        return list(leftovers(entries, sweeper, None if isinstance(now_ms, Held) else now_ms))
 
     async def _sweep(
         self, snapshot: PartitionSnapshot, entries: Sequence[SweepEntry], repaired: int
@@ -203,6 +207,10 @@ class CleanupTask:
                     done.deleted += 1
                 case Alarm(reason=reason):
                     done.alarms.append(f"{entry.metadata.segment_id}: {reason}")
+        if deletions:
+            done.stopped = self._why_not_deleted(snapshot)
+        if done.stopped is not None:
+            return
         for deletion, segments in deletions.items():
             result = await self._delete(snapshot, segments, deletion)
             done.deleted += len(result.deleted)
@@ -318,8 +326,11 @@ class CleanupTask:
         return result
 
     def _refusal_text(self, snapshot: PartitionSnapshot) -> str | None:
-        stopped = self._refusal(snapshot)
+        stopped = self._why_not_deleted(snapshot)
         return None if stopped is None else f"{snapshot.led.topic_id_partition}: {stopped}"
+
+    def _why_not_deleted(self, snapshot: PartitionSnapshot) -> str | None:
+        return self._refusal(snapshot) or self._time.disagreement()
 
     async def _check_reason_stands(
         self, snapshot: PartitionSnapshot, deletion: Delete, metadata: RemoteLogSegmentMetadata

@@ -8,7 +8,8 @@ A step of the expiration task, of whoever leads the partition: only the leader's
 it is the one that the operator saw. Each step is taken by a new snapshot, and the decision and the
 leadership are asked again before each group of segments, so an interruption anywhere is continued
 by the next run, here or at the next leader. `rlm/plans/discard.py` decides what is due. While a
-partition-delete record is there, no service trims, sweeps or copies the partition.
+partition-delete record is there, no service trims, sweeps or copies the partition. No step is taken
+while the time is not certain (H16).
 """
 
 import asyncio
@@ -33,6 +34,7 @@ from rlm.remote_log import ports
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.audit_log import Audit
+from rlm.tasks.certain_time import CertainTime
 from rlm.tasks.partition_end import EndPermit, PartitionEnd
 from rlmm.settings_records import (
     CAUSE_COMMAND,
@@ -65,6 +67,7 @@ class DiscardTask:
         partition_end: PartitionEnd,
         audit: Audit,
         clock: Clock,
+        time: CertainTime,
         barrier_deadline_ms: int,
     ) -> None:
         self._snapshots = snapshots
@@ -74,6 +77,7 @@ class DiscardTask:
         self._partition_end = partition_end
         self._audit = audit
         self._clock = clock
+        self._time = time
         self._barrier_deadline_ms = barrier_deadline_ms
         self._held: dict[PartitionKey, str] = {}
         self.lock = asyncio.Lock()
@@ -167,16 +171,15 @@ class DiscardTask:
         """Why nothing may be deleted now. The partition is frozen, and has a partition-delete
         record: these are no reasons here.
         """
-        return refusal(
-            DeletionGuards(
-                ready=self._ledger.is_ready and self._settings.is_ready,
-                ledger_problem=self._ledger.problem
-                or self._settings.problem
-                or self._ledger.ledger(key).later_problem,
-                freeze_record=self._settings.view.stopped_by(key.topic_id, STOPS_DELETE),
-                frozen=None,
-            )
+        guards = DeletionGuards(
+            ready=self._ledger.is_ready and self._settings.is_ready,
+            ledger_problem=self._ledger.problem
+            or self._settings.problem
+            or self._ledger.ledger(key).later_problem,
+            freeze_record=self._settings.view.stopped_by(key.topic_id, STOPS_DELETE),
+            frozen=None,
         )
+        return refusal(guards) or self._time.why_not()
 
     async def _take(self, snapshot: PartitionSnapshot) -> None:
         """The step that is due by this snapshot."""

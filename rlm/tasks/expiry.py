@@ -21,21 +21,13 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.plans.expiry import (
-    Clocks,
-    ExpiryPlan,
-    ExpiryView,
-    Held,
-    NoExpiry,
-    plan_expiry,
-    refuse_expiry,
-    retention_now,
-)
+from rlm.plans.expiry import ExpiryPlan, ExpiryView, Held, plan_expiry, refuse_expiry
 from rlm.plans.retention import retention_in_force
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots, deletion_guards
 from rlm.tasks.audit_log import Audit
+from rlm.tasks.certain_time import CertainTime
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.segment_deletion import DeletionPermit, Deletions, SegmentDeleter
 from rlmm.settings_records import CAUSE_RETENTION, STOPS_DELETE, TotalRetention
@@ -47,12 +39,9 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpirySettings:
-    """`most_percent`: remote.delete.max.percent. Times in ms; `heartbeat_max_age_ms`: age of a
-    dead service.
-    """
+    """`most_percent`: remote.delete.max.percent."""
 
     most_percent: int
-    heartbeat_max_age_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +76,7 @@ class ExpiryTask:
         live: LiveAttempts,
         audit: Audit,
         clock: Clock,
+        time: CertainTime,
         config: ExpirySettings,
         deleted: Deleted,
     ) -> None:
@@ -98,6 +88,7 @@ class ExpiryTask:
         self._live = live
         self._audit = audit
         self._clock = clock
+        self._time = time
         self._config = config
         self._deleted = deleted
         self._completed: dict[PartitionKey, TotalRetention] = {}
@@ -166,7 +157,7 @@ class ExpiryTask:
         """
         await self._snapshots.check_leadership(snapshot.led)
         held = self.refusal(snapshot)
-        if held is None and isinstance(now_ms := self.now_ms(), Held):
+        if held is None and isinstance(now_ms := self._time.now_ms(), Held):
             held = now_ms
         if held is not None:
             raise Fenced(f"{snapshot.led.topic_id_partition}: {held.words}")
@@ -251,7 +242,7 @@ class ExpiryTask:
             holes=view.holes(snapshot.key),
             copying=frozenset[Uuid](self._live),
             retention=retention,
-            now_ms=self.now_ms(),
+            now_ms=self._time.now_ms(),
             most_percent=self._most_percent(snapshot.key, retention),
         )
 
@@ -267,20 +258,6 @@ class ExpiryTask:
     def _complete(self, snapshot: PartitionSnapshot, plan: ExpiryPlan) -> None:
         if self.refusal(snapshot) is None and plan.remote_log_start_offset >= 0:
             self._completed[snapshot.key] = self._retention(snapshot)
-
-    def now_ms(self) -> int | Held:
-        """The time by which data is old; Held where it is not certain (H16)."""
-        monotonic_ms, max_age_ms = self._clock.monotonic_ms(), self._config.heartbeat_max_age_ms
-        view = self._settings.view
-        if view.followed_ms(monotonic_ms) < max_age_ms:
-            return Held(reason=NoExpiry.NOT_READY, detail="other services may not be heard yet")
-        return retention_now(
-            Clocks(
-                own_ms=self._clock.now_ms(),
-                log_ms=view.log_time_ms(monotonic_ms),
-                others=view.clock_skews_now(monotonic_ms, max_age_ms=max_age_ms),
-            )
-        )
 
     def _note(self, snapshot: PartitionSnapshot, held: Held) -> None:
         before = self._statuses.get(snapshot.key)

@@ -30,6 +30,7 @@ from rlm.plans.unreferenced import (
 from rlm.remote_log.ports import Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.audit_log import Audit
+from rlm.tasks.certain_time import CertainTime
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiry import ExpiryTask
@@ -58,7 +59,7 @@ class _Known:
 
 
 class UnreferencedTask:
-    """One step of the expiration task. Time and refusals are those of expiry."""
+    """One step of the expiration task. Refusals are those of expiry."""
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class UnreferencedTask:
         deleter: SegmentDeleter,
         live: LiveAttempts,
         audit: Audit,
+        time: CertainTime,
         config: UnreferencedSettings,
     ) -> None:
         self._snapshots = snapshots
@@ -79,6 +81,7 @@ class UnreferencedTask:
         self._deleter = deleter
         self._live = live
         self._audit = audit
+        self._time = time
         self._config = config
         self._held: dict[PartitionKey, str] = {}
         self._known: dict[PartitionKey, _Known] = {}
@@ -121,7 +124,7 @@ class UnreferencedTask:
 
     def _view(self, snapshot: PartitionSnapshot) -> UnreferencedView | None:
         """None where nothing may be deleted, or the time is not certain."""
-        now_ms, start = self._expiry.now_ms(), snapshot.remote_log_start_offset
+        now_ms, start = self._time.now_ms(), snapshot.remote_log_start_offset
         if self._expiry.refusal(snapshot) is not None or isinstance(now_ms, Held) or start is None:
             return None
         record = self._settings.view.divergence(snapshot.key)

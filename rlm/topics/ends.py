@@ -10,8 +10,8 @@ the lowest node id that is alive and knows the stores, acts:
 The settings record is the decision; all else follows from it and may be done twice, by two services
 at a time too. A topic whose remote data an operator keeps ends by `rlm purge` only, and so does one
 that has data that can be read but no settings record. Before every step that deletes, the settings
-are read to a barrier and the brokers are asked again. Must not know how segments are deleted
-(rlm/tasks/partition_end.py).
+are read to a barrier, the brokers are asked again, and the clocks must agree (H16). Must not know
+how segments are deleted (rlm/tasks/partition_end.py).
 """
 
 import contextlib
@@ -41,6 +41,7 @@ from rlm.plans.topic_end import (
     next_step,
     unknown_everywhere,
 )
+from rlm.tasks.certain_time import CertainTime
 from rlm.tasks.evidence import store_of
 from rlm.tasks.partition_end import EndPermit, Ledger, PartitionEnd
 from rlm.topics.leftovers import Leftovers, StillReadable, kept_record
@@ -109,6 +110,7 @@ class TopicEnds:
         ledger: Ledger,
         settings: Settings,
         clock: Clock,
+        time: CertainTime,
         rival: Callable[[], str | None],
         config: EndSettings,
     ) -> None:
@@ -119,6 +121,7 @@ class TopicEnds:
         self._ledger = ledger
         self._settings = settings
         self._clock = clock
+        self._time = time
         self._rival = rival
         self._config = config
         self._occasions = Occasions()
@@ -403,7 +406,7 @@ class TopicEnds:
     def _refusal_of(self, topic_id: Uuid) -> str | None:
         stopped = self._settings.view.stopped_by(topic_id, STOPS_DELETE)
         frozen = f"{Forbidden.FREEZE_RECORD.value}: {stopped}" if stopped else None
-        return self._refusal() or frozen or self._later_problem(topic_id)
+        return self._refusal() or frozen or self._later_problem(topic_id) or self._time.why_not()
 
     def _later_problem(self, topic_id: Uuid) -> str | None:
         views = map(self._ledger.ledger, self._partitions_in_ledger(topic_id))

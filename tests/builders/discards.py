@@ -26,6 +26,7 @@ def discard_task(rig: Rig, snapshots: Snapshots | None = None) -> DiscardTask:
         ),
         audit=rig.audit,
         clock=rig.clock,
+        time=rig.time,
         barrier_deadline_ms=1_000,
     )
 

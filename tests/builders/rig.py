@@ -22,6 +22,7 @@ from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.threads import ServiceThreads
+from rlm.tasks.certain_time import CertainTime
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.cluster_evidence import ClusterEvidence
 from rlm.tasks.copy import CopyTask
@@ -69,6 +70,7 @@ SNAPSHOT_WAIT_MS = 300_000
 DRAIN_MS = 5_000
 VERIFY_BYTES_PER_SECOND = 1_000
 MOST_PERCENT = 10
+DEAD_AFTER_MS = 60_000
 UNREFERENCED_MS = 604_800_000
 _COPY = CopySettings(
     cluster_id=CLUSTER_ID,
@@ -83,11 +85,9 @@ _TRIM = TrimSettings(
     plan_deadline_ms=10_000,
     check_max_age_ms=3_000,
     hold_max_ms=3_600_000,
-    heartbeat_max_age_ms=60_000,
+    heartbeat_max_age_ms=DEAD_AFTER_MS,
     delete_hold_ms=1_000,
 )
-_EXPIRY = ExpirySettings(most_percent=MOST_PERCENT, heartbeat_max_age_ms=60_000)
-_UNREFERENCED = UnreferencedSettings(grace_ms=UNREFERENCED_MS, max_orphans=3)
 _CLEANUP = CleanupSettings(node_id=NODE_ID, writer=OUR_WRITER, grace_ms=GRACE_MS)
 
 
@@ -192,6 +192,7 @@ class Rig:
         self.copier = self._new_copier(ledger, attempts_at_once, copy_bytes_per_second)
         self.copy = self._new_copy(ledger, settings)
         self.trim = self._new_trim(broker, ledger, settings, evidence)
+        self.time = CertainTime(settings=settings, clock=clock, heartbeat_max_age_ms=DEAD_AFTER_MS)
         self.cleanup = self._new_cleanup(ledger, settings, evidence)
         self.expiry = self._new_expiry(ledger, settings)
         self.unreferenced = UnreferencedTask(
@@ -202,7 +203,8 @@ class Rig:
             deleter=self.deleter,
             live=self.live,
             audit=self.audit,
-            config=_UNREFERENCED,
+            time=self.time,
+            config=UnreferencedSettings(grace_ms=UNREFERENCED_MS, max_orphans=3),
         )
         self.enable()
         self.heartbeat()
@@ -219,7 +221,7 @@ class Rig:
             lost=self.lost,
             live=self.live,
             audit=self.audit,
-            clock=self.clock,
+            time=self.time,
             config=_CLEANUP,
         )
 
@@ -282,7 +284,8 @@ class Rig:
             live=self.live,
             audit=self.audit,
             clock=self.clock,
-            config=_EXPIRY,
+            time=self.time,
+            config=ExpirySettings(most_percent=MOST_PERCENT),
             deleted=lambda topic, *, segments, size_bytes: self.expired.append(
                 (topic, segments, size_bytes)
             ),
@@ -346,9 +349,6 @@ class Rig:
             new_uuid=uuids(),
             settings=replace(_COPY, limit=CopyLimit(slots=at_once, whole_slot_bytes=0)),
         )
-
-    def _new_evidence(self) -> StoreEvidence:
-        return StoreEvidence(self.shelf, cluster_id=CLUSTER_ID, threads=self.threads.evidence)
 
     def _new_deletions(self, around: Callable[[Any], Any]) -> RecordDeletions:
         return RecordDeletions(

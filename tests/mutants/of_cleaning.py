@@ -7,6 +7,7 @@ CLEANUP = Target(
     (
         "tests/rlm/tasks/test_evidence.py",
         "tests/rlm/tasks/test_cleanup.py",
+        "tests/rlm/tasks/test_h16_clocks.py",
         "tests/rlm/tasks/test_cancel_everywhere.py",
         "tests/rlm/stores/test_tasks_over_stores.py",
     ),
@@ -69,9 +70,24 @@ EDITS: tuple[Edit, ...] = (
             "            live={*live_before},\n",
         ),
         (
-            "H16: the grace goes by another clock",
-            "leftovers(entries, sweeper, self._clock.now_ms())",
-            "leftovers(entries, sweeper, self._clock.monotonic_ms() + sweeper.grace_ms)",
+            "H16: the grace is over where the time is not certain",
+            "sweeper, None if isinstance(now_ms, Held) else now_ms",
+            "sweeper, 1 << 62 if isinstance(now_ms, Held) else now_ms",
+        ),
+        (
+            "H16: clocks that disagree sweep",
+            "return self._refusal(snapshot) or self._time.disagreement()",
+            "return self._refusal(snapshot)",
+        ),
+        (
+            "H16: clocks that disagree retire lost segments",
+            "        if refused is None and self._time.disagreement() is None:\n",
+            "        if refused is None:\n",
+        ),
+        (
+            "H16: the clocks are not compared before a sweep deletes",
+            "            done.stopped = self._why_not_deleted(snapshot)\n",
+            "            done.stopped = self._refusal(snapshot)\n",
         ),
         (
             "H11: the wrong store is asked for what it has",

@@ -3,6 +3,7 @@
 from tests.mutants.edits import Edit, Target
 
 _TASK = ("tests/rlm/tasks/test_h04_discard.py",)
+_CLOCKS = Target("rlm/tasks/discard.py", ("tests/rlm/tasks/test_h16_clocks.py",))
 PLAN = Target("rlm/plans/discard.py", ("tests/rlm/plans/test_h04_discard.py",))
 TASK = Target("rlm/tasks/discard.py", _TASK)
 DECISION = Target("rlm/topics/discards.py", _TASK)
@@ -13,6 +14,13 @@ END = Target("rlm/tasks/partition_end.py", _TASK)
 TOPIC_ENDS = Target("rlm/topics/leftovers.py", ("tests/rlm/topics/test_topic_end.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *_CLOCKS.edits(
+        (
+            "H16: clocks that disagree discard",
+            "return refusal(guards) or self._time.why_not()",
+            "return refusal(guards)",
+        ),
+    ),
     *REVOCATION.edits(
         (
             "H7: what a discard deletes keeps a topic's deletion from being revoked",
@@ -105,12 +113,12 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H6: doubtful settings do not stop it",
-            "                or self._settings.problem\n",
+            "            or self._settings.problem\n",
             "",
         ),
         (
             "H6: a record of a later version does not stop it",
-            "                or self._ledger.ledger(key).later_problem,\n",
+            "            or self._ledger.ledger(key).later_problem,\n",
             ",\n",
         ),
         (

@@ -11,6 +11,10 @@ PLAN = Target(
     ),
 )
 TASK = Target("rlm/tasks/expiry.py", ("tests/rlm/tasks/test_expiry.py",))
+TIME = Target(
+    "rlm/tasks/certain_time.py",
+    ("tests/rlm/tasks/test_expiry.py", "tests/rlm/tasks/test_cleanup.py"),
+)
 CLOCKS = Target("rlmm/settings_view.py", ("tests/rlm/tasks/test_expiry.py",))
 AUDIT = Target("rlm/tasks/audit_log.py", ("tests/rlm/tasks/test_audit_log.py",))
 
@@ -275,7 +279,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H16: the clocks are not compared again before the start is raised",
-            "        if held is None and isinstance(now_ms := self.now_ms(), Held):\n",
+            "        if held is None and isinstance(now_ms := self._time.now_ms(), Held):\n",
             "        if held is None and isinstance(now_ms := 0, Held):\n",
         ),
         (
@@ -319,10 +323,17 @@ EDITS: tuple[Edit, ...] = (
             "            retention=retention,\n",
             "            check=partial(self._check_decision, snapshot, retention),\n",
         ),
+    ),
+    *TIME.edits(
         (
             "H16: a service that has just started believes its host",
             "        if view.followed_ms(monotonic_ms) < max_age_ms:\n",
             "        if view.followed_ms(monotonic_ms) < 0:\n",
+        ),
+        (
+            "a service that has just started does not sweep what its node left",
+            "        if not isinstance(now_ms, Held) or now_ms.reason is not NoExpiry.CLOCK:\n",
+            "        if not isinstance(now_ms, Held):\n",
         ),
     ),
     *AUDIT.edits(

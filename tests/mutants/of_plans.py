@@ -234,8 +234,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H12: another service's attempt is swept before its grace is over",
-            "return now_ms - entry.timestamp_ms >= sweeper.grace_ms",
-            "return now_ms - entry.timestamp_ms >= 0",
+            "now_ms - entry.timestamp_ms >= sweeper.grace_ms",
+            "now_ms - entry.timestamp_ms >= 0",
         ),
         (
             "H6: a manifest that cannot be used is no manifest",

@@ -25,6 +25,11 @@ EDITS: tuple[Edit, ...] = (
             "self._refusal() or frozen or self._later_problem(topic_id)",
             "self._refusal() or frozen",
         ),
+        (
+            "H16: a topic ends while clocks disagree",
+            " or self._time.why_not()",
+            "",
+        ),
     ),
     *EVIDENCE.edits(
         (
@@ -129,8 +134,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a freeze does not stop the end of a topic",
-            "        return self._refusal() or frozen or self._later_problem(topic_id)\n",
-            "        return self._refusal() or (frozen and None)\n",
+            "self._refusal() or frozen or self._later_problem(topic_id)",
+            "self._refusal() or (frozen and None)",
         ),
         (
             "H13: a service with a rival deletes",

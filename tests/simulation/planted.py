@@ -15,7 +15,7 @@ from rlm.remote_log.client_deletions import ClientDeletions
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshots import PartitionSnapshot
-from rlm.tasks import cleanup, expiry
+from rlm.tasks import certain_time, cleanup
 from rlm.tasks.cleanup import CleanupTask
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import Copier
@@ -220,7 +220,7 @@ def _delete_first() -> list[Patch]:
 
 def _own_clock() -> list[Patch]:
     """A service's own clock alone says how old records are (H16)."""
-    return [(expiry, "retention_now", lambda clocks: clocks.own_ms)]
+    return [(certain_time, "retention_now", lambda clocks: clocks.own_ms)]
 
 
 def _answered_early() -> list[Patch]:

@@ -19,7 +19,7 @@ from rlmm.settings_records import FreezeRecord, StartRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PARTITION, metadata
 from tests.builders.log_dir import CLUSTER_ID
-from tests.builders.rig import GRACE_MS, Rig
+from tests.builders.rig import DEAD_AFTER_MS, GRACE_MS, Rig
 from tests.builders.store import STORE_ID
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
@@ -225,10 +225,13 @@ async def test_h06_a_manifest_that_comes_at_the_last_moment_saves_the_copy(rig: 
 
 async def test_h06_other_nodes_attempts_are_swept_after_the_grace(rig: Rig) -> None:
     foreign = metadata(500, 0, 100, {0: 0}, STARTED, broker_id=2)
+    rig.clock.advance(DEAD_AFTER_MS)  # by now it is known who lives (H16)
+    rig.ledger.now_ms = rig.clock.now
     rig.ledger.write(foreign, writer=OTHER_WRITER)
+    rig.clock.advance(GRACE_MS - 1)
     await rig.cleanup.run(rig.led)
     assert rig.ledger.view.entries
-    rig.clock.advance(GRACE_MS)
+    rig.clock.advance(1)
     await rig.cleanup.run(rig.led)
     assert not rig.ledger.view.entries
 

@@ -10,6 +10,7 @@ from kip405.errors import NotFound, Unavailable
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.topic_end import BrokerAnswer, EndLimits, unknown_everywhere
+from rlm.tasks.certain_time import CertainTime
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.partition_end import PartitionEnd
 from rlm.tasks.segment_deletion import SegmentDeleter
@@ -38,6 +39,7 @@ from tests.builders.threads import THREADS
 
 LEDGER_ID, SETTINGS_ID = Uuid(b"\xf1" * 16), Uuid(b"\xf2" * 16)
 GRACE_MS, DELAY_MS, INTERVAL_MS = 60_000, 600_000, 10_000
+DEAD_AFTER_MS = 3 * INTERVAL_MS
 UNKNOWN, DENIED, KNOWN = 100, 29, 0
 LIMITS = EndLimits(max_topics=1, max_share_percent=60)
 
@@ -188,6 +190,11 @@ class Service:
             ledger=self.ledger,
             settings=self.settings,
             clock=site.clock,
+            time=CertainTime(
+                settings=self.settings,
+                clock=site.clock,
+                heartbeat_max_age_ms=DEAD_AFTER_MS,
+            ),
             rival=lambda: self.rival,
             config=EndSettings(
                 node_id=node_id,
@@ -196,7 +203,7 @@ class Service:
                 grace_ms=GRACE_MS,
                 delay_ms=DELAY_MS,
                 limits=site.limits,
-                dead_after_ms=3 * INTERVAL_MS,
+                dead_after_ms=DEAD_AFTER_MS,
                 barrier_deadline_ms=1_000,
             ),
         )

@@ -16,6 +16,7 @@ from rlmm.settings_codec import encode_settings_record
 from rlmm.settings_records import DELETION_DISABLE, DiscardRecord, Stamp, StartRecord
 from rlmm.topic import LEDGER_TOPIC
 from tests.rlm.topics.ends_world import (
+    DEAD_AFTER_MS,
     DELAY_MS,
     GRACE_MS,
     INTERVAL_MS,
@@ -207,7 +208,7 @@ async def test_a_copy_that_begins_late_is_refused_while_the_partition_is_deleted
     site = await site_of(1, 2)
     service = site.service()
     await disabled(site, 1)
-    await site.run(service, for_ms=INTERVAL_MS)
+    await site.run(service, for_ms=DEAD_AFTER_MS + INTERVAL_MS)
     with pytest.raises(Fenced, match="nothing is added"):
         await site.copy(1, 0, 7)
 
@@ -424,7 +425,20 @@ async def test_h16_the_delay_holds_by_the_log_and_by_our_clock() -> None:
     assert len(site.objects(1)) == 18
 
 
-MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+@pytest.mark.parametrize("jumps_ms", [3_600_000, -3_600_000])
+async def test_h16_clocks_that_disagree_end_no_topic(jumps_ms: int) -> None:
+    site = await site_of(1, 2)
+    service = site.service()
+    site.delete_topic(1)
+    await site.run(service, for_ms=GRACE_MS + DELAY_MS - INTERVAL_MS)
+    site.clock.wall_ahead_ms = jumps_ms
+    await site.run(service, for_ms=DELAY_MS)
+    assert len(site.objects(1)) == 18
+    (end,) = service.purge.listed()
+    assert "differ by 3600 s" in end.waits
+    site.clock.wall_ahead_ms = 0
+    await site.run(service, for_ms=2 * INTERVAL_MS)
+    assert site.left(1) == []
 
 
 async def discarded(site: Site) -> DiscardRecord:
