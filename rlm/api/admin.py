@@ -8,8 +8,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from kip405.errors import Invalid
-from kip405.ids import PartitionKey
+from kip405.errors import Invalid, NotFound
+from kip405.ids import PartitionKey, Uuid
 from rlm.api import deletion_messages, messages
 from rlm.api.calls import Answering, Caller, Context, Gate
 from rlm.api.cluster_copy import ClusterCopy
@@ -22,6 +22,7 @@ from rlm.api.ports import PartitionStatuses, PendingDiscards, StoreDoctor
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import LostRange
+from rlm.plans.remote_extent import RemoteExtent
 from rlm.remote_log.topic_refs import TopicResolver, checked_name
 from rlm.topics.acceptance import RetentionAcceptance
 from rlm.topics.access import Access
@@ -36,7 +37,7 @@ from rlm.topics.rules import (
 from rlm.topics.verbs import EnableOptions, TopicVerbs
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import admin_pb2_grpc, fetch_pb2
-from rlmm.settings_records import OffloadThresholds
+from rlmm.settings_records import OffloadThresholds, TopicRecord
 
 T = TypeVar("T")
 
@@ -52,7 +53,11 @@ class Purge(Protocol):
 
     def listed(self) -> tuple[TopicEnd, ...]: ...
 
+    def extent(self, topic_id: Uuid) -> RemoteExtent: ...
+
     async def confirm(self, names: Sequence[str]) -> None: ...
+
+    async def keep(self, name: str) -> tuple[TopicRecord, ...]: ...
 
 
 class Discards(PendingDiscards, Protocol):
@@ -255,6 +260,12 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             found = await self._dependencies.deletions.listed()
             rows = [deletion_messages.deletion_message(one) for one in found]
             rows += map(deletion_messages.discard_message, self._dependencies.discards.pending())
+            purge = self._dependencies.purge
+            rows += [
+                deletion_messages.ending_message(one, purge.extent(one.record.topic_id))
+                for one in purge.listed()
+                if not one.is_kept
+            ]
             return pb.ListDeletionsResponse(deletions=rows)
 
     async def UndoDeletion(
@@ -263,7 +274,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         async with Answering(self._dependencies.gate, context, "undo deletion") as caller:
 
             async def here() -> pb.TopicDescription:
-                record = await self._dependencies.deletions.undo(checked_name(request.topic))
+                record = await self._undo(checked_name(request.topic))
                 return await self._dependencies.summaries.describe(record)
 
             async def discard(led: LedPartition) -> pb.TopicDescription:
@@ -279,6 +290,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                     request.topic, request.partition, caller, discard, call
                 )
             return await self._at_leader(caller, here, call)
+
+    async def _undo(self, name: str) -> TopicRecord:
+        """A shorter retention, or else the end of topics of this name or id."""
+        try:
+            return await self._dependencies.deletions.undo(name)
+        except NotFound:
+            if kept := await self._dependencies.purge.keep(name):
+                return kept[-1]
+            raise
 
     async def Status(self, request: pb.StatusRequest, context: Context) -> Any:
         """The answer is bytes as they go over the wire: see rlm.api.server."""
@@ -410,7 +430,10 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 await purge.confirm(request.topics)
             found = purge.listed()
             return pb.PurgeResponse(
-                topics=[deletion_messages.topic_end_message(one) for one in found]
+                topics=[
+                    deletion_messages.topic_end_message(one, purge.extent(one.record.topic_id))
+                    for one in found
+                ]
             )
 
     async def ProveAccess(

@@ -4,6 +4,7 @@ retention, a discarded partition, ended topics. Pure.
 
 from kip405.errors import Invalid
 from rlm.plans.deletions import PendingDeletion
+from rlm.plans.remote_extent import RemoteExtent
 from rlm.plans.retention import retention_in_force
 from rlm.topics.discards import DiscardPlan, PendingDiscard
 from rlm.topics.purge import TopicEnd
@@ -51,6 +52,9 @@ def discard_message(pending: PendingDiscard) -> admin_pb2.PendingDeletion:
         by=record.by,
         decided_ms=record.decided_ms,
         due_in_ms=pending.due_in_ms,
+        segments=pending.remote.segments,
+        records=pending.remote.records,
+        size_bytes=pending.remote.size_bytes,
     )
 
 
@@ -93,7 +97,22 @@ def retention_plan_message(plan: RetentionPlan) -> admin_pb2.RetentionPlan:
     )
 
 
-def topic_end_message(end: TopicEnd) -> admin_pb2.TopicEnd:
+def ending_message(end: TopicEnd, extent: RemoteExtent) -> admin_pb2.PendingDeletion:
+    return admin_pb2.PendingDeletion(
+        kind=f"topic-{end.cause}",
+        topic=end.record.name,
+        topic_id=end.record.topic_id.raw,
+        by=end.by,
+        decided_ms=end.decided_ms,
+        due_in_ms=end.due_in_ms,
+        segments=extent.segments,
+        records=extent.records,
+        size_bytes=extent.size_bytes,
+        waits=end.waits,
+    )
+
+
+def topic_end_message(end: TopicEnd, extent: RemoteExtent) -> admin_pb2.TopicEnd:
     return admin_pb2.TopicEnd(
         topic=end.record.name,
         topic_id=end.record.topic_id.raw,
@@ -102,4 +121,7 @@ def topic_end_message(end: TopicEnd) -> admin_pb2.TopicEnd:
         size_bytes=end.size_bytes,
         due_in_ms=end.due_in_ms,
         waits=end.waits,
+        records=extent.records,
+        oldest_ms=-1 if extent.oldest_ms is None else extent.oldest_ms,
+        newest_ms=-1 if extent.newest_ms is None else extent.newest_ms,
     )

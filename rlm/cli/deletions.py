@@ -4,7 +4,15 @@ from collections.abc import Iterable
 
 import click
 
-from rlm.cli.output import due_in, human_retention, human_time, plain, show_json, show_table
+from rlm.cli.output import (
+    due_in,
+    human_retention,
+    human_size,
+    human_time,
+    plain,
+    show_json,
+    show_table,
+)
 from rlm.cli.target import Connect, service_options
 from rlm.cli.topics import show_topic
 from rlm.v1 import admin_pb2 as pb
@@ -18,7 +26,7 @@ def deletions() -> None:
 @deletions.command(name="list")
 @service_options
 def list_deletions(*, connect: Connect) -> None:
-    """List what was decided, deletes data soon, and can still be undone."""
+    """List what was decided, deletes data soon, and can still be undone; and deleted topics."""
     with connect.open() as target:
         answer = target.ask(target.admin.ListDeletions, pb.ListDeletionsRequest())
     if connect.as_json:
@@ -36,8 +44,9 @@ def list_deletions(*, connect: Connect) -> None:
 def undo(*, topic: str, partition: int | None, connect: Connect) -> None:
     """Keep the data of TOPIC: the retention that is in force becomes its retention.
 
-    With -p it is the remote part of that partition that is kept (`rlm partition discard`); the
-    partition stays frozen.
+    Of a topic (name or id) that was disabled with --delete, or is deleted, the remote data is kept,
+    until its deletion has begun. With -p it is the remote part of that partition that is kept (`rlm
+    partition discard`); the partition stays frozen.
     """
     request = pb.UndoDeletionRequest(topic=topic, partition=partition)
     with connect.open() as target:
@@ -48,7 +57,18 @@ def undo(*, topic: str, partition: int | None, connect: Connect) -> None:
 def show_deletions(rows: Iterable[pb.PendingDeletion], empty: str) -> None:
     """A table of what is pending, or the words for nothing."""
     show_table(
-        ("topic", "kind", "retention", "in force until then", "due in", "decided (UTC)", "by"),
+        (
+            "topic",
+            "kind",
+            "retention",
+            "in force until then",
+            "due in",
+            "decided (UTC)",
+            "by",
+            "records",
+            "size",
+            "waits for",
+        ),
         [
             (
                 _subject(row),
@@ -57,6 +77,9 @@ def show_deletions(rows: Iterable[pb.PendingDeletion], empty: str) -> None:
                 due_in(row),
                 human_time(row.decided_ms),
                 row.by or "-",
+                row.records if row.HasField("records") else "-",
+                human_size(row.size_bytes) if row.HasField("size_bytes") else "-",
+                row.waits or "-",
             )
             for row in rows
         ],
@@ -69,7 +92,7 @@ def _subject(row: pb.PendingDeletion) -> str:
 
 
 def _limits(row: pb.PendingDeletion) -> tuple[str, str]:
-    if row.HasField("partition"):
+    if row.HasField("partition") or row.kind.startswith("topic-"):
         return "-", "-"
     return (
         human_retention(row.retention_ms, row.retention_bytes),

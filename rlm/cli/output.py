@@ -143,7 +143,9 @@ def human_wait(duration_ms: int) -> str:
 
 def due_in(row: PendingDeletion) -> str:
     """How long a deletion can be undone at least."""
-    return human_wait(row.due_in_ms) if row.HasField("due_in_ms") else "unknown (not announced yet)"
+    if row.HasField("due_in_ms"):
+        return human_wait(row.due_in_ms)
+    return "not decided" if row.kind.startswith("topic-") else "unknown (not announced yet)"
 
 
 def lag(row: PartitionDescription) -> str:

@@ -338,14 +338,28 @@ def purge(*, topics: tuple[str, ...], confirm: bool, connect: Connect) -> None:
         show_json(plain(answer))
         return
     show_table(
-        ("topic", "id", "state", "segments", "size", "deleted in", "waits for"),
+        (
+            "topic",
+            "id",
+            "state",
+            "segments",
+            "records",
+            "size",
+            "oldest (UTC)",
+            "newest (UTC)",
+            "deleted in",
+            "waits for",
+        ),
         [
             (
                 row.topic,
                 str(Uuid(row.topic_id)),
                 row.state,
                 row.segments,
+                row.records,
                 human_size(row.size_bytes),
+                human_time(row.oldest_ms),
+                human_time(row.newest_ms),
                 human_wait(row.due_in_ms) if row.HasField("due_in_ms") else "not decided",
                 row.waits,
             )

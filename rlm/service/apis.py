@@ -102,8 +102,7 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
     settings, clock = dependencies.metadata.settings, dependencies.clock
     brokers = OtherBrokers(broker, client_id=f"rlm-{config.node_id}-others")
     groups = ClusterGroups(brokers)
-    alters_configs = config.retention_takeover != EXTERNAL
-    contests = RetentionContests()
+    alters_configs, contests = config.retention_takeover != EXTERNAL, RetentionContests()
     access = ServiceAccess(
         node_id=config.node_id,
         broker=broker,
@@ -161,10 +160,20 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
             reenable=config.topics_reenable,
         ),
         ends=ends,
-        purge=Purge(ends=ends, settings=settings),
+        purge=_purge(dependencies, ends, verbs),
         freezes=Freezes(settings=settings, broker=broker, barrier_deadline_ms=BARRIER_DEADLINE_MS),
         brokers=brokers,
         retention=BrokersRetention(brokers, contests, clock),
+    )
+
+
+def _purge(dependencies: Dependencies, ends: TopicEnds, verbs: TopicVerbs) -> Purge:
+    return Purge(
+        ends=ends,
+        settings=dependencies.metadata.settings,
+        ledger=dependencies.metadata.manager,
+        revocation=verbs.revocation,
+        lock=verbs.lock,
     )
 
 

@@ -212,11 +212,6 @@ class PendingDeletions:
 
 
 def _nothing_pending(name: str, record: TopicRecord | None, view: SettingsView) -> str:
-    if record is not None and record.state == "deleting":
-        return (
-            f"all remote data of topic {name} will be deleted (`rlm purge` shows when); "
-            f"`rlm topics disable {name}` keeps it until that begins"
-        )
     if record is None or record.state != "enabled":
         return f"topic {name} is not enabled: no deletion is pending"
     starts = [

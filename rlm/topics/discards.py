@@ -48,11 +48,12 @@ class DiscardPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingDiscard:
-    """A decision on record; `due_in_ms`: nothing is deleted earlier."""
+    """A decision on record; `due_in_ms`: nothing is deleted earlier. `remote`: what is left."""
 
     topic: str
     record: DiscardRecord
     due_in_ms: int
+    remote: RemotePart
 
 
 class Discards:
@@ -143,6 +144,7 @@ class Discards:
                 topic=names[record.partition.topic_id],
                 record=record,
                 due_in_ms=max(0, record.delay_ms - self._age_ms(record)),
+                remote=remote_part(self._ledger.ledger(record.partition)),
             )
             for record in view.discards()
             if record.partition.topic_id in names

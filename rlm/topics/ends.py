@@ -295,7 +295,7 @@ class TopicEnds:
     async def _decide(self, record: TopicRecord, cause: str) -> None:
         """Record that the topic's remote data will be deleted; durable and read back."""
         await self._settings.barrier(self._config.barrier_deadline_ms)
-        await self._check_gone(record.topic_id)
+        await self.check_gone(record.topic_id)
         now = self._settings.view.topic(record.topic_id)
         if now != record:
             raise Fenced(f"the settings of topic {record.name} changed meanwhile")
@@ -308,7 +308,7 @@ class TopicEnds:
         view = self._settings.view
         await self._settings.publish(record, view.newest_epoch(record.key), view.next_offset)
 
-    async def _check_gone(self, topic_id: Uuid) -> None:
+    async def check_gone(self, topic_id: Uuid) -> None:
         """Fenced unless it is proven now that no broker knows the topic (H7)."""
         cluster = self._settings.view.cluster
         if cluster is None:
@@ -382,13 +382,13 @@ class TopicEnds:
             try:
                 await self._local_starts.raise_starts(record, permit.check)
             except NotFound:
-                await self._check_gone(record.topic_id)
+                await self.check_gone(record.topic_id)
 
     async def _check_given_back(self, record: TopicRecord) -> None:
         """Fenced while the topic's record is needed to give its retention back (H14)."""
         if record.deletion_cause == DELETION_DISABLE and record.originals:
             try:
-                await self._check_gone(record.topic_id)
+                await self.check_gone(record.topic_id)
             except _Present as error:
                 raise Fenced(f"{error}, and its retention is not given back yet") from error
 
@@ -401,7 +401,7 @@ class TopicEnds:
         if now != record:
             raise Fenced(f"the settings of topic {record.name} changed meanwhile")
         if is_gone_end(record):
-            await self._check_gone(record.topic_id)
+            await self.check_gone(record.topic_id)
 
     def _refusal_of(self, topic_id: Uuid) -> str | None:
         stopped = self._settings.view.stopped_by(topic_id, STOPS_DELETE)
@@ -453,7 +453,7 @@ class TopicEnds:
         await self._settings.barrier(self._config.barrier_deadline_ms)
         if self._settings.view.topic(topic_id) is not None:
             raise Fenced(f"topic {topic_id} has a settings record again")
-        await self._check_gone(topic_id)
+        await self.check_gone(topic_id)
 
     def _partitions(self, topic_id: Uuid) -> tuple[PartitionKey, ...]:
         """All of which anything may be left; the first one stands for the topic."""

@@ -1,14 +1,23 @@
-"""Lists topics that seem to be deleted, and ends those that an operator confirms (`rlm purge`)."""
+"""Lists topics that seem to be deleted, ends those that an operator confirms (`rlm purge`), and
+keeps what an operator wants back (`rlm deletions undo`).
+"""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kip405.errors import Fenced, NotFound
+from kip405.ids import Uuid
+from kip405.segments import RemoteLogSegmentState
 from rlm.plans.problems import Finding, ProblemKind, human_bytes, human_duration
+from rlm.plans.remote_extent import RemoteExtent, remote_extent
+from rlm.tasks.partition_end import Ledger
 from rlm.topics.ends import TopicEnds
 from rlm.topics.ports import Settings
-from rlmm.settings_records import DELETION_DISABLE, TopicRecord
+from rlm.topics.revocation import Revocation
+from rlmm.settings_records import DELETION_DISABLE, DELETION_GONE, TopicRecord
 
+_COPIED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 WAITS_FOR_GRACE = "the grace period (topic.deletion.grace.ms)"
 
 
@@ -17,7 +26,8 @@ class TopicEnd:
     """A topic that every broker says it does not know, or whose remote data will be deleted.
 
     `due_in_ms`: until its deletion can be revoked no more, None = it is not decided. `waits`: what
-    it waits for, empty = for nothing else.
+    it waits for, empty = for nothing else. `by`: the service that recorded the decision,
+    `decided_ms` by its clock.
     """
 
     record: TopicRecord
@@ -25,14 +35,40 @@ class TopicEnd:
     size_bytes: int
     due_in_ms: int | None
     waits: str
+    by: str = ""
+    decided_ms: int = -1
+
+    @property
+    def is_kept(self) -> bool:
+        return self.record.state == "kept"
+
+    @property
+    def cause(self) -> str:
+        """Of what was decided, or will be."""
+        return self.record.deletion_cause or DELETION_GONE
+
+    def is_named(self, name: str) -> bool:
+        """Whether it has this name or id."""
+        return name in (self.record.name, str(self.record.topic_id))
 
 
 class Purge:
-    """What `rlm purge` shows and confirms, by what this service knows."""
+    """What `rlm purge` shows and confirms, by what this service knows. `lock`: of topic verbs."""
 
-    def __init__(self, *, ends: TopicEnds, settings: Settings) -> None:
+    def __init__(
+        self,
+        *,
+        ends: TopicEnds,
+        settings: Settings,
+        ledger: Ledger,
+        revocation: Revocation,
+        lock: asyncio.Lock,
+    ) -> None:
         self._ends = ends
         self._settings = settings
+        self._ledger = ledger
+        self._revocation = revocation
+        self._lock = lock
 
     def listed(self) -> tuple[TopicEnd, ...]:
         """By name."""
@@ -55,9 +91,39 @@ class Purge:
             waits = f"kept; `rlm purge {record.topic_id} --confirm` deletes it"
         else:
             waits = self._ends.held.get(record.topic_id) or WAITS_FOR_GRACE
+        decision = None if due_in_ms is None else self._settings.view.get(record.key)
         return TopicEnd(
-            record=record, segments=size[0], size_bytes=size[1], due_in_ms=due_in_ms, waits=waits
+            record=record,
+            segments=size[0],
+            size_bytes=size[1],
+            due_in_ms=due_in_ms,
+            waits=waits,
+            by="" if decision is None else f"service/{decision.stamp.node_id}",
+            decided_ms=-1 if decision is None else decision.stamp.time_ms,
         )
+
+    def extent(self, topic_id: Uuid) -> RemoteExtent:
+        """What is remote of a topic; reads all of its finished segments."""
+        return remote_extent(
+            entry.metadata
+            for key in self._ledger.partitions()
+            if key.topic_id == topic_id
+            for entry in self._ledger.ledger(key).in_state(_COPIED)
+        )
+
+    async def keep(self, name: str) -> tuple[TopicRecord, ...]:
+        """Keep what is remote of the topics of this name or id whose deletion waits or runs; their
+        new records, none where there are none.
+
+        Fenced: an enabled one is not proven to be deleted, so that it would be disabled; or as of
+        Revocation.keep.
+        """
+        async with self._lock:
+            found = [one.record for one in self.listed() if one.is_named(name) and not one.is_kept]
+            for record in found:
+                if record.state == "enabled":
+                    await self._ends.check_gone(record.topic_id)
+            return await self._revocation.keep_topics({record.topic_id for record in found})
 
     async def confirm(self, names: Sequence[str]) -> None:
         """Decide that the remote data of deleted topics goes: of these names or ids, without any
@@ -71,12 +137,12 @@ class Purge:
                 await self._ends.confirm(record)
 
     def _chosen(self, names: Sequence[str]) -> list[TopicRecord]:
-        listed = [one.record for one in self.listed()]
+        listed = self.listed()
         if not names:
-            return [record for record in listed if record.state == "enabled"]
-        chosen = []
+            return [one.record for one in listed if one.record.state == "enabled"]
+        chosen: list[TopicRecord] = []
         for name in names:
-            found = [one for one in listed if name in (one.name, str(one.topic_id))]
+            found = [one.record for one in listed if one.is_named(name)]
             if not found:
                 raise NotFound(f"no topic {name} is known to be deleted; `rlm purge` lists them")
             if len(found) > 1:

@@ -8,7 +8,7 @@ how a topic is disabled that exists (rlm/topics/verbs.py).
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from kip405.errors import Fenced
@@ -55,10 +55,19 @@ class Revocation:
         Originals are kept: if the broker only does not know the topic yet, they are restored later.
         Fenced where its remote data is being deleted already, or was when the record was written.
         """
+        return await self._keep_all(lambda record: _may_be_kept(record, name))
+
+    async def keep_topics(self, topic_ids: Collection[Uuid]) -> tuple[TopicRecord, ...]:
+        """The same of topics by their ids, which are being deleted or are proven to be gone."""
+        return await self._keep_all(
+            lambda record: record.topic_id in topic_ids and record.state in ("deleting", "enabled")
+        )
+
+    async def _keep_all(self, is_meant: Callable[[TopicRecord], bool]) -> tuple[TopicRecord, ...]:
         await self._settings.barrier(self._barrier_deadline_ms)
         records = topic_records(self._settings.view.records())
         kept = []
-        for record in (one for one in records if _may_be_kept(one, name)):
+        for record in (one for one in records if is_meant(one)):
             kept.append(kept_of(record))
             await self._keep(record)
         return tuple(kept)

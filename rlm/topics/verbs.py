@@ -127,7 +127,7 @@ class TopicVerbs:
 
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
-        self._revocation = Revocation(
+        self.revocation = Revocation(
             settings=dependencies.settings,
             ledger=dependencies.ledger,
             barrier_deadline_ms=dependencies.barrier_deadline_ms,
@@ -260,7 +260,7 @@ class TopicVerbs:
         """Keep the remote data of a deleted topic, or of one whose deletion was decided; `error`
         where there is none.
         """
-        kept = await self._revocation.keep(name)
+        kept = await self.revocation.keep(name)
         if not kept:
             raise error
         ids = ", ".join(str(record.topic_id) for record in kept)

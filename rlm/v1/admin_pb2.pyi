@@ -221,7 +221,7 @@ class Offload(_message.Message):
     def __init__(self, copy_lag_ms: _Optional[int] = ..., copy_lag_bytes: _Optional[int] = ..., deletion_lag_ms: _Optional[int] = ..., copy_lag_of: _Optional[str] = ..., deletion_lag_of: _Optional[str] = ...) -> None: ...
 
 class PendingDeletion(_message.Message):
-    __slots__ = ("kind", "topic", "topic_id", "by", "decided_ms", "due_in_ms", "retention_ms", "retention_bytes", "retention_in_force_ms", "retention_in_force_bytes", "partition")
+    __slots__ = ("kind", "topic", "topic_id", "by", "decided_ms", "due_in_ms", "retention_ms", "retention_bytes", "retention_in_force_ms", "retention_in_force_bytes", "partition", "segments", "records", "size_bytes", "waits")
     KIND_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -233,6 +233,10 @@ class PendingDeletion(_message.Message):
     RETENTION_IN_FORCE_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_IN_FORCE_BYTES_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
     kind: str
     topic: str
     topic_id: bytes
@@ -244,7 +248,11 @@ class PendingDeletion(_message.Message):
     retention_in_force_ms: int
     retention_in_force_bytes: int
     partition: int
-    def __init__(self, kind: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., by: _Optional[str] = ..., decided_ms: _Optional[int] = ..., due_in_ms: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_in_force_ms: _Optional[int] = ..., retention_in_force_bytes: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
+    segments: int
+    records: int
+    size_bytes: int
+    waits: str
+    def __init__(self, kind: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., by: _Optional[str] = ..., decided_ms: _Optional[int] = ..., due_in_ms: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_in_force_ms: _Optional[int] = ..., retention_in_force_bytes: _Optional[int] = ..., partition: _Optional[int] = ..., segments: _Optional[int] = ..., records: _Optional[int] = ..., size_bytes: _Optional[int] = ..., waits: _Optional[str] = ...) -> None: ...
 
 class ListDeletionsRequest(_message.Message):
     __slots__ = ()
@@ -811,7 +819,7 @@ class PurgeResponse(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[_Union[TopicEnd, _Mapping]]] = ...) -> None: ...
 
 class TopicEnd(_message.Message):
-    __slots__ = ("topic", "topic_id", "state", "segments", "size_bytes", "due_in_ms", "waits")
+    __slots__ = ("topic", "topic_id", "state", "segments", "size_bytes", "due_in_ms", "waits", "records", "oldest_ms", "newest_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -819,6 +827,9 @@ class TopicEnd(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     DUE_IN_MS_FIELD_NUMBER: _ClassVar[int]
     WAITS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_MS_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     state: str
@@ -826,7 +837,10 @@ class TopicEnd(_message.Message):
     size_bytes: int
     due_in_ms: int
     waits: str
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., state: _Optional[str] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., due_in_ms: _Optional[int] = ..., waits: _Optional[str] = ...) -> None: ...
+    records: int
+    oldest_ms: int
+    newest_ms: int
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., state: _Optional[str] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., due_in_ms: _Optional[int] = ..., waits: _Optional[str] = ..., records: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ...) -> None: ...
 
 class ProveAccessRequest(_message.Message):
     __slots__ = ("topic", "tier")

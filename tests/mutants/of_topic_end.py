@@ -119,8 +119,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H7: the brokers are not asked again before a step",
-            "        if is_gone_end(record):\n"
-            "            await self._check_gone(record.topic_id)\n",
+            "        if is_gone_end(record):\n            await self.check_gone(record.topic_id)\n",
             "",
         ),
         (
@@ -179,7 +178,7 @@ EDITS: tuple[Edit, ...] = (
         (
             "a disabled topic that is gone by name alone ends",
             "            except NotFound:\n"
-            "                await self._check_gone(record.topic_id)\n",
+            "                await self.check_gone(record.topic_id)\n",
             "            except NotFound:\n                return\n",
         ),
         (
@@ -217,7 +216,7 @@ EDITS: tuple[Edit, ...] = (
         (
             "H7: the brokers are not asked again before leftovers go",
             '            raise Fenced(f"topic {topic_id} has a settings record again")\n'
-            "        await self._check_gone(topic_id)\n",
+            "        await self.check_gone(topic_id)\n",
             '            raise Fenced(f"topic {topic_id} has a settings record again")\n',
         ),
         (
@@ -308,6 +307,11 @@ EDITS: tuple[Edit, ...] = (
             "H39: a name ends every topic that had it",
             "            if len(found) > 1:\n",
             "            if len(found) > 9:\n",
+        ),
+        (
+            "H7: undo disables an enabled topic that a broker knows",
+            "                    await self._ends.check_gone(record.topic_id)\n",
+            "                    pass\n",
         ),
     ),
     *ASKING.edits(

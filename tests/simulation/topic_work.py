@@ -81,7 +81,6 @@ class TopicWork:
             settings=settings, clock=clock, delay_ms=config.remote_delete_delay_ms
         )
         self.ends = build_topic_ends(dependencies, brokers)
-        self.purge = Purge(ends=self.ends, settings=settings)
         self.verbs = TopicVerbs(
             VerbDependencies(
                 node_id=config.node_id,
@@ -108,6 +107,13 @@ class TopicWork:
                 clock=clock,
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
             )
+        )
+        self.purge = Purge(
+            ends=self.ends,
+            settings=settings,
+            ledger=dependencies.metadata.manager,
+            revocation=self.verbs.revocation,
+            lock=self.verbs.lock,
         )
         self._deletions = PendingDeletions(
             announcements=announcements,

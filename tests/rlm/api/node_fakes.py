@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from kip405.errors import Fenced, NotFound, RemoteStorageError
-from kip405.ids import PartitionKey
+from kip405.ids import PartitionKey, Uuid
 from rlm.api.copy_limits import ClusterCopyLimits
 from rlm.api.peers import Peers
 from rlm.broker.answers import OwnOffsets
@@ -15,6 +15,7 @@ from rlm.plans.coverage import LostRange
 from rlm.plans.discard import RemotePart
 from rlm.plans.disk import LogDirReport
 from rlm.plans.expiry import PartitionExpiry
+from rlm.plans.remote_extent import RemoteExtent
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.snapshots import PartitionSnapshot
@@ -47,6 +48,9 @@ class ApiLosses:
         return (LostRange(start=10, next_offset=20, segments=1, size_bytes=99, why="gone"),)
 
 
+_REMOTE = RemotePart(segments=5, records=500, size_bytes=2048, oldest_ms=0, newest_ms=60_000)
+
+
 class ApiDiscards:
     """What an operator may give up; `decisions` by partition, with whose they are."""
 
@@ -54,12 +58,11 @@ class ApiDiscards:
         self.decisions: dict[PartitionKey, str] = {}
 
     async def plan(self, key: PartitionKey) -> DiscardPlan:
-        remote = RemotePart(segments=5, records=500, size_bytes=2048, oldest_ms=0, newest_ms=60_000)
         return DiscardPlan(
             topic=TOPIC,
             partition=key.partition,
             frozen="orphans",
-            remote=remote,
+            remote=_REMOTE,
             log_start_offset=0,
             log_end_offset=120,
             delay_ms=60_000,
@@ -88,6 +91,7 @@ class ApiDiscards:
                     decided_ms=1_000,
                 ),
                 due_in_ms=60_000,
+                remote=_REMOTE,
             )
             for key, by in self.decisions.items()
             if topic in ("", TOPIC)
@@ -177,9 +181,17 @@ class ApiPurge:
     def __init__(self) -> None:
         self.ends: tuple[TopicEnd, ...] = ()
         self.confirmed: list[tuple[str, ...]] = []
+        self.kept: list[str] = []
 
     def listed(self) -> tuple[TopicEnd, ...]:
         return self.ends
+
+    def extent(self, topic_id: Uuid) -> RemoteExtent:
+        return RemoteExtent(segments=3, records=300, size_bytes=4096, oldest_ms=0, newest_ms=60_000)
+
+    async def keep(self, name: str) -> tuple[TopicRecord, ...]:
+        self.kept.append(name)
+        return tuple(one.record for one in self.ends if one.is_named(name))
 
     async def confirm(self, names: Sequence[str]) -> None:
         self.confirmed.append(tuple(names))

@@ -58,6 +58,7 @@ async def test_a_pending_discard_is_listed_and_undone() -> None:
         (row,) = (await as_json(node, "deletions", "list"))["deletions"]
         assert (row["kind"], row["topic"], row["partition"]) == ("discard", TOPIC, 0)
         assert (row["by"], row["due_in_ms"], row["decided_ms"]) == ("ann", 60_000, 1_000)
+        assert (row["segments"], row["records"], row["size_bytes"]) == (5, 500, 2048)
         assert (await as_json(node, "status"))["deletions"] == [row]
         table = (await asked(node, "deletions", "list")).stdout
         assert table.splitlines()[1].split()[:4] == [f"{TOPIC}-0", "discard", "-", "-"]

@@ -175,7 +175,8 @@ async def test_h07_purge_shows_deleted_topics_and_confirms_by_name() -> None:
         due = replace(held, record=replace(record, name="due"), due_in_ms=60_000, waits="")
         node.purge.ends = (held, due)
         shown = await asked(node, "purge")
-        words = f"{TOPIC} .*{TOPIC_ID} .*enabled .*4.0 KiB .*not decided .*you"
+        times = "1970-01-01 00:00:00 .*1970-01-01 00:01:00"
+        words = f"{TOPIC} .*{TOPIC_ID} .*enabled .*300 .*4.0 KiB .*{times} .*not decided .*you"
         assert re.search(words, shown.output), shown.output
         assert re.search(r"due .*1m", shown.output), shown.output
         assert node.purge.confirmed == []

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -11,8 +12,9 @@ from grpc import aio
 from kip405.errors import Invalid
 from rlm.cli.output import human_wait
 from rlm.cli.retention_plans import planned
+from rlm.topics.purge import TopicEnd
 from rlm.v1 import admin_pb2 as pb
-from tests.builders.log_dir import TOPIC
+from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.api.harness import api_node
 from tests.rlm.api.test_admin_service import call
 from tests.rlm.cli.test_commands import as_json, asked, assert_one_line
@@ -153,3 +155,35 @@ def test_a_service_of_a_version_that_plans_nothing_is_asked_to_enable() -> None:
     away: Any = Refusing(grpc.StatusCode.UNAVAILABLE)
     with pytest.raises(grpc.RpcError):
         planned(request, away)
+
+
+async def test_the_end_of_a_topic_is_listed_and_undone() -> None:
+    async with api_node(Cluster()) as node:
+        await as_json(node, "topics", "enable", TOPIC)
+        record = node.service.settings.view.topic(TOPIC_ID)
+        assert record is not None
+        gone = TopicEnd(
+            record=replace(record, state="deleting", deletion_cause="disable"),
+            segments=3,
+            size_bytes=4096,
+            due_in_ms=60_000,
+            waits="a freeze",
+            by="service/1",
+            decided_ms=1_000,
+        )
+        kept = replace(gone, record=replace(record, state="kept", name="kept"))
+        node.purge.ends = (gone, replace(gone, record=record, due_in_ms=None), kept)
+        row, unknown = (await as_json(node, "deletions", "list"))["deletions"]
+        assert (row["kind"], row["topic"], row["by"]) == ("topic-disable", TOPIC, "service/1")
+        assert (row["segments"], row["records"], row["size_bytes"]) == (3, 300, 4096)
+        assert (row["decided_ms"], row["due_in_ms"], row["waits"]) == (1_000, 60_000, "a freeze")
+        assert (unknown["kind"], unknown["due_in_ms"]) == ("topic-gone", None)
+        table = (await asked(node, "deletions", "list")).stdout.splitlines()
+        assert table[1].split()[:5] == [TOPIC, "topic-disable", "-", "-", "1m"]
+        assert table[1].endswith("a freeze") and "300" in table[1] and "4.0 KiB" in table[1]
+        assert "not decided" in table[2]
+        assert (await asked(node, "deletions", "undo", TOPIC)).exit_code == 0
+        assert node.purge.kept == [TOPIC]
+        node.purge.ends = ()
+        refused = await asked(node, "deletions", "undo", TOPIC)
+        assert_one_line(refused, "no deletion of topic", status=1)

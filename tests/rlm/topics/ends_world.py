@@ -17,6 +17,7 @@ from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.topics.ends import EndSettings, TopicEnds
 from rlm.topics.leftovers import Leftovers
 from rlm.topics.purge import Purge
+from rlm.topics.revocation import Revocation
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.records import NO_PREVIOUS
 from rlmm.settings import Settings
@@ -207,7 +208,19 @@ class Service:
                 barrier_deadline_ms=1_000,
             ),
         )
-        self.purge = Purge(ends=self.ends, settings=self.settings)
+        self.purge = self._new_purge()
+
+    def _new_purge(self) -> Purge:
+        revocation = Revocation(
+            settings=self.settings, ledger=self.ledger, barrier_deadline_ms=1_000
+        )
+        return Purge(
+            ends=self.ends,
+            settings=self.settings,
+            ledger=self.ledger,
+            revocation=revocation,
+            lock=asyncio.Lock(),
+        )
 
     async def beat(self) -> None:
         await self.settings.publish(

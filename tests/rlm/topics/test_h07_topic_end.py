@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kip405.errors import Fenced, NotFound
+from kip405.errors import Fenced, NotFound, Unavailable
 from rlm.plans.problems import ProblemKind
 from rlm.plans.topic_end import EndLimits
 from rlm.topics.purge import WAITS_FOR_GRACE
@@ -346,3 +346,46 @@ async def test_what_is_kept_at_the_last_moment_is_not_deleted(asked: int) -> Non
     await site.run(service, for_ms=3 * INTERVAL_MS)
     reader = site.service()
     assert all(reader.ledger.ledger(key).deletion is None for key in reader.ledger.partitions())
+
+
+async def test_undo_keeps_what_is_decided_and_says_when_it_has_begun() -> None:
+    site = await site_of(1, 2)
+    service = site.service()
+    site.delete_topic(1)
+    await site.run(service, for_ms=GRACE_MS + 2 * INTERVAL_MS)
+    (end,) = service.purge.listed()
+    assert (end.cause, end.by, end.decided_ms > 0) == ("gone", "service/1", True)
+    extent = service.purge.extent(topic_id(1))
+    assert (extent.segments, extent.records, extent.size_bytes) == (6, 60, 60)
+    assert await service.purge.keep("topic-2") == (), "nothing of it waits or runs"
+    (kept,) = await service.purge.keep("topic-1")
+    assert kept == kept_of(record_of(1))
+    await site.run(service, for_ms=LONG_MS)
+    assert len(site.objects(1)) == 18
+    assert await service.purge.keep("topic-1") == (), "it is kept already"
+    site.delete_topic(2)
+    await site.run(service, for_ms=GRACE_MS + DELAY_MS)
+    site.store.before = _away
+    await site.run(service, for_ms=4 * INTERVAL_MS)
+    with pytest.raises(Fenced, match="has begun"):
+        await service.purge.keep(str(topic_id(2)))
+
+
+def _away(operation: str) -> None:
+    raise Unavailable(f"the store is away at {operation}")
+
+
+async def test_h07_undo_disables_no_topic_that_a_broker_knows() -> None:
+    site = await site_of(1, 2)
+    service = site.service()
+    site.delete_topic(1)
+    await site.run(service, for_ms=2 * INTERVAL_MS)
+    assert [one.record.state for one in service.purge.listed()] == ["enabled"]
+    site.brokers.topics.add(topic_id(1))
+    with pytest.raises(Fenced, match="is known to broker"):
+        await service.purge.keep("topic-1")
+    assert site.state(1) == "enabled"
+    site.delete_topic(1)
+    await site.run(service, for_ms=2 * INTERVAL_MS)
+    (kept,) = await service.purge.keep("topic-1")
+    assert kept.state == site.state(1) == "kept"

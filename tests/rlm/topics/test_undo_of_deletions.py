@@ -125,14 +125,6 @@ async def test_undo_needs_an_enabled_topic_at_its_leader() -> None:
         await service.deletions.undo(TOPIC)
 
 
-async def test_undo_says_what_keeps_the_remote_data_of_a_disabled_topic() -> None:
-    service = await enabled(Cluster())
-    await service.verbs.disable(TOPIC, confirm=True, delete_remote=True)
-    with pytest.raises(NotFound, match=f"`rlm topics disable {TOPIC}` keeps it"):
-        await service.deletions.undo(TOPIC)
-    assert await service.deletions.listed() == ()
-
-
 async def test_after_a_crash_of_an_undo_it_is_undone_or_still_pending() -> None:
     for number in range(1, 100):
         cluster = Cluster()
