@@ -3,13 +3,12 @@
 The service of the partition-0 leader makes every change to a topic (H14); the others forward to it.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from kip405.errors import Invalid, NotFound
-from kip405.ids import PartitionKey, Uuid
 from rlm.api import deletion_messages, messages
 from rlm.api.calls import Answering, Caller, Context, Gate
 from rlm.api.cluster_copy import ClusterCopy
@@ -18,19 +17,15 @@ from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.copy_limits import ClusterCopyLimits
 from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.peers import Peers, Sent, Stubs
-from rlm.api.ports import PartitionStatuses, PendingDiscards, StoreDoctor
+from rlm.api.ports import Discards, Losses, PartitionStatuses, Purge, StoreDoctor
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.leadership import LedPartition
-from rlm.plans.coverage import LostRange
-from rlm.plans.remote_extent import RemoteExtent
 from rlm.remote_log.topic_refs import TopicResolver, checked_name
 from rlm.topics.acceptance import RetentionAcceptance
 from rlm.topics.access import Access
 from rlm.topics.deletions import PendingDeletions
-from rlm.topics.discards import DiscardPlan
 from rlm.topics.partition_records import Adoption, Freezes
 from rlm.topics.ports import NotLeader
-from rlm.topics.purge import TopicEnd
 from rlm.topics.rules import (
     RetentionOptions,
 )
@@ -40,34 +35,6 @@ from rlm.v1 import admin_pb2_grpc, fetch_pb2
 from rlmm.settings_records import OffloadThresholds, TopicRecord
 
 T = TypeVar("T")
-
-
-class Losses(Protocol):
-    """Data that is lost permanently, and may be accepted as lost (rlm.tasks.accept_loss)."""
-
-    async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]: ...
-
-
-class Purge(Protocol):
-    """Deleted topics with remote data (rlm.topics.purge)."""
-
-    def listed(self) -> tuple[TopicEnd, ...]: ...
-
-    def extent(self, topic_id: Uuid) -> RemoteExtent: ...
-
-    async def confirm(self, names: Sequence[str]) -> None: ...
-
-    async def keep(self, name: str) -> tuple[TopicRecord, ...]: ...
-
-
-class Discards(PendingDiscards, Protocol):
-    """The same, with what an operator decides."""
-
-    async def plan(self, key: PartitionKey) -> DiscardPlan: ...
-
-    async def decide(self, key: PartitionKey, *, by: str) -> DiscardPlan: ...
-
-    async def undo(self, key: PartitionKey) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,14 @@ from typing import Protocol
 
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import LocalRecords, OwnOffsets
+from rlm.plans.coverage import LostRange
 from rlm.plans.deletions import PendingDeletion
 from rlm.plans.problems import Problem
+from rlm.plans.remote_extent import RemoteExtent
 from rlm.stores.reports import StoreReport
-from rlm.topics.discards import PendingDiscard
+from rlm.topics.discards import DiscardPlan, PendingDiscard
 from rlm.topics.ports import Broker as TopicBroker
+from rlm.topics.purge import TopicEnd
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import TopicRecord
 
@@ -165,3 +168,31 @@ class Problems(Protocol):
     """The problems of this service now, alarms first; empty = none."""
 
     def __call__(self) -> Sequence[Problem]: ...
+
+
+class Losses(Protocol):
+    """Data that is lost permanently, and may be accepted as lost (rlm.tasks.accept_loss)."""
+
+    async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]: ...
+
+
+class Purge(Protocol):
+    """Deleted topics with remote data (rlm.topics.purge)."""
+
+    def listed(self) -> tuple[TopicEnd, ...]: ...
+
+    def extent(self, topic_id: Uuid) -> RemoteExtent: ...
+
+    async def confirm(self, names: Sequence[str]) -> None: ...
+
+    async def keep(self, name: str) -> tuple[TopicRecord, ...]: ...
+
+
+class Discards(PendingDiscards, Protocol):
+    """Partitions that are discarded, with what an operator decides."""
+
+    async def plan(self, key: PartitionKey) -> DiscardPlan: ...
+
+    async def decide(self, key: PartitionKey, *, by: str) -> DiscardPlan: ...
+
+    async def undo(self, key: PartitionKey) -> None: ...

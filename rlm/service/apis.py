@@ -300,7 +300,7 @@ def _topic_verbs(
                 threads=dependencies.threads.snapshots,
                 clock=dependencies.clock,
             ),
-            logs=_disk_logs(dependencies),
+            logs=DiskLogs(_scan(dependencies), dependencies.threads.snapshots, dependencies.clock),
             offload=offload_policy(dependencies.config),
             readers=ReaderCheck(
                 offsets=brokers,
@@ -314,10 +314,6 @@ def _topic_verbs(
             barrier_deadline_ms=BARRIER_DEADLINE_MS,
         )
     )
-
-
-def _disk_logs(dependencies: Dependencies) -> DiskLogs:
-    return DiskLogs(_scan(dependencies), dependencies.threads.snapshots, dependencies.clock)
 
 
 def _scan(dependencies: Dependencies) -> Scan:
