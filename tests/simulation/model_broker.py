@@ -92,6 +92,12 @@ class Replica:
         """Of [start, end), both on borders of batches."""
         return self.history[start // RECORDS : end // RECORDS]
 
+    def has_other_bases(self, other: "Replica") -> bool:
+        """Whether its segments begin elsewhere, in the offsets that both logs have."""
+        first, end = max(self.log_start, other.log_start), min(self.end, other.end)
+        mine, theirs = ({one for one in log.bases if first < one < end} for log in (self, other))
+        return mine != theirs
+
     def begin_epoch(self, epoch: int) -> None:
         """This broker leads from now on: its epoch begins at the end of its log."""
         self._assign(epoch, self.end)

@@ -23,6 +23,7 @@ from tests.simulation.network import Network
 NO_LEADER = -1
 LAG_MAX_S = 2.0
 Deleted = Callable[["Broker", int], None]
+Elected = Callable[["Broker | None", "Broker"], None]
 
 
 class Broker:
@@ -78,7 +79,9 @@ class Broker:
 
 
 class Cluster:
-    """`before_delete(broker, offset)` is called right before a broker executes a DeleteRecords."""
+    """`before_delete(broker, offset)` is called right before a broker executes a DeleteRecords,
+    `after_election(former, leader)` when the controller has elected one; None = none led before.
+    """
 
     def __init__(self, network: Network, chance: random.Random, folder: Path, nodes: int) -> None:
         self.network = network
@@ -99,7 +102,7 @@ class Cluster:
             self.loop.add(broker.process)
         self.brokers[1].replica.begin_epoch(0)
         self.before_delete: Deleted = lambda _broker, _offset: None
-        self.after_election: Callable[[], None] = lambda: None
+        self.after_election: Elected = lambda _former, _leader: None
         self.config = {
             "cleanup.policy": "delete",
             "retention.ms": "-1",
@@ -272,13 +275,14 @@ class Cluster:
 
     def elect(self, node_id: int, *, isr: tuple[int, ...] | None = None) -> None:
         """The controller makes this broker the leader; the brokers learn of it one by one."""
+        former = self.brokers.get(self.partition.leader)
         self.partition = replace(
             self.partition,
             leader=node_id,
             leader_epoch=self.partition.leader_epoch + 1,
             isr=self.partition.isr if isr is None else isr,
         )
-        self.after_election()
+        self.after_election(former, self.brokers[node_id])
         self._announce()
 
     def elect_from_isr(self) -> bool:

@@ -25,6 +25,7 @@ _EXPECTED = (
     "unclean election",
     "clean election",
     "follower cut off",
+    "follower with other segment boundaries",
     "compaction",
     "ledger tail loss",
     "404 after FINISHED",

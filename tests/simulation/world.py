@@ -90,7 +90,7 @@ class World:
             self._config = replace(config, topics_reenable=reenable)
         self.known_topics = KnownTopics.first(self.topics, Ends(_retention(self.chance)))
         self.discards = Discards(self.cluster)
-        self.cluster.after_election = self.discards.see_leader
+        self.cluster.after_election = self._elected
         self.chaos_s = CHAOS_S
         self.begun: list[asyncio.Future[Uuid]] = []
         """Each gets the writer of the next copy that begins."""
@@ -128,6 +128,14 @@ class World:
 
     def _crashed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.fail(context.get("exception") or Broken(context["message"]))
+
+    def _elected(self, former: Broker | None, leader: Broker) -> None:
+        self.discards.see_leader()
+        topic_id = self.cluster.topic_id
+        if former is None or topic_id is None:
+            return
+        if leader.replicas[topic_id].has_other_bases(former.replicas[topic_id]):
+            self.happened("follower with other segment boundaries", leader.process.name)
 
     def _before_trim(self, broker: Broker, offset: int) -> None:
         self.say(f"broker {broker.node_id} deletes {broker.replica.log_start}..{offset}")
