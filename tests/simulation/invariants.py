@@ -140,7 +140,9 @@ class Watch:
         self, name: str, history: Sequence[Batch], log_start: int, remote_start: int
     ) -> None:
         """Right before an object goes: the log, which begins at `log_start`, has its records, or
-        another whole copy does. `history`: of that log, with what lies below its start.
+        another whole copy does. `history`: of that log, with what lies below its start. Where the
+        log has other records instead, and the object was of a finished segment, a whole copy has
+        those (H8).
         """
         segment_id = parsed(name).segment_id
         log_name = next(
@@ -155,11 +157,26 @@ class Watch:
             return
         others = self.copied(without=segment_id)
         end = len(history) * RECORDS
+        was_finished = self._was_finished(segment_id)
         for base, content in _contents(self.store.objects[log_name]).items():
             is_history = base < end and history[base // RECORDS].content == content
             is_wanted = is_history and remote_start < base + RECORDS <= log_start
             if is_wanted and content not in others.get(base, ()):
                 raise Broken(f"early deletion: {name} has the only copy of the batch at {base}")
+            is_dead = not is_history and was_finished and remote_start < base + RECORDS
+            if is_dead and base not in others:
+                raise Broken(f"early deletion: nothing has replaced {name} at {base}")
+
+    def _was_finished(self, segment_id: Uuid) -> bool:
+        """Whether a segment was finished when its deletion began."""
+        state = None
+        for one in of_segments(self.topics.written.get(LEDGER, [])):
+            if one.key.segment_id != segment_id or one.metadata is None:
+                continue
+            if one.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+                return state is _FINISHED
+            state = one.state
+        return False
 
     def check_compaction(self, chance: random.Random) -> None:
         """replay(compact(log)) == replay(log), at some cuts of all that was ever written."""

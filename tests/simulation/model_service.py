@@ -61,6 +61,7 @@ PUBLISH_TIMEOUT_MS = 4_000
 GRACE_MS = 10_000
 TOPIC_GRACE_MS = 5_000
 DELETE_DELAY_MS = 6_000
+UNREFERENCED_GRACE_MS = 8_000
 _SETTINGS_FILE = {
     "node.id": 1,
     "cluster.id": CLUSTER_ID,
@@ -85,6 +86,7 @@ _SETTINGS_FILE = {
     "topic.deletion.grace.ms": TOPIC_GRACE_MS,
     "topic.deletion.max.share.percent": 100,
     "remote.delete.delay.ms": DELETE_DELAY_MS,
+    "remote.unreferenced.grace.ms": UNREFERENCED_GRACE_MS,
 }
 
 
@@ -186,6 +188,7 @@ class Service:
         config: ServiceConfig,
         number: int,
         has_topic_work: bool,
+        audit: MemoryAudit,
     ) -> None:
         """`has_topic_work`: it asks whether topics were deleted or recreated, which costs time."""
         self.broker = broker
@@ -223,6 +226,7 @@ class Service:
         self.discards: Discards | None = None
         self.topics: TopicWork | None = None
         self._has_topic_work = has_topic_work
+        self._audit = audit
         self.root: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
 
@@ -323,7 +327,7 @@ class Service:
             LineagePublisher(settings=self.settings, ledger=self.ledger, clock=self.clock),
         )
         self.starts = LogStarts(
-            settings=self.settings, audit=MemoryAudit(), barrier_deadline_ms=BARRIER_DEADLINE_MS
+            settings=self.settings, audit=self._audit, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
         self.tier = LocalTier(
             node_id=self.broker.node_id,
@@ -357,7 +361,7 @@ class Service:
             share_groups=cast(Any, _NoShareGroups()),
             tier=self.tier,
             client_deletions=self.client_deletions,
-            audit=cast(Any, MemoryAudit()),
+            audit=cast(Any, self._audit),
             starts=self.starts,
             reader=cast(Any, None),
             throttle=cast(Any, None),

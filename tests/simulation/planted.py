@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from kip405.segments import RemoteLogSegmentState
-from rlm.plans import coverage, sweep
+from rlm.plans import coverage, sweep, unreferenced
 from rlm.plans.expiry import ExpiryPlan
 from rlm.remote_log.client_deletions import ClientDeletions
 from rlm.remote_log.leader_view import LocalTier
@@ -29,6 +29,7 @@ from rlmm.settings_records import Stamp, StartRecord
 from tests.builders.audit import MemoryAudit, nothing_to_check
 from tests.simulation.planted_ends import ENDS
 from tests.simulation.planting import Patch, Planted, nothing
+from tests.simulation.replaced import replaced
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -233,6 +234,11 @@ def _answered_early() -> list[Patch]:
     return [(ClientDeletions, "raise_start", raise_later)]
 
 
+def _uncovered_goes() -> list[Patch]:
+    """A segment of a dead history is deleted whether or not others have its offsets (H8)."""
+    return [(unreferenced, "_is_covered", lambda *_: True)]
+
+
 PLANTED: tuple[Planted, ...] = (
     Planted(
         name="trim before FINISHED read back",
@@ -288,6 +294,12 @@ PLANTED: tuple[Planted, ...] = (
         name="DeleteRecords answered before the start moved",
         broken=("answered at",),
         patches=_answered_early,
+    ),
+    Planted(
+        name="an unreferenced segment is deleted without cover",
+        broken=("nothing has replaced",),
+        patches=_uncovered_goes,
+        among=(replaced,),
     ),
     *ENDS,
 )

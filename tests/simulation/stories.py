@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.decisions import disabled
 from tests.simulation.discards import discarded
+from tests.simulation.replaced import replaced
 from tests.simulation.topic_events import STORIES
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ _TOPICS_END_IN = 0.3
 """The share of seeds in which topics are deleted, recreated and hidden."""
 _DECIDED_IN = 0.15
 """The share, beside these, in which operators decide about remote data of a topic."""
+_RARE_IN = 0.1
+"""The share, beside all these, in which something rare happens, whatever its place in time."""
 DECISIONS: tuple[Story, ...] = (disabled, discarded)
+RARE: tuple[Story, ...] = (replaced,)
 
 
 def drawn_by(chance: random.Random) -> Sequence[Story]:
@@ -30,7 +34,7 @@ def drawn_by(chance: random.Random) -> Sequence[Story]:
     if dice < _TOPICS_END_IN:
         return [chance.choice(STORIES) for _ in range(chance.randint(1, 2))]
     if dice >= _TOPICS_END_IN + _DECIDED_IN:
-        return ()
+        return [chance.choice(RARE)] if dice >= 1.0 - _RARE_IN else ()
     stories = [chance.choice(DECISIONS)]
     if chance.random() < 0.4:
         stories.append(chance.choice((*DECISIONS, *STORIES)))

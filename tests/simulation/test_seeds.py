@@ -13,6 +13,7 @@ import pytest
 from tests.simulation.decisions import disabled
 from tests.simulation.discards import discarded
 from tests.simulation.many_seeds import results_file, run_all
+from tests.simulation.replaced import replaced
 from tests.simulation.seeds import run_seed
 from tests.simulation.stories import Story, seeds_with
 
@@ -52,6 +53,7 @@ _EXPECTED_OF = (
     (discarded, "discarded"),
     (discarded, "discard taken back"),
     (discarded, "former log leads"),
+    (replaced, "unreferenced deleted"),
 )
 """What is too rare for every chunk, by the stories that it happens in."""
 _SEEDS_OF_A_STORY = 60

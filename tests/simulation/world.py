@@ -33,6 +33,7 @@ from rlmm.settings_records import (
 from rlmm.tail import TailRecord
 from tests.builders.log_dir import CLUSTER_ID, TOPIC
 from tests.simulation import events, peace, stories
+from tests.simulation.audit import Audit
 from tests.simulation.broker_client import LEDGER_ID, SETTINGS_ID
 from tests.simulation.consumer import Consumer, Kind
 from tests.simulation.deleter import delete_records
@@ -104,6 +105,7 @@ class World:
         self.zombie_objects: set[str] = set()
         """Stored after their attempt had been swept: what a zombie had sent before."""
         self._writers: dict[Uuid, Service] = {}
+        self._audit = Audit(self.happened)
 
     @property
     def ends(self) -> Ends:
@@ -286,6 +288,7 @@ class World:
             config=self._config,
             number=next(self._numbers),
             has_topic_work=self.story is not None,
+            audit=self._audit,
         )
         self.services[node_id] = service
         self._writers[service.writer] = service
@@ -308,7 +311,7 @@ class World:
         key, value = encode_settings_record(record, stamp)
         self.topics.append(Record(topic_partition=SETTINGS, key=key, value=value))
 
-    def enable(self, retention: TotalRetention) -> None:
+    def enable(self, retention: TotalRetention, *, trims: bool = True) -> None:
         """The topic is enabled, and this total retention in force, unless it is not there or its
         remote data is to be deleted.
         """
@@ -323,7 +326,7 @@ class World:
                 name=TOPIC,
                 mode="tier",
                 state="enabled",
-                trim=True,
+                trim=trims,
                 retention_ms=retention.retention_ms,
                 retention_bytes=retention.retention_bytes,
                 local_retention_ms=0,
