@@ -162,9 +162,11 @@ class World:
             self._checked(lambda: self.watch.check_deletion(name, history, log_start, start))
 
     def _check_end(self, name: str, life: TopicLife) -> None:
-        """Of a deleted topic, whose log is nowhere any more, a whole copy goes when it may."""
-        segment = self.watch.whole(name)
-        if segment is not None and not self.known_topics.may_go(life):
+        """Of a deleted topic, whose log is nowhere any more, a whole copy goes when it may, also by
+        the discard of a partition that was due before.
+        """
+        may_go = self.known_topics.may_go(life) or self.discards.may_go(life)
+        if self.watch.whole(name) is not None and not may_go:
             end = len(life.history) * RECORDS
             self.watch.check_deletion(name, life.history, end, life.ends.readable_from)
 
