@@ -27,6 +27,7 @@ from tests.simulation.consumer import Kind
 from tests.simulation.decisions import until_enabled
 from tests.simulation.discards import undo_refused
 from tests.simulation.ends import UNLIMITED
+from tests.simulation.frozen import lift
 from tests.simulation.invariants import Broken, of_segments, parsed
 from tests.simulation.known_topics import TopicLife
 from tests.simulation.model_service import LEDGER
@@ -164,6 +165,7 @@ async def _until_quiet(world: "World") -> None:
             raise Broken(f"not quiet after {_QUIET_WITHIN_S} s: {why}")
         tick(world)
         await undo_refused(world)
+        await lift(world)
         await _adopt_where_frozen(world)
         await _delete_what_began_again(world)
         await _confirm_what_waits(world)

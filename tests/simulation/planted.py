@@ -26,7 +26,9 @@ from rlmm.publisher import OutcomeUnknown
 from rlmm.replay import LedgerState
 from rlmm.settings_codec import encode_settings_record
 from rlmm.settings_records import Stamp, StartRecord
+from rlmm.settings_view import SettingsView
 from tests.builders.audit import MemoryAudit, nothing_to_check
+from tests.simulation.frozen import frozen
 from tests.simulation.planted_ends import ENDS
 from tests.simulation.planting import Patch, Planted, nothing
 from tests.simulation.replaced import replaced
@@ -239,6 +241,11 @@ def _uncovered_goes() -> list[Patch]:
     return [(unreferenced, "_is_covered", lambda *_: True)]
 
 
+def _freeze_ignored() -> list[Patch]:
+    """Nobody asks the settings whether deletions are frozen (G1)."""
+    return [(SettingsView, "stopped_by", lambda *_: None)]
+
+
 PLANTED: tuple[Planted, ...] = (
     Planted(
         name="trim before FINISHED read back",
@@ -294,6 +301,12 @@ PLANTED: tuple[Planted, ...] = (
         name="DeleteRecords answered before the start moved",
         broken=("answered at",),
         patches=_answered_early,
+    ),
+    Planted(
+        name="a freeze is not heeded",
+        broken=("frozen for",),
+        patches=_freeze_ignored,
+        among=(frozen,),
     ),
     Planted(
         name="an unreferenced segment is deleted without cover",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.decisions import disabled
 from tests.simulation.discards import discarded
+from tests.simulation.frozen import frozen
 from tests.simulation.replaced import replaced
 from tests.simulation.topic_events import STORIES
 
@@ -23,9 +24,9 @@ _TOPICS_END_IN = 0.3
 _DECIDED_IN = 0.15
 """The share, beside these, in which operators decide about remote data of a topic."""
 _RARE_IN = 0.1
-"""The share, beside all these, in which something rare happens, whatever its place in time."""
+"""The share, beside all these, in which something happens that other stories leave no time for."""
 DECISIONS: tuple[Story, ...] = (disabled, discarded)
-RARE: tuple[Story, ...] = (replaced,)
+RARE: tuple[Story, ...] = (replaced, frozen)
 
 
 def drawn_by(chance: random.Random) -> Sequence[Story]:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.simulation.decisions import disabled
 from tests.simulation.discards import discarded
+from tests.simulation.frozen import frozen
 from tests.simulation.many_seeds import results_file, run_all
 from tests.simulation.replaced import replaced
 from tests.simulation.seeds import run_seed
@@ -53,6 +54,8 @@ _EXPECTED_OF = (
     (discarded, "discarded"),
     (discarded, "discard taken back"),
     (discarded, "former log leads"),
+    (frozen, "freeze"),
+    (frozen, "unfreeze"),
     (replaced, "unreferenced deleted"),
 )
 """What is too rare for every chunk, by the stories that it happens in."""

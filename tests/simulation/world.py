@@ -39,6 +39,7 @@ from tests.simulation.consumer import Consumer, Kind
 from tests.simulation.deleter import delete_records
 from tests.simulation.discards import Discards
 from tests.simulation.ends import UNLIMITED, Ends
+from tests.simulation.frozen import FreezeWatch
 from tests.simulation.invariants import Broken, Watch, decoded, parsed
 from tests.simulation.known_topics import KnownTopics, TopicLife
 from tests.simulation.loop import VirtualTimeLoop
@@ -91,6 +92,7 @@ class World:
             self._config = replace(config, topics_reenable=reenable)
         self.known_topics = KnownTopics.first(self.topics, Ends(_retention(self.chance)))
         self.discards = Discards(self.cluster)
+        self.freezes = FreezeWatch(self.cluster, self.services)
         self.cluster.after_election = self._elected
         self.chaos_s = CHAOS_S
         self.begun: list[asyncio.Future[Uuid]] = []
@@ -141,6 +143,7 @@ class World:
 
     def _before_trim(self, broker: Broker, offset: int) -> None:
         self.say(f"broker {broker.node_id} deletes {broker.replica.log_start}..{offset}")
+        self._checked(lambda: self.freezes.check(f"what is below {offset} at a broker"))
         self.known_topics.of(broker.replica.topic_id).ends.trim(offset)
         if broker.topic_id == self.cluster.topic_id:
             self._checked(lambda: self.watch.check_trim(broker, offset, self.ends.readable_from))
@@ -148,6 +151,7 @@ class World:
     def _before_object_goes(self, name: str) -> None:
         life = self.known_topics.of(parsed(name).topic_id)
         leader = self.cluster.brokers.get(self.cluster.partition.leader)
+        self._checked(lambda: self.freezes.check(name))
         if life.deleted_ms is not None:
             self._checked(lambda: self._check_end(name, life))
         elif self.known_topics.may_go(life):
