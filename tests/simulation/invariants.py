@@ -181,10 +181,10 @@ class Watch:
     def check_compaction(self, chance: random.Random) -> None:
         """replay(compact(log)) == replay(log), at some cuts of all that was ever written."""
         log = self.topics.written.get(LEDGER, [])
-        whole = _replayed(log)
+        whole = _states(log)
         for _ in range(_CUTS if log else 0):
             cut = chance.randint(0, log[-1].offset)
-            if _replayed(compacted(log, cut, chance.randint(0, cut))) != whole:
+            if _states(compacted(log, cut, chance.randint(0, cut))) != whole:
                 raise Broken(f"replaying the ledger compacted up to {cut} gives another state")
 
 
@@ -207,8 +207,8 @@ def _contents(log: bytes) -> Mapping[int, int]:
     return {base: content for base, _, content in batches}
 
 
-def _replayed(records: Sequence[TailRecord]) -> dict[tuple[PartitionKey, Uuid | None], object]:
-    """The state of every segment, and how far the deletions of whole partitions have come."""
+def replayed(records: Sequence[TailRecord]) -> LedgerState:
+    """What a reader of these records knows."""
     state = LedgerState()
     for record in records:
         one = decoded(record)
@@ -216,8 +216,13 @@ def _replayed(records: Sequence[TailRecord]) -> dict[tuple[PartitionKey, Uuid | 
             state.apply(one)
         else:
             state.apply_deletion(one)
+    return state
+
+
+def _states(records: Sequence[TailRecord]) -> dict[tuple[PartitionKey, Uuid | None], object]:
+    """The state of every segment, and how far the deletions of whole partitions have come."""
     found: dict[tuple[PartitionKey, Uuid | None], object] = {}
-    for key, partition in state.partitions.items():
+    for key, partition in replayed(records).partitions.items():
         found |= {(key, segment): one.metadata for segment, one in partition.records.items()}
         if partition.deletion is not None:
             found[key, None] = partition.deletion.metadata

@@ -12,17 +12,7 @@ from kip405.errors import RemoteStorageError
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.trim import NoTrim
 from rlm.topics.partition_records import Adoption
-from rlmm.publisher import Record
-from rlmm.records import (
-    NO_PREVIOUS,
-    LedgerKey,
-    LedgerRecord,
-    RecordHeaders,
-    decode_value,
-    encode_record_value,
-)
-from rsm_plugins.layout.keys import ObjectKind
-from rsm_plugins.layout.manifest import Manifest
+from rlmm.records import LedgerRecord
 from tests.simulation.consumer import Kind
 from tests.simulation.decisions import until_enabled
 from tests.simulation.discards import undo_refused
@@ -30,7 +20,7 @@ from tests.simulation.ends import UNLIMITED
 from tests.simulation.frozen import lift
 from tests.simulation.invariants import Broken, of_segments, parsed
 from tests.simulation.known_topics import TopicLife
-from tests.simulation.model_service import LEDGER
+from tests.simulation.rebuild import rebuild
 from tests.simulation.topic_events import create, heal
 
 if TYPE_CHECKING:
@@ -107,30 +97,10 @@ def _stop_services(world: "World") -> None:
 
 
 async def _repair_ledger(world: "World") -> None:
-    """What `rlm ledger rebuild` is to do: records from manifests; then services start again."""
+    """An operator stops the services and runs `rlm ledger rebuild`; then they start again."""
     _stop_services(world)
     await asyncio.sleep(10)  # what was in flight has arrived
-    known = world.watch.newest()
-    for name, data in sorted(world.store.objects.items()):
-        if not name.endswith(ObjectKind.MANIFEST.value):
-            continue
-        metadata = decode_value(Manifest.parse(data).segment_metadata)
-        key = LedgerKey.of(metadata.segment_id).encode()
-        if key in known:
-            continue
-        headers = RecordHeaders(
-            leader_epoch=world.cluster.partition.leader_epoch,
-            expected_previous=NO_PREVIOUS,
-            writer=world.services[1].writer,
-        )
-        world.topics.append(
-            Record(
-                topic_partition=LEDGER,
-                key=key,
-                value=encode_record_value(metadata),
-                headers=tuple(headers.encode()),
-            )
-        )
+    rebuild(world)
     for state in world.topics.states.values():
         state.lost.clear()
         state.lost_when_started.clear()

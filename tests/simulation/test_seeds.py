@@ -30,6 +30,7 @@ _EXPECTED = (
     "follower with other segment boundaries",
     "compaction",
     "ledger tail loss",
+    "ledger rebuilt",
     "404 after FINISHED",
     "store outage",
     "store full",
