@@ -64,7 +64,7 @@ def _read(segment: SegmentFile, first: EpochEntry) -> tuple[EpochEntry, ...]:
     position, next_offset, epochs = 0, segment.base_offset, list[EpochEntry]()
     with open(segment.path, "rb") as file:
         size_bytes = _size_of(file, segment)
-        while next_offset < first.start_offset and position < size_bytes:
+        while next_offset <= first.start_offset and position < size_bytes:
             file.seek(position)
             header = read_header(file.read(HEADER_BYTES))
             offset, epoch = header.base_offset, header.leader_epoch

@@ -19,7 +19,7 @@ EDITS: tuple[Edit, ...] = (
     *_of(
         "rlm/service/tasks.py",
         "H16: remote.delete.max.percent is not obeyed",
-        "most_percent=config.remote_delete_max_percent",
+        "most_percent=dependencies.config.remote_delete_max_percent",
         "most_percent=100",
     ),
     *_of(

@@ -148,6 +148,7 @@ def test_h39_a_segment_of_another_topic_with_the_same_path_is_read_again(disk: D
         ({40: 3, 60: 9, 80: 9}, {8: 95}),  # a later epoch than that of the records above
         ({40: 3, 60: 5, 80: 7}, {8: 85}),  # an older epoch than the file says
         ({40: 3, 60: 9, 80: 9}, {8: 75}),
+        ({40: 3, 60: 5}, {8: 80}),  # an older epoch right where the file's first begins
         ({40: 3, 60: 9, 80: 9}, {8: 90}),
     ],
 )

@@ -12,7 +12,7 @@ BEHIND = EpochEntry(epoch=6, start_offset=400)
 COPIES = copied((0, 100, {0: 0}), (200, 300, {4: 200}))
 
 
-def test_the_last_gap_counts() -> None:
+def test_h06_the_last_gap_counts() -> None:
     gaps = ((100, 200), (300, 400))
     found = unknown_start(WHOLE, published=None, local=lineage({6: 400}), gaps=gaps)
     assert found == BEHIND
@@ -24,7 +24,7 @@ def part(published: HistoryRecord | None) -> HistoryRecord | None:
 
 
 @pytest.mark.parametrize("published", [None, history({6: 410})])
-def test_what_is_behind_the_gap_is_published(published: HistoryRecord | None) -> None:
+def test_h06_what_is_behind_the_gap_is_published(published: HistoryRecord | None) -> None:
     found = part(published)
     assert found is not None
     assert found.lineage == lineage({6: 400})
