@@ -116,8 +116,8 @@ class Leftovers:
         self, key: PartitionKey, record: TopicRecord | None, found: PartitionLedger
     ) -> bool:
         state = found.deletion_state
-        if record is None:
-            return state is not None and not found.entries
+        if record is None:  # what arrives when all is deleted is swept once the topic is enabled
+            return state is not None and (not found.entries or found.is_deleted)
         is_discarded = record.state == "enabled" and self._settings.view.discard(key) is not None
         return state is not None and record.state in _REVOKED_IN and not is_discarded
 
@@ -127,7 +127,7 @@ class Leftovers:
         now = self._settings.view.topic(key.topic_id)
         if now != record or not self._is_needless(key, now, self._ledger.ledger(key)):
             return
-        if record is None:
+        if record is None and not self._ledger.ledger(key).entries:
             await self._partition_end.forget(key.topic_id, (key,))
         else:
             await self._partition_end.unmark(key)

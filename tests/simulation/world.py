@@ -15,9 +15,10 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm.config import ServiceConfig
+from rlm.plans.discard import BEGUN
 from rlm.tasks.discard import CAUSE_DISCARDED
 from rlmm.publisher import Record
-from rlmm.records import LedgerRecord
+from rlmm.records import LedgerRecord, PartitionDeleteRecord
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
 from rlmm.settings_records import (
     CAUSE_COMMAND,
@@ -154,8 +155,8 @@ class World:
         self._checked(lambda: self.freezes.check(name))
         if life.deleted_ms is not None:
             self._checked(lambda: self._check_end(name, life))
-        elif self.known_topics.may_go(life):
-            self.known_topics.begin_disabled_end(life)
+        elif life.has_begun and self.known_topics.may_go(life):
+            return
         elif self.discards.may_go(life):
             self.discards.begin(life)
         elif leader is not None:
@@ -192,10 +193,17 @@ class World:
         if record.topic_partition == LEDGER and record.value is not None:
             one = decoded(record)
             if not isinstance(one, LedgerRecord):
-                return self.say(f"{one.metadata}")
+                return self._take_deletion(one)
             self._check_finished(one)
             while one.state is _STARTED and self.begun:
                 self.begun.pop().set_result(one.headers.writer)
+
+    def _take_deletion(self, record: PartitionDeleteRecord) -> None:
+        self.say(f"{record.metadata}")
+        life = self.known_topics.of(record.partition.topic_id)
+        has_begun = record.metadata is not None and record.metadata.state in BEGUN
+        if has_begun and life.deleted_ms is None and self.known_topics.may_go(life):
+            self.known_topics.begin_disabled_end(life)
 
     def _take_settings(self, record: TailRecord) -> None:
         self._checked(lambda: self._take_discard(record))

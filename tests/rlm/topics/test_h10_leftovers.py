@@ -161,6 +161,19 @@ async def test_h10_a_deletion_that_arrives_when_the_topic_is_enabled_again_is_re
     assert (site.objects(1), site.state(1)) == (before, "enabled")
 
 
+async def test_h10_a_deletion_that_is_over_is_removed_though_a_segment_record_arrives() -> None:
+    """The topic stays in Kafka (`disable --delete`), and its settings are removed: else it could
+    never be enabled again.
+    """
+    site = await site_of(2)
+    site.brokers.topics.add(topic_id(1))
+    await late(site, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+    await marked(site, (0, 1, 2))
+    await site.run(site.service(), for_ms=3 * INTERVAL_MS)
+    view = site.service(8).ledger.ledger(partition_of(1).key)
+    assert view.deletion is None and view.entries
+
+
 async def marked(site: Site, states: tuple[int, ...]) -> None:
     """The deletion of topic 1 is recorded, one state after the other."""
     ledger = site.service(9).ledger
