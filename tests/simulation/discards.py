@@ -62,7 +62,7 @@ class Discards:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.pending: dict[PartitionKey, Decided] = {}
-        self._begun: set[PartitionKey] = set()
+        self._begun: dict[PartitionKey, Decided] = {}
 
     def decide(self, life: TopicLife, decider: Broker, copies: Sequence[str]) -> None:
         """The first record of a decision is about to be appended. `copies`: see Decided."""
@@ -108,7 +108,7 @@ class Discards:
         """Something is about to be deleted: what lies below the log that stays may be gone."""
         decided = self.pending[life.key]
         decided.has_begun = True
-        self._begun.add(life.key)
+        self._begun[life.key] = decided
         replicas = (one.replicas[life.topic_id] for one in self._cluster.brokers.values())
         starts = [one.log_start for one in replicas if decided.is_of(one)]
         life.ends.ask(max(starts, default=0))
@@ -122,10 +122,11 @@ class Discards:
             if decided.other_since_s is not None:
                 life.ends.ask(life.ends.trimmed)
 
-    def see_former(self, life: TopicLife, broker: Broker) -> None:
-        """A log leads that led before: what was trimmed of it may have been given up meanwhile."""
-        if life.key in self._begun:
-            life.ends.ask(broker.replicas[life.topic_id].log_start)
+    def see_other(self, life: TopicLife, broker: Broker) -> None:
+        """Of a log that leads instead of the one that stayed, what was trimmed is given up."""
+        decided, replica = self._begun.get(life.key), broker.replicas[life.topic_id]
+        if decided is not None and not decided.is_of(replica):
+            life.ends.ask(replica.log_start)
 
     def end(self, life: TopicLife, left: Sequence[str]) -> str:
         """The decision is removed; what happened. `left`: objects of finished segments. Broken: it
@@ -202,7 +203,6 @@ def _come_back(world: "World", away: Sequence[Broker], chance: random.Random) ->
     for broker in away:
         if broker is former:
             _lead(world, broker)
-            world.discards.see_former(world.known_topics.current, broker)
             world.happened("former log leads", broker.process.name)
         else:
             world.cluster.start(broker, has_lost_power=False)

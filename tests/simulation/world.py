@@ -137,7 +137,10 @@ class World:
     def _elected(self, former: Broker | None, leader: Broker) -> None:
         self.discards.see_leader()
         topic_id = self.cluster.topic_id
-        if former is None or topic_id is None:
+        if topic_id is None:
+            return
+        self.discards.see_other(self.known_topics.of(topic_id), leader)
+        if former is None:
             return
         if leader.replicas[topic_id].has_other_bases(former.replicas[topic_id]):
             self.happened("follower with other segment boundaries", leader.process.name)
