@@ -9,14 +9,15 @@ now.
     manifest                   COPY_STARTED   DELETE_STARTED               DELETE_FINISHED
     none                       delete         delete                       tombstone
     there, objects complete    adopt          adopt; delete if it ended    adopt
-    there, objects not so      alarm; delete  alarm; delete if it ended    alarm
-                               if it ended    or is superseded
+    there, objects not so      alarm; delete  alarm; delete if it ended    alarm; delete if it ended
+                               if it ended    or is superseded             or is superseded
 
 "Ended": it lies below the remote log start, in no later leader epoch (plans/coverage). What has
 ended and is whole is adopted first where nobody began to delete it: its end is expiry's. Adopt:
 publish the manifest's FINISHED. Superseded: its records are in other copies that were seen now
 (plans/coverage). Delete: DELETE_SEGMENT_STARTED (read back), objects, DELETE_SEGMENT_FINISHED,
-tombstone. The manifest is deleted first, so an interrupted deletion is found without one.
+tombstone. The manifest is deleted first, so an interrupted deletion is found without one. A
+manifest without objects at DELETE_SEGMENT_FINISHED is one that arrived after the deletion (H12).
 """
 
 from collections.abc import Collection, Iterable
@@ -73,7 +74,8 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """DELETE_SEGMENT_STARTED (read back) -> objects -> DELETE_SEGMENT_FINISHED -> tombstone.
+    """DELETE_SEGMENT_STARTED (read back) -> objects -> DELETE_SEGMENT_FINISHED -> tombstone. What
+    is recorded as deleted stays so.
 
     `despite_manifest`: it is not deleted because it lacks its manifest, so it may have one.
     """
@@ -143,9 +145,9 @@ def decide(entry: SweepEntry, evidence: Evidence, *, has_ended: bool) -> Decisio
         return Alarm(reason="the manifest describes another segment")
     is_broken = evidence.presence is not Presence.COMPLETE
     is_deleting = metadata.state is _DELETING
-    if has_ended and (is_deleting or (is_broken and metadata.state is _STARTED)):
+    if has_ended and (is_deleting or is_broken):
         return Delete(reason=ENDED, despite_manifest=True)
-    if is_broken and evidence.superseded and is_deleting:
+    if is_broken and evidence.superseded and metadata.state is not _STARTED:
         return Delete(reason=SUPERSEDED, despite_manifest=True)
     return _adopt(evidence.manifest, evidence)
 

@@ -253,12 +253,15 @@ class SegmentDeleter:
         return [one for one in asked if store_of(one) not in progress.away]
 
     async def _begin(self, metadata: RemoteLogSegmentMetadata, permit: DeletionPermit) -> None:
-        deleting = self._in_state(metadata, _DELETING)
-        await self._ledger.publish(deleting, permit.leader_epoch, int(metadata.state))
+        """What is recorded as deleted stays so, but under this writer (Kafka's table)."""
+        state = _DELETED if metadata.state is _DELETED else _DELETING
+        begun = self._in_state(metadata, state)
+        await self._ledger.publish(begun, permit.leader_epoch, int(metadata.state))
 
     async def _end(self, metadata: RemoteLogSegmentMetadata, permit: DeletionPermit) -> None:
-        deleted = self._in_state(metadata, _DELETED)
-        await self._ledger.publish(deleted, permit.leader_epoch, int(_DELETING))
+        if metadata.state is not _DELETED:
+            deleted = self._in_state(metadata, _DELETED)
+            await self._ledger.publish(deleted, permit.leader_epoch, int(_DELETING))
         await self.bury(metadata, permit.leader_epoch)
 
     async def _has_returned(self, metadata: RemoteLogSegmentMetadata) -> bool:

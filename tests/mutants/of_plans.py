@@ -265,23 +265,33 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: a finished copy below the start is deleted, not only a deletion gone on with",
-            "if has_ended and (is_deleting or (is_broken and metadata.state is _STARTED)):",
+            "if has_ended and (is_deleting or is_broken):",
             "if has_ended:",
         ),
         (
             "H3: an attempt below the start is deleted though it is whole",
-            "(is_broken and metadata.state is _STARTED)",
-            "metadata.state is _STARTED",
+            "(is_deleting or is_broken)",
+            "metadata.state is not _DELETED",
         ),
         (
             "H6: an attempt below the start that lacks an object stays for ever",
-            "has_ended and (is_deleting or (is_broken and metadata.state is _STARTED))",
+            "has_ended and (is_deleting or is_broken)",
             "has_ended and is_deleting",
         ),
         (
             "H3: a delete that somebody else began is gone on with though it did not end",
-            "if has_ended and (is_deleting or",
-            "if is_deleting or (has_ended and",
+            "if has_ended and (is_deleting or is_broken):",
+            "if is_deleting or (has_ended and is_broken):",
+        ),
+        (
+            "H12: what a manifest without objects says it lost is deleted though nobody began to",
+            "evidence.superseded and metadata.state is not _STARTED:",
+            "evidence.superseded:",
+        ),
+        (
+            "H12: a manifest that came after its deletion stays for ever",
+            "evidence.superseded and metadata.state is not _STARTED:",
+            "evidence.superseded and is_deleting:",
         ),
         (
             "H6: a manifest is adopted that would publish another state",

@@ -100,9 +100,15 @@ def test_h06_with_manifest_but_without_objects_it_is_left_with_an_alarm(
 @pytest.mark.parametrize("presence", [Presence.MISSING, Presence.DIFFERENT])
 def test_h06_what_has_ended_is_deleted_without_its_objects(presence: Presence) -> None:
     """Nobody misses anything of it, and an alarm would stay for ever."""
-    assert isinstance(decided(STARTED, manifest(presence), has_ended=True), Delete)
-    assert isinstance(decided(DELETING, manifest(presence), has_ended=True), Delete)
-    assert isinstance(decided(DELETED, manifest(presence), has_ended=True), Alarm)
+    for state in (STARTED, DELETING, DELETED):
+        assert isinstance(decided(state, manifest(presence), has_ended=True), Delete)
+
+
+def test_h12_a_deletion_goes_on_without_objects_once_other_copies_have_their_records() -> None:
+    found = replace(manifest(Presence.MISSING), superseded=True)
+    assert isinstance(decided(DELETING, found), Delete)
+    assert isinstance(decided(DELETED, found), Delete)
+    assert isinstance(decided(STARTED, found), Alarm), "nobody has decided to delete it"
 
 
 def test_h03_somebody_elses_deletion_goes_on_only_below_the_remote_start() -> None:

@@ -5,12 +5,18 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Fenced, Unavailable
-from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
+from kip405.segments import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    SegmentLocator,
+)
 from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 class LateManifest:
@@ -120,6 +126,30 @@ async def test_h12_after_a_deletion_that_was_cut_short_it_is_not_adopted(
     await rig.cleanup.run(rig.led)
     assert rig.cleanup.statuses[PARTITION.key].alarms == (), "another copy has all of its records"
     assert len(rig.store.objects) == 3
+
+
+async def test_h12_between_a_deletion_and_its_tombstone_it_is_deleted_once_another_copy_exists(
+    rig: Rig, late: LateManifest
+) -> None:
+    tombstone = rig.ledger.tombstone
+
+    async def die(segment_id: RemoteLogSegmentId, leader_epoch: int) -> None:
+        raise Unavailable("the service was killed")
+
+    rig.ledger.tombstone = die  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        await rig.cleanup.run(rig.led)
+    rig.ledger.tombstone = tombstone  # type: ignore[method-assign]
+    await late.land()
+    await rig.cleanup.run(rig.led)
+    assert rig.ledger.states()[-1] is DELETED, "an operator could still restore its objects"
+    (alarm,) = rig.cleanup.statuses[PARTITION.key].alarms
+    assert "a manifest is there, but the objects are missing" in alarm
+    await rig.copy.run(rig.led)
+    await rig.cleanup.run(rig.led)
+    assert [one.state for one in rig.ledger.view.entries.values()] == [FINISHED]
+    assert len(rig.store.objects) == 3, "the late manifest is gone"
+    assert rig.cleanup.statuses[PARTITION.key].alarms == ()
 
 
 async def test_h12_after_the_tombstone_nobody_believes_it(rig: Rig, late: LateManifest) -> None:
