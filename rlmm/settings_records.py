@@ -166,6 +166,10 @@ class TopicRecord:
     def key(self) -> str:
         return f"{self.KIND}/{self.topic_id}"
 
+    def is_named(self, name: str) -> bool:
+        """Whether it has this name or id."""
+        return name in (self.name, str(self.topic_id))
+
 
 DELETES_BY_RETENTION = "retention"
 

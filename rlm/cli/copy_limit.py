@@ -3,7 +3,7 @@
 import click
 
 from kip405.errors import Invalid
-from rlm.cli.output import human_size, human_time, plain, show_json, show_table
+from rlm.cli.output import human_rate, human_time, plain, show_json, show_table
 from rlm.cli.parameters import NODE_ID, SIZE
 from rlm.cli.target import Connect, service_options
 from rlm.v1 import admin_pb2 as pb
@@ -49,13 +49,9 @@ def _show(answer: pb.ListCopyLimitsResponse) -> None:
 def _row(row: pb.NodeCopyLimit) -> tuple[object, ...]:
     if row.problem:
         return row.node_id, f"unknown: {row.problem}", "unknown", "-", "-", "-"
-    limits = _rate(row.bytes_per_second), _rate(row.configured_bytes_per_second)
+    limits = human_rate(row.bytes_per_second), human_rate(row.configured_bytes_per_second)
     if not row.HasField("overruled"):
         return row.node_id, *limits, "-", "-", "-"
     made = row.overruled
     whom = "this node" if made.HasField("node_id") else "all"
     return row.node_id, *limits, whom, made.by, human_time(made.decided_ms)
-
-
-def _rate(bytes_per_second: int) -> str:
-    return f"{human_size(bytes_per_second)}/s"

@@ -112,6 +112,11 @@ def human_size(value: int) -> str:
     return human_ms(value) if value < 0 else human_bytes(value)
 
 
+def human_rate(bytes_per_second: int) -> str:
+    """`1.5 GiB/s`."""
+    return f"{human_size(bytes_per_second)}/s"
+
+
 def human_time(time_ms: int) -> str:
     """UTC, to the second."""
     if time_ms < 0:

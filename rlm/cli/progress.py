@@ -7,7 +7,7 @@ from typing import Protocol, Self
 
 import click
 
-from rlm.cli.output import human_size
+from rlm.cli.output import human_rate, human_size
 from rlm.clock import SystemClock
 from rlm.plans.problems import human_duration
 
@@ -62,7 +62,7 @@ def progress_line(rows: tuple[Progress, ...], duration_ms: int) -> str:
     parts = [f"{math.floor(share * 100)} %", f"{done} of {total} segments"]
     if size_total:
         parts.append(f"{human_size(size)} of {human_size(size_total)}")
-        parts.append(f"{human_size(size * 1000 // max(duration_ms, 1))}/s")
+        parts.append(human_rate(size * 1000 // max(duration_ms, 1)))
     if 0 < share < 1:
         parts.append(f"{human_duration(round(duration_ms * (1 - share) / share))} left")
     return ", ".join(parts)

@@ -12,7 +12,16 @@ import click
 from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.cli.deletions import show_deletions
-from rlm.cli.output import human_size, human_time, lag, offset, plain, show_json, show_table
+from rlm.cli.output import (
+    human_rate,
+    human_size,
+    human_time,
+    lag,
+    offset,
+    plain,
+    show_json,
+    show_table,
+)
 from rlm.cli.target import Connect, service_options
 from rlm.plans.problems import Severity, human_duration
 from rlm.v1 import admin_pb2 as pb
@@ -251,7 +260,7 @@ def _show_copying(answer: pb.StatusResponse) -> None:
 
 
 def _rate(row: pb.CopyingStatus, field: str) -> str:
-    return f"{human_size(getattr(row, field))}/s" if row.HasField(field) else "unknown"
+    return human_rate(getattr(row, field)) if row.HasField(field) else "unknown"
 
 
 def _full_in(row: pb.LogDirStatus) -> str:

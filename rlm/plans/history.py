@@ -85,11 +85,15 @@ def is_settled(
     may fit between two of ours, or a published record holds the epoch that the log begins with
     then, and so all below it. Otherwise the lineage must be published first (`record_of`).
     """
-    return _is_known(ledger, lineage, published, local.from_start(bound), bound) or (
-        # everything that fits is published
-        published is not None
-        and replace(published, extra={}) == record_of(ledger, lineage, None, published)
-    )
+    if _is_known(ledger, lineage, published, local.from_start(bound), bound):
+        return True
+    everything_that_fits = record_of(ledger, lineage, None, published)
+    return is_same(everything_that_fits, published)
+
+
+def is_same(record: HistoryRecord, published: HistoryRecord | None) -> bool:
+    """Whether publishing the record would change nothing that this version knows of."""
+    return published is not None and record == replace(published, extra={})
 
 
 def _is_known(

@@ -8,7 +8,7 @@ rest, a range is a hole where this leader saw uncopied records of it in its own 
 every store was listed and has no whole segment that may hold it.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from kip405.lineage import Lineage
@@ -49,7 +49,7 @@ def gaps(view: GapView) -> Ranges:
     known = (
         *_readable(view),
         *((one.start_offset, one.next_offset) for one in unsettled(view.ledger)),
-        *((hole.start, hole.end) for hole in view.holes),
+        *_on_record(view),
     )
     return missed([(start, view.local_log_start_offset)], union(known))
 
@@ -60,7 +60,7 @@ def may_turn_out_missing(view: GapView) -> Ranges:
     """
     doubtful = ((one.start_offset, one.next_offset) for one in unsettled(view.ledger))
     certain = (
-        *((hole.start, hole.end) for hole in view.holes),
+        *_on_record(view),
         *(
             (one.metadata.start_offset, one.next_offset)
             for one in view.ledger.usable(view.lineage, view.log_end_offset)
@@ -89,24 +89,12 @@ def uncopied(view: GapView, seen: Ranges) -> Ranges:
     return missed(union((*files, *seen)), union(_readable(view)))
 
 
-def not_in_tier(
-    ledger: PartitionLedger,
-    lineage: Lineage,
-    holes: Iterable[Hole],
-    *,
-    start: int,
-    end: int,
-    log_end_offset: int,
-) -> Ranges:
-    """Offsets of [start, end) that no usable segment and no recorded hole has, ascending; a segment
-    may extend beyond `end`.
+def not_in_tier(view: GapView) -> Ranges:
+    """Offsets below the broker's log start that no usable segment and no recorded hole has,
+    ascending.
     """
-    usable = ledger.usable(lineage, log_end_offset)
-    known = (
-        *((one.metadata.start_offset, one.next_offset) for one in usable),
-        *((hole.start, hole.end) for hole in holes),
-    )
-    return missed([(start, end)] if start < end else [], union(known))
+    below = ((view.remote_log_start_offset, view.local_log_start_offset),)
+    return missed(union(below), union((*_readable(view), *_on_record(view))))
 
 
 def in_both(some: Ranges, others: Ranges) -> Ranges:
@@ -126,6 +114,10 @@ def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Disjoint and ascending; empty ones are dropped."""
     cover = Cover.of(OffsetRange(start=start, next_offset=end) for start, end in ranges)
     return tuple((one.start, one.next_offset) for one in cover.ranges)
+
+
+def _on_record(view: GapView) -> Iterator[tuple[int, int]]:
+    return ((hole.start, hole.end) for hole in view.holes)
 
 
 def _readable(view: GapView) -> Ranges:

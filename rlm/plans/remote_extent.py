@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kip405.ids import PartitionKey
-from kip405.segments import RemoteLogSegmentMetadata
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.problems import human_bytes
+from rlmm.ledger import PartitionLedger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,12 @@ class RemoteExtent:
 
 def _utc(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def extent_of(ledgers: Iterable[PartitionLedger]) -> RemoteExtent:
+    """Of all finished segments of some partitions."""
+    finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    return remote_extent(entry.metadata for one in ledgers for entry in one.in_state(finished))
 
 
 def remote_extent(segments: Iterable[RemoteLogSegmentMetadata]) -> RemoteExtent:

@@ -13,7 +13,7 @@ rlm.plans.history decides what is published.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType, TracebackType
 
@@ -24,13 +24,14 @@ from kip405.ids import PartitionKey
 from rlm.broker.answers import TopicDescription
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.plans.history import is_settled, known_part, lineage_to_publish, record_of
+from rlm.plans.history import is_same, known_part, lineage_to_publish, record_of
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import (
     PartitionSnapshot,
     Snapshots,
     SnapshotTaker,
     TopicSnapshot,
+    is_lineage_settled,
     unknown_epoch,
 )
 from rlmm.coalesced import Coalesced
@@ -94,8 +95,7 @@ class LineagePublisher:
         if trusted and _may_be_cut(snapshot, published):
             record = record_of(snapshot.ledger, snapshot.lineage, None, published)
             record = self._known_part(snapshot, record, published)
-            is_published = published is not None and record == replace(published, extra={})
-            return None if is_published else record
+            return None if record is not None and is_same(record, published) else record
         return None
 
     def _known_part(
@@ -116,13 +116,7 @@ def _may_be_cut(snapshot: PartitionSnapshot, published: HistoryRecord | None) ->
     return (
         is_ours
         and snapshot.topic.retention_bounded is not None
-        and not is_settled(
-            snapshot.ledger,
-            snapshot.lineage,
-            published=published,
-            local=snapshot.log.whole_lineage,
-            bound=snapshot.ledger.readable_end,
-        )
+        and not is_lineage_settled(snapshot, published, snapshot.ledger.readable_end)
     )
 
 

@@ -23,7 +23,7 @@ from rlm.plans.coverage import NO_RECORDS, empty_ranges
 from rlm.plans.discard import both, discard_freeze
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
 from rlm.plans.guards import DeletionGuards
-from rlm.plans.history import leaders_lineage, unknown_start
+from rlm.plans.history import is_settled, leaders_lineage, unknown_start
 from rlm.plans.holes import GapView, not_in_tier
 from rlm.remote_log.ports import Broker, Ledger, Settings
 from rlm.remote_log.tier import Watermarks
@@ -309,19 +309,24 @@ def gap_view(snapshot: PartitionSnapshot, settings: Settings) -> GapView:
 
 def unknown_epoch(snapshot: PartitionSnapshot, settings: Settings) -> EpochEntry | None:
     """See rlm.plans.history.unknown_start; by the settings as they are now."""
-    gaps = not_in_tier(
-        snapshot.ledger,
-        snapshot.lineage,
-        settings.view.holes(snapshot.key),
-        start=snapshot.remote_log_start_offset or 0,
-        end=snapshot.watermarks.log_start_offset,
-        log_end_offset=snapshot.log_end_offset,
-    )
     return unknown_start(
         snapshot.lineage,
         published=settings.view.history(snapshot.key),
         local=snapshot.log.whole_lineage,
-        gaps=gaps,
+        gaps=not_in_tier(gap_view(snapshot, settings)),
+    )
+
+
+def is_lineage_settled(
+    snapshot: PartitionSnapshot, published: HistoryRecord | None, bound: int
+) -> bool:
+    """See rlm.plans.history.is_settled; of a log that loses what lies below `bound`."""
+    return is_settled(
+        snapshot.ledger,
+        snapshot.lineage,
+        published=published,
+        local=snapshot.log.whole_lineage,
+        bound=bound,
     )
 
 

@@ -246,11 +246,10 @@ class TaskWiring:
 
     async def plan_expiry(self, topic: TopicRecord) -> Sequence[PartitionExpiry]:
         """What the next run would delete of each partition of the topic that is led here."""
-        rows = self._dependencies.leadership.snapshot.led_by(self._dependencies.config.node_id)
+        node_id, leadership = self._dependencies.config.node_id, self._dependencies.leadership
         return [
             PartitionExpiry(partition=row.topic_id_partition.partition, plan=await self._plan(row))
-            for row in rows
-            if row.topic_id_partition.topic_id == topic.topic_id
+            for row in leadership.led_of(node_id, {topic.topic_id})
         ]
 
     async def _plan(self, led: LedPartition) -> ExpiryPlan | RemoteStorageError:

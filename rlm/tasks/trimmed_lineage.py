@@ -8,10 +8,10 @@ good. So nothing is published before the gap is closed, or is on record as a hol
 
 import structlog
 
-from rlm.plans.history import is_settled, record_of
+from rlm.plans.history import record_of
 from rlm.plans.trim import Held, NoTrim, TrimPlan
 from rlm.remote_log.ports import Settings
-from rlm.remote_log.snapshots import PartitionSnapshot, unknown_epoch
+from rlm.remote_log.snapshots import PartitionSnapshot, is_lineage_settled, unknown_epoch
 
 log = structlog.get_logger()
 
@@ -24,13 +24,8 @@ class TrimmedLineage:
 
     def is_settled(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> bool:
         """Whether nothing needs to be published before the trim."""
-        return is_settled(
-            snapshot.ledger,
-            snapshot.lineage,
-            published=self._settings.view.history(snapshot.key),
-            local=snapshot.log.whole_lineage,
-            bound=plan.bound,
-        )
+        published = self._settings.view.history(snapshot.key)
+        return is_lineage_settled(snapshot, published, plan.bound)
 
     def held(self, snapshot: PartitionSnapshot, plan: TrimPlan) -> Held | None:
         """Why the lineage cannot be published now; None = it can, or need not be."""

@@ -8,16 +8,14 @@ from dataclasses import dataclass
 
 from kip405.errors import Fenced, NotFound
 from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentState
 from rlm.plans.problems import Finding, ProblemKind, human_bytes, human_duration
-from rlm.plans.remote_extent import RemoteExtent, remote_extent
+from rlm.plans.remote_extent import RemoteExtent, extent_of
 from rlm.tasks.partition_end import Ledger
 from rlm.topics.ends import TopicEnds
 from rlm.topics.ports import Settings
 from rlm.topics.revocation import Revocation
 from rlmm.settings_records import DELETION_DISABLE, DELETION_GONE, TopicRecord
 
-_COPIED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 WAITS_FOR_GRACE = "the grace period (topic.deletion.grace.ms)"
 
 
@@ -49,7 +47,7 @@ class TopicEnd:
 
     def is_named(self, name: str) -> bool:
         """Whether it has this name or id."""
-        return name in (self.record.name, str(self.record.topic_id))
+        return self.record.is_named(name)
 
 
 class Purge:
@@ -104,12 +102,8 @@ class Purge:
 
     def extent(self, topic_id: Uuid) -> RemoteExtent:
         """What is remote of a topic; reads all of its finished segments."""
-        return remote_extent(
-            entry.metadata
-            for key in self._ledger.partitions()
-            if key.topic_id == topic_id
-            for entry in self._ledger.ledger(key).in_state(_COPIED)
-        )
+        keys = (key for key in self._ledger.partitions() if key.topic_id == topic_id)
+        return extent_of(self._ledger.ledger(key) for key in keys)
 
     async def keep(self, name: str) -> tuple[TopicRecord, ...]:
         """Keep what is remote of the topics of this name or id whose deletion waits or runs; their

@@ -119,5 +119,5 @@ def _may_be_kept(record: TopicRecord, name: str) -> bool:
     now (H39).
     """
     if record.state == "deleting":
-        return name in (record.name, str(record.topic_id))
+        return record.is_named(name)
     return record.state == "enabled" and record.name == name

@@ -25,7 +25,7 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.plans.offload import OffloadPolicy
-from rlm.plans.remote_extent import remote_extent
+from rlm.plans.remote_extent import extent_of
 from rlm.plans.retention import Retention
 from rlm.remote_log.topic_refs import topic_records
 from rlm.topics import rules
@@ -237,14 +237,10 @@ class TopicVerbs:
     def _deletion_texts(self, topic: TopicDescription, *, confirm: bool) -> tuple[str, ...]:
         """What `--delete` deletes; Fenced with it unless `confirm`."""
         ledger = self._dependencies.ledger
-        finished = (
-            entry.metadata
-            for key in ledger.partitions()
-            if key.topic_id == topic.topic_id
-            for entry in ledger.ledger(key).in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-        )
+        keys = (key for key in ledger.partitions() if key.topic_id == topic.topic_id)
+        extent = extent_of(ledger.ledger(key) for key in keys)
         what = (
-            f"topic {topic.name}: {remote_extent(finished)}, will be deleted from the remote "
+            f"topic {topic.name}: {extent}, will be deleted from the remote "
             "store; what lies below the brokers' log starts is in no tier then"
         )
         if not confirm:

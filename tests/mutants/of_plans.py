@@ -71,9 +71,9 @@ EDITS: tuple[Edit, ...] = (
     *GAPS.edits(
         (
             "H8: a copy that the log begins inside of does not count: no trim is done any more",
-            "        log_end_offset=snapshot.log_end_offset,\n    )\n    return unknown_start(",
-            "        log_end_offset=snapshot.watermarks.log_start_offset,\n    )\n"
-            "    return unknown_start(",
+            "        log_end_offset=snapshot.log_end_offset,\n        remote_log_start_offset=",
+            "        log_end_offset=snapshot.watermarks.log_start_offset,\n"
+            "        remote_log_start_offset=",
         ),
     ),
     *HISTORY.edits(

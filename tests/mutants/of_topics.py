@@ -368,7 +368,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H39: what is to be deleted cannot be kept by its id",
-            "return name in (record.name, str(record.topic_id))",
+            "return record.is_named(name)",
             "return name == record.name",
         ),
         (

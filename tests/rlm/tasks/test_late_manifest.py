@@ -5,12 +5,8 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Fenced, Unavailable
-from kip405.segments import (
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
-    SegmentLocator,
-)
+from kip405.ids import RemoteLogSegmentId
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
 from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 
