@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _BY = "an operator"
 _OVERTAKEN_S = 20.0
-"""So long after another log began to lead, a service that did not see it yet, or was paused, may
-begin or carry out its step.
-"""
+"""So long after another log began to lead, a service that was paused may carry out its step."""
+_UNSEEN_S = 1.0
+"""So long it may begin, as it did not see the other log yet."""
 _REFUSED_S = 20.0
 """An operator takes a decision back that was not carried out this long after it was due."""
 
@@ -97,7 +97,8 @@ class Discards:
         self.see_leader()
         now_ms, now_s = self._cluster.clock.now_ms(), self._cluster.loop.time()
         since_s = decided.other_since_s
-        is_led = since_s is None or now_s - since_s < _OVERTAKEN_S
+        limit_s = _OVERTAKEN_S if decided.has_begun else _UNSEEN_S
+        is_led = since_s is None or now_s - since_s < limit_s
         return is_led and now_ms - decided.decided_ms >= DELETE_DELAY_MS
 
     def check_waits(self, life: TopicLife, name: str) -> None:
