@@ -184,8 +184,15 @@ def is_superseded(
 
 NO_RECORDS = "no records: emptied by the log cleaner"
 """Cause of a recorded hole in which no records are missed."""
+ACCEPTED = "accepted loss"
+"""How the cause begins of a hole that an operator has accepted."""
 MOST_HOLES = 5_000  # about half a MiB of JSON: one record of the settings topic
 Ranges = tuple[tuple[int, int], ...]
+
+
+def accepted(holes: Iterable[Hole]) -> tuple[Hole, ...]:
+    """Those in which no records are missed, or whose loss an operator has accepted."""
+    return tuple(one for one in holes if one.cause == NO_RECORDS or one.cause.startswith(ACCEPTED))
 
 
 def with_holes(known: Iterable[Hole], new: Iterable[Hole]) -> tuple[Hole, ...]:

@@ -7,7 +7,7 @@ and the DELETE_SEGMENT_STARTED of another writer is continued only for a reason 
 now.
 
     manifest                   COPY_STARTED   DELETE_STARTED               DELETE_FINISHED
-    none                       delete         delete                       tombstone
+    none                       delete         delete                       delete
     there, objects complete    adopt          adopt; delete if it ended    adopt
     there, objects not so      alarm; delete  alarm; delete if it ended    alarm; delete if it ended
                                if it ended    or is superseded             or is superseded
@@ -75,7 +75,7 @@ class Adopt:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
     """DELETE_SEGMENT_STARTED (read back) -> objects -> DELETE_SEGMENT_FINISHED -> tombstone. What
-    is recorded as deleted stays so.
+    is recorded as deleted stays so, and is deleted once more: objects may have come after it.
 
     `despite_manifest`: it is not deleted because it lacks its manifest, so it may have one.
     """
@@ -85,18 +85,13 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bury:
-    """The objects are deleted and recorded as deleted: only the tombstone is missing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
     """An operator must decide; nothing is changed."""
 
     reason: str
 
 
-Decision = Adopt | Delete | Bury | Alarm
+Decision = Adopt | Delete | Alarm
 
 ENDED = "it ends below the remote log start"
 SUPERSEDED = "its objects are gone, and nothing of it is missed"
@@ -138,9 +133,7 @@ def decide(entry: SweepEntry, evidence: Evidence, *, has_ended: bool) -> Decisio
     if evidence.unreadable:
         return Alarm(reason=f"the manifest cannot be used: {evidence.unreadable}")
     if evidence.manifest is None:
-        return (
-            Bury() if metadata.state is _DELETED else Delete(reason="the attempt has no manifest")
-        )
+        return Delete(reason="the attempt has no manifest")
     if not _is_same_attempt(metadata, evidence.manifest):
         return Alarm(reason="the manifest describes another segment")
     is_broken = evidence.presence is not Presence.COMPLETE

@@ -11,7 +11,14 @@ import structlog
 
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey
-from rlm.plans.coverage import LossView, LostRange, OffsetRange, doubtful_segments, lost_ranges
+from rlm.plans.coverage import (
+    ACCEPTED,
+    LossView,
+    LostRange,
+    OffsetRange,
+    doubtful_segments,
+    lost_ranges,
+)
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, ledger_problem
 from rlm.tasks.evidence import StoreEvidence
@@ -19,7 +26,6 @@ from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlmm.ledger import Hole
 
 log = structlog.get_logger()
-CAUSE_ACCEPTED = "accepted loss"
 
 
 class LossAcceptance:
@@ -87,7 +93,7 @@ class LossAcceptance:
     async def _record(
         self, snapshot: PartitionSnapshot, found: tuple[LostRange, ...], by: str
     ) -> None:
-        cause = f"{CAUSE_ACCEPTED}: {by}"
+        cause = f"{ACCEPTED}: {by}"
         holes = [Hole(start=one.start, end=one.next_offset, cause=cause) for one in found]
         await self._holes.add(snapshot.key, holes, snapshot.led.leader_epoch)
         partition = snapshot.led.topic_id_partition

@@ -20,14 +20,13 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.plans.call_sizes import MOST_SEGMENTS
-from rlm.plans.coverage import has_ended, is_superseded, overlapping
+from rlm.plans.coverage import accepted, has_ended, is_superseded, overlapping
 from rlm.plans.expiry import Held
 from rlm.plans.guards import refusal
 from rlm.plans.sweep import (
     SUPERSEDED,
     Adopt,
     Alarm,
-    Bury,
     Decision,
     Delete,
     Evidence,
@@ -202,9 +201,6 @@ class CleanupTask:
                     done.adopted += 1
                 case Delete() as deletion:
                     deletions.setdefault(deletion, []).append(entry.metadata)
-                case Bury():
-                    await self._deleter.bury(entry.metadata, snapshot.led.leader_epoch)
-                    done.deleted += 1
                 case Alarm(reason=reason):
                     done.alarms.append(f"{entry.metadata.segment_id}: {reason}")
         if deletions:
@@ -252,7 +248,7 @@ class CleanupTask:
             presence=presence,
             manifest=found.metadata,
             unreadable=found.unreadable,
-            superseded=broken and await self._is_superseded(snapshot, metadata),
+            superseded=broken and await self._is_superseded(snapshot, found.metadata or metadata),
         )
 
     async def _retire_lost(self, snapshot: PartitionSnapshot) -> None:
@@ -279,7 +275,7 @@ class CleanupTask:
         """Whether its objects are missing now, and other copies seen now have its records.
 
         An accepted loss does not replace a copy that only lacks its manifest: readers can still
-        read its records.
+        read its records. A loss that nobody accepted replaces none: its objects may come back.
         """
         usable = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
         others = overlapping(metadata, usable)
@@ -292,7 +288,7 @@ class CleanupTask:
             others,
             lineage=snapshot.lineage,
             remote_log_start_offset=snapshot.remote_log_start_offset or 0,
-            holes=() if is_readable else self._settings.view.holes(snapshot.key),
+            holes=() if is_readable else accepted(self._settings.view.holes(snapshot.key)),
             seen=found.whole,
         )
 
@@ -340,8 +336,11 @@ class CleanupTask:
         """
         if not deletion.despite_manifest:
             await self._check_still_without_manifest(metadata)
-        elif deletion.reason == SUPERSEDED and not await self._is_superseded(snapshot, metadata):
-            raise Fenced(f"{metadata.segment_id} is not superseded any more")
+        elif deletion.reason == SUPERSEDED:
+            # The record of an attempt has no sizes of indexes, without which nothing is whole.
+            found = await self._evidence.manifest(metadata)
+            if not await self._is_superseded(snapshot, found.metadata or metadata):
+                raise Fenced(f"{metadata.segment_id} is not superseded any more")
 
     async def _check_still_without_manifest(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Fenced where the attempt has its manifest after all (H6)."""

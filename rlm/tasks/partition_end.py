@@ -35,7 +35,6 @@ _MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
 _STARTED = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _COPIED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 class Ledger(ports.Ledger, Protocol):
@@ -129,11 +128,7 @@ class PartitionEnd:
         epoch = self._epoch(key, permit)
         entries = self._ledger.ledger(key).entries.values()
         found = sorted((one.metadata for one in entries), key=lambda one: one.start_offset)
-        for metadata in found:
-            if metadata.state is _DELETED:
-                await self._deleter.bury(metadata, epoch)
-        left = [one for one in found if one.state is not _DELETED]
-        result = await self._deleter.delete(left, self._permit_of_segments(key, permit, epoch))
+        result = await self._deleter.delete(found, self._permit_of_segments(key, permit, epoch))
         for error in (result.stopped, *result.store_errors):
             if error is not None:
                 raise error

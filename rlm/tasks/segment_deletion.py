@@ -128,10 +128,6 @@ class SegmentDeleter:
             progress.result.stopped = error
         return progress.result
 
-    async def bury(self, metadata: RemoteLogSegmentMetadata, leader_epoch: int) -> None:
-        """Remove an entry in DELETE_SEGMENT_FINISHED: nothing is left of its objects."""
-        await self._ledger.tombstone(metadata.segment_id, leader_epoch)
-
     async def _delete_group(
         self,
         group: Sequence[RemoteLogSegmentMetadata],
@@ -253,16 +249,13 @@ class SegmentDeleter:
         return [one for one in asked if store_of(one) not in progress.away]
 
     async def _begin(self, metadata: RemoteLogSegmentMetadata, permit: DeletionPermit) -> None:
-        """What is recorded as deleted stays so, but under this writer (Kafka's table)."""
-        state = _DELETED if metadata.state is _DELETED else _DELETING
-        begun = self._in_state(metadata, state)
+        begun = self._in_state(metadata, _begun(metadata))
         await self._ledger.publish(begun, permit.leader_epoch, int(metadata.state))
 
     async def _end(self, metadata: RemoteLogSegmentMetadata, permit: DeletionPermit) -> None:
-        if metadata.state is not _DELETED:
-            deleted = self._in_state(metadata, _DELETED)
-            await self._ledger.publish(deleted, permit.leader_epoch, int(_DELETING))
-        await self.bury(metadata, permit.leader_epoch)
+        deleted = self._in_state(metadata, _DELETED)
+        await self._ledger.publish(deleted, permit.leader_epoch, int(_begun(metadata)))
+        await self._ledger.tombstone(metadata.segment_id, permit.leader_epoch)
 
     async def _has_returned(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """The manifest of a write that was given up may be stored after its objects were deleted
@@ -283,6 +276,13 @@ class SegmentDeleter:
         return metadata.in_state(
             state, event_timestamp_ms=self._clock.now_ms(), broker_id=self._node_id
         )
+
+
+def _begun(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentState:
+    """The state in which a deletion begins. What is recorded as deleted stays so (Kafka's table),
+    and is recorded again by whoever deletes it again.
+    """
+    return _DELETED if metadata.state is _DELETED else _DELETING
 
 
 def _refuse(permit: DeletionPermit) -> None:

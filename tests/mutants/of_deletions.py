@@ -117,7 +117,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G4: no entry leaves the ledger",
-            "        await self.bury(metadata, permit.leader_epoch)\n",
+            "        await self._ledger.tombstone(metadata.segment_id, permit.leader_epoch)\n",
             "",
         ),
         (

@@ -23,6 +23,8 @@ GATHERED = Target(
 FREEZE = Target(
     "rlm/plans/freeze.py", ("tests/rlm/plans/test_h04_freeze.py", "tests/rlm/tasks/test_trim.py")
 )
+ACCEPTED_HOLES = Target("rlm/plans/coverage.py", ("tests/rlm/tasks/test_h12_deleted_again.py",))
+AGAIN = Target("rlm/tasks/cleanup.py", ACCEPTED_HOLES.tests)
 SUPERSEDED = Target(
     "rlm/plans/coverage.py",
     ("tests/rlm/plans/test_superseded.py", "tests/rlm/tasks/test_lost_segments.py"),
@@ -359,6 +361,20 @@ EDITS: tuple[Edit, ...] = (
             "H4: an operator's word does not reach the epoch that replaced the accepted one",
             "return not (at >= accepted.end_offset and newest_epoch < accepted.epoch)",
             "return True",
+        ),
+    ),
+    *ACCEPTED_HOLES.edits(
+        (
+            "H15: a hole that nobody accepted replaces a copy that may come back",
+            "if one.cause == NO_RECORDS or one.cause.startswith(ACCEPTED)",
+            "if one",
+        ),
+    ),
+    *AGAIN.edits(
+        (
+            "H3: it is checked by a record without sizes whether objects came back",
+            "            if not await self._is_superseded(snapshot, found.metadata or metadata):",
+            "            if not await self._is_superseded(snapshot, metadata):",
         ),
     ),
     *SUPERSEDED.edits(

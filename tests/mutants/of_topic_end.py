@@ -260,7 +260,7 @@ EDITS: tuple[Edit, ...] = (
             "        for error in (result.stopped, *result.store_errors):\n"
             "            if error is not None:\n"
             "                raise error\n",
-            "        for entry in left if result.store_errors else []:\n"
+            "        for entry in found if result.store_errors else []:\n"
             "            await self._ledger.tombstone(entry.segment_id, epoch)\n",
         ),
         (

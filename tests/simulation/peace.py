@@ -202,14 +202,23 @@ def _has_ended(world: "World", segment: RemoteLogSegmentMetadata) -> bool:
 
 def _awaits_operator(world: "World", record: LedgerRecord) -> bool:
     """Whether an entry has a manifest without its objects, which a sweep only reports: the store
-    lost them, or a manifest came late and the ledger lost what said that they were deleted.
+    lost them, or a manifest came late and the ledger lost what said that they were deleted, or
+    nobody has accepted that its records are in a hole (H15).
     """
     segment_id = record.key.segment_id
-    if segment_id in world.damaged:
+    if segment_id in world.damaged or _is_in_hole(world, record):
         return True
     forgotten = {one.key.segment_id for one in of_segments(world.topics.lost_records)}
     late = {parsed(name).segment_id for name in world.store.late_manifests}
     return segment_id in forgotten and segment_id in late
+
+
+def _is_in_hole(world: "World", record: LedgerRecord) -> bool:
+    found = record.metadata
+    return found is not None and any(
+        hole.start < found.next_offset and found.start_offset < hole.end
+        for hole in world.known_topics.view.holes(record.key.partition)
+    )
 
 
 async def _adopt_where_frozen(world: "World") -> None:

@@ -65,8 +65,7 @@ def _no_lineage() -> list[Patch]:
 
 def _sweep_without_adoption() -> list[Patch]:
     def decide(entry: sweep.SweepEntry, *_: Any, **__: Any) -> sweep.Decision:
-        is_deleted = entry.metadata.state is _DELETED
-        return sweep.Bury() if is_deleted else sweep.Delete(reason="planted")
+        return sweep.Delete(reason="planted")
 
     async def has_returned(self: Any, metadata: Any) -> bool:
         return False
