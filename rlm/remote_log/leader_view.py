@@ -17,13 +17,12 @@ from rlm.plans.coverage import SETTLED, Ranges, ranges_without_records
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import LineageReader, RemoteHistory
+from rlm.remote_log.mirrored import NOTHING_REMOTE, LeaderEpochs, MirroredTopic
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotTaker
 from rlm.remote_log.tier import ChangedMeanwhile, EpochEnd, TierPartition, TopicRef, Watermarks
 from rlmm.settings_records import TopicRecord
-
-_NOTHING_REMOTE = -1
 
 
 class _Broker(Protocol):
@@ -171,20 +170,50 @@ class LocalTier:
         )
 
     def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
-        snapshot = self._snapshots.snapshots.get(PartitionKey(topic_id, partition))
-        epoch = snapshot.lineage.epoch_for_offset(offset) if snapshot else None
-        return -1 if epoch is None else epoch
+        epochs = self.leader_epochs(PartitionKey(topic_id, partition))
+        return -1 if epochs is None else epochs.epoch_for_offset(offset)
 
     def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
-        key = PartitionKey(topic_id, partition)
+        epochs = self.leader_epochs(PartitionKey(topic_id, partition))
+        return None if epochs is None else epochs.end_of(leader_epoch)
+
+    # What another process mirrors.
+
+    def inputs(self) -> tuple[object, ...]:
+        """Another value where topics, settings or leaders may have changed since."""
+        return self._settings.view, self._leadership.snapshot, self.ready()
+
+    def topics(self) -> tuple[MirroredTopic, ...]:
+        """All tiered topics."""
+        described = self._leadership.snapshot.topics
+        names = {one.topic_id: name for name, one in described.items()}
+        return tuple(
+            MirroredTopic(
+                topic_id=record.topic_id,
+                record_name=record.name,
+                broker_name=names.get(record.topic_id),
+            )
+            for record in self._settings.view.topics()
+        )
+
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        """All partitions of tiered topics that the broker knows."""
+        described = self._leadership.snapshot.topics.values()
+        known = (one for one in described if self._settings.view.topic(one.topic_id) is not None)
+        return tuple(
+            PartitionKey(one.topic_id, partition) for one in known for partition in one.partitions
+        )
+
+    def leader_epochs(self, key: PartitionKey) -> LeaderEpochs | None:
+        """What is known of the leader epochs of a partition that is led here."""
         snapshot = self._snapshots.snapshots.get(key)
-        latest = snapshot.lineage.latest_epoch if snapshot else None
-        if snapshot is None or latest is None or leader_epoch >= latest:
+        if snapshot is None:
             return None
-        # A broker cuts its epochs where the log begins: here that is the remote log start.
-        lineage = snapshot.lineage.from_start(self._settings.view.remote_log_start(key) or 0)
-        found = lineage.end_offset_for(leader_epoch, snapshot.log_end_offset)
-        return EpochEnd(leader_epoch=found[0], end_offset=found[1]) if found else None
+        return LeaderEpochs(
+            lineage=snapshot.lineage,
+            log_end_offset=snapshot.log_end_offset,
+            remote_log_start_offset=self._settings.view.remote_log_start(key) or 0,
+        )
 
     def _readable(self, key: PartitionKey) -> tuple[PartitionSnapshot, RemoteHistory]:
         """The snapshot and segments to read from. Fenced: the partition is frozen. Unavailable:
@@ -247,8 +276,8 @@ class LocalTier:
             topic_id=partition.topic_id,
             topic=partition.topic,
             partition=partition.partition,
-            remote_log_start_offset=_NOTHING_REMOTE if start is None else start,
-            remote_next_offset=_NOTHING_REMOTE if end is None else end,
+            remote_log_start_offset=NOTHING_REMOTE if start is None else start,
+            remote_next_offset=NOTHING_REMOTE if end is None else end,
             watermarks=snapshot.watermarks if snapshot else None,
             led_here=led.leader == self._node_id,
             leader_epoch=led.leader_epoch,

@@ -12,7 +12,7 @@ rlm.plans.history decides what is published.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType, TracebackType
@@ -137,6 +137,8 @@ class SnapshotCache:
         self._begun = 0
         self._newest: dict[PartitionKey, tuple[int, int]] = {}
         """Leader epoch and number of the snapshot that decided what is kept, or that nothing is."""
+        self.on_kept: Callable[[PartitionKey], None] = _nobody
+        """Called when a snapshot was kept."""
 
     @property
     def snapshots(self) -> Mapping[PartitionKey, PartitionSnapshot]:
@@ -171,6 +173,7 @@ class SnapshotCache:
         if mine >= self._newest.get(key, mine):
             self._newest[key] = mine
             self._snapshots[key] = snapshot
+            self.on_kept(key)
         return snapshot
 
     async def topic(self, led: LedPartition) -> TopicSnapshot:
@@ -180,6 +183,10 @@ class SnapshotCache:
     async def check_leadership(self, led: LedPartition) -> TopicDescription:
         """See `Snapshots`."""
         return await self._reader.check_leadership(led)
+
+
+def _nobody(_: PartitionKey) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ TIER = Target(
         "tests/rlm/test_h02_reads_of_ended_data.py",
     ),
 )
+EPOCHS = Target("rlm/remote_log/mirrored.py", TIER.tests)
 PARTITIONS = Target(
     "rlm/remote_log/snapshot_cache.py",
     ("tests/rlm/test_snapshot_cache.py", "tests/rlm/tasks/test_lineage_publisher.py"),
@@ -177,6 +178,13 @@ EDITS: tuple[Edit, ...] = (
             "self.log_end_offset, disputed=False)",
         ),
     ),
+    *EPOCHS.edits(
+        (
+            "H37: the latest epoch is answered from the last snapshot",
+            "if latest is None or leader_epoch >= latest:",
+            "if latest is None or leader_epoch > latest:",
+        ),
+    ),
     *TIER.edits(
         (
             "H2: what has ended is skipped like a hole",
@@ -233,11 +241,6 @@ EDITS: tuple[Edit, ...] = (
             "H2: a timestamp is answered with a record below the remote start",
             "start=self._settings.view.remote_log_start(key) or 0,",
             "start=0,",
-        ),
-        (
-            "H37: the latest epoch is answered from the last snapshot",
-            "if snapshot is None or latest is None or leader_epoch >= latest:",
-            "if snapshot is None or latest is None or leader_epoch > latest:",
         ),
         (
             "H17: a view does not change with the ledger",
