@@ -7,6 +7,7 @@ stored.
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 import structlog
 
@@ -25,7 +26,7 @@ from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Handle, Shared
 from rlm.proxy.delete_records import DeleteRecordsHandler
 from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
 from rlm.proxy.fetch_plan import topic_ref
-from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings
+from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings, StalledClients
 from rlm.proxy.position_handlers import PositionHandler
 from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.reads import FetchQuota
@@ -107,7 +108,7 @@ class ProxyServer:
         host, port = self._settings.listen_host, self._settings.listen_port
         try:
             server = await asyncio.get_running_loop().create_server(
-                lambda: self._connection().client,
+                self.protocol,
                 host,
                 port,
                 reuse_address=True,
@@ -116,17 +117,26 @@ class ProxyServer:
         except OSError as error:
             reason = error.strerror or str(error)
             raise Invalid(f"proxy.listen: cannot listen on {host}:{port}: {reason}") from error
-        await self._group.__aenter__()
+        await self.begin()
         self._server = server
-        self._ending = self._group.create_task(self._deadlines.run())
         await server.start_serving()
         log.info("proxy_listening", host=self._settings.listen_host, port=self.port)
 
+    async def begin(self) -> None:
+        """Serve connections that somebody else accepts: each needs a `protocol`."""
+        await self._group.__aenter__()
+        self._ending = self._group.create_task(self._deadlines.run())
+
+    def protocol(self) -> asyncio.BaseProtocol:
+        """Of the next connection of a client."""
+        return self._connection().client
+
     async def close(self) -> None:
         """Stop listening, let in-flight answers finish within `shutdown_timeout_ms`, then close."""
-        if self._server is None:
+        if self._ending is None:
             return
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         for connection in tuple(self._connections):
             connection.drain()
         deadline_ms = self._clock.monotonic_ms() + self._settings.shutdown_timeout_ms
@@ -134,10 +144,26 @@ class ProxyServer:
             await self._clock.sleep_ms(5)
         for connection in tuple(self._connections):
             connection.abort("shutdown_timeout")
-        if self._ending is not None:
-            self._ending.cancel()
+        self._ending.cancel()
         await self._group.__aexit__(None, None, None)
-        self._server = None
+        self._server = self._ending = None
+
+    def stalled_clients(
+        self, lacking_bytes: Callable[[], int]
+    ) -> tuple[StalledClients[Connection], StalledClients[Connection]]:
+        """What ends clients that stopped reading: where remote reads need their room, of which
+        `lacking_bytes` says how much, and where other connections need their memory.
+        """
+        of_reads = StalledClients(
+            clients=lambda: self.connections, lacking_bytes=lacking_bytes, clock=self._clock
+        )
+        of_answers = StalledClients(
+            clients=lambda: self.connections,
+            lacking_bytes=lambda: self.memory.lacking_bytes,
+            held_bytes=lambda client: client.unsent_bytes,
+            clock=self._clock,
+        )
+        return of_reads, of_answers
 
     def _connection(self) -> Connection:
         fetches = FetchHandler(self._fetch_dependencies)

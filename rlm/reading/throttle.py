@@ -303,6 +303,10 @@ class ReadThrottle:
         """Count bytes of the broker in an answer to a Kafka client."""
         self.counts.given_bytes["proxy", "local"] += size_bytes
 
+    def held(self, kind: str, duration_ms: int) -> None:
+        """Count the time by which a quota has delayed reads of Kafka clients."""
+        self.counts.throttled_ms[kind] = self.counts.throttled_ms.get(kind, 0) + duration_ms
+
     def moved(self, size_bytes: int) -> None:
         """Count bytes of any kind that came from a Kafka client or from the broker."""
         self._processor.moved(size_bytes)
@@ -345,4 +349,4 @@ class ConnectionThrottle:
 
     def held(self, duration_ms: int) -> None:
         """Count the time by which the last delayed reads were delayed."""
-        self._throttle.counts.throttled_ms[self._held_by] += duration_ms
+        self._throttle.held(self._held_by, duration_ms)
