@@ -297,21 +297,31 @@ def main() -> None:
     type=click.Path(path_type=Path),
     help="YAML file; docs/reference/settings.md lists all settings.",
 )
-def serve(*, role: str, path: Path) -> None:
+@click.option("--as-core", is_flag=True, hidden=True, help="Of the supervisor of proxy workers.")
+def serve(*, role: str, path: Path, as_core: bool) -> None:
     """Run the service until SIGTERM or Ctrl-C.
 
     The exit status is 2 if the configuration or the surroundings cannot be used; one line says why.
     """
-    (_serve_reader if role == "reader" else _serve_broker)(path)
+    if role == "reader":
+        _serve_reader(path)
+    else:
+        _serve_broker(path, as_core=as_core)
 
 
-def _serve_broker(path: Path) -> None:
+def _serve_broker(path: Path, *, as_core: bool) -> None:
     from rlm.config import load
 
     config = load(path)
+    if config.proxy_workers and not as_core:
+        from rlm.service import supervised
+
+        if not supervised.run(config, path):
+            raise click.exceptions.Exit(EXIT_WRONG_USE)
+        return
     from rlm.service.broker_service import run
 
-    run(config)
+    run(config, is_child=as_core)
 
 
 def _serve_reader(path: Path) -> None:

@@ -354,6 +354,14 @@ class ServiceConfig(CommonConfig):
     max_frame_bytes: int = _size(
         "max.frame.bytes", 100 << 20, "Largest Kafka request or answer through the proxy.", 1024
     )
+    proxy_workers: int = setting(
+        "proxy.workers",
+        integer(0, 64),
+        "Processes that serve Kafka clients, apart from the core process with tasks, stores and "
+        "API. Clients produce and read local data whatever happens to the core. 0: one process "
+        "does everything.",
+        default=0,
+    )
     proxy_max_connections: int = _count(
         "proxy.max.connections", 10_000, "Client connections at a time.", most=1_000_000
     )

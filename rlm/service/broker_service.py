@@ -21,14 +21,10 @@ from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.log_dir.held_segments import raise_open_files_limit
 from rlm.log_dir.identity import ServiceLock, read_identity
-from rlm.proxy.connection import Connection
-from rlm.proxy.limits import StalledClients
-from rlm.proxy.server import ProxyServer
-from rlm.proxy.settings import ProxySettings
-from rlm.reading.reader import RemoteReader
 from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
 from rlm.service.certificates import Certificates, certificate_paths
+from rlm.service.clients import build_clients
 from rlm.service.coming_losses import ComingLosses
 from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.gauges import (
@@ -72,15 +68,17 @@ _BROKER_WARNING_EVERY_MS = 60_000
 _NEEDS = "a broker with a PLAINTEXT listener at broker.direct.address"
 
 
-def run(config: ServiceConfig) -> None:
-    """Serve until SIGTERM or SIGINT. RemoteStorageError: the start was refused, with the reason."""
+def run(config: ServiceConfig, *, is_child: bool = False) -> None:
+    """Serve until SIGTERM or SIGINT, and a child of a supervisor until that has ended.
+    RemoteStorageError: the start was refused, with the reason.
+    """
     configure_service_logs(level=config.log_level, log_format=config.log_format)
     disks = read_identity([str(path) for path in config.log_dirs])
     check_disks(config, disks)
     keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
     raise_open_files_limit()
     with ServiceLock(str(config.state_dir), disks):
-        asyncio.run(until_stopped(_serve(config)))
+        asyncio.run(until_stopped(_serve(config), is_child=is_child))
 
 
 async def _serve(config: ServiceConfig) -> None:
@@ -137,19 +135,10 @@ class BrokerService:
             health=partial(_health, shared.tier, problems),
             metrics=metrics.render,
         )
-        self._proxy = proxy = ProxyServer(
-            _proxy_settings(config),
-            shared.tier,
-            shared.client_deletions,
-            clock,
-            metrics,
-            shared.throttle,
-        )
-        self._stalled_clients = _stalled_clients(proxy, shared.reader, clock)
-        self._stalled_answers = _stalled_answers(proxy, clock)
+        self._clients = clients = build_clients(shared, metrics, tasks)
         metrics.add_gauges(
             problem_and_partition_gauges(problems.current, statuses.led, clock.now_ms),
-            lambda: task_gauges(pools) | purgatory_gauges(proxy.purgatory.size),
+            lambda: task_gauges(pools) | purgatory_gauges(clients.purgatory_size()),
             lambda: copy_gauges(partition_problems.copying()),
             lambda: thread_gauges(threads.pools()),
             lambda: transaction_gauges(self._tasks.transactions.pinned_ms()),
@@ -162,7 +151,7 @@ class BrokerService:
 
     async def run(self) -> None:
         """Start the proxy, then the checks that may refuse, then the rest until cancelled."""
-        await self._proxy.start()
+        await self._clients.start()
         await self._listening.start()
         await self._check_broker()
         await keep_all_running(self._background_tasks(), self._clock)
@@ -196,8 +185,7 @@ class BrokerService:
             "disks": shared.disk_pressure.run,
             "giveback": self._after_metadata(self._topics.giveback.run),
             "problems": self._problems.run,
-            "stalled clients": self._stalled_clients.run,
-            "stalled answers": self._stalled_answers.run,
+            **self._clients.background_tasks(),
             **shared.stores.background_tasks(),
         }
 
@@ -236,7 +224,7 @@ class BrokerService:
 
     async def close(self) -> None:
         """Closes proxy and API first, connections last."""
-        await self._proxy.close()
+        await self._clients.close()
         await self._listening.close()
         await self._peers.close()
         await self._topics.brokers.close()
@@ -262,25 +250,6 @@ def _partition_problems(dependencies: Dependencies, tasks: TaskWiring) -> Partit
             dependencies.snapshots, dependencies.clock, dependencies.config.problem_loss_ms
         ),
         copy_limit=tasks.copy_limits.in_effect,
-    )
-
-
-def _stalled_clients(
-    proxy: ProxyServer, reader: RemoteReader, clock: Clock
-) -> StalledClients[Connection]:
-    return StalledClients(
-        clients=lambda: proxy.connections,
-        lacking_bytes=lambda: reader.range_scheduler.lacking_bytes,
-        clock=clock,
-    )
-
-
-def _stalled_answers(proxy: ProxyServer, clock: Clock) -> StalledClients[Connection]:
-    return StalledClients(
-        clients=lambda: proxy.connections,
-        lacking_bytes=lambda: proxy.memory.lacking_bytes,
-        held_bytes=lambda client: client.unsent_bytes,
-        clock=clock,
     )
 
 
@@ -368,20 +337,3 @@ def _statuses(
 def _health(tier: LocalTier, problems: ProblemWatch) -> HealthState:
     """Ready once clients can be served; problems for operators do not make it unready."""
     return HealthState(alive=True, ready=tier.ready(), problems=problems.current())
-
-
-def _proxy_settings(config: ServiceConfig) -> ProxySettings:
-    return ProxySettings(
-        listen_host=config.proxy_listen.host,
-        listen_port=config.proxy_listen.port,
-        upstream_host=config.broker_tiered_address.host,
-        upstream_port=config.broker_tiered_address.port,
-        max_frame_bytes=config.max_frame_bytes,
-        max_connections=config.proxy_max_connections,
-        memory_max_bytes=config.proxy_memory_max_bytes,
-        unauthenticated_frame_max_bytes=config.proxy_unauthenticated_frame_max_bytes,
-        first_request_timeout_ms=config.proxy_first_request_timeout_ms,
-        stalled_request_timeout_ms=config.proxy_stalled_request_timeout_ms,
-        max_idle_ms=config.proxy_connections_max_idle_ms,
-        shutdown_timeout_ms=config.shutdown_timeout_ms,
-    )

@@ -24,6 +24,7 @@ from rlm.clock import Clock, backoff_ms
 from rlm.config import ServiceConfig
 from rlm.config.broker_files import advertised_address, protocol_of
 from rlm.log_dir.identity import BrokerIdentity, check_identity
+from rlm.workers.inherited import die_with_supervisor
 from rsm_plugins.process.logs import configure_logs
 
 log = structlog.get_logger()
@@ -46,9 +47,9 @@ async def keep_running(name: str, life: Callable[[], Awaitable[None]], clock: Cl
         await clock.sleep_ms(backoff_ms(failures))
 
 
-async def until_stopped(serve: Coroutine[Any, Any, None]) -> None:
-    """Run until SIGTERM or SIGINT; a RemoteStorageError that ends it is raised without its
-    group.
+async def until_stopped(serve: Coroutine[Any, Any, None], *, is_child: bool = False) -> None:
+    """Run until SIGTERM or SIGINT; a child of a supervisor dies with that. A RemoteStorageError
+    that ends it is raised without its group.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -56,6 +57,8 @@ async def until_stopped(serve: Coroutine[Any, Any, None]) -> None:
             serving = group.create_task(serve)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, _stop, serving, number.name)
+            if is_child:
+                die_with_supervisor(loop)
     except* RemoteStorageError as group_of_errors:
         raise _first(group_of_errors) from group_of_errors
 

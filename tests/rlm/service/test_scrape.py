@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kip405.errors import OffsetOutOfRange
 from rlm.proxy.purgatory import Outcome, RemoteFetch
 from rlm.service.broker_service import BrokerService
+from rlm.service.clients import OwnProxy
 from tests.builders.clock import ManualClock
 from tests.builders.rig import Rig
 from tests.builders.service import built_service
@@ -60,7 +61,9 @@ async def test_remote_fetches_are_scraped_while_they_wait_and_by_how_they_end(
 
     async with built_service(tmp_path, clock) as service, asyncio.TaskGroup() as tasks:
         deadline_ms = clock.monotonic_ms() + MINUTES_MS
-        fetch = RemoteFetch(service._proxy.purgatory, read, deadline_ms, asyncio.Event())
+        assert isinstance(service._clients, OwnProxy)
+        purgatory = service._clients.proxy.purgatory
+        fetch = RemoteFetch(purgatory, read, deadline_ms, asyncio.Event())
         waiting = tasks.create_task(fetch.complete())
         await is_read.wait()
         clock.advance(700)

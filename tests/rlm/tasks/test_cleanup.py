@@ -192,7 +192,9 @@ async def test_h06_an_attempt_that_has_ended_goes_without_its_log_object(rig: Ri
     assert rig.cleanup.statuses[PARTITION.key].deleted == 1
 
 
-async def deletion_cut_short(rig: Rig) -> None:
+async def test_h06_a_deletion_cut_short_is_finished_later(rig: Rig) -> None:
+    await broken_copy(rig, "manifest")
+
     def die(operation: str) -> None:
         if operation == "delete":
             raise Unavailable("the store died")
@@ -201,24 +203,14 @@ async def deletion_cut_short(rig: Rig) -> None:
     with pytest.raises(Unavailable):
         await rig.cleanup.run(rig.led)
     rig.store.before = lambda _: None
-
-
-async def test_h06_a_deletion_cut_short_is_finished_later(rig: Rig) -> None:
-    await broken_copy(rig, "manifest")
-    await deletion_cut_short(rig)
     assert rig.store.objects
     await rig.cleanup.run(rig.led)
     assert not rig.store.objects
     assert not rig.ledger.view.entries
 
 
-@pytest.mark.parametrize("has_begun", [False, True])
-async def test_h06_a_manifest_that_comes_at_the_last_moment_saves_the_copy(
-    rig: Rig, has_begun: bool
-) -> None:
+async def test_h06_a_manifest_that_comes_at_the_last_moment_saves_the_copy(rig: Rig) -> None:
     await broken_copy(rig, "manifest")
-    if has_begun:
-        await deletion_cut_short(rig)
     locator = next(iter(rig.ledger.view.entries.values())).metadata.locator(CLUSTER_ID)
 
     def write_manifest(published: RemoteLogSegmentMetadata) -> None:

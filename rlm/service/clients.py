@@ -1,0 +1,131 @@
+"""How a broker's service serves Kafka clients: by a proxy of its own, or by its proxy workers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from rlm.config import ServiceConfig
+from rlm.proxy.server import ProxyServer
+from rlm.proxy.settings import ProxySettings
+from rlm.service.dependencies import Dependencies
+from rlm.service.metrics import ServiceMetrics
+from rlm.workers.core import CoreParts, CoreServer
+from rlm.workers.counts import CountTaker
+from rlm.workers.views import ViewFeed
+
+CORE_SOCKET = "core.sock"
+"""Below the state dir."""
+
+
+class Clients(Protocol):
+    """Begins before all other components, and ends first."""
+
+    async def start(self) -> None:
+        """Invalid: the address cannot be listened on."""
+        ...
+
+    async def close(self) -> None: ...
+
+    def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]: ...
+
+    def purgatory_size(self) -> int:
+        """Remote reads of Kafka clients that are not complete."""
+        ...
+
+    def worker_count(self) -> int | None:
+        """Workers that are connected; None = the proxy is in this process."""
+        ...
+
+
+class OwnProxy:
+    """The proxy in this process (proxy.workers: 0)."""
+
+    def __init__(self, shared: Dependencies, metrics: ServiceMetrics) -> None:
+        self._shared = shared
+        self.proxy = ProxyServer(
+            proxy_settings(shared.config),
+            shared.tier,
+            shared.client_deletions,
+            shared.clock,
+            metrics,
+            shared.throttle,
+        )
+
+    async def start(self) -> None:
+        await self.proxy.start()
+
+    async def close(self) -> None:
+        await self.proxy.close()
+
+    def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        ranges = self._shared.reader.range_scheduler
+        of_reads, of_answers = self.proxy.stalled_clients(lambda: ranges.lacking_bytes)
+        return {"stalled clients": of_reads.run, "stalled answers": of_answers.run}
+
+    def purgatory_size(self) -> int:
+        return self.proxy.purgatory.size
+
+    def worker_count(self) -> int | None:
+        return None
+
+
+class Workers:
+    """The core's side of proxy workers, which the supervisor has started."""
+
+    def __init__(
+        self, shared: Dependencies, metrics: ServiceMetrics, tasks: asyncio.TaskGroup
+    ) -> None:
+        self._counts = CountTaker(metrics, shared.throttle)
+        self._views = ViewFeed(shared.tier, shared.client_deletions.refusal, shared.clock)
+        shared.snapshots.on_kept = self._views.changed
+        parts = CoreParts(
+            tier=shared.tier,
+            deletions=shared.client_deletions,
+            views=self._views,
+            counts=self._counts,
+            tasks=tasks,
+            client_bytes_per_second=shared.config.remote_fetch_client_max_bytes_per_second,
+        )
+        self._server = CoreServer(parts, shared.config.state_dir / CORE_SOCKET)
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        return {"views": self._views.run}
+
+    def purgatory_size(self) -> int:
+        return self._counts.purgatory_size
+
+    def worker_count(self) -> int | None:
+        return self._server.worker_count
+
+
+def build_clients(
+    shared: Dependencies, metrics: ServiceMetrics, tasks: asyncio.TaskGroup
+) -> Clients:
+    """By proxy.workers."""
+    if shared.config.proxy_workers:
+        return Workers(shared, metrics, tasks)
+    return OwnProxy(shared, metrics)
+
+
+def proxy_settings(config: ServiceConfig) -> ProxySettings:
+    """Of the proxy in this process, and of each worker."""
+    return ProxySettings(
+        listen_host=config.proxy_listen.host,
+        listen_port=config.proxy_listen.port,
+        upstream_host=config.broker_tiered_address.host,
+        upstream_port=config.broker_tiered_address.port,
+        max_frame_bytes=config.max_frame_bytes,
+        max_connections=config.proxy_max_connections,
+        memory_max_bytes=config.proxy_memory_max_bytes,
+        unauthenticated_frame_max_bytes=config.proxy_unauthenticated_frame_max_bytes,
+        first_request_timeout_ms=config.proxy_first_request_timeout_ms,
+        stalled_request_timeout_ms=config.proxy_stalled_request_timeout_ms,
+        max_idle_ms=config.proxy_connections_max_idle_ms,
+        shutdown_timeout_ms=config.shutdown_timeout_ms,
+    )

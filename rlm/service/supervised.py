@@ -1,0 +1,66 @@
+"""`rlm serve` with proxy workers: which processes there are, and their settings (H24)."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from rlm.clock import SystemClock
+from rlm.config import ServiceConfig
+from rlm.service.clients import CORE_SOCKET, proxy_settings
+from rlm.service.lifetime import configure_service_logs
+from rlm.workers.supervisor import WORKER_COMMAND, ChildPlan, Supervisor, listen, run_supervised
+from rlm.workers.worker import WorkerSettings
+
+_CORE_COMMAND = (sys.executable, "-P", "-m", "rlm.cli.main", "serve", "--as-core", "--config")
+_STOP_MARGIN_MS = 10_000
+_LEAST_RECORDS_BYTES = 64 << 20
+_RECORDS_SHARE = 4
+"""All workers together may hold so much of what the core may keep of remote records."""
+
+
+def run(config: ServiceConfig, path: Path) -> bool:
+    """Serve until SIGTERM or SIGINT; False where the core refused its configuration, which it has
+    said. Invalid: the proxy cannot listen.
+    """
+    configure_service_logs(level=config.log_level, log_format=config.log_format)
+    address = config.proxy_listen
+    stop_ms = config.shutdown_timeout_ms + _STOP_MARGIN_MS
+    with listen(address.host, address.port) as listening:
+        core = ChildPlan(
+            name="core",
+            command=(*_CORE_COMMAND, str(path)),
+            first_line=b"",
+            stop_ms=stop_ms,
+            may_refuse=True,
+        )
+        workers = [
+            ChildPlan(
+                name=f"worker {number}",
+                command=(*WORKER_COMMAND, str(listening.fileno())),
+                first_line=_worker_settings(config, number).line(),
+                stop_ms=stop_ms,
+                descriptors=(listening.fileno(),),
+                says_ready=True,
+            )
+            for number in range(config.proxy_workers)
+        ]
+        return run_supervised(lambda: Supervisor(core=core, workers=workers, clock=SystemClock()))
+
+
+def _worker_settings(config: ServiceConfig, number: int) -> WorkerSettings:
+    """Each worker may have its share of what the setting allows for all."""
+    count = config.proxy_workers
+    proxy = proxy_settings(config)
+    records_bytes = config.fetch_chunk_cache_bytes // _RECORDS_SHARE // count
+    return WorkerSettings(
+        worker=number,
+        core_socket=str(config.state_dir / CORE_SOCKET),
+        records_memory_bytes=max(_LEAST_RECORDS_BYTES, records_bytes),
+        log_level=config.log_level,
+        log_format=config.log_format,
+        proxy=replace(
+            proxy,
+            max_connections=max(1, proxy.max_connections // count),
+            memory_max_bytes=proxy.memory_max_bytes // count,
+        ),
+    )

@@ -1,0 +1,215 @@
+"""The core's side of its proxy workers: a unix socket, calls of the tier, views, counts (H24).
+
+A worker that goes away ends its calls; what a raise of a remote log start has begun goes on
+(rlm.remote_log.client_deletions). A call that fails is answered with its error, a bug too.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from kafka_protocol.primitives import Buffer
+from kip405.errors import Invalid, RemoteStorageError
+from kip405.ids import PartitionKey, Uuid
+from kip405.process import software_version
+from rlm.remote_log.tier import Deletions, Tier
+from rlm.workers.counts import CountTaker
+from rlm.workers.frames import FrameLink, RawBytes
+from rlm.workers.messages import (
+    NEWEST_PROTOCOL,
+    OLDEST_PROTOCOL,
+    common_protocol,
+    error_message,
+    marks_message,
+    read_of,
+    records_message,
+    timestamp_message,
+    topic_of,
+    view_message,
+    view_of,
+)
+from rlm.workers.socket_paths import socket_address
+from rlm.workers.v1 import core_pb2 as pb
+from rlm.workers.views import ViewFeed
+
+log = structlog.get_logger(__name__)
+_Answer = tuple[pb.ToWorker, tuple[Buffer, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreParts:
+    """What a core gives its workers, and takes from them. `tasks`: calls run there, and its owner
+    ends them. `client_bytes_per_second`: see CoreHello.
+    """
+
+    tier: Tier
+    deletions: Deletions
+    views: ViewFeed
+    counts: CountTaker
+    tasks: asyncio.TaskGroup
+    client_bytes_per_second: int
+
+
+class CoreServer:
+    """Serves the workers of one service at `path`; the folder is the service's own."""
+
+    def __init__(self, parts: CoreParts, path: Path) -> None:
+        self._parts = parts
+        self._path = path
+        self._server: asyncio.Server | None = None
+        self._links: set[_WorkerLink] = set()
+
+    @property
+    def worker_count(self) -> int:
+        """Workers that are connected."""
+        return len(self._links)
+
+    async def start(self) -> None:
+        """Listen. Invalid: the socket cannot be made."""
+        try:
+            self._path.unlink(missing_ok=True)
+            with socket_address(self._path) as address:
+                self._server = await asyncio.get_running_loop().create_unix_server(
+                    self._linked, address
+                )
+                os.chmod(self._path, 0o600)
+        except OSError as error:
+            raise Invalid(f"cannot listen on {self._path}: {error.strerror or error}") from error
+
+    async def close(self) -> None:
+        """Stop listening, and end the connections of all workers with their calls."""
+        if self._server is not None:
+            self._server.close()
+            self._path.unlink(missing_ok=True)
+        for link in tuple(self._links):
+            link.frames.close()
+
+    def _linked(self) -> FrameLink:
+        link = _WorkerLink(self._parts, self._links.discard)
+        self._links.add(link)
+        return link.frames
+
+
+class _WorkerLink:
+    """One connection of a worker."""
+
+    def __init__(self, parts: CoreParts, over: Callable[["_WorkerLink"], None]) -> None:
+        self._parts = parts
+        self._over = over
+        self.frames = FrameLink(self._received, self._closed)
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._worker: int | None = None
+
+    def _closed(self) -> None:
+        self._over(self)
+        self._parts.views.forget(self._show)
+        for call in self._calls.values():
+            call.cancel()
+        if self._worker is not None:
+            self._parts.counts.left(self._worker)
+            log.info("worker_disconnected", worker=self._worker, problem=self.frames.problem)
+
+    def _received(self, message: bytes, _: RawBytes) -> None:
+        asked = pb.ToCore.FromString(message)
+        what = asked.WhichOneof("body")
+        if what == "hello":
+            self._greet(asked.hello)
+        elif self._worker is None:
+            self.frames.close("a call before the greeting")
+        elif what == "cancel":
+            call = self._calls.get(asked.cancel.cancelled_call_id)
+            if call is not None:
+                call.cancel()
+        elif what == "counts":
+            waits = self._parts.counts.take(self._worker, asked.counts)
+            if waits.waits:
+                self._send(pb.ToWorker(waits=waits))
+        else:
+            task = self._parts.tasks.create_task(self._call(asked, what))
+            self._calls[asked.call_id] = task
+            task.add_done_callback(lambda _: self._calls.pop(asked.call_id, None))
+
+    def _greet(self, hello: pb.WorkerHello) -> None:
+        protocol = common_protocol(hello.oldest_protocol, hello.newest_protocol)
+        if protocol is None:
+            log.error("worker_refused", worker=hello.worker, version=hello.software_version)
+            return self.frames.close(f"protocols {hello.oldest_protocol}..{hello.newest_protocol}")
+        self._worker = hello.worker
+        log.info("worker_connected", worker=hello.worker, version=hello.software_version)
+        greeting = pb.CoreHello(
+            oldest_protocol=OLDEST_PROTOCOL,
+            newest_protocol=NEWEST_PROTOCOL,
+            software_version=software_version(),
+            client_bytes_per_second=self._parts.client_bytes_per_second,
+        )
+        self._send(pb.ToWorker(hello=greeting))
+        self._send(pb.ToWorker(views=self._parts.views.listen(self._show)))
+        return None
+
+    def _show(self, views: pb.Views) -> None:
+        self._send(pb.ToWorker(views=views))
+
+    def _send(self, message: pb.ToWorker, raw: tuple[Buffer, ...] = ()) -> None:
+        self.frames.send(message.SerializeToString(), raw)
+
+    async def _call(self, asked: pb.ToCore, what: str | None) -> None:
+        try:
+            handler = _HANDLERS.get(what or "")
+            if handler is None:
+                raise Invalid("this version of the core does not know the call")
+            answer, raw = await handler(self._parts, asked)
+        except Exception as error:
+            if not isinstance(error, RemoteStorageError):
+                log.exception("worker_call_failed", call=what)
+            answer, raw = pb.ToWorker(error=error_message(error)), ()
+        answer.call_id = asked.call_id
+        await self.frames.drained()
+        self._send(answer, raw)
+
+
+async def _barrier(parts: CoreParts, asked: pb.ToCore) -> _Answer:
+    call = asked.barrier
+    view = await parts.tier.barrier(topic_of(call.topic), call.partition, call.deadline_ms)
+    if view is None:
+        return pb.ToWorker(barrier=pb.BarrierAnswer()), ()
+    return pb.ToWorker(barrier=pb.BarrierAnswer(view=view_message(parts.views.seen(view)))), ()
+
+
+async def _watermarks(parts: CoreParts, asked: pb.ToCore) -> _Answer:
+    call = asked.watermarks
+    found = await parts.tier.watermarks(topic_of(call.topic), call.partition, call.deadline_ms)
+    return pb.ToWorker(watermarks=marks_message(found)), ()
+
+
+async def _read(parts: CoreParts, asked: pb.ToCore) -> _Answer:
+    records = await parts.tier.read(read_of(asked.read))
+    return pb.ToWorker(read=records_message(records)), records.records
+
+
+async def _timestamp(parts: CoreParts, asked: pb.ToCore) -> _Answer:
+    call = asked.timestamp
+    found = await parts.tier.offset_for_timestamp(
+        Uuid(call.topic_id), call.partition, call.timestamp_ms
+    )
+    return pb.ToWorker(timestamp=timestamp_message(found)), ()
+
+
+async def _raise_start(parts: CoreParts, asked: pb.ToCore) -> _Answer:
+    call = asked.raise_start
+    view = view_of(call.view).view
+    start = await parts.deletions.raise_start(view, call.offset)
+    parts.views.changed(PartitionKey(view.topic_id, view.partition))
+    return pb.ToWorker(raise_start=pb.RaiseStartAnswer(remote_log_start_offset=start)), ()
+
+
+_HANDLERS: Mapping[str, Callable[[CoreParts, pb.ToCore], Awaitable[_Answer]]] = {
+    "barrier": _barrier,
+    "watermarks": _watermarks,
+    "read": _read,
+    "timestamp": _timestamp,
+    "raise_start": _raise_start,
+}

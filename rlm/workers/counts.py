@@ -1,0 +1,150 @@
+"""What workers count, added up in the core: metrics, and historical bytes for the quotas.
+
+A worker sends what it has counted since its last message, at once where a quota needs it. What a
+worker has counted while the core is away it sends when the core is back; what a killed worker had
+not sent is lost, as counters of any killed process are.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from rlm.proxy.settings import ProxyMetrics
+from rlm.reading.throttle import Wait
+from rlm.workers.v1 import core_pb2 as pb
+
+_MOST_MEASURED = 10_000
+"""Measured durations that are kept while the core is away."""
+
+
+class Throttle(Protocol):
+    """The quotas of the whole service (rlm.reading.throttle.ReadThrottle)."""
+
+    def spliced(self, client_id: str, size_bytes: int) -> None: ...
+
+    def passed(self, size_bytes: int) -> None: ...
+
+    def held(self, kind: str, duration_ms: int) -> None: ...
+
+    def wait(self, client_id: str) -> Wait: ...
+
+
+class WorkerCounts:
+    """Counts of one worker; implements ProxyMetrics."""
+
+    def __init__(self) -> None:
+        self._events: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self._measured: list[tuple[str, tuple[str, ...], int]] = []
+        self.spliced_by_client: Counter[str] = Counter()
+        self.held_ms: Counter[str] = Counter()
+        self.passed_bytes = 0
+
+    def connection_opened(self) -> None:
+        """See `ProxyMetrics`."""
+        self._events["connection_opened", ()] += 1
+
+    def connection_closed(self, cause: str) -> None:
+        """See `ProxyMetrics`."""
+        self._events["connection_closed", (cause,)] += 1
+
+    def answered(self, api: str, outcome: str) -> None:
+        """See `ProxyMetrics`."""
+        self._events["answered", (api, outcome)] += 1
+
+    def spliced(self, size_bytes: int) -> None:
+        """See `ProxyMetrics`."""
+        self._events["spliced", ()] += size_bytes
+
+    def barrier_waited(self, duration_ms: int, *, passed: bool) -> None:
+        """See `ProxyMetrics`."""
+        self._measure("barrier_waited", "passed" if passed else "failed", duration_ms)
+
+    def remote_fetch_completed(self, outcome: str, duration_ms: int) -> None:
+        """See `ProxyMetrics`."""
+        self._measure("remote_fetch_completed", outcome, duration_ms)
+
+    def _measure(self, name: str, label: str, duration_ms: int) -> None:
+        if len(self._measured) < _MOST_MEASURED:
+            self._measured.append((name, (label,), duration_ms))
+
+    def taken(self) -> pb.Counts:
+        """All that was counted; counting begins again."""
+        found = pb.Counts(
+            passed_bytes=self.passed_bytes,
+            spliced=(
+                pb.ClientBytes(client_id=name, size_bytes=size)
+                for name, size in self.spliced_by_client.items()
+            ),
+            held_ms=self.held_ms,
+            events=(
+                pb.CountedEvent(name=name, labels=labels, count=count)
+                for (name, labels), count in self._events.items()
+            ),
+        )
+        found.events.extend(
+            pb.CountedEvent(name=name, labels=labels, duration_ms=duration_ms)
+            for name, labels, duration_ms in self._measured
+        )
+        self.spliced_by_client.clear()
+        self.held_ms.clear()
+        self._events.clear()
+        self._measured.clear()
+        self.passed_bytes = 0
+        return found
+
+
+class CountTaker:
+    """The core's sums of what its workers have counted."""
+
+    def __init__(self, metrics: ProxyMetrics, throttle: Throttle) -> None:
+        self._throttle = throttle
+        self._events: Mapping[str, Callable[[pb.CountedEvent], None]] = _events_of(metrics)
+        self._purgatory: dict[int, int] = {}
+
+    @property
+    def purgatory_size(self) -> int:
+        """Remote reads of all workers that are not complete."""
+        return sum(self._purgatory.values())
+
+    def take(self, worker: int, counts: pb.Counts) -> pb.ClientWaits:
+        """Add what a worker has counted; how long its clients have to wait now."""
+        self._purgatory[worker] = counts.purgatory_size
+        for event in counts.events:
+            counted = self._events.get(event.name)
+            if counted is not None:  # else only a later version knows it
+                counted(event)
+        self._throttle.passed(counts.passed_bytes)
+        for kind, duration_ms in counts.held_ms.items():
+            self._throttle.held(kind, duration_ms)
+        for one in counts.spliced:
+            self._throttle.spliced(one.client_id, one.size_bytes)
+        return pb.ClientWaits(waits=[self._wait(one.client_id) for one in counts.spliced])
+
+    def left(self, worker: int) -> None:
+        """The worker is gone."""
+        self._purgatory.pop(worker, None)
+
+    def _wait(self, client_id: str) -> pb.ClientWait:
+        wait = self._throttle.wait(client_id)
+        return pb.ClientWait(client_id=client_id, duration_ms=wait.duration_ms, kind=wait.kind)
+
+
+def _events_of(metrics: ProxyMetrics) -> Mapping[str, Callable[[pb.CountedEvent], None]]:
+    def times(event: pb.CountedEvent, count: Callable[[], None]) -> None:
+        for _ in range(event.count):
+            count()
+
+    return {
+        "connection_opened": lambda one: times(one, metrics.connection_opened),
+        "connection_closed": lambda one: times(
+            one, lambda: metrics.connection_closed(one.labels[0])
+        ),
+        "answered": lambda one: times(one, lambda: metrics.answered(*one.labels)),
+        "spliced": lambda one: metrics.spliced(one.count),
+        "barrier_waited": lambda one: metrics.barrier_waited(
+            one.duration_ms, passed=one.labels[0] == "passed"
+        ),
+        "remote_fetch_completed": lambda one: metrics.remote_fetch_completed(
+            one.labels[0], one.duration_ms
+        ),
+    }

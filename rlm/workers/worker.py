@@ -1,0 +1,172 @@
+"""A proxy worker: the process that serves Kafka clients on the socket that it inherits (H24).
+
+`python -m rlm.workers.worker FD` reads its settings from standard input, one line of JSON, and dies
+with its supervisor. It accepts one connection at a time, so that
+workers that share a listening socket share its connections too.
+"""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from kip405.process import KEPT_BY_A_TASK_BYTES, keep_freed_memory
+from rlm.clock import Clock, SystemClock
+from rlm.proxy.server import ProxyServer
+from rlm.proxy.settings import ProxySettings
+from rlm.workers.counts import WorkerCounts
+from rlm.workers.inherited import die_with_supervisor, first_line
+from rlm.workers.quotas import WorkerQuota
+from rlm.workers.records_memory import RecordsMemory
+from rlm.workers.remote_core import RemoteCore
+from rlm.workers.v1 import core_pb2 as pb
+from rsm_plugins.process.logs import configure_logs
+
+log = structlog.get_logger(__name__)
+_REPORT_MS = 1_000
+_ACCEPT_AGAIN_MS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """`records_memory_bytes`: for records of the remote tier (see RecordsMemory)."""
+
+    worker: int
+    core_socket: str
+    records_memory_bytes: int
+    log_level: str
+    log_format: str
+    proxy: ProxySettings
+
+    def line(self) -> bytes:
+        """For a worker's standard input."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def of(cls, line: bytes) -> "WorkerSettings":
+        """What a later version has added is left out: its default holds."""
+        content = json.loads(line)
+        content["proxy"] = ProxySettings(**_known(ProxySettings, content["proxy"]))
+        return cls(**_known(cls, content))
+
+
+def _known(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in content.items() if name in names}
+
+
+class Worker:
+    """All components of a worker."""
+
+    def __init__(self, settings: WorkerSettings, listening: socket.socket, clock: Clock) -> None:
+        self._settings = settings
+        self._listening = listening
+        self._clock = clock
+        self._counts = WorkerCounts()
+        self._is_reporting = False
+        self._quota = WorkerQuota(self._counts, clock, self._report_soon)
+        self._memory = RecordsMemory(settings.records_memory_bytes)
+        self._core = RemoteCore(
+            Path(settings.core_socket),
+            worker=settings.worker,
+            clock=clock,
+            memory=self._memory,
+            greeted=self._greeted,
+            waited=self._quota.answered,
+        )
+        self.proxy = ProxyServer(
+            settings.proxy, self._core, self._core, clock, self._counts, self._quota
+        )
+        self._accepting: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Serve until cancelled; then in-flight answers finish."""
+        await self.proxy.begin()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._accepting = group.create_task(self._accept())
+                group.create_task(self._core.run())
+                group.create_task(self._report_regularly())
+                for watch in self.proxy.stalled_clients(lambda: self._memory.lacking_bytes):
+                    group.create_task(watch.run())
+                log.info("worker_started", worker=self._settings.worker)
+                sys.stdout.write("ready\n")
+                sys.stdout.flush()
+                await self._until_stopped()
+                await self.proxy.close()
+                self._report()
+                raise _Stopped
+        except* _Stopped:
+            log.info("worker_stopped", worker=self._settings.worker)
+
+    async def _until_stopped(self) -> None:
+        """Until SIGTERM or SIGINT; nothing is accepted after it."""
+        loop = asyncio.get_running_loop()
+        stopped = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopped.set)
+        die_with_supervisor(loop)
+        await stopped.wait()
+        if self._accepting is not None:
+            self._accepting.cancel()
+        self._listening.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._listening.setblocking(False)
+        while True:
+            try:
+                client, _ = await loop.sock_accept(self._listening)
+            except OSError as error:  # as without a free descriptor
+                log.warning("accept_failed", error=str(error))
+                await self._clock.sleep_ms(_ACCEPT_AGAIN_MS)
+                continue
+            with suppress(OSError):
+                await loop.connect_accepted_socket(self.proxy.protocol, client)
+
+    def _greeted(self, hello: pb.CoreHello) -> None:
+        self._quota.client_bytes_per_second = hello.client_bytes_per_second
+
+    def _report_soon(self) -> None:
+        if not self._is_reporting:
+            self._is_reporting = True
+            asyncio.get_running_loop().call_soon(self._report)
+
+    def _report(self) -> None:
+        """What was counted goes to the core, and is kept while there is none."""
+        self._is_reporting = False
+        if self._core.is_connected:
+            counts = self._counts.taken()
+            counts.purgatory_size = self.proxy.purgatory.size
+            self._core.report(counts)
+
+    async def _report_regularly(self) -> None:
+        while True:
+            await self._clock.sleep_ms(_REPORT_MS)
+            self._report()
+
+
+class _Stopped(Exception):
+    """Ends the tasks of a worker."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run one worker; returns the exit status."""
+    settings = WorkerSettings.of(first_line())
+    configure_logs(level=settings.log_level, log_format=settings.log_format)
+    keep_freed_memory(KEPT_BY_A_TASK_BYTES)
+    with socket.socket(fileno=int(arguments[0])) as listening:
+        asyncio.run(Worker(settings, listening, SystemClock()).run())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
