@@ -5,26 +5,48 @@ ended earlier counts up to that end; a segment that ends at or beyond the log's 
 at all (then the partition is frozen). A disputed segment (H3) is still readable, by its lawful
 state where the newest record is not FINISHED, but it never supports the trim bound. This module
 must not know the store: the trim verifies that FINISHED objects really exist (H11).
+
+Views of one partition share what has not changed between them. Segments stay packed and are decoded
+for whoever asks, so two answers about one segment are equal, not the same object.
 """
 
-from bisect import bisect_right
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate
+from collections.abc import Container, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Final
 
 from kip405.ids import MAX_OFFSET, PartitionKey, Uuid
-from kip405.lineage import Lineage, epoch_starts, highest_wins, usable_end
+from kip405.lineage import Lineage, highest_wins
 from kip405.segments import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     RemotePartitionDeleteState,
 )
-from rlmm.records import LaterRecord, LedgerRecord, PartitionDeleteRecord
-from rlmm.replay import Dispute, PartitionState
+from rlmm.cover import Cover, Readable, UsableSegment
+from rlmm.packed import (
+    ID_BYTES,
+    Names,
+    epochs_of,
+    extent_of,
+    metadata_of,
+    origin_of,
+)
+from rlmm.records import LaterRecord, PartitionDeleteRecord
+from rlmm.replay import NO_DISPUTES, Dispute, Disputes, PartitionState
+from rlmm.segment_store import NO_SEGMENTS, Chunk, Segments, Summary
 
-_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+__all__ = [
+    "Hole",
+    "PartitionLedger",
+    "SegmentEntry",
+    "SegmentTotal",
+    "UsableSegment",
+    "entry_of",
+]
+
 _COVERS_KEPT = 2  # the leader's lineage, and that of a reader of the remote tier only
+_DECODED_CHUNKS: Final = 256
+"""Chunks of which the entries are kept for the next look at their partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +65,6 @@ class SegmentEntry:
     @property
     def state(self) -> RemoteLogSegmentState:
         return self.metadata.state
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsableSegment:
-    """A FINISHED segment, and the half-open end up to which it belongs to the leader's history."""
-
-    metadata: RemoteLogSegmentMetadata
-    next_offset: int
-    disputed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,32 +88,89 @@ class Hole:
             raise ValueError(f"offsets {self.start}..{self.end} are no hole")
 
 
-def _entry(record: LedgerRecord, disputed: str, before: SegmentEntry | None) -> SegmentEntry:
-    """The record's entry; the one `before` where nothing has changed since."""
-    if (
-        before is not None
-        and before.metadata is record.metadata
-        and (before.offset, before.disputed) == (record.offset, disputed)
-    ):
-        return before
-    if record.metadata is None:
-        raise ValueError(f"the record at {record.offset} is a tombstone")
+def _entry(packed: bytes, names: Names) -> SegmentEntry:
+    origin = origin_of(packed, names)
     return SegmentEntry(
-        metadata=record.metadata,
-        leader_epoch=record.headers.leader_epoch,
-        writer=record.headers.writer,
-        offset=record.offset,
-        timestamp_ms=record.timestamp_ms,
-        disputed=disputed,
+        metadata=metadata_of(packed, names),
+        leader_epoch=origin.leader_epoch,
+        writer=origin.writer,
+        offset=origin.offset,
+        timestamp_ms=origin.timestamp_ms,
     )
 
 
+@lru_cache(maxsize=_DECODED_CHUNKS)
+def _entries(chunk: Chunk, names: Names) -> tuple[SegmentEntry, ...]:
+    return tuple(_entry(packed, names) for packed in chunk.items)
+
+
 def entry_of(state: PartitionState, segment_id: Uuid) -> SegmentEntry | None:
-    """One entry of the partition's ledger. A whole PartitionLedger costs time for every segment of
-    the partition, so that publishes that looked into one would get slower with each segment.
-    """
-    record, dispute = state.record(segment_id), state.dispute(segment_id)
-    return None if record is None else _entry(record, dispute.why if dispute else "", None)
+    """One entry of the partition's ledger, without a view of all."""
+    packed, dispute = state.segments.get(segment_id.raw), state.dispute(segment_id)
+    return None if packed is None else _with_dispute(_entry(packed, state.names), dispute)
+
+
+def _with_dispute(entry: SegmentEntry, dispute: Dispute | None) -> SegmentEntry:
+    return entry if dispute is None else replace(entry, disputed=dispute.why)
+
+
+class _Entries(Mapping[Uuid, SegmentEntry]):
+    """The segments of one view by id, decoded when they are asked for."""
+
+    def __init__(self, readable: Readable, names: Names) -> None:
+        self._segments = readable.segments
+        self._disputes = readable.disputes.by_segment
+        self._names = names
+
+    def __getitem__(self, segment_id: Uuid) -> SegmentEntry:
+        packed = self._segments.get(segment_id.raw)
+        if packed is None:
+            raise KeyError(segment_id)
+        return self.decoded(packed)
+
+    def decoded(self, packed: bytes) -> SegmentEntry:
+        """The entry of a packed segment of this view."""
+        dispute = self._disputes.get(Uuid(packed[:ID_BYTES])) if self._disputes else None
+        return _with_dispute(_entry(packed, self._names), dispute)
+
+    def __contains__(self, segment_id: object) -> bool:
+        return isinstance(segment_id, Uuid) and self._segments.get(segment_id.raw) is not None
+
+    def __iter__(self) -> Iterator[Uuid]:
+        return (Uuid(packed[:ID_BYTES]) for packed in self._segments)
+
+    def __len__(self) -> int:
+        return self._segments.count
+
+    def values(self) -> ValuesView[SegmentEntry]:
+        return _Values(self)
+
+    def items(self) -> ItemsView[Uuid, SegmentEntry]:
+        return _Items(self)
+
+    def each(self) -> Iterator[SegmentEntry]:
+        """All entries, in the order of the ids."""
+        for chunk in self._segments.chunks:
+            entries = _entries(chunk, self._names)
+            if not self._disputes:
+                yield from entries
+                continue
+            for entry in entries:
+                yield _with_dispute(entry, self._disputes.get(entry.metadata.segment_id.id))
+
+
+class _Values(ValuesView[SegmentEntry]):
+    _mapping: _Entries
+
+    def __iter__(self) -> Iterator[SegmentEntry]:
+        return self._mapping.each()
+
+
+class _Items(ItemsView[Uuid, SegmentEntry]):
+    _mapping: _Entries
+
+    def __iter__(self) -> Iterator[tuple[Uuid, SegmentEntry]]:
+        return ((entry.metadata.segment_id.id, entry) for entry in self._mapping.each())
 
 
 class PartitionLedger:
@@ -110,17 +180,16 @@ class PartitionLedger:
         self,
         key: PartitionKey,
         *,
-        entries: Mapping[Uuid, SegmentEntry],
-        disputes: Mapping[Uuid, Dispute],
+        names: Names,
+        segments: Segments,
+        disputes: Disputes,
         newest_epoch: int,
         version: int,
         deletion: PartitionDeleteRecord | None = None,
         later: tuple[LaterRecord, ...] = (),
-        inherited: "tuple[_Cover, ...]" = (),
+        inherited: tuple[Cover, ...] = (),
     ) -> None:
         self.key = key
-        self.entries = entries
-        self.disputes = disputes
         self.newest_epoch = newest_epoch
         """Newest leader epoch seen in any record of the partition, -1 = none."""
         self.version = version
@@ -129,29 +198,33 @@ class PartitionLedger:
         """The newest record of the deletion of the whole partition."""
         self.later = later
         """Records that only a later version of this software understands."""
+        self._names = names
+        self._readable = Readable(segments=segments, disputes=disputes)
+        self._entries = _Entries(self._readable, names)
         self._inherited = inherited
-        self._covers: tuple[_Cover, ...] = ()
+        self._covers: tuple[Cover, ...] = ()
 
     @classmethod
     def empty(cls, key: PartitionKey) -> "PartitionLedger":
-        return cls(key, entries={}, disputes={}, newest_epoch=-1, version=0)
+        return cls(
+            key,
+            names=Names(),
+            segments=NO_SEGMENTS,
+            disputes=NO_DISPUTES,
+            newest_epoch=-1,
+            version=0,
+        )
 
     @classmethod
     def of(
         cls, key: PartitionKey, state: PartitionState, previous: "PartitionLedger | None" = None
     ) -> "PartitionLedger":
         """Snapshot of what a reader knows now; what the `previous` one worked out is used again."""
-        disputes, known = state.disputes, previous.entries if previous else {}
-        entries = {
-            segment: _entry(
-                record, disputes[segment].why if segment in disputes else "", known.get(segment)
-            )
-            for segment, record in state.records.items()
-        }
         return cls(
             key,
-            entries=entries,
-            disputes=disputes,
+            names=state.names,
+            segments=state.segments.freeze(),
+            disputes=state.all_disputes,
             newest_epoch=state.newest_epoch,
             version=state.version,
             deletion=state.deletion,
@@ -159,10 +232,25 @@ class PartitionLedger:
             inherited=previous._worked_out() if previous else (),
         )
 
+    @property
+    def entries(self) -> Mapping[Uuid, SegmentEntry]:
+        """Newest record of each segment, without tombstones."""
+        return self._entries
+
+    @property
+    def disputes(self) -> Mapping[Uuid, Dispute]:
+        """What this reader considers illegal (H3)."""
+        return self._readable.disputes.by_segment
+
     def in_state(self, *states: RemoteLogSegmentState) -> tuple[SegmentEntry, ...]:
         """Entries in any of the states, by start offset."""
-        found = [entry for entry in self.entries.values() if entry.state in states]
-        return tuple(sorted(found, key=lambda entry: (entry.metadata.start_offset, entry.offset)))
+        found = self._readable.segments.in_states(tuple(map(int, states)))
+        entries = map(self._entries.decoded, found)
+        return tuple(sorted(entries, key=lambda one: (one.metadata.start_offset, one.offset)))
+
+    @cached_property
+    def _summary(self) -> Summary:
+        return self._readable.segments.summary()
 
     @cached_property
     def remote_lineage(self) -> Lineage:
@@ -177,25 +265,14 @@ class PartitionLedger:
 
     @cached_property
     def _epoch_starts(self) -> Mapping[int, int]:
-        return epoch_starts(metadata for metadata, _ in self._readable)
-
-    @property
-    def _readable(self) -> tuple[tuple[RemoteLogSegmentMetadata, bool], ...]:
-        """FINISHED segments, and whether each is disputed: a zombie's record hides no data (H3)."""
-        newest = tuple(
-            (entry.metadata, bool(entry.disputed))
-            for entry in self.entries.values()
-            if entry.state is _FINISHED
-        )
-        lawful = tuple(
-            (dispute.lawful.metadata, True)
-            for dispute in self.disputes.values()
-            if dispute.newest.state is not _FINISHED
-            and dispute.lawful is not None
-            and dispute.lawful.metadata is not None
-            and dispute.lawful.state is _FINISHED
-        )
-        return newest + lawful
+        """First offset of every epoch of which FINISHED segments know, also those that a zombie's
+        record denies (H3).
+        """
+        starts = dict(self._summary.epoch_starts)
+        for packed in self._readable.disputes.hidden.values():
+            for epoch, start in epochs_of(packed):
+                starts[epoch] = min(start, starts.get(epoch, start))
+        return starts
 
     @property
     def is_empty(self) -> bool:
@@ -238,17 +315,15 @@ class PartitionLedger:
     @cached_property
     def finished_total(self) -> SegmentTotal:
         """Number and bytes of the segments whose newest record is FINISHED."""
-        sizes = [
-            entry.metadata.segment_size_bytes
-            for entry in self.entries.values()
-            if entry.state is _FINISHED
-        ]
-        return SegmentTotal(segments=len(sizes), size_bytes=sum(sizes))
+        return SegmentTotal(
+            segments=self._summary.finished, size_bytes=self._summary.finished_bytes
+        )
 
     @cached_property
     def readable_end(self) -> int:
         """Where the last FINISHED segment ends, in whatever lineage; 0 without any."""
-        return max((metadata.next_offset for metadata, _ in self._readable), default=0)
+        hidden = self._readable.disputes.hidden.values()
+        return max(self._summary.finished_end, *(extent_of(one).next_offset for one in hidden), 0)
 
     def usable(
         self, lineage: Lineage, log_end_offset: int, remote_log_start_offset: int = 0
@@ -256,11 +331,7 @@ class PartitionLedger:
         """FINISHED segments with records in the lineage at or above the remote start, by start
         offset.
         """
-        return tuple(
-            found
-            for found in self._cover(lineage).segments
-            if remote_log_start_offset < found.next_offset <= log_end_offset
-        )
+        return self._cover(lineage).usable(log_end_offset, remote_log_start_offset)
 
     def contiguous_end(
         self,
@@ -277,18 +348,8 @@ class PartitionLedger:
         Recorded holes count as covered: contiguity restarts behind them (H15). Segments `without`
         are left out, as those whose objects are gone (H11).
         """
-        pieces = [
-            (found.metadata.start_offset, found.next_offset)
-            for found in self.usable(lineage, log_end_offset, start)
-            if not found.disputed and found.metadata.segment_id.id not in without
-        ]
-        pieces += [(hole.start, hole.end) for hole in holes]
-        cursor = start
-        for piece_start, piece_end in sorted(pieces):
-            if piece_start > cursor:
-                break
-            cursor = max(cursor, piece_end)
-        return cursor
+        ranges = [(hole.start, hole.end) for hole in holes]
+        return self._cover(lineage).contiguous_end(log_end_offset, start, ranges, without)
 
     def highest_end(
         self, lineage: Lineage, log_end_offset: int = MAX_OFFSET, *, disputed: bool = False
@@ -299,14 +360,9 @@ class PartitionLedger:
         counts disputed ones too: how far there is something to read (H3).
         """
         cover = self._cover(lineage)
-        if not cover.has_disputed and cover.reach and cover.reach[-1] <= log_end_offset:
-            return cover.reach[-1]
-        ends = [
-            found.next_offset
-            for found in self.usable(lineage, log_end_offset)
-            if disputed or not found.disputed
-        ]
-        return max(ends, default=None)
+        if not cover.has_disputed and cover.reach and cover.reach <= log_end_offset:
+            return cover.reach
+        return cover.highest_end(log_end_offset, disputed=disputed)
 
     def usable_segment_for(
         self, lineage: Lineage, log_end_offset: int, offset: int
@@ -316,89 +372,19 @@ class PartitionLedger:
         """
         return self._cover(lineage).lookup(offset, log_end_offset)
 
-    def _cover(self, lineage: Lineage) -> "_Cover":
+    def _cover(self, lineage: Lineage) -> Cover:
         found = _of_lineage(self._covers, lineage)
         if found is None:
-            found = _Cover.of(self._readable, lineage, _of_lineage(self._inherited, lineage))
+            before = _of_lineage(self._inherited, lineage)
+            found = Cover.of(self._readable, lineage, self._names, before)
             self._covers = (found, *self._covers[: _COVERS_KEPT - 1])
         return found
 
-    def _worked_out(self) -> "tuple[_Cover, ...]":
+    def _worked_out(self) -> tuple[Cover, ...]:
         """Covers for the next ledger to begin with."""
         older = (one for one in self._inherited if _of_lineage(self._covers, one.lineage) is None)
         return (*self._covers, *older)[:_COVERS_KEPT]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cover:
-    """FINISHED segments of one lineage by start offset; `reach[i]` is the highest end of 0..i.
-
-    What an earlier cover knows of a segment is found by the identity of its metadata.
-    """
-
-    lineage: Lineage
-    segments: tuple[UsableSegment, ...]
-    starts: tuple[int, ...]
-    reach: tuple[int, ...]
-    has_disputed: bool
-
-    @classmethod
-    def of(
-        cls,
-        readable: Iterable[tuple[RemoteLogSegmentMetadata, bool]],
-        lineage: Lineage,
-        before: "_Cover | None",
-    ) -> "_Cover":
-        """`before`: of the same lineage, under an earlier ledger."""
-        known = {id(one.metadata): one for one in before.segments} if before else {}
-        segments = []
-        for metadata, disputed in readable:
-            found = known.get(id(metadata))
-            end = usable_end(metadata, lineage) if found is None else found.next_offset
-            if end <= metadata.start_offset:
-                continue
-            if found is None or found.disputed != disputed:
-                found = UsableSegment(metadata=metadata, next_offset=end, disputed=disputed)
-            segments.append(found)
-        segments.sort(
-            key=lambda usable: (
-                usable.metadata.start_offset,
-                usable.next_offset,
-                usable.metadata.segment_id.id,
-            )
-        )
-        return cls(
-            lineage=lineage,
-            segments=tuple(segments),
-            starts=tuple(usable.metadata.start_offset for usable in segments),
-            reach=tuple(accumulate((usable.next_offset for usable in segments), max)),
-            has_disputed=any(usable.disputed for usable in segments),
-        )
-
-    def lookup(self, offset: int, log_end_offset: int) -> UsableSegment | None:
-        at = bisect_right(self.starts, offset)
-        best = self._holding(offset, log_end_offset, at)
-        if best is not None:
-            return best
-        after = (found for found in self.segments[at:] if found.next_offset <= log_end_offset)
-        return next(after, None)
-
-    def _holding(self, offset: int, log_end_offset: int, before: int) -> UsableSegment | None:
-        best: UsableSegment | None = None
-        for index in range(before - 1, -1, -1):
-            if self.reach[index] <= offset:
-                break
-            found = self.segments[index]
-            holds = offset < found.next_offset <= log_end_offset
-            if holds and (best is None or _preference(found) > _preference(best)):
-                best = found
-        return best
-
-
-def _of_lineage(covers: Iterable[_Cover], lineage: Lineage) -> _Cover | None:
+def _of_lineage(covers: Iterable[Cover], lineage: Lineage) -> Cover | None:
     return next((one for one in covers if one.lineage == lineage), None)
-
-
-def _preference(found: UsableSegment) -> tuple[bool, int]:
-    """Undisputed first, then the one that reaches furthest."""
-    return not found.disputed, found.next_offset

@@ -26,6 +26,7 @@ from rlmm.records import (
     NO_PREVIOUS,
     LaterRecord,
     LedgerKey,
+    LedgerRecord,
     PartitionDeleteRecord,
     RecordHeaders,
     decode_record,
@@ -200,32 +201,35 @@ class TopicBasedRemoteLogMetadataManager:
         """
         state = self._states[record.topic_partition.partition]
         raw_key = record.topic_partition.partition, record.key or b""
+        packed = state.packer.pack_usual(
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            offset=record.offset,
+            timestamp_ms=record.timestamp_ms,
+        )
         try:
-            decoded = decode_record(
-                key=record.key,
-                value=record.value,
-                headers=record.headers,
-                offset=record.offset,
-                timestamp_ms=record.timestamp_ms,
-            )
+            decoded = None if packed else _decoded(record)
         except Corrupt as error:
             self._unreadable[raw_key] = f"{record.topic_partition} offset {record.offset}: {error}"
             state.skip(record.offset)
             log.error("ledger_record_unreadable", problem=self._unreadable[raw_key])
-        else:
-            self._unreadable.pop(raw_key, None)
-            if isinstance(decoded, LaterRecord):
-                state.apply_later(decoded)
-                log.warning(
-                    "ledger_record_of_a_later_version",
-                    partition=str(decoded.partition),
-                    kind=decoded.kind,
-                    offset=decoded.offset,
-                )
-            elif isinstance(decoded, PartitionDeleteRecord):
-                state.apply_deletion(decoded)
-            else:
-                state.apply(decoded)
+            return
+        self._unreadable.pop(raw_key, None)
+        if packed is not None:
+            state.apply_packed(*packed)
+        elif isinstance(decoded, LaterRecord):
+            state.apply_later(decoded)
+            log.warning(
+                "ledger_record_of_a_later_version",
+                partition=str(decoded.partition),
+                kind=decoded.kind,
+                offset=decoded.offset,
+            )
+        elif isinstance(decoded, PartitionDeleteRecord):
+            state.apply_deletion(decoded)
+        elif decoded is not None:
+            state.apply(decoded)
 
     def go_live(self, replay_ms: int) -> None:
         """Sink of the ledger topic: the initial replay is over."""
@@ -293,6 +297,16 @@ class TopicBasedRemoteLogMetadataManager:
         newest = record.offset if record else None
         if newest != (None if is_tombstone else offset):
             raise Fenced(f"{key}: our record at {offset} was overtaken by {newest}")
+
+
+def _decoded(record: TailRecord) -> LedgerRecord | PartitionDeleteRecord | LaterRecord:
+    return decode_record(
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        offset=record.offset,
+        timestamp_ms=record.timestamp_ms,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

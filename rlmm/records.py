@@ -66,7 +66,7 @@ _SEED = 0x9747B28C
 
 def encode_value(metadata: RemoteLogSegmentMetadata) -> bytes:
     """The exact bytes of a ledger value; the manifest's `segment_metadata` holds the same."""
-    out = bytearray(_FRAME + _partition_bytes(metadata.topic_id_partition))
+    out = bytearray(value_prefix(metadata.topic_id_partition))
     out += metadata.segment_id.id.raw + b"\x00"
     out += _OFFSETS.pack(
         metadata.start_offset,
@@ -91,6 +91,11 @@ def encode_partition_delete(deletion: RemotePartitionDeleteMetadata) -> bytes:
     fields = deletion.broker_id, deletion.event_timestamp_ms, deletion.state
     partition = _partition_bytes(deletion.topic_id_partition)
     return _PARTITION_DELETE_FRAME + partition + _DELETION.pack(*fields) + b"\x00"
+
+
+def value_prefix(partition: TopicIdPartition) -> bytes:
+    """With what the values of the partition's segments begin."""
+    return _FRAME + _partition_bytes(partition)
 
 
 def _partition_bytes(partition: TopicIdPartition) -> bytes:

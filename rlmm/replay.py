@@ -22,6 +22,9 @@ keys of which it saw every record it checks everything, for others only the epoc
 leader republishes settles the key for all readers, and no reader disputes what a reader with full
 knowledge accepts.
 
+Records are kept packed (`rlmm.packed`), a segment is decoded for whoever asks. What is usual, a
+newest record that is lawful and no tombstone, is in the partition's `segments` alone.
+
 This module must not know the store; nothing irreversible may follow from its results alone.
 """
 
@@ -32,18 +35,29 @@ from types import MappingProxyType
 
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import LAWFUL_SEGMENT_CHANGES, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlmm.packed import ID_BYTES, Names, Stamp, is_certain, stamp_of, unpack, with_certainty
+from rlmm.record_packer import RecordPacker
 from rlmm.records import (
     NO_PREVIOUS,
     LaterRecord,
     LedgerKey,
     LedgerRecord,
     PartitionDeleteRecord,
-    RecordHeaders,
 )
+from rlmm.segment_store import SegmentStore
 
 TOMBSTONE_MEMORY_MS = 2 * 24 * 3_600_000
 """Log time for which a deleted key is remembered: twice Kafka's delete.retention.ms."""
 _NO_EPOCH = -1
+_TOMBSTONE = NO_PREVIOUS
+_FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+_DELETED = int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+_TABLE = frozenset(
+    (NO_PREVIOUS if before is None else int(before), int(after))
+    for before, afters in LAWFUL_SEGMENT_CHANGES.items()
+    for after in afters
+) | {(_DELETED, _TOMBSTONE)}
+"""Kafka's table by state ids, and a tombstone after DELETE_SEGMENT_FINISHED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,61 +82,149 @@ class Repair:
 
 @dataclass(slots=True, kw_only=True)
 class _KeyKnowledge:
-    newest: LedgerRecord
-    lawful: LedgerRecord | None
+    newest: Stamp
+    lawful: Stamp | None
     certain: bool
     """Every record of the key was seen, from the first one on."""
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disputes:
+    """What is disputed at one time; `hidden` are the packed FINISHED records, by raw segment id,
+    of which the newest record of the key says something else.
+    """
+
+    by_segment: Mapping[Uuid, Dispute]
+    hidden: Mapping[bytes, bytes]
+
+
+NO_DISPUTES = Disputes(by_segment=MappingProxyType({}), hidden=MappingProxyType({}))
 
 
 @dataclass(slots=True)
 class PartitionState:
     """Everything that one reader knows of one user partition."""
 
-    keys: dict[Uuid, _KeyKnowledge] = field(default_factory=dict)
+    key: PartitionKey
+    names: Names = field(default_factory=Names)
+    segments: SegmentStore = field(default_factory=SegmentStore)
+    """The newest records, disputed or not, without tombstones."""
     newest_epoch: int = _NO_EPOCH
     version: int = 0
     deletion: PartitionDeleteRecord | None = None
     """The newest record of the deletion of the whole partition."""
     later: dict[bytes, LaterRecord] = field(default_factory=dict)
     """By its key, each newest record that only a later version of this software understands."""
+    _unusual: dict[bytes, _KeyKnowledge] = field(default_factory=dict)
+    """By raw segment id, what is disputed or has a tombstone."""
+    _disputes: Disputes | None = NO_DISPUTES
+    """None = to be made."""
 
-    def count(self, headers: RecordHeaders) -> None:
+    def count(self, leader_epoch: int) -> None:
         """Another record of the partition was read."""
-        self.newest_epoch = max(self.newest_epoch, headers.leader_epoch)
+        self.newest_epoch = max(self.newest_epoch, leader_epoch)
         self.version += 1
 
     @property
+    def keys(self) -> frozenset[Uuid]:
+        """Every segment that has a record or whose tombstone is remembered."""
+        present = {packed[:ID_BYTES] for packed in self.segments.freeze()}
+        return frozenset(map(Uuid, present | self._unusual.keys()))
+
+    def known(self, segment: bytes) -> _KeyKnowledge | None:
+        """What is known of a raw segment id."""
+        unusual = self._unusual.get(segment)
+        if unusual is not None:
+            return unusual
+        packed = self.segments.get(segment)
+        if packed is None:
+            return None
+        newest = stamp_of(packed)
+        return _KeyKnowledge(newest=newest, lawful=newest, certain=is_certain(packed))
+
+    def take(self, segment: bytes, known: _KeyKnowledge) -> None:
+        """This is known of the segment from now on."""
+        is_tombstone = known.newest.state_id == _TOMBSTONE
+        if is_tombstone:
+            self.segments.remove(segment)
+        else:
+            self.segments.put(with_certainty(known.newest.packed, certain=known.certain))
+        self._drop_unusual(segment)
+        if known.why:
+            self._disputes = None
+        if known.why or is_tombstone:
+            self._unusual[segment] = known
+
+    def forget(self, segment: bytes) -> None:
+        """The key of a tombstone is as one that was never seen."""
+        self._drop_unusual(segment)
+
+    def unusual(self, segment: bytes) -> _KeyKnowledge | None:
+        """What is known of a key that is disputed or has a tombstone."""
+        return self._unusual.get(segment)
+
+    def _drop_unusual(self, segment: bytes) -> None:
+        before = self._unusual.pop(segment, None)
+        if before is not None and before.why:
+            self._disputes = None
+
+    @property
     def records(self) -> Mapping[Uuid, LedgerRecord]:
-        """The state: newest record of each segment, without tombstones."""
-        return MappingProxyType(
-            {
-                key: known.newest
-                for key, known in self.keys.items()
-                if known.newest.metadata is not None
-            }
-        )
+        """The state: newest record of each segment, without tombstones; decoded for each call."""
+        found = (self._record(packed) for packed in self.segments.freeze())
+        return MappingProxyType({_segment_id(one): one for one in found})
 
     @property
     def disputes(self) -> Mapping[Uuid, Dispute]:
         """Live knowledge of this reader."""
-        return MappingProxyType(
-            {key: _dispute(known) for key, known in self.keys.items() if known.why}
-        )
+        return self.all_disputes.by_segment
+
+    @property
+    def all_disputes(self) -> Disputes:
+        """The same object as long as no dispute has changed."""
+        if self._disputes is None:
+            self._disputes = self._made_disputes()
+        return self._disputes
 
     def record(self, segment_id: Uuid) -> LedgerRecord | None:
         """One of `records`, without making all of them."""
-        known = self.keys.get(segment_id)
-        return None if known is None or known.newest.metadata is None else known.newest
+        packed = self.segments.get(segment_id.raw)
+        return None if packed is None else self._record(packed)
 
     def dispute(self, segment_id: Uuid) -> Dispute | None:
         """One of `disputes`, without making all of them."""
-        known = self.keys.get(segment_id)
-        return _dispute(known) if known is not None and known.why else None
+        known = self._unusual.get(segment_id.raw)
+        return self._dispute(known) if known is not None and known.why else None
 
+    def _made_disputes(self) -> Disputes:
+        disputed = {raw: known for raw, known in self._unusual.items() if known.why}
+        return Disputes(
+            by_segment=MappingProxyType(
+                {Uuid(raw): self._dispute(known) for raw, known in disputed.items()}
+            ),
+            hidden=MappingProxyType(
+                {
+                    raw: known.lawful.packed
+                    for raw, known in disputed.items()
+                    if known.lawful is not None
+                    and known.lawful.state_id == _FINISHED
+                    and known.newest.state_id != _FINISHED
+                }
+            ),
+        )
 
-def _dispute(known: _KeyKnowledge) -> Dispute:
-    return Dispute(newest=known.newest, lawful=_still_lawful(known.lawful), why=known.why)
+    def _dispute(self, known: _KeyKnowledge) -> Dispute:
+        """A lawful tombstone is no record."""
+        lawful = known.lawful if known.lawful and known.lawful.state_id != _TOMBSTONE else None
+        return Dispute(
+            newest=self._record(known.newest.packed),
+            lawful=self._record(lawful.packed) if lawful else None,
+            why=known.why,
+        )
+
+    def _record(self, packed: bytes) -> LedgerRecord:
+        return unpack(packed, self.key, self.names)
 
 
 class LedgerState:
@@ -130,10 +232,12 @@ class LedgerState:
 
     def __init__(self) -> None:
         self.partitions: dict[PartitionKey, PartitionState] = {}
+        self.names = Names()
+        self.packer = RecordPacker(self.names)
         self.next_offset = 0
         self._contiguous_since = 0
         self._absence_is_known = True
-        self._tombstones: deque[LedgerRecord] = deque()
+        self._tombstones: deque[tuple[PartitionState, Stamp]] = deque()
 
     @property
     def is_complete(self) -> bool:
@@ -142,24 +246,37 @@ class LedgerState:
 
     def apply(self, record: LedgerRecord) -> bool:
         """Take the next record in; False for one that was read before."""
+        return self.apply_packed(record.key.partition, self.packer.pack(record))
+
+    def apply_packed(self, key: PartitionKey, packed: bytes) -> bool:
+        """`apply` of the record that was packed with this state's `names`."""
+        record = stamp_of(packed)
         if not self._advance(record.offset):
             return False
-        partition = self.partitions.setdefault(record.key.partition, PartitionState())
+        partition = self._partition(key)
+        segment = record.segment
         if partition.later:
-            partition.later.pop(record.key.encode(), None)
-        self._take(partition, _segment_id(record), record)
-        partition.count(record.headers)
-        self._forget_old_tombstones(record.timestamp_ms)
+            partition.later.pop(LedgerKey(partition=key, segment_id=Uuid(segment)).encode(), None)
+        self._take(partition, segment, record)
+        partition.count(record.leader_epoch)
+        if self._tombstones:
+            self._forget_old_tombstones(record.timestamp_ms)
         return True
+
+    def _partition(self, key: PartitionKey) -> PartitionState:
+        found = self.partitions.get(key)
+        if found is None:
+            found = self.partitions[key] = PartitionState(key, self.names)
+        return found
 
     def apply_deletion(self, record: PartitionDeleteRecord) -> None:
         """Take a partition-delete record in. The newest one is the state, and none is disputed."""
         if not self._advance(record.offset):
             return
-        partition = self.partitions.setdefault(record.partition, PartitionState())
+        partition = self._partition(record.partition)
         partition.deletion = None if record.metadata is None else record
         partition.later.pop(LedgerKey(partition=record.partition, segment_id=None).encode(), None)
-        partition.count(record.headers)
+        partition.count(record.headers.leader_epoch)
 
     def apply_later(self, record: LaterRecord) -> None:
         """Take in that a later version has written something of the partition. What it says of a
@@ -168,7 +285,7 @@ class LedgerState:
         if record.offset < self.next_offset:
             return
         self.skip(record.offset)
-        partition = self.partitions.setdefault(record.partition, PartitionState())
+        partition = self._partition(record.partition)
         partition.later.pop(record.key, None)
         if record.kind is not None:
             partition.later[record.key] = record
@@ -202,50 +319,45 @@ class LedgerState:
         self._contiguous_since = offset
         self._absence_is_known = False
 
-    def _take(self, partition: PartitionState, segment: Uuid, record: LedgerRecord) -> None:
-        known = partition.keys.get(segment)
+    def _take(self, partition: PartitionState, segment: bytes, record: Stamp) -> None:
+        known = partition.known(segment)
         if known is None:
             why, certain = "", self._absence_is_known
         elif known.newest.offset < self._contiguous_since:
             known, why, certain = None, "", False
         else:
             why, certain = "", known.certain
-        if record.headers.leader_epoch < partition.newest_epoch and (known or certain):
-            why = (
-                f"leader epoch {record.headers.leader_epoch} is older than {partition.newest_epoch}"
-            )
+        if record.leader_epoch < partition.newest_epoch and (known or certain):
+            why = f"leader epoch {record.leader_epoch} is older than {partition.newest_epoch}"
         elif certain and self._may_know_less(known, record, partition.newest_epoch):
             certain = False
         elif certain:
             why = _objection(known, record)
         lawful = record if not why else known.lawful if known else None
         taken = _KeyKnowledge(newest=record, lawful=lawful, certain=certain, why=why)
-        partition.keys[segment] = taken
-        if record.metadata is None and not why:
+        partition.take(segment, taken)
+        if record.state_id == _TOMBSTONE and not why:
             self._bury(partition, segment, taken)
 
-    def _may_know_less(
-        self, known: _KeyKnowledge | None, record: LedgerRecord, newest_epoch: int
-    ) -> bool:
+    def _may_know_less(self, known: _KeyKnowledge | None, record: Stamp, newest_epoch: int) -> bool:
         """A newer epoch speaks: it may know that what we took for lawful came from a zombie."""
-        before = known.newest.headers.leader_epoch if known else newest_epoch
-        return not self.is_complete and record.headers.leader_epoch > before
+        before = known.newest.leader_epoch if known else newest_epoch
+        return not self.is_complete and record.leader_epoch > before
 
-    def _bury(self, partition: PartitionState, segment: Uuid, taken: _KeyKnowledge) -> None:
+    def _bury(self, partition: PartitionState, segment: bytes, taken: _KeyKnowledge) -> None:
         """Forget a key with its tombstone at once where that was lawful for sure, else later."""
         if taken.certain and self._absence_is_known:
-            del partition.keys[segment]
+            partition.forget(segment)
         else:
-            self._tombstones.append(taken.newest)
+            self._tombstones.append((partition, taken.newest))
 
     def _forget_old_tombstones(self, log_time_ms: int) -> None:
         oldest_ms = log_time_ms - TOMBSTONE_MEMORY_MS
-        while self._tombstones and self._tombstones[0].timestamp_ms < oldest_ms:
-            tombstone = self._tombstones.popleft()
-            keys = self.partitions[tombstone.key.partition].keys
-            known = keys.get(_segment_id(tombstone))
+        while self._tombstones and self._tombstones[0][1].timestamp_ms < oldest_ms:
+            partition, tombstone = self._tombstones.popleft()
+            known = partition.unusual(tombstone.segment)
             if known is not None and known.newest is tombstone and not known.why:
-                del keys[_segment_id(tombstone)]
+                partition.forget(tombstone.segment)
 
 
 def repairs(disputes: Mapping[Uuid, Dispute]) -> tuple[Repair, ...]:
@@ -260,47 +372,34 @@ def repairs(disputes: Mapping[Uuid, Dispute]) -> tuple[Repair, ...]:
     )
 
 
-def _objection(known: _KeyKnowledge | None, record: LedgerRecord) -> str:
+def _objection(known: _KeyKnowledge | None, record: Stamp) -> str:
     """Why a record of a sufficient epoch is illegal, given all before it; empty where it is
     lawful.
     """
-    expected = record.headers.expected_previous
-    lawful = known.lawful if known else None
-    if expected == _state_id(lawful) and _table_allows(lawful, record.state):
+    expected = record.expected_previous
+    lawful = _state_id(known.lawful if known else None)
+    if expected == lawful and (lawful, record.state_id) in _TABLE:
         return ""
-    newest = known.newest if known else None
-    if expected != _state_id(newest):
-        return f"expected previous state {expected}, which was {_state_id(newest)}"
+    newest = _state_id(known.newest if known else None)
+    if expected != newest:
+        return f"expected previous state {expected}, which was {newest}"
     if _is_correction(known, record):
         return ""
-    return f"no change from {_state_id(newest)} to {record.state_id} is allowed"
+    return f"no change from {newest} to {record.state_id} is allowed"
 
 
-def _is_correction(known: _KeyKnowledge | None, record: LedgerRecord) -> bool:
+def _is_correction(known: _KeyKnowledge | None, record: Stamp) -> bool:
     """Whether a writer that knew the newest record may replace it although the table forbids it."""
-    if record.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+    if record.state_id == _FINISHED:
         return True
     if known is None:
-        return record.metadata is None
-    is_newer = record.headers.leader_epoch > known.newest.headers.leader_epoch
+        return record.state_id == _TOMBSTONE
+    is_newer = record.leader_epoch > known.newest.leader_epoch
     return is_newer or record.state_id == _state_id(known.lawful)
 
 
-def _table_allows(before: LedgerRecord | None, after: RemoteLogSegmentState | None) -> bool:
-    """Kafka's table, and a tombstone after DELETE_SEGMENT_FINISHED."""
-    state = before.state if before else None
-    if after is None:
-        return state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
-    return after in LAWFUL_SEGMENT_CHANGES[state]
-
-
-def _state_id(record: LedgerRecord | None) -> int:
+def _state_id(record: Stamp | None) -> int:
     return record.state_id if record else NO_PREVIOUS
-
-
-def _still_lawful(record: LedgerRecord | None) -> LedgerRecord | None:
-    """A lawful tombstone is no record."""
-    return record if record and record.metadata is not None else None
 
 
 def _segment_id(record: LedgerRecord) -> Uuid:

@@ -181,7 +181,7 @@ class MemoryLedger:
         deletion = RemotePartitionDeleteMetadata(
             topic_id_partition=PARTITION, event_timestamp_ms=0, broker_id=2, state=state
         )
-        partition = self.state.partitions.setdefault(PARTITION.key, PartitionState())
+        partition = self.state.partitions.setdefault(PARTITION.key, PartitionState(PARTITION.key))
         partition.deletion = PartitionDeleteRecord(
             partition=PARTITION.key,
             metadata=deletion,

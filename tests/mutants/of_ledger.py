@@ -8,9 +8,19 @@ REPLAY = Target(
         "tests/rlmm/test_replay.py",
         "tests/rlmm/test_manager.py",
         "tests/rlmm/test_replay_properties.py",
+        "tests/rlmm/test_ledger_model.py",
     ),
 )
 LEDGER = Target("rlmm/ledger.py", ("tests/rlmm/test_ledger.py", "tests/rlm/plans"))
+COVER = Target(
+    "rlmm/cover.py",
+    ("tests/rlmm/test_ledger.py", "tests/rlmm/test_ledger_model.py", "tests/rlm/plans"),
+)
+STORE = Target(
+    "rlmm/segment_store.py",
+    ("tests/rlmm/test_segment_store.py", "tests/rlmm/test_ledger_model.py"),
+)
+PACKER = Target("rlmm/record_packer.py", ("tests/rlmm/test_record_packer.py",))
 LATER = Target("rlmm/ledger.py", ("tests/rlmm/test_manager.py",))
 VIEW = Target(
     "rlmm/settings_view.py",
@@ -44,13 +54,13 @@ EDITS: tuple[Edit, ...] = (
     *LEDGER.edits(
         (
             "H4: the highest end is beyond the log's end",
-            "if not cover.has_disputed and cover.reach and cover.reach[-1] <= log_end_offset:",
+            "if not cover.has_disputed and cover.reach and cover.reach <= log_end_offset:",
             "if not cover.has_disputed and cover.reach:",
         ),
         (
             "H3: a disputed segment supports the highest end",
-            "if not cover.has_disputed and cover.reach and cover.reach[-1] <= log_end_offset:",
-            "if cover.reach and cover.reach[-1] <= log_end_offset:",
+            "if not cover.has_disputed and cover.reach and cover.reach <= log_end_offset:",
+            "if cover.reach and cover.reach <= log_end_offset:",
         ),
     ),
     *LATER.edits(
@@ -78,8 +88,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: the newest epoch may go back",
-            "self.newest_epoch = max(self.newest_epoch, headers.leader_epoch)",
-            "self.newest_epoch = headers.leader_epoch",
+            "self.newest_epoch = max(self.newest_epoch, leader_epoch)",
+            "self.newest_epoch = leader_epoch",
         ),
         (
             "views do not notice a new record",
@@ -93,13 +103,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: a zombie of an older epoch is lawful",
-            "if record.headers.leader_epoch < partition.newest_epoch and (known or certain):",
-            "if record.headers.leader_epoch < -1 and (known or certain):",
+            "if record.leader_epoch < partition.newest_epoch and (known or certain):",
+            "if record.leader_epoch < -1 and (known or certain):",
         ),
         (
             "H3: an epoch equal to the newest is a zombie's",
-            "if record.headers.leader_epoch < partition.newest_epoch and (known or certain):",
-            "if record.headers.leader_epoch <= partition.newest_epoch and (known or certain):",
+            "if record.leader_epoch < partition.newest_epoch and (known or certain):",
+            "if record.leader_epoch <= partition.newest_epoch and (known or certain):",
         ),
         (
             "H3: a reader who knows less objects to what others accept",
@@ -118,8 +128,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: a tombstone that is disputed forgets the key",
-            "if record.metadata is None and not why:",
-            "if record.metadata is None:",
+            "if record.state_id == _TOMBSTONE and not why:",
+            "if record.state_id == _TOMBSTONE:",
         ),
         (
             "H3: a deleted key is forgotten although records may have been missed",
@@ -133,8 +143,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "deleted keys are remembered for ever",
-            "while self._tombstones and self._tombstones[0].timestamp_ms < oldest_ms:",
-            "while self._tombstones and self._tombstones[0].timestamp_ms < 0:",
+            "while self._tombstones and self._tombstones[0][1].timestamp_ms < oldest_ms:",
+            "while self._tombstones and self._tombstones[0][1].timestamp_ms < 0:",
         ),
         (
             "H3: the lawful state is republished as if nothing stood there",
@@ -148,13 +158,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: a writer who expected the lawful state may do anything",
-            "if expected == _state_id(lawful) and _table_allows(lawful, record.state):",
-            "if expected == _state_id(lawful):",
+            "if expected == lawful and (lawful, record.state_id) in _TABLE:",
+            "if expected == lawful:",
         ),
         (
             "H3: a writer who expected another state may do what the table allows",
-            "if expected == _state_id(lawful) and _table_allows(lawful, record.state):",
-            "if _table_allows(lawful, record.state):",
+            "if expected == lawful and (lawful, record.state_id) in _TABLE:",
+            "if (lawful, record.state_id) in _TABLE:",
         ),
         (
             "H3: whoever knew the newest record may replace it by anything",
@@ -163,61 +173,80 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: a correction need not know what it corrects",
-            "    if expected != _state_id(newest):\n",
-            "    if expected != _state_id(newest) and not _is_correction(known, record):\n",
+            "    if expected != newest:\n",
+            "    if expected != newest and not _is_correction(known, record):\n",
         ),
         (
             "H6: an adoption is a dispute",
-            "    if record.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:\n"
-            "        return True\n",
+            "    if record.state_id == _FINISHED:\n        return True\n",
             "",
         ),
         (
             "H3: a writer of the same epoch may undo another one's record",
-            "record.headers.leader_epoch > known.newest.headers.leader_epoch",
-            "record.headers.leader_epoch >= known.newest.headers.leader_epoch",
+            "record.leader_epoch > known.newest.leader_epoch",
+            "record.leader_epoch >= known.newest.leader_epoch",
         ),
         (
             "H3: a tombstone is lawful after any state",
-            "return state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED",
-            "return state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED",
+            "| {(_DELETED, _TOMBSTONE)}",
+            "| {(_DELETED, _TOMBSTONE), (_DELETED - 1, _TOMBSTONE)}",
         ),
     ),
-    *LEDGER.edits(
+    *COVER.edits(
         (
             "H4: a segment that ends where the log does is not usable",
-            "if remote_log_start_offset < found.next_offset <= log_end_offset",
-            "if remote_log_start_offset < found.next_offset < log_end_offset",
+            "if start < each.next_offset <= log_end_offset",
+            "if start < each.next_offset < log_end_offset",
         ),
         (
             "H4: a segment beyond the log's end is usable",
-            "if remote_log_start_offset < found.next_offset <= log_end_offset",
-            "if remote_log_start_offset < found.next_offset",
+            "or chunk.reach[-1] > log_end_offset:",
+            "or False:",
         ),
         (
             "H2: a segment that ends at the remote start is still shown",
-            "if remote_log_start_offset < found.next_offset <= log_end_offset",
-            "if remote_log_start_offset <= found.next_offset <= log_end_offset",
+            "if start < each.next_offset <= log_end_offset",
+            "if start <= each.next_offset <= log_end_offset",
         ),
         (
             "H3: a trim stands on disputed copies",
-            "if not found.disputed and found.metadata.segment_id.id not in without",
-            "if found.metadata.segment_id.id not in without",
+            "                    and not row.disputed\n",
+            "",
+        ),
+        (
+            "H3: a trim stands on a chunk with disputed copies",
+            "self.is_solid = not self.has_disputed and all(",
+            "self.is_solid = all(",
         ),
         (
             "H11: a trim stands on copies that are gone",
-            "if not found.disputed and found.metadata.segment_id.id not in without",
-            "if not found.disputed",
+            "                    and Uuid(row.segment) not in without\n",
+            "",
+        ),
+        (
+            "H11: a trim stands on a chunk of which copies are gone",
+            "takes_all = isinstance(without, Sized) and len(without) == 0",
+            "takes_all = True",
+        ),
+        (
+            "H4: a trim stands on a chunk that reaches beyond the log's end",
+            "if chunk.is_solid and takes_all and reach <= log_end_offset:",
+            "if chunk.is_solid and takes_all:",
         ),
         (
             "H15: a recorded hole ends contiguity for ever",
-            "        pieces += [(hole.start, hole.end) for hole in holes]\n",
-            "",
+            "in merge(pieces, sorted(holes)):",
+            "in pieces:",
         ),
         (
             "G1: contiguity passes a gap of one offset",
             "            if piece_start > cursor:\n",
             "            if piece_start > cursor + 1:\n",
+        ),
+        (
+            "G1: contiguity passes a gap of one offset inside a chunk",
+            "            start <= reach for start, reach in",
+            "            start <= reach + 1 for start, reach in",
         ),
         (
             "G1: a short segment behind a long one takes contiguity back",
@@ -226,34 +255,75 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: disputed copies count for the highest end",
-            "            if disputed or not found.disputed\n",
-            "            if disputed or found.metadata\n",
+            "if best < end <= log_end_offset and (disputed or not is_disputed):",
+            "if best < end <= log_end_offset:",
         ),
         (
             "a lookup gives a segment that ends with the offset",
-            "holds = offset < found.next_offset <= log_end_offset",
-            "holds = offset <= found.next_offset <= log_end_offset",
+            "if offset < end <= log_end_offset:",
+            "if offset <= end <= log_end_offset:",
         ),
         (
             "H4: a lookup gives a segment beyond the log's end",
-            "holds = offset < found.next_offset <= log_end_offset",
-            "holds = offset < found.next_offset",
+            "if offset < end <= log_end_offset:",
+            "if offset < end:",
         ),
         (
             "H3: a disputed copy is read although an undisputed one is there",
-            "return not found.disputed, found.next_offset",
-            "return True, found.next_offset",
+            "return not disputed, end",
+            "return True, end",
         ),
         (
             "H3: a zombie's record hides data that is lawfully there",
-            "        return newest + lawful\n",
-            "        return newest\n",
+            "        for packed in self.disputes.hidden.values():\n",
+            "        for packed in ():\n",
         ),
         (
             "H3: a copy whose newest record is no FINISHED is shown as undisputed",
-            "            (dispute.lawful.metadata, True)\n",
-            "            (dispute.lawful.metadata, False)\n",
+            "            yield packed, True\n",
+            "            yield packed, False\n",
         ),
+        (
+            "H3: a cover that is inherited does not see that a dispute has begun or ended",
+            "        if self.disputes is not other.disputes:\n",
+            "        if self.disputes is None:\n",
+        ),
+        (
+            "a cover that is inherited keeps what is gone",
+            "if row not in lost]",
+            "if row]",
+        ),
+    ),
+    *STORE.edits(
+        (
+            "a view changes with the next record",
+            "            self._maker = object()\n        return self._frozen\n",
+            "        return self._frozen\n",
+        ),
+        (
+            "a view is not that of the newest record",
+            "        self._frozen = None\n        at = bisect_right",
+            "        at = bisect_right",
+        ),
+    ),
+    *PACKER.edits(
+        (
+            "a value under the key of another segment is packed",
+            "            or segment != key[_PARTITION_BYTES:]\n",
+            "",
+        ),
+        (
+            "offsets that are no range are packed",
+            "            or not 0 <= start <= end\n",
+            "",
+        ),
+        (
+            "a value of several epochs is packed as one of a single epoch",
+            "            or epochs != _ONE_EPOCH\n",
+            "",
+        ),
+    ),
+    *LEDGER.edits(
         (
             "H4: what was worked out for one lineage is used for another",
             "return next((one for one in covers if one.lineage == lineage), None)",

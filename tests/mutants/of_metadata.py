@@ -93,7 +93,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a problem stays when its key was mended",
-            "            self._unreadable.pop(raw_key, None)\n",
+            "        self._unreadable.pop(raw_key, None)\n",
             "",
         ),
         (

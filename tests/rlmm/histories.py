@@ -133,7 +133,7 @@ def read(log: Log, *, live_at: int | None = None) -> LedgerState:
 
 
 def partition(state: LedgerState) -> PartitionState:
-    return state.partitions.get(KEY, PartitionState())
+    return state.partitions.get(KEY, PartitionState(KEY))
 
 
 def lawful(state: LedgerState) -> dict[Uuid, RemoteLogSegmentMetadata]:

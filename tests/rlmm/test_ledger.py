@@ -262,6 +262,24 @@ def test_h03_what_a_zombie_denies_is_read_and_not_trimmed_on(state: RemoteLogSeg
     assert view.highest_end(ONE_EPOCH, disputed=True) == 20
 
 
+def test_h03_what_a_later_leader_confirms_as_deleted_is_read_no_more() -> None:
+    """The zombie's tombstone left no record, so only the dispute differs between the two views."""
+    state = LedgerState()
+    lawful = (record(0, 1, STARTED), record(1, 1, FINISHED, previous=STARTED))
+    zombies = record(3, 1, None, epoch=4, previous=FINISHED)
+    for one in (*lawful, record(2, 9, STARTED, epoch=6), zombies):
+        state.apply(one)
+    before = PartitionLedger.of(KEY, state.partitions[KEY])
+    assert [one.disputed for one in before.usable(ONE_EPOCH, END)] == [True]
+    for offset in range(4, 20):
+        state.apply(record(offset, 20 + offset, FINISHED, epoch=6))
+    between = PartitionLedger.of(KEY, state.partitions[KEY], before)
+    assert len(between.usable(ONE_EPOCH, END)) > 1
+    state.apply(record(20, 1, None, epoch=7))
+    after = PartitionLedger.of(KEY, state.partitions[KEY], between)
+    assert uuid(1) not in {one.metadata.segment_id.id for one in after.usable(ONE_EPOCH, END)}
+
+
 def with_a_long_disputed_copy() -> PartitionLedger:
     """[0, 100) is disputed, [50, 60) is not."""
     state = LedgerState()

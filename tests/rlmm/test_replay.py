@@ -159,3 +159,14 @@ def test_h03_a_tombstone_is_lawful_after_a_finished_deletion_only(
         history.append(record(2, 1, DELETING, previous=FINISHED))
     found = read((*history, record(len(history), 1, None, previous=state, writer=2)))
     assert "no change" in partition(found).disputes[uuid(1)].why
+
+
+def test_h03_a_key_deleted_twice_is_remembered_from_its_newest_tombstone_on() -> None:
+    late = LedgerState()
+    late.apply(record(10, 1, None, previous=DELETED, timestamp_ms=1_000))
+    late.apply(record(11, 1, FINISHED, timestamp_ms=1_000))
+    late.apply(record(12, 1, None, epoch=6, previous=FINISHED, timestamp_ms=9_000))
+    late.apply(record(13, 2, STARTED, epoch=6, timestamp_ms=1_001 + TOMBSTONE_MEMORY_MS))
+    assert late.partitions[KEY].keys == {uuid(1), uuid(2)}
+    late.apply(record(14, 3, STARTED, epoch=6, timestamp_ms=9_001 + TOMBSTONE_MEMORY_MS))
+    assert late.partitions[KEY].keys == {uuid(2), uuid(3)}

@@ -82,12 +82,14 @@ def _unstable_replay() -> list[Patch]:
     take = LedgerState._take
 
     def lawful_only(self: Any, partition: Any, segment: Any, record: Any) -> None:
-        before = partition.keys.get(segment)
+        before = partition.known(segment)
         take(self, partition, segment, record)
-        taken = partition.keys.get(segment)
+        taken = partition.known(segment)
         if taken is not None and taken.why:
-            partition.keys.pop(segment)
-            partition.keys.update({segment: before} if before is not None else {})
+            partition.segments.remove(segment)
+            partition.forget(segment)
+            if before is not None:
+                partition.take(segment, before)
 
     return [(LedgerState, "_take", lawful_only)]
 

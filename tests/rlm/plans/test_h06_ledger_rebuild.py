@@ -8,6 +8,7 @@ from kip405.segments import RemotePartitionDeleteMetadata, RemotePartitionDelete
 from rlm.plans.ledger_rebuild import KnownPartition, PartitionRebuild, StoredSegment, plan_rebuild
 from rlmm.ledger import Hole, PartitionLedger
 from rlmm.records import PartitionDeleteRecord, RecordHeaders
+from rlmm.replay import PartitionState
 from tests.builders.ledger import OUR_WRITER, PARTITION, MemoryLedger, metadata
 
 EMPTY = KnownPartition(
@@ -107,9 +108,8 @@ def test_nothing_is_added_of_a_partition_whose_deletion_is_recorded() -> None:
         headers=RecordHeaders(leader_epoch=0, expected_previous=-1, writer=OUR_WRITER),
         offset=5,
     )
-    ledger = PartitionLedger(
-        PARTITION.key, entries={}, disputes={}, newest_epoch=0, version=1, deletion=deletion
-    )
+    state = PartitionState(PARTITION.key, newest_epoch=0, version=1, deletion=deletion)
+    ledger = PartitionLedger.of(PARTITION.key, state)
     plan = plan_rebuild(PARTITION, [stored(1, 0, 100)], replace(EMPTY, ledger=ledger))
     assert plan.added == ()
     assert "deletion" in (plan.refused or "")

@@ -31,9 +31,12 @@ from rlm.reading.values import ReadLimits, RemoteRead
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot, TopicSnapshot
-from rlmm.ledger import PartitionLedger, SegmentEntry
+from rlmm.ledger import PartitionLedger
+from rlmm.packed import pack
+from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders
+from rlmm.replay import PartitionState
 from tests.builders.clock import ManualClock
-from tests.builders.ledger import MemoryLedger, MemorySettings
+from tests.builders.ledger import OUR_WRITER, MemoryLedger, MemorySettings
 from tests.builders.snapshots import snapshot_of
 from tests.builders.threads import some_threads
 from tests.kip405.batch_builder import batch
@@ -135,13 +138,17 @@ class Copies:
         )
 
     def ledger(self) -> PartitionLedger:
-        entries = {
-            one.segment_id.id: SegmentEntry(
-                metadata=one, leader_epoch=3, writer=Uuid(b"\x02" * 16), offset=at, timestamp_ms=0
+        state = PartitionState(KEY, newest_epoch=3, version=1)
+        for at, one in enumerate(self.made):
+            written = LedgerRecord(
+                key=LedgerKey.of(one.segment_id),
+                metadata=one,
+                headers=RecordHeaders(leader_epoch=3, expected_previous=-1, writer=OUR_WRITER),
+                offset=at,
+                timestamp_ms=0,
             )
-            for at, one in enumerate(self.made)
-        }
-        return PartitionLedger(KEY, entries=entries, disputes={}, newest_epoch=3, version=1)
+            state.segments.put(pack(written, state.names))
+        return PartitionLedger.of(KEY, state)
 
 
 class GivenLedger(MemoryLedger):
