@@ -6,19 +6,15 @@ compiled once by Eclipse's compiler, because the packaged JRE has none) replace 
 ones: they hand Kafka's properties on as they are. Nothing of it is on the way of the data.
 """
 
-import hashlib
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
 
-from rlm_sandbox.kafka_dist import cache_dir, java_binary, java_environment
+from bench.java_classes import COMPILER, compiled
+from rlm_sandbox.kafka_dist import cache_dir
 from rlm_sandbox.maven import cached_jars
-from rlm_sandbox.spec import SandboxError
 
 SOURCE_VERSION = "4.2.0"
 _JARS = (
@@ -27,9 +23,7 @@ _JARS = (
     "org.apache.commons:commons-pool2:2.13.1",
     "org.scala-lang.modules:scala-parallel-collections_2.13:1.2.0",
 )
-_COMPILER = "org.eclipse.jdt:ecj:3.40.0"
 _SIZE_MIB = 15
-_COMPILE_LIMIT_S = 120
 _STUB = Path(__file__).resolve().parent / "stub"
 _NEEDED = ("scala-library-*.jar", "spark-core_*.jar")
 IN_WORDS = (
@@ -44,49 +38,14 @@ def source_class_path(progress: Callable[[str], None] = lambda _line: None) -> s
     """
     *jars, compiler = cached_jars(
         f"spark-kafka-{SOURCE_VERSION}",
-        (*_JARS, _COMPILER),
+        (*_JARS, COMPILER),
         cache_dir(),
         repository=os.environ.get("RLM_MAVEN_REPO"),
         size_mib=_SIZE_MIB,
         progress=progress,
         alone=True,
     )
-    return os.pathsep.join(map(str, (*jars, _classes(compiler))))
-
-
-def _classes(compiler: Path) -> Path:
-    """The compiled stub, out of the cache unless its source changed."""
-    sources = sorted(_STUB.glob("*.java"))
-    content = b"".join(source.read_bytes() for source in sources)
-    made = cache_dir() / "spark-peer" / hashlib.sha256(content).hexdigest()[:16]
-    if made.exists():
-        return made
-    made.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=made.parent))
-    try:
-        _compile(compiler, sources, folder)
-        folder.chmod(0o755)
-        if not made.exists():
-            folder.rename(made)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return made
-
-
-def _compile(compiler: Path, sources: list[Path], folder: Path) -> None:
-    jars = Path(pyspark.__file__).parent / "jars"
-    class_path = os.pathsep.join(str(jar) for name in _NEEDED for jar in jars.glob(name))
-    done = subprocess.run(
-        [
-            *(str(java_binary()), "-XX:-UsePerfData", "-jar", str(compiler)),
-            *("-17", "-nowarn", "-d", str(folder), "-cp", class_path),
-            *map(str, sources),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=_COMPILE_LIMIT_S,
-        env=java_environment(),
-        check=False,
-    )
-    if done.returncode != 0:
-        raise SandboxError(f"the stub of Spark's token provider: {done.stderr[-500:]}")
+    spark_jars = Path(pyspark.__file__).parent / "jars"
+    class_path = os.pathsep.join(str(jar) for name in _NEEDED for jar in spark_jars.glob(name))
+    classes = compiled(compiler, _STUB, class_path, "spark-peer")
+    return os.pathsep.join(map(str, (*jars, classes)))
