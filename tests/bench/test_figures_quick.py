@@ -1,5 +1,5 @@
-"""The benchmarks of copies beside Kafka's own, of producing beside copies, of rolls and of changes
-of leaders work from end to end; their numbers are not looked at.
+"""The benchmarks of copies beside Kafka's own, of producing beside copies, of rolls, of changes of
+leaders and of bytes that only pass work from end to end; their numbers are not looked at.
 """
 
 import json
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bench import copying_native, latency, leadership, rolls
-from bench.plan import NATIVE
+from bench import copying_native, latency, leadership, pass_through, rolls
+from bench.plan import DIRECT, NATIVE, PROXY
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -56,3 +56,12 @@ def test_quick_times_changes_of_leaders_of_both_kinds(tmp_path: Path) -> None:
     result = _measured(leadership.main, "leadership", tmp_path)
     changes = [(one["way"], one["node"] == 1) for one in result["runs"]]
     assert changes == [*[(leadership.SHUTDOWN, False)] * 2, *[(leadership.ELECTION, True)] * 2]
+
+
+def test_quick_measures_what_passes(tmp_path: Path) -> None:
+    result = _measured(pass_through.main, "pass-through", tmp_path)
+    runs = [(one["case"].split()[0], one["variant"]) for one in result["runs"]]
+    assert runs == [(part, variant) for part in pass_through.PARTS for variant in (PROXY, DIRECT)]
+    assert all(one["mb_s"] > 0 and one["peak_mib"] > 0 for one in result["runs"])
+    timed = [one["p50_ms"] is not None for one in result["runs"]]
+    assert timed == [part == pass_through.PRODUCE for part, _ in runs]
