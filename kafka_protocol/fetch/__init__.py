@@ -19,20 +19,30 @@ from kafka_protocol.fetch.response import (
     aborted_transactions,
     scan_fetch_response,
 )
-from kafka_protocol.fetch.splice import PatchedPartition, SplicedPartition, splice_fetch_response
+from kafka_protocol.fetch.splice import (
+    PatchedPartition,
+    SplicedPartition,
+    overwrite_partition,
+    patch_partition,
+    splice_fetch_response,
+)
+from kafka_protocol.fetch.stream import FetchResponseScanner
 
 __all__ = [
     "CONSUMER_REPLICA_ID",
     "FetchPartition",
     "FetchRequest",
     "FetchResponse",
+    "FetchResponseScanner",
     "FetchTopic",
     "FetchedPartition",
     "FetchedTopic",
     "PatchedPartition",
     "SplicedPartition",
     "aborted_transactions",
+    "overwrite_partition",
     "patch_fetch_request",
+    "patch_partition",
     "scan_fetch_request",
     "scan_fetch_response",
     "splice_fetch_response",

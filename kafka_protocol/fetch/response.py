@@ -138,6 +138,56 @@ def aborted_transactions(
     return tuple(found)
 
 
+def fetched_partition_head(buffer: memoryview, version: int) -> FetchedPartition:
+    """The partition that begins the buffer: whole if it has no records, else up to its records,
+    where `end` is. Raises struct.error, IndexError or `WireError` where bytes are missing, and
+    ValueError for lengths that no partition has.
+    """
+    flexible = FETCH.is_flexible(version)
+    head = _HEAD_V5 if version >= 5 else _HEAD_V4
+    index, error_code, high_watermark, last_stable, *log_start = head.unpack_from(buffer)
+    position = head.size
+    if flexible:
+        position = _skip_aborted(buffer, position)
+    else:
+        (aborted,) = _INT32.unpack_from(buffer, position)
+        position += 4 + max(aborted, 0) * _ABORTED_SIZE_BYTES
+        if aborted < -1:
+            raise ValueError(f"{aborted} aborted transactions")
+    preferred, preferred_position = -1, NO_POSITION
+    if version >= 11:
+        preferred_position = position
+        (preferred,) = _INT32.unpack_from(buffer, position)
+        position += 4
+    if flexible:
+        records_size, position = read_uvarint(buffer, position)
+        records_size -= 1
+    else:
+        (records_size,) = _INT32.unpack_from(buffer, position)
+        position += 4
+    if records_size < -1:
+        raise ValueError(f"{records_size} bytes of records")
+    end, diverging_epoch = position, None
+    if flexible and records_size <= 0:
+        diverging_epoch, end = _read_tags(buffer, position)
+    return FetchedPartition(
+        index,
+        error_code,
+        high_watermark,
+        last_stable,
+        log_start[0] if log_start else -1,
+        preferred,
+        0,
+        end,
+        _LOG_START_AT if log_start else NO_POSITION,
+        preferred_position,
+        position,
+        records_size,
+        position + max(records_size, 0),
+        diverging_epoch,
+    )
+
+
 def _scan_flexible(
     buffer: memoryview, position: int, count: int, version: int
 ) -> tuple[tuple[FetchedPartition, ...], int]:
@@ -249,7 +299,7 @@ def _skip_aborted(buffer: memoryview, position: int) -> int:
     count, position = read_uvarint(buffer, position)
     for _ in range(count - 1):
         position += _ABORTED_SIZE_BYTES
-        position = position + 1 if buffer[position] == 0 else _skip_tags(buffer, position)
+        position = position + 1 if buffer[position] == 0 else skip_tags(buffer, position)
     return position
 
 
@@ -268,7 +318,8 @@ def _read_tags(buffer: memoryview, position: int) -> tuple[tuple[int, int] | Non
     return diverging_epoch, tags.position
 
 
-def _skip_tags(buffer: memoryview, position: int) -> int:
+def skip_tags(buffer: memoryview, position: int) -> int:
+    """The position behind tagged fields. Raises `WireError`."""
     tags = Reader(buffer, position, what="Fetch response")
     tags.skip_tags()
     return tags.position

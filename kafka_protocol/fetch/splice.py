@@ -82,7 +82,7 @@ def splice_fetch_response(
         if throttle_time_ms is not None:
             _INT32.pack_into(frame, response.throttle_time_ms_position, throttle_time_ms)
         for (topic, partition), patch in patches.items():
-            _patch(frame, response.topics[topic].partitions[partition], patch)
+            patch_partition(frame, response.topics[topic].partitions[partition], patch)
     view = memoryview(frame)
     pieces: list[Buffer] = []
     position = 0
@@ -102,7 +102,10 @@ def splice_fetch_response(
     return [frame_length(sum(map(len, pieces))), *pieces]
 
 
-def _patch(frame: bytearray, answered: FetchedPartition, patch: PatchedPartition) -> None:
+def patch_partition(
+    frame: bytearray | memoryview, answered: FetchedPartition, patch: PatchedPartition
+) -> None:
+    """Overwrite single fields of a partition's answer in place; its records stay as they are."""
     if (
         patch.log_start_offset is not None
         and answered.log_start_offset >= 0
@@ -115,6 +118,32 @@ def _patch(frame: bytearray, answered: FetchedPartition, patch: PatchedPartition
     ):
         _INT32.pack_into(
             frame, answered.preferred_read_replica_position, patch.preferred_read_replica
+        )
+
+
+def overwrite_partition(
+    frame: bytearray | memoryview,
+    answered: FetchedPartition,
+    spliced: SplicedPartition,
+    version: int,
+) -> None:
+    """Replace the answer of a partition without records in place, its size unchanged: only the
+    fields of a fixed size are replaced, its aborted transactions and tagged fields stay. Raises
+    `WireError` for a partition that has records, is given some, or has a diverging epoch.
+    """
+    if answered.records_size > 0 or any(map(len, spliced.records)):
+        raise WireError(f"Fetch v{version} response: records of an answer without any")
+    if answered.diverging_epoch is not None or spliced.diverging_epoch is not None:
+        raise WireError(f"Fetch v{version} response: a diverging epoch cannot be replaced in place")
+    offsets = (spliced.high_watermark, spliced.last_stable_offset)
+    head = (answered.index, spliced.error_code, *offsets)
+    if version >= 5:
+        _HEAD_V5.pack_into(frame, answered.start, *head, spliced.log_start_offset)
+    else:
+        _HEAD_V4.pack_into(frame, answered.start, *head)
+    if answered.preferred_read_replica_position != NO_POSITION:
+        _INT32.pack_into(
+            frame, answered.preferred_read_replica_position, spliced.preferred_read_replica
         )
 
 

@@ -1,0 +1,199 @@
+"""Scans a Fetch response while it flows, so that nobody has to hold its records.
+
+`scan_fetch_response` needs the whole frame; this scanner needs only the part that begins where the
+last one ended, and says how much of it is understood. A partition without records is shown whole,
+with its tagged fields; of another one the head, which ends where its records begin. This module
+must not know sockets, buffers or what a decision is based on.
+"""
+
+import enum
+import struct
+
+from kafka_protocol.apis import FETCH
+from kafka_protocol.fetch.response import (
+    FetchedPartition,
+    fetched_partition_head,
+    skip_tags,
+)
+from kafka_protocol.primitives import UUID_SIZE_BYTES, WireError, read_uvarint
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_CORRELATION_ID_BYTES = 4
+_THROTTLE_BYTES = 4
+_ERROR_AND_SESSION_BYTES = 6
+_FIRST_WITH_SESSION = 7
+_FIRST_WITH_TOPIC_ID = 13
+_INCOMPLETE = (struct.error, IndexError, WireError)
+
+
+class _Part(enum.Enum):
+    """What comes next in the frame."""
+
+    HEAD = enum.auto()
+    TOPIC = enum.auto()
+    PARTITION = enum.auto()
+    RECORDS = enum.auto()
+    PARTITION_TAGS = enum.auto()
+    TOPIC_TAGS = enum.auto()
+    TAGS = enum.auto()
+    END = enum.auto()
+
+
+class FetchResponseScanner:
+    """Scans one frame of `size_bytes` (no length before it), v4 to v18."""
+
+    def __init__(self, size_bytes: int, api_version: int) -> None:
+        if not FETCH.versions.has(api_version):
+            raise WireError(f"Fetch v{api_version} response: only {FETCH.versions} are handled")
+        self.left_bytes = size_bytes
+        """Bytes of the frame that were not understood yet."""
+        self.api_version = api_version
+        self._is_flexible = FETCH.is_flexible(api_version)
+        self._part = _Part.HEAD
+        self._topics = self._partitions = self._records_bytes = 0
+        self._topic: str | bytes = ""
+
+    @property
+    def topic(self) -> str | bytes:
+        """Name (up to v12) or 16-byte id of the topic that the partitions shown belong to."""
+        return self._topic
+
+    @property
+    def records_bytes(self) -> int:
+        """Bytes of records that come next."""
+        return self._records_bytes if self._part is _Part.RECORDS else 0
+
+    def skip_records(self, size_bytes: int) -> None:
+        """Count bytes of records, at most `records_bytes`, that took another way."""
+        self._count(self._scan_records(size_bytes))
+
+    def scan(self, view: memoryview) -> tuple[int, FetchedPartition | None]:
+        """How many bytes at the start of the view are understood, 0 = more are needed; and the
+        partition that they are the head of, if they are one, with positions in the view.
+
+        A partition's head is scanned again until it was passed with `passed`; other bytes count as
+        passed at once. Raises `WireError` where the frame is not a Fetch response.
+        """
+        view = view[: self.left_bytes]
+        try:
+            if self._part is _Part.PARTITION:
+                head = fetched_partition_head(view, self.api_version)
+                self._check_records(head)
+                return head.end, head
+            size_bytes = self._scan_other(view)
+        except _INCOMPLETE as error:
+            if len(view) == self.left_bytes:
+                raise self._fail(str(error)) from error
+            return 0, None
+        except ValueError as error:
+            raise self._fail(str(error)) from error
+        self._count(size_bytes)
+        return size_bytes, None
+
+    def passed(self, head: FetchedPartition) -> None:
+        """The head of a partition that `scan` has shown was passed on."""
+        self._records_bytes = max(head.records_size, 0)
+        if self._records_bytes:
+            self._part = _Part.RECORDS
+        else:
+            self._next_partition()
+        self._count(head.end)
+
+    def _count(self, size_bytes: int) -> None:
+        self.left_bytes -= size_bytes
+        if (self._part is _Part.END) != (self.left_bytes == 0):
+            raise self._fail(f"{self.left_bytes} bytes left at {self._part.name}")
+
+    def _check_records(self, head: FetchedPartition) -> None:
+        if head.end + max(head.records_size, 0) > self.left_bytes:
+            raise ValueError(f"{head.records_size} bytes of records in a shorter frame")
+
+    def _fail(self, reason: str) -> WireError:
+        what = f"Fetch v{self.api_version} response, {self.left_bytes} bytes before its end"
+        return WireError(f"{what}: {reason}")
+
+    def _scan_other(self, view: memoryview) -> int:
+        """The end of the next part, which has no partition's head in it."""
+        if self._part is _Part.RECORDS:
+            return self._scan_records(len(view))
+        if self._part is _Part.HEAD:
+            return self._scan_head(view)
+        if self._part is _Part.TOPIC:
+            return self._scan_topic(view)
+        end = skip_tags(view, 0)
+        if self._part is _Part.PARTITION_TAGS:
+            self._next_partition()
+        elif self._part is _Part.TOPIC_TAGS:
+            self._next_topic()
+        else:
+            self._part = _Part.END
+        return end
+
+    def _scan_records(self, at_most_bytes: int) -> int:
+        size_bytes = min(self._records_bytes, at_most_bytes)
+        self._records_bytes -= size_bytes
+        if self._records_bytes == 0:
+            if self._is_flexible:
+                self._part = _Part.PARTITION_TAGS
+            else:
+                self._next_partition()
+        return size_bytes
+
+    def _scan_head(self, view: memoryview) -> int:
+        position = _CORRELATION_ID_BYTES
+        if self._is_flexible:
+            position = skip_tags(view, position)
+        position += _THROTTLE_BYTES
+        if self.api_version >= _FIRST_WITH_SESSION:
+            position += _ERROR_AND_SESSION_BYTES
+        self._topics, position = self._array_count(view, position)
+        self._next_topic()
+        return position
+
+    def _scan_topic(self, view: memoryview) -> int:
+        if self.api_version >= _FIRST_WITH_TOPIC_ID:
+            start = 0
+            position = UUID_SIZE_BYTES
+        elif self._is_flexible:
+            size_bytes, start = read_uvarint(view, 0)
+            position = start + size_bytes - 1
+        else:
+            (size_bytes,) = _INT16.unpack_from(view)
+            start, position = _INT16.size, _INT16.size + size_bytes
+        if position < start:
+            raise ValueError("a topic without a name")
+        count, end = self._array_count(view, position)
+        name = bytes(view[start:position])
+        self._topic = name if self.api_version >= _FIRST_WITH_TOPIC_ID else name.decode()
+        self._partitions = count
+        self._next_partition()
+        return end
+
+    def _array_count(self, view: memoryview, position: int) -> tuple[int, int]:
+        """The number of elements, 0 for null; the position behind it."""
+        if self._is_flexible:
+            count, position = read_uvarint(view, position)
+            count -= 1
+        else:
+            (count,) = _INT32.unpack_from(view, position)
+            position += _INT32.size
+        if not -1 <= count <= self.left_bytes:
+            raise ValueError(f"array of {count} elements")
+        return max(count, 0), position
+
+    def _next_partition(self) -> None:
+        if self._partitions:
+            self._partitions -= 1
+            self._part = _Part.PARTITION
+        elif self._is_flexible:
+            self._part = _Part.TOPIC_TAGS
+        else:
+            self._next_topic()
+
+    def _next_topic(self) -> None:
+        if self._topics:
+            self._topics -= 1
+            self._part = _Part.TOPIC
+        else:
+            self._part = _Part.TAGS if self._is_flexible else _Part.END
