@@ -1,13 +1,14 @@
 """Joins one client connection to a broker connection of its own.
 
-Bytes that need no inspection go from socket to socket in callbacks, with backpressure in both
-directions. A task handles each intercepted request while later requests wait: a broker also works
-on one request of a connection at a time. This module must not know what a handler decides.
+Bytes that need no inspection go from socket to socket in callbacks, long runs of them within the
+kernel. A side is read only once the other one has taken everything, so that no more than one read
+is held between them. A task handles each intercepted request while later requests wait: a broker
+also works on one request of a connection at a time. This module must not know what a handler
+decides.
 """
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -18,24 +19,24 @@ from kafka_protocol.frames import frame_length
 from kafka_protocol.primitives import Buffer, WireError
 from kafka_protocol.produce import LogStartLookup, patch_produce_log_start
 from rlm.proxy.limits import SMALL_BYTES, ConnectionMemory, Verdict
+from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed
 from rlm.proxy.session import (
-    Assembled,
     Cut,
     Expected,
+    FetchEntries,
     Intercept,
-    Output,
     RequestCutter,
-    ResponseCutter,
     SessionError,
-    Streamed,
     Taken,
 )
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
-from rlm.proxy.writer import PacedWriter
+from rlm.proxy.sides import BrokerSide, ClientSide, Side
+from rlm.proxy.splicing import LEAST_RUN_BYTES, Pipes
 
 log = structlog.get_logger(__name__)
 
-READ_BUFFER_BYTES = 262_144
+READ_BUFFER_BYTES = 65_536
+"""A connection holds no more than this of what it only passes on."""
 _DIRECT_READ_BYTES = 32_768
 _MAX_HELD_BYTES = 262_144
 _PIECES_OF_ONE_FRAME = 2  # the length and the answer itself; a spliced answer has more pieces
@@ -57,71 +58,8 @@ class Shared:
     memory: ConnectionMemory
     produce_log_start: LogStartLookup
     read_buffer: memoryview
+    pipes: Pipes
     moved: Callable[[int], None]
-
-
-class _Side(asyncio.BufferedProtocol):
-    """Socket callbacks of one side, which are forwarded to the connection."""
-
-    transport: asyncio.Transport
-    writer: PacedWriter
-
-    def __init__(self, connection: "Connection") -> None:
-        self.connection = connection
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream, as asked for
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self.transport = transport
-        self.writer = PacedWriter(transport, self.connection.flow)
-
-    def pause_writing(self) -> None:
-        self.writer.pause()
-
-    def resume_writing(self) -> None:
-        self.writer.resume()
-        self.connection.flow()
-
-    def eof_received(self) -> bool:
-        return False
-
-
-class _ClientSide(_Side):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.connection.client_made()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        shared = self.connection.shared
-        if self.connection.is_admitted and not shared.memory.is_full:
-            return shared.read_buffer
-        return shared.read_buffer[:SMALL_BYTES]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self.connection.client_data(nbytes)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.connection.client_lost(exc)
-
-
-class _BrokerSide(_Side):
-    _is_direct = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        if self.connection.is_over:
-            transport.close()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        room = self.connection.responses.room(_DIRECT_READ_BYTES)
-        self._is_direct = room is not None
-        return self.connection.shared.read_buffer if room is None else room
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self.connection.broker_data(nbytes, direct=self._is_direct)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.connection.end("broker_closed" if exc is None else "broker_error")
 
 
 class Connection:
@@ -137,8 +75,8 @@ class Connection:
         self.shared = shared
         self._handlers = handlers
         self._on_made = on_made
-        self.client = _ClientSide(self)
-        self._broker: _BrokerSide | None = None
+        self.client = ClientSide(self)
+        self._broker: BrokerSide | None = None
         settings = shared.settings
         self.requests = RequestCutter(
             settings.max_frame_bytes, settings.unauthenticated_frame_max_bytes
@@ -159,7 +97,7 @@ class Connection:
         self._settled: asyncio.Future[None] | None = None
         self._over = asyncio.Event()
         self._client_gone = asyncio.Event()
-        self._paused: set[_Side] = set()
+        self._is_direct = False
         self._spliced_up_to = 0
 
     # What `rlm.proxy.limits` reads of the client (`Client` there).
@@ -213,7 +151,9 @@ class Connection:
     @property
     def is_read(self) -> bool:
         """Whether bytes of the client are wanted now."""
-        return self.client not in self._paused
+        splicing = self.client.splicing
+        is_spliced = splicing is not None and splicing.waits_for_source
+        return is_spliced or not self.client.is_paused
 
     def _may_assemble(self, size_bytes: int) -> bool:
         return self.shared.memory.verdict(self, size_bytes) is Verdict.GO_ON
@@ -225,22 +165,22 @@ class Connection:
             + self.responses.held_bytes
             + self._asked_bytes
             + self.unsent_bytes
-            + (0 if self._broker is None else self._broker.writer.queued_bytes)
+            + (0 if self._broker is None else self._broker.writer.untaken_bytes)
         )
         self.shared.memory.hold(self, self._held_bytes)
 
-    # Callbacks of the client's side.
+    # Callbacks of the client's side (`rlm.proxy.sides.Joined`).
 
     def client_made(self) -> None:
         """Accept or refuse the client; nothing is read before the broker is connected."""
-        self._paused.add(self.client)
+        self.client.is_paused = True
         # Reading must not begin here: older asyncio (Python 3.11.2) resumes it after this call.
         asyncio.get_running_loop().call_soon(self._hold_client)
         if not self._on_made(self):
             self.client.transport.abort()
 
     def _hold_client(self) -> None:
-        if self.client in self._paused:
+        if self.client.is_paused:
             self.client.transport.pause_reading()
 
     def client_lost(self, error: Exception | None) -> None:
@@ -248,6 +188,12 @@ class Connection:
         self._client_gone.set()
         self.client.writer.drop()
         self.end("client_closed" if error is None else "client_error")
+
+    def client_room(self) -> memoryview:
+        """The read buffer, or a small part of it for a stranger, or if much is held."""
+        shared = self.shared
+        is_free = self.is_admitted and not shared.memory.is_full
+        return shared.read_buffer if is_free else shared.read_buffer[:SMALL_BYTES]
 
     def client_data(self, size_bytes: int) -> None:
         """Bytes of the client are in the read buffer."""
@@ -265,7 +211,7 @@ class Connection:
             return
         for expected in cut.expected:
             self.responses.expect(expected)
-        broker.writer.write(bytes(cut.passed))
+        broker.writer.pass_on(cut.passed)
         if cut.taken is not None:
             self._is_settling = True
             self._settling_bytes = len(cut.taken.frame)
@@ -273,14 +219,29 @@ class Connection:
 
     # Callbacks of the broker's side.
 
-    def broker_data(self, size_bytes: int, *, direct: bool) -> None:
+    def broker_made(self, transport: asyncio.Transport) -> None:
+        """The broker is connected, perhaps too late."""
+        if self.is_over:
+            transport.close()
+
+    def broker_lost(self, error: Exception | None) -> None:
+        """The broker's socket was closed."""
+        self.end("broker_closed" if error is None else "broker_error")
+
+    def broker_room(self) -> memoryview:
+        """The frame that is being assembled, or the read buffer."""
+        room = self.responses.room(_DIRECT_READ_BYTES)
+        self._is_direct = room is not None
+        return self.shared.read_buffer if room is None else room
+
+    def broker_data(self, size_bytes: int) -> None:
         """Bytes of the broker are in the read buffer, or already in the frame being assembled."""
         self.shared.moved(size_bytes)
-        self._take_outputs(lambda: self._outputs(size_bytes, direct=direct))
+        self._take_outputs(lambda: self._outputs(size_bytes))
         self.flow()
 
-    def _outputs(self, size_bytes: int, *, direct: bool) -> list[Output]:
-        if not direct:
+    def _outputs(self, size_bytes: int) -> list[Output]:
+        if not self._is_direct:
             return self.responses.feed(self.shared.read_buffer[:size_bytes])
         whole = self.responses.filled(size_bytes)
         return [] if whole is None else [whole]
@@ -289,7 +250,7 @@ class Connection:
         try:
             for output in outputs():
                 if isinstance(output, memoryview):
-                    self.client.writer.write(bytes(output))
+                    self.client.writer.pass_on(output)
                 elif isinstance(output, Assembled):
                     self._assembled(output)
                 elif isinstance(output, Streamed):
@@ -330,18 +291,37 @@ class Connection:
         self, frame: Buffer, api_version: int, correlation_id: int, stream_above: int | None
     ) -> bytearray | None:
         """See `rlm.proxy.reads.Upstream`."""
+        expected = Expected(
+            intercept=Intercept.ASKED,
+            api_version=api_version,
+            correlation_id=correlation_id,
+            stream_above=stream_above,
+        )
+        return await self._ask(frame, expected)
+
+    async def ask_fetch(
+        self, frame: Buffer, api_version: int, correlation_id: int, entries: FetchEntries
+    ) -> bytearray | None:
+        """See `rlm.proxy.reads.FetchUpstream`."""
+        expected = Expected(
+            intercept=Intercept.ASKED,
+            api_version=api_version,
+            correlation_id=correlation_id,
+            stream_above=LEAST_RUN_BYTES,
+            entries=entries,
+        )
+        return await self._ask(frame, expected)
+
+    def go_on(self) -> None:
+        """See `rlm.proxy.reads.FetchUpstream`."""
+        self.memory_freed()
+
+    async def _ask(self, frame: Buffer, expected: Expected) -> bytearray | None:
         broker = self._broker
         if broker is None or self.is_over:
             raise ConnectionResetError("the connection to the broker is gone")
         self._answer = asyncio.get_running_loop().create_future()
-        self.responses.expect(
-            Expected(
-                intercept=Intercept.ASKED,
-                api_version=api_version,
-                correlation_id=correlation_id,
-                stream_above=stream_above,
-            )
-        )
+        self.responses.expect(expected)
         broker.writer.write_all([frame_length(len(frame)), frame])
         try:
             return await self._answer
@@ -411,7 +391,7 @@ class Connection:
     async def _connect(self) -> None:
         settings = self.shared.settings
         loop = asyncio.get_running_loop()
-        broker = _BrokerSide(self)
+        broker = BrokerSide(self)
         try:
             async with asyncio.timeout(settings.connect_timeout_ms / 1000):
                 await loop.create_connection(
@@ -437,34 +417,46 @@ class Connection:
             return
         self._account()
         verdict = self.shared.memory.verdict(self)
-        to_broker_bytes = self._broker.writer.queued_bytes
+        to_broker_bytes = self._broker.writer.untaken_bytes
         # Requests without an answer (a producer with acks=0) still go to the broker's socket from
         # here.
         if verdict is Verdict.END and self._held_bytes - to_broker_bytes > SMALL_BYTES:
             self._fail(SessionError("memory", "too much is held for clients unknown to the broker"))
             return
-        has_room, limit = verdict is Verdict.GO_ON, self.shared.settings.write_queue_bytes
-        self._read(
-            self.client,
+        has_room, is_taken = verdict is Verdict.GO_ON, not self._broker.writer.untaken_bytes
+        self.client.read(
             wanted=has_room
-            and to_broker_bytes < limit
+            and is_taken
             and self.requests.queued_bytes < _MAX_HELD_BYTES
             and not self._is_draining,
         )
-        self._read(
-            self._broker,
+        self._broker.read(
             wanted=(has_room or self.responses.is_assembling)
-            and self.client.writer.queued_bytes < limit
+            and (self.responses.is_assembling or not self.client.writer.untaken_bytes)
             and not self.responses.is_waiting,
         )
+        if self.is_admitted and not self._is_draining:
+            self._splice(self.client, self._broker, self.requests.passing_bytes)
+        if not self.responses.is_waiting:
+            self._splice(self._broker, self.client, self.responses.passing_bytes)
 
-    def _read(self, side: _Side, *, wanted: bool) -> None:
-        if wanted and side in self._paused:
-            self._paused.discard(side)
-            side.transport.resume_reading()
-        elif not wanted and side not in self._paused:
-            self._paused.add(side)
-            side.transport.pause_reading()
+    def _splice(self, source: Side, target: Side, run_bytes: int) -> None:
+        """Move a run of bytes that pass unread within the kernel, if it is long enough."""
+        if self.is_over or run_bytes < LEAST_RUN_BYTES:
+            return
+        moved = self._requests_moved if source is self.client else self._answers_moved
+        if source.splice_to(target, run_bytes, self.shared.pipes, moved) and source.splicing:
+            source.read(wanted=False)
+            source.splicing.start()
+
+    def _requests_moved(self, size_bytes: int) -> None:
+        self.shared.moved(size_bytes)
+        self.received_bytes += size_bytes
+        self.requests.skip(size_bytes)
+
+    def _answers_moved(self, size_bytes: int) -> None:
+        self.shared.moved(size_bytes)
+        self._take_outputs(lambda: self.responses.skip(size_bytes))
 
     def drain(self) -> None:
         """Take no more requests; end as soon as what is in flight was answered."""
@@ -487,6 +479,9 @@ class Connection:
         self._cause = cause
         self.shared.memory.leave(self)
         self._over.set()
+        for side in (self.client, self._broker):
+            if side is not None and side.splicing is not None:
+                side.splicing.stop()
         if self._broker is not None:
             self._broker.transport.abort()
         self.client.writer.finish()

@@ -29,15 +29,16 @@ from rlm.proxy.fetch_plan import (
     is_incremental,
     plan_fetch,
 )
+from rlm.proxy.passing import PassedFetch
 from rlm.proxy.purgatory import GRACE_MS, RemoteFetchPurgatory
 from rlm.proxy.reads import (
     READ_FIRST_MS,
     STREAMED,
     WHOLE,
     FetchQuota,
+    FetchUpstream,
     Permit,
     RemoteReads,
-    Upstream,
     frozen,
     guarded,
     watermarks_or_none,
@@ -92,8 +93,9 @@ class FetchHandler:
         self._dependencies = dependencies
         self._storage_errors = StorageErrors(dependencies.clock)
         self._quota = dependencies.quota.connection()
+        self._unanswered: set[Key] = set()
 
-    async def handle(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
+    async def handle(self, taken: Taken, upstream: FetchUpstream) -> list[Buffer] | None:
         """The answer as pieces with its length; None when the broker's answer went straight to the
         client.
         """
@@ -129,7 +131,9 @@ class FetchHandler:
             answer = FetchAnswer(
                 plan, reads, permit, self._dependencies.metrics, self._storage_errors
             )
-            one = _OneFetch(self._dependencies, taken, upstream, group, answer, deadline_ms)
+            one = _OneFetch(
+                self._dependencies, taken, upstream, group, answer, deadline_ms, self._unanswered
+            )
             try:
                 return await one.settle()
             finally:
@@ -143,10 +147,11 @@ class _OneFetch:
         self,
         dependencies: FetchDependencies,
         taken: Taken,
-        upstream: Upstream,
+        upstream: FetchUpstream,
         group: asyncio.TaskGroup,
         answer: FetchAnswer,
         deadline_ms: int,
+        unanswered: set[Key],
     ) -> None:
         self._tier, self._clock, self._metrics = (
             dependencies.tier,
@@ -160,6 +165,7 @@ class _OneFetch:
         self._answer = answer
         self._plan, self._reads = answer.plan, answer.reads
         self._deadline_ms = deadline_ms
+        self._unanswered = unanswered
         self._frame = bytearray()
         self._reads_begun_ms = self._clock.monotonic_ms()
 
@@ -210,6 +216,8 @@ class _OneFetch:
                 not_ready(partition, partition.watermarks)
             if await self._hold(response, checked):
                 bound_ms = max(self._left_ms(), GRACE_MS)
+                answered = self._plan.sources(Source.BROKER)
+                self._unanswered.difference_update(partition.key for partition in answered)
                 return await self._answer.pieces(self._frame, response, checked, bound_ms)
             slice_ms = _SLICE_MS if self._is_ours_to_hold else self._left_ms()
             wait_ms = max(1, min(slice_ms, self._left_ms()))
@@ -232,16 +240,31 @@ class _OneFetch:
             leader_epochs=self._plan.leader_epochs(),
             hide_rack=self._plan.hides_rack,
         )
-        answer = await self._upstream.ask(
-            frame,
-            self._taken.api_version,
-            self._taken.correlation_id,
-            WHOLE,  # any answer may hide an OFFSET_OUT_OF_RANGE (H17)
-        )
+        api_version, correlation_id = self._taken.api_version, self._taken.correlation_id
+        # Any answer may hide an OFFSET_OUT_OF_RANGE (H17).
+        if self._plan.is_brokers and self._unanswered.isdisjoint(self._plan.by_key):
+            passed = PassedFetch(
+                self._answer, self._high_watermarks, self._begin_settling, self._unanswered
+            )
+            answer = await self._upstream.ask_fetch(frame, api_version, correlation_id, passed)
+            if answer is None:
+                self._answer.end_passed()
+        else:
+            answer = await self._upstream.ask(frame, api_version, correlation_id, WHOLE)
         if answer is None:
             return None
         self._frame = answer
         return scan_fetch_response(answer, self._taken.api_version)
+
+    def _begin_settling(self, passed: PassedFetch, partition: PartitionFetch) -> None:
+        self._group.create_task(self._settle_passed(passed, partition))
+
+    async def _settle_passed(self, passed: PassedFetch, partition: PartitionFetch) -> None:
+        """Settle an OFFSET_OUT_OF_RANGE at which an answer on its way to the client has stopped."""
+        if await self._out_of_range(partition):
+            not_ready(partition, partition.watermarks)  # the broker cannot be asked in between
+        passed.settled(partition)
+        self._upstream.go_on()
 
     def _start_planned_reads(self) -> None:
         planned_bytes = 0

@@ -17,6 +17,7 @@ from kafka_protocol.error_codes import (
 from kafka_protocol.fetch import (
     FetchedPartition,
     FetchResponse,
+    SplicedPartition,
     splice_fetch_response,
 )
 from kafka_protocol.primitives import Buffer
@@ -84,6 +85,7 @@ class FetchAnswer:
         self._permit = permit
         self._metrics = metrics
         self._storage_errors = storage_errors
+        self._passed_bytes = 0
 
     def _records(self, partition: PartitionFetch) -> RemoteRecords | None:
         outcome = self.reads.outcome(partition)
@@ -190,6 +192,22 @@ class FetchAnswer:
         if fitting is not None:
             room.take(_taken_bytes(fitting, limit_bytes))
         return fitting, NONE
+
+    def without_records(self, partition: PartitionFetch) -> SplicedPartition:
+        """The answer of a partition that is given no records now: its error, or nothing yet."""
+        is_refused = partition.source is Source.REFUSED
+        error_code = self._error_due(partition, partition.error_code) if is_refused else NONE
+        self._count(partition, None, error_code)
+        return splice_records(partition, None, error_code, read_committed=self.plan.read_committed)
+
+    def passes(self, answered: FetchedPartition) -> None:
+        """Count the broker's own answer of a partition that goes straight to the client."""
+        self._metrics.answered("fetch", f"broker_{answered.error_code}")
+        self._passed_bytes += max(answered.records_size, 0)
+
+    def end_passed(self) -> None:
+        """The broker's answer has gone to the client."""
+        self._permit.gave(0, self._passed_bytes)
 
     def _error_due(self, partition: PartitionFetch, error_code: int) -> int:
         if error_code not in (KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR):

@@ -182,6 +182,19 @@ class FetchPlan:
         return not any(partition.maybe_tiered for partition in self.partitions)
 
     @property
+    def is_brokers(self) -> bool:
+        """Whether the broker answers every partition, as far as our view knows. Clients that name
+        a last fetched epoch may be answered that it diverged, which only the whole answer can show
+        (H37).
+        """
+        return all(
+            partition.source is Source.BROKER
+            and partition.asked.last_fetched_epoch < 0
+            and not _is_below_log(partition)
+            for partition in self.partitions
+        )
+
+    @property
     def read_committed(self) -> bool:
         return self.request.isolation_level == READ_COMMITTED
 
@@ -255,6 +268,12 @@ class FetchPlan:
                 may = room.limit(partition.asked.partition_max_bytes)
                 room.take(may if known is None else known)
         return None if room.is_empty else max(1, room.left_bytes)
+
+
+def _is_below_log(partition: PartitionFetch) -> bool:
+    """Whether the broker will answer OFFSET_OUT_OF_RANGE, by what was last known of its log."""
+    known = None if partition.tiered is None else partition.tiered.watermarks
+    return known is not None and partition.asked.fetch_offset < known.log_start_offset
 
 
 def topic_ref(name: str | None, topic_id: bytes | None) -> TopicRef:

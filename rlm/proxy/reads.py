@@ -32,6 +32,7 @@ from kip405.errors import (
 from rlm.clock import Clock
 from rlm.proxy.fetch_plan import Key, PartitionFetch
 from rlm.proxy.purgatory import Outcome, RemoteFetch, RemoteFetchPurgatory
+from rlm.proxy.session import FetchEntries
 from rlm.reading.values import RemoteRead
 from rlm.remote_log.tier import Tier, TierPartition, TopicRef, Watermarks, upper_offset
 
@@ -314,4 +315,20 @@ class Upstream(Protocol):
 
     async def settled(self) -> None:
         """Wait until every earlier request was answered, before we send an answer of our own."""
+        ...
+
+
+class FetchUpstream(Upstream, Protocol):
+    """The same, for Fetch requests."""
+
+    async def ask_fetch(
+        self, frame: Buffer, api_version: int, correlation_id: int, entries: FetchEntries
+    ) -> bytearray | None:
+        """As `ask`; a large answer goes straight to the client, and `entries` sees each partition
+        on the way.
+        """
+        ...
+
+    def go_on(self) -> None:
+        """Show `entries` again the partition that it did not let pass."""
         ...

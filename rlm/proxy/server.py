@@ -32,6 +32,7 @@ from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.reads import FetchQuota
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
+from rlm.proxy.splicing import Pipes
 from rlm.remote_log.tier import Deletions, Tier, has_remote
 
 log = structlog.get_logger(__name__)
@@ -78,12 +79,14 @@ class ProxyServer:
             ),
         )
         self._ending: asyncio.Task[None] | None = None
+        self._pipes = Pipes()
         self._shared = Shared(
             settings=settings,
             metrics=self._metrics,
             memory=self.memory,
             produce_log_start=self._produce_log_start,
             read_buffer=memoryview(bytearray(READ_BUFFER_BYTES)),
+            pipes=self._pipes,
             moved=quota.moved,
         )
 
@@ -146,6 +149,7 @@ class ProxyServer:
             connection.abort("shutdown_timeout")
         self._ending.cancel()
         await self._group.__aexit__(None, None, None)
+        self._pipes.close()
         self._server = self._ending = None
 
     def stalled_clients(

@@ -1,14 +1,13 @@
-"""The state of one client connection: cuts both byte streams into requests and answers. Pure.
+"""The state of one client connection: cuts the client's byte stream into requests. Pure.
 
 Most bytes pass unparsed and must not be assembled. A few requests are intercepted whole, because an
-answer to them may be altered. A broker answers in order, so a queue of expected answers is enough.
-This module must not know sockets, tasks or the remote tier.
+answer to them may be altered. `rlm.proxy.responses` cuts the broker's stream. This module must not
+know sockets, tasks or the remote tier.
 """
 
 import enum
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from kafka_protocol.api_versions import is_offered
 from kafka_protocol.apis import (
@@ -19,13 +18,13 @@ from kafka_protocol.apis import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
+from kafka_protocol.fetch import FetchedPartition
 from kafka_protocol.frames import FrameAssembler, parse_request_header
 from kafka_protocol.primitives import Buffer, WireError
 from kafka_protocol.produce import read_acks
 
 LENGTH_BYTES = 4
 _REQUEST_HEAD_BYTES = 12  # length, API key, version, correlation id
-_RESPONSE_HEAD_BYTES = 8  # length, correlation id
 _MAX_PRODUCE_HEAD_BYTES = 140_000  # client id and transactional id have at most 32767 bytes each
 _SASL_HANDSHAKE_KEY = 17
 _SASL_AUTHENTICATE_KEY = 36
@@ -44,6 +43,18 @@ class SessionError(Exception):
         self.cause = cause
 
 
+class FetchEntries(Protocol):
+    """Sees the partitions of a Fetch answer that is passed on while it flows."""
+
+    def entry(self, head: memoryview, topic: str | bytes, answered: FetchedPartition) -> bool:
+        """Whether the partition may be passed on; its head may be changed in place for that.
+
+        False: nothing more is passed on, and it is asked again with the same partition, until the
+        answer is True. Positions are in the head. Raises `WireError`.
+        """
+        ...
+
+
 class Intercept(enum.Enum):
     """How the answer to a request is handled."""
 
@@ -56,7 +67,7 @@ class Intercept(enum.Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """An answer that the broker still owes. An ASKED answer beyond `stream_above` bytes is
-    streamed.
+    streamed; if it is a Fetch answer with `entries`, these see each partition on the way.
 
     `admits`: where a broker requires authentication, only an authenticated client gets this answer.
     """
@@ -65,6 +76,7 @@ class Expected:
     api_version: int
     correlation_id: int
     stream_above: int | None = None
+    entries: FetchEntries | None = None
     admits: bool = True
 
 
@@ -87,25 +99,7 @@ class Cut:
     taken: Taken | None
 
 
-@dataclass(frozen=True, slots=True)
-class Assembled:
-    """A whole answer, without its length."""
-
-    expected: Expected
-    frame: bytearray
-
-
-@dataclass(frozen=True, slots=True)
-class Streamed:
-    """The last byte of an ASKED answer that was passed on piece by piece."""
-
-    expected: Expected
-
-
-Output = memoryview | Assembled | Streamed
-
-
-def _size_of(head: memoryview, smallest: int, max_frame_bytes: int | None) -> int:
+def frame_size(head: memoryview, smallest: int, max_frame_bytes: int | None) -> int:
     """Declared size of a frame; SessionError says which other protocol its first bytes are of."""
     size_bytes = int.from_bytes(head[:LENGTH_BYTES], "big", signed=True)
     if size_bytes >= smallest and (max_frame_bytes is None or size_bytes <= max_frame_bytes):
@@ -146,6 +140,15 @@ class RequestCutter:
     def held_bytes(self) -> int:
         """All bytes kept here."""
         return len(self._held) + len(self._frame or b"")
+
+    @property
+    def passing_bytes(self) -> int:
+        """Bytes that come next and are passed on unread."""
+        return self._passing_bytes
+
+    def skip(self, size_bytes: int) -> None:
+        """Count bytes, at most `passing_bytes`, that took another way."""
+        self._passing_bytes -= size_bytes
 
     @property
     def is_within_frame(self) -> bool:
@@ -194,7 +197,7 @@ class RequestCutter:
         """Parse the start of a frame; False when more bytes are needed for that."""
         if len(head) < LENGTH_BYTES:
             return False
-        size_bytes = _size_of(head, _REQUEST_HEAD_BYTES - LENGTH_BYTES, self._max_frame_bytes)
+        size_bytes = frame_size(head, _REQUEST_HEAD_BYTES - LENGTH_BYTES, self._max_frame_bytes)
         if len(head) < _REQUEST_HEAD_BYTES:
             return False
         api_key = int.from_bytes(head[4:6], "big", signed=True)
@@ -274,130 +277,3 @@ def _acks(head: memoryview, size_bytes: int) -> int | None:
         if len(frame) == size_bytes or len(frame) > _MAX_PRODUCE_HEAD_BYTES:
             raise SessionError("bad_frame", str(error)) from error
         return None
-
-
-class ResponseCutter:
-    """Cuts the broker's byte stream by the expected answers, in their order.
-
-    `may_assemble` is asked before an answer of a given size is assembled. If it refuses, nothing
-    more is accepted until `resume`.
-    """
-
-    def __init__(
-        self, max_frame_bytes: int, may_assemble: Callable[[int], bool] = lambda _: True
-    ) -> None:
-        self._max_frame_bytes = max_frame_bytes
-        self._may_assemble = may_assemble
-        self.has_admitted = False
-        """Whether the broker has answered a request that needs authentication."""
-        self.is_waiting = False
-        """An answer that came may not be assembled yet."""
-        self._expected: deque[Expected] = deque()
-        self._head = bytearray()
-        self._streaming_bytes = 0
-        self._frame: bytearray | None = None
-        self._filled_bytes = 0
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no answer is expected."""
-        return not self._expected
-
-    @property
-    def is_assembling(self) -> bool:
-        """Whether an answer is being received into memory that is already allocated."""
-        return self._frame is not None
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory that bytes of the broker occupy here."""
-        return len(self._head) + len(self._frame or b"")
-
-    def resume(self) -> list[Output]:
-        """Try again to assemble the answer that waits; as `feed`."""
-        return self.feed(b"")
-
-    def expect(self, expected: Expected) -> None:
-        """Remember an answer; call it in the order the requests are written."""
-        self._expected.append(expected)
-
-    def room(self, at_least: int) -> memoryview | None:
-        """Where the next bytes may be received without a copy, while a frame is assembled."""
-        if self._frame is None or len(self._frame) - self._filled_bytes < at_least:
-            return None
-        return memoryview(self._frame)[self._filled_bytes :]
-
-    def filled(self, size_bytes: int) -> Assembled | None:
-        """Count bytes that were received into `room`."""
-        self._filled_bytes += size_bytes
-        return self._assembled()
-
-    def feed(self, data: Buffer) -> list[Output]:
-        """Take bytes of any cut; returns pieces to pass on (views of the input) and whole
-        frames.
-        """
-        if self._head:
-            data = bytes(self._head + data)
-            self._head.clear()
-        view = memoryview(data)
-        outputs: list[Output] = []
-        position = 0
-        self.is_waiting = False
-        while position < len(view):
-            step = self._step(view[position:], outputs)
-            if step is None:
-                self._head += view[position:]
-                break
-            position += step
-        return outputs
-
-    def _step(self, view: memoryview, outputs: list[Output]) -> int | None:
-        """Handle the start of these bytes; returns how many were handled, None when more are
-        needed.
-        """
-        if self._streaming_bytes:
-            size_bytes = min(self._streaming_bytes, len(view))
-            outputs.append(view[:size_bytes])
-            self._streaming_bytes -= size_bytes
-            if self._streaming_bytes == 0:
-                done = self._expected.popleft()
-                if done.intercept is Intercept.ASKED:
-                    outputs.append(Streamed(done))
-            return size_bytes
-        if self._frame is not None:
-            size_bytes = min(len(self._frame) - self._filled_bytes, len(view))
-            self._frame[self._filled_bytes : self._filled_bytes + size_bytes] = view[:size_bytes]
-            self._filled_bytes += size_bytes
-            assembled = self._assembled()
-            if assembled is not None:
-                outputs.append(assembled)
-            return size_bytes
-        return self._begin(view)
-
-    def _begin(self, view: memoryview) -> int | None:
-        """Decide about the frame that begins here; the length itself is taken when assembling."""
-        if len(view) < _RESPONSE_HEAD_BYTES:
-            return None
-        size_bytes = _size_of(view, _RESPONSE_HEAD_BYTES - LENGTH_BYTES, None)
-        correlation_id = int.from_bytes(view[4:8], "big", signed=True)
-        if not self._expected or self._expected[0].correlation_id != correlation_id:
-            raise SessionError("unexpected_answer", f"answer to {correlation_id} is not expected")
-        expected = self._expected[0]
-        self.has_admitted = self.has_admitted or expected.admits
-        limit = expected.stream_above
-        if expected.intercept is Intercept.NOTHING or (limit is not None and size_bytes > limit):
-            self._streaming_bytes = LENGTH_BYTES + size_bytes
-            return 0
-        _size_of(view, _RESPONSE_HEAD_BYTES - LENGTH_BYTES, self._max_frame_bytes)
-        if not self._may_assemble(size_bytes):
-            self.is_waiting = True
-            return None
-        self._frame, self._filled_bytes = bytearray(size_bytes), 0
-        return LENGTH_BYTES
-
-    def _assembled(self) -> Assembled | None:
-        frame = self._frame
-        if frame is None or self._filled_bytes < len(frame):
-            return None
-        self._frame = None
-        return Assembled(self._expected.popleft(), frame)

@@ -14,9 +14,9 @@ class ProxySettings:
 
     `listen_port` 0 means any free port. `barrier_wait_ms` bounds how long ListOffsets,
     OffsetForLeaderEpoch and DeleteRecords wait for the ledger view (H17); a Fetch waits within its
-    own max_wait. `write_queue_bytes` is how far one side may lag behind the other, in each
-    direction. `memory_max_bytes` bounds what all connections hold together. The timeouts in ms end
-    a client that sends no first request, that does not complete a request, or that is idle (H36).
+    own max_wait. `memory_max_bytes` bounds what all connections hold together. The timeouts in ms
+    end a client that sends no first request, that does not complete a request, or that is idle
+    (H36).
     """
 
     listen_host: str
@@ -33,7 +33,6 @@ class ProxySettings:
     connect_timeout_ms: int = 5_000
     shutdown_timeout_ms: int = 5_000
     barrier_wait_ms: int = 5_000
-    write_queue_bytes: int = 1_048_576
 
 
 class ProxyMetrics(Protocol):

@@ -66,35 +66,46 @@ def check_answer(
     """Apply one answer of the broker to the plan: what it proves, what must be found out, and
     whether it ends the wait.
     """
-    found: dict[_News, list[PartitionFetch]] = {news: [] for news in _News}
+    found: dict[News, list[PartitionFetch]] = {news: [] for news in News}
     leave_now = False
     broker_bytes = 0
     for _, partition, answered in answers_of(plan, response):
-        if answered.error_code == NONE:
-            if partition.tiered is not None:
-                high_watermarks[partition.key] = answered.high_watermark
-            news = _check_clean(plan, partition, answered)
-            if partition.source in (Source.BROKER, Source.HOLE):
-                broker_bytes += max(answered.records_size, 0)
-                leave_now |= answered.preferred_read_replica != -1
-        else:
-            news = _check_error(partition, answered.error_code)
-            if news is _News.DROPPED:
-                high_watermarks.pop(partition.key, None)
+        news = check_partition(plan, partition, answered, high_watermarks)
+        if answered.error_code != NONE:
             leave_now |= news is None and answered.error_code != OFFSET_OUT_OF_RANGE
+        elif partition.source in (Source.BROKER, Source.HOLE):
+            broker_bytes += max(answered.records_size, 0)
+            leave_now |= answered.preferred_read_replica != -1
         if news is not None:
             found[news].append(partition)
     return CheckedAnswer(
-        out_of_range=tuple(found[_News.OUT_OF_RANGE]),
-        became_remote=tuple(found[_News.BECAME_REMOTE]),
-        dropped=tuple(found[_News.DROPPED]),
-        doubted=tuple(found[_News.DOUBTED]),
+        out_of_range=tuple(found[News.OUT_OF_RANGE]),
+        became_remote=tuple(found[News.BECAME_REMOTE]),
+        dropped=tuple(found[News.DROPPED]),
+        doubted=tuple(found[News.DOUBTED]),
         leave_now=leave_now,
         broker_bytes=broker_bytes,
     )
 
 
-class _News(enum.Enum):
+def check_partition(
+    plan: FetchPlan,
+    partition: PartitionFetch,
+    answered: FetchedPartition,
+    high_watermarks: dict[Key, int],
+) -> "News | None":
+    """Apply the broker's answer of one partition to the plan; None = nothing remains to be done."""
+    if answered.error_code == NONE:
+        if partition.tiered is not None:
+            high_watermarks[partition.key] = answered.high_watermark
+        return _check_clean(plan, partition, answered)
+    news = _check_error(partition, answered.error_code)
+    if news is News.DROPPED:
+        high_watermarks.pop(partition.key, None)
+    return news
+
+
+class News(enum.Enum):
     """What remains to be done for a partition after an answer of the broker."""
 
     OUT_OF_RANGE = "out_of_range"
@@ -103,22 +114,22 @@ class _News(enum.Enum):
     DOUBTED = "doubted"
 
 
-def _check_clean(plan: FetchPlan, one: PartitionFetch, answered: FetchedPartition) -> _News | None:
+def _check_clean(plan: FetchPlan, one: PartitionFetch, answered: FetchedPartition) -> News | None:
     if _has_it_itself(one, answered):
         drop(one)
-        return _News.DROPPED
+        return News.DROPPED
     if _is_doubtful(plan, one, answered):
         one.watermarks = _watermarks_of(answered)
-        return _News.DOUBTED
-    return _News.BECAME_REMOTE if _take_clean(one, answered) else None
+        return News.DOUBTED
+    return News.BECAME_REMOTE if _take_clean(one, answered) else None
 
 
-def _check_error(partition: PartitionFetch, error_code: int) -> _News | None:
+def _check_error(partition: PartitionFetch, error_code: int) -> News | None:
     if _is_answer_to_us(partition, error_code):
         drop(partition)
-        return _News.DROPPED
+        return News.DROPPED
     is_ours = error_code == OFFSET_OUT_OF_RANGE and partition.source is Source.BROKER
-    return _News.OUT_OF_RANGE if is_ours else None
+    return News.OUT_OF_RANGE if is_ours else None
 
 
 def _is_answer_to_us(partition: PartitionFetch, error_code: int) -> bool:

@@ -2,10 +2,12 @@
 
 The transports of asyncio copy (or keep a reference to) whatever the socket does not take at once.
 Written in small parts, record bytes go from where they are to the socket, and the queued amount is
-known. This module must not know Kafka.
+known. Bytes of a buffer that is used again are given to the socket directly, and only those that it
+does not take are copied. This module must not know Kafka.
 """
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -24,8 +26,11 @@ class PacedWriter:
         self._queue: deque[memoryview] = deque()
         self._paused = False
         self._is_finishing = False
+        self._is_lent = False
         self.queued_bytes = 0
         self._given_bytes = 0
+        is_tls = transport.get_extra_info("sslcontext") is not None
+        self._socket = None if is_tls else transport.get_extra_info("socket")
         transport.set_write_buffer_limits(high=0)
 
     @property
@@ -49,8 +54,48 @@ class PacedWriter:
             return
         self._queue.append(memoryview(piece))
         self.queued_bytes += len(piece)
-        if not self._paused:
-            self._send()
+        self._send()
+
+    def pass_on(self, view: Buffer) -> None:
+        """Write bytes that may change after this call: what the socket takes is not copied."""
+        if not len(view) or self._is_finishing:
+            return
+        sent_bytes = 0 if self._paused or self.untaken_bytes or self._is_lent else self._try(view)
+        self._given_bytes += sent_bytes
+        if sent_bytes < len(view):
+            self.write(bytes(memoryview(view)[sent_bytes:]))
+
+    def _try(self, view: Buffer) -> int:
+        """How many bytes the socket takes now; its transport will meet an error by itself."""
+        if self._socket is None:
+            return 0
+        try:
+            return os.write(self._socket.fileno(), view)
+        except OSError:  # BlockingIOError is one
+            return 0
+
+    def lend(self) -> int | None:
+        """A duplicate of the socket's descriptor, to which something else writes until
+        `give_back`; None where bytes are queued, under TLS, or if the socket is closed.
+        """
+        is_busy = self._paused or self.untaken_bytes or self._is_finishing or self._is_lent
+        if is_busy or self._socket is None:
+            return None
+        try:
+            lent_fd = os.dup(self._socket.fileno())
+        except OSError:
+            return None
+        self._is_lent = True
+        return lent_fd
+
+    def lent(self, size_bytes: int) -> None:
+        """Count bytes that the socket took from somebody else."""
+        self._given_bytes += size_bytes
+
+    def give_back(self) -> None:
+        """Nothing else writes to the socket any more."""
+        self._is_lent = False
+        self._send()
 
     def write_all(self, pieces: Iterable[Buffer]) -> None:
         """Queue pieces in order, small neighbours joined: one system call, one packet."""
@@ -89,7 +134,7 @@ class PacedWriter:
         self.queued_bytes = 0
 
     def _send(self) -> None:
-        while self._queue and not self._paused:
+        while self._queue and not self._paused and not self._is_lent:
             piece = self._queue.popleft()
             part = piece[:PART_BYTES]
             if len(piece) > PART_BYTES:

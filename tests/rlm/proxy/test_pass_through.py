@@ -322,7 +322,7 @@ async def test_shutdown_is_bounded() -> None:
 
 async def test_a_slow_reader_slows_the_broker_down_and_gets_everything() -> None:
     broker = FakeBroker(raw_answers={UNKNOWN_KEY: b"a" * 1_000_000})
-    async with world(broker=broker, write_queue_bytes=100_000) as w:
+    async with world(broker=broker) as w:
         client = await w.connect()
         client.writer.write(b"".join(raw_request(UNKNOWN_KEY, n, b"") for n in range(60)))
         await asyncio.sleep(0.3)

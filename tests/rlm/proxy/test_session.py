@@ -6,15 +6,13 @@ from hypothesis import strategies as st
 
 from kafka_protocol.apis import API_VERSIONS, FETCH, PRODUCE
 from kafka_protocol.frames import encode_request
+from rlm.proxy.responses import Assembled, ResponseCutter, Streamed
 from rlm.proxy.session import (
-    Assembled,
     Cut,
     Expected,
     Intercept,
     RequestCutter,
-    ResponseCutter,
     SessionError,
-    Streamed,
     Taken,
 )
 

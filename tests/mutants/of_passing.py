@@ -1,0 +1,132 @@
+"""Planted bugs in answers and requests that flow: what is seen on the way, and what is held."""
+
+from tests.mutants.edits import Edit, Target
+
+_FLOWING = ("tests/rlm/proxy/test_passing.py",)
+SCANNER = Target("kafka_protocol/fetch/stream.py", ("tests/kafka_protocol/test_fetch_stream.py",))
+OVERWRITES = Target(
+    "kafka_protocol/fetch/splice.py", ("tests/kafka_protocol/test_fetch_stream.py",)
+)
+PASSING = Target("rlm/proxy/passing.py", _FLOWING)
+FETCHES = Target("rlm/proxy/fetch.py", _FLOWING)
+PLANS = Target("rlm/proxy/fetch_plan.py", _FLOWING)
+RESPONSES = Target("rlm/proxy/responses.py", _FLOWING)
+CONNECTION = Target("rlm/proxy/connection.py", _FLOWING)
+SIDES = Target("rlm/proxy/sides.py", _FLOWING)
+SPLICING = Target("rlm/proxy/splicing.py", ("tests/rlm/proxy/test_splicing.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *SCANNER.edits(
+        (
+            "tagged fields behind records are read as the next partition",
+            "                self._part = _Part.PARTITION_TAGS\n",
+            "                self._next_partition()\n",
+        ),
+        (
+            "G7: a frame that ends too early or too late passes",
+            "        if (self._part is _Part.END) != (self.left_bytes == 0):\n",
+            "        if self._part is _Part.END and self.left_bytes < 0:\n",
+        ),
+    ),
+    *OVERWRITES.edits(
+        (
+            "records stay behind an answer that was replaced in place",
+            "    if answered.records_size > 0 or any(map(len, spliced.records)):\n",
+            "    if any(map(len, spliced.records)):\n",
+        ),
+    ),
+    *PASSING.edits(
+        (
+            "H17: an OFFSET_OUT_OF_RANGE flows on before a barrier was",
+            "            self._settle(self, partition)\n            return False\n",
+            "            self._settle(self, partition)\n            return True\n",
+        ),
+        (
+            "H17: a second attempt lets an OFFSET_OUT_OF_RANGE pass",
+            "        if partition.key == self._settling:\n            return False\n",
+            "        if partition.key == self._settling:\n            return True\n",
+        ),
+        (
+            "H17: the broker's error is passed on for a remote offset",
+            "        if partition.source is Source.BROKER:\n",
+            "        if partition.source is not None:\n",
+        ),
+        (
+            "H22: an answer that flows shows the broker's log start",
+            "        if patch is not None:\n",
+            "        if patch is not None and not answered.records_size:\n",
+        ),
+        (
+            "a remote offset is never answered beside much local data",
+            "        self._unanswered.add(partition.key)\n",
+            "",
+        ),
+    ),
+    *FETCHES.edits(
+        (
+            "an answer that stopped at an OFFSET_OUT_OF_RANGE never goes on",
+            "        self._upstream.go_on()\n",
+            "",
+        ),
+        (
+            "H15: a hole in an answer that flows is not even empty",
+            "            not_ready(partition, partition.watermarks)  # the broker",
+            "            drop(partition)  # the broker",
+        ),
+    ),
+    *PLANS.edits(
+        (
+            "H37: an answer flows though an epoch may have diverged",
+            "            and partition.asked.last_fetched_epoch < 0\n",
+            "",
+        ),
+    ),
+    *RESPONSES.edits(
+        (
+            "bytes that took another way are waited for again",
+            "            self._scan.scanner.skip_records(size_bytes)\n",
+            "",
+        ),
+    ),
+    *CONNECTION.edits(
+        (
+            "G10: a broker is read though its client takes nothing",
+            "(self.responses.is_assembling or not self.client.writer.untaken_bytes)",
+            "True",
+        ),
+        (
+            "a run goes on for a connection that has ended",
+            "                side.splicing.stop()\n",
+            "                side.splicing = None\n",
+        ),
+    ),
+    *SIDES.edits(
+        (
+            "a run is begun again for ever where the source has ended",
+            "                self._may_splice = False  # what",
+            "                self._may_splice = True  # what",
+        ),
+    ),
+    *SPLICING.edits(
+        (
+            "bytes of one connection reach another one",
+            "        if pipe.held_bytes:\n",
+            "        if pipe.held_bytes < 0:\n",
+        ),
+        (
+            "bytes that the target cannot be given are lost",
+            "        rest = None if is_complete else self._read_rest()\n",
+            '        rest = None if is_complete else b""\n',
+        ),
+        (
+            "a run waits for more after its last byte",
+            "                if not self._unread_bytes:\n",
+            "                if self._unread_bytes < 0:\n",
+        ),
+        (
+            "more than the run is moved",
+            "        size_bytes = min(self._unread_bytes, PIPE_BYTES)\n",
+            "        size_bytes = PIPE_BYTES\n",
+        ),
+    ),
+)
