@@ -66,6 +66,18 @@ class OffsetIndex:
         at = bisect_right(range(len(self)), offset, key=self._offset)
         return self._position(at - 1) if at else 0
 
+    def entry_before_last(self, position: int, next_offset: int) -> tuple[int, int] | None:
+        """(offset, position) of the last entry but one of those up to a byte position and below
+        `next_offset`; None = there are not two. At least one batch lies between these two entries,
+        and all that end before the last one end below `next_offset`.
+        """
+        entries = range(len(self))
+        count = min(
+            bisect_right(entries, position, key=self._position),
+            bisect_left(entries, next_offset, key=self._offset),
+        )
+        return self.entry(count - 2) if count > 1 else None
+
     def upper_position(self, next_offset: int) -> int | None:
         """Byte position of the first indexed batch at or above `next_offset`; None: up to the
         segment's end.

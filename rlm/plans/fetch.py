@@ -1,7 +1,8 @@
 """Finds the bytes of a segment that answer a read, and the aborted transactions of the reader's
 lineage.
 
-The read iterates over batch headers in verified chunks and decodes nothing. A segment's log
+The read iterates over batch headers in verified chunks, those that the offset index does not pass
+over, and decodes nothing. A segment's log
 consists of chunks of one size (the last may be shorter). Batches may straddle chunk borders and are
 never copied; only a header that straddles one is. Source: Kafka's DefaultRecordBatch layout;
 RemoteLogManager.read.
@@ -19,8 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kip405.batches import batch_headers
+from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt
-from kip405.indexes import AbortedTransaction
+from kip405.indexes import AbortedTransaction, OffsetIndex
 from kip405.lineage import Lineage
 from rlmm.ledger import SegmentEntry, UsableSegment
 
@@ -70,13 +72,13 @@ class ChunkWindow:
     """
 
     def __init__(
-        self, chunk_size_bytes: int, log_size_bytes: int, chunks: Mapping[int, bytes]
+        self, chunk_size_bytes: int, log_size_bytes: int, chunks: Mapping[int, ByteBuffer]
     ) -> None:
         self.chunk_size_bytes = chunk_size_bytes
         self.log_size_bytes = log_size_bytes
         self._chunks = chunks
 
-    def headers_at(self, position: int) -> tuple[bytes, int] | None:
+    def headers_at(self, position: int) -> tuple[ByteBuffer, int] | None:
         """Bytes with the header at `position`, and its offset in them: a chunk, or a copy of the
         header where it straddles chunks or the log ends sooner (then zeros follow). None if not
         loaded.
@@ -108,22 +110,29 @@ class ChunkWindow:
         )
 
 
-def cut(window: ChunkWindow, position: int, bounds: ReadBounds) -> Cut:
+def cut(
+    window: ChunkWindow, position: int, bounds: ReadBounds, index: OffsetIndex | None = None
+) -> Cut:
     """Walk from a batch border at `position` to the batches that answer a read.
 
     Skips batches that end below the offset; stops before one that reaches upper_offset or would
-    pass max_bytes. Corrupt for bytes that are no batches.
+    pass max_bytes. With the segment's `index` only the batches near both ends are walked over, with
+    the same result. Corrupt for bytes that are no batches.
     """
-    start = end = position
+    start, least_base = position, 0
+    for after, last in _batches(window, position, 0):
+        if last >= bounds.offset:
+            break
+        start, least_base = after, last + 1
     next_offset = bounds.offset
     budget_end = start + bounds.max_bytes
     loaded_until = window.loaded_until(position)
+    end = start
+    if index is not None:
+        limit = min(budget_end, loaded_until)
+        end, least_base = _near_end(window, start, least_base, bounds, limit, index)
     needed, exhausted = None, False
-    for after, last in _batches(window, position):
-        if last < bounds.offset:
-            start = end = after
-            budget_end = start + bounds.max_bytes
-            continue
+    for after, last in _batches(window, end, least_base):
         if last >= bounds.upper_offset:
             exhausted = True
             break
@@ -148,13 +157,38 @@ def cut(window: ChunkWindow, position: int, bounds: ReadBounds) -> Cut:
     )
 
 
-def _batches(window: ChunkWindow, at: int) -> Iterator[tuple[int, int]]:
-    """(position after, last offset) of every batch from `at` on whose header is loaded.
+def _near_end(
+    window: ChunkWindow,
+    start: int,
+    least_base: int,
+    bounds: ReadBounds,
+    limit: int,
+    index: OffsetIndex,
+) -> tuple[int, int]:
+    """A batch border at or after `start`, and the least base offset of the batch there. All batches
+    before it are part of the answer, and so is at least one behind it.
+
+    The batch there must be the one that the index says; otherwise every batch is walked over.
+    """
+    found = index.entry_before_last(limit, bounds.upper_offset)
+    if found is None or found[1] <= start:
+        return start, least_base
+    offset, position = found
+    headers = window.headers_at(position)
+    if headers is None:
+        return start, least_base
+    base = _HEAD.unpack_from(*headers)[0]
+    return (position, base) if bounds.offset < base <= offset else (start, least_base)
+
+
+def _batches(window: ChunkWindow, at: int, least_base: int) -> Iterator[tuple[int, int]]:
+    """(position after, last offset) of every batch from `at` on whose header is loaded; the first
+    one begins at or above `least_base`.
 
     The inner loop runs once per batch, a million times for a GB of small batches, so it is kept
     flat.
     """
-    unpack, log_size, least_base = _HEAD.unpack_from, window.log_size_bytes, 0
+    unpack, log_size = _HEAD.unpack_from, window.log_size_bytes
     while at < log_size and (headers := window.headers_at(at)) is not None:
         piece, inside = headers
         last_inside = len(piece) - _HEAD_BYTES

@@ -272,7 +272,7 @@ class _OneRead:
         while True:
             self._take(position)
             try:
-                found = cut(self.window, position, self.bounds)
+                found = cut(self.window, position, self.bounds, known.offsets)
             except Corrupt as error:
                 text = f"log object of segment {self.segment.segment_id}: {error}"
                 raise Corrupt(text) from error

@@ -4,16 +4,29 @@ from tests.mutants.edits import Edit, Target
 
 FETCH = Target("rlm/plans/fetch.py", ("tests/rlm/plans/test_fetch.py",))
 COVER = Target("rlm/plans/coverage.py", ("tests/rlm/plans/test_copy.py", "tests/rlm/plans"))
+OFFSET_INDEX = Target("kip405/indexes.py", ("tests/rlm/plans/test_fetch.py",))
 RETENTION = Target("rlm/plans/retention.py", ("tests/rlm/plans/test_retention.py",))
 UNSETTLED = Target("rlm/plans/coverage.py", ("tests/rlm/plans/test_unsettled.py",))
 COPY = Target("rlm/plans/copy.py", ("tests/rlm/plans/test_copy.py", "tests/rlm/tasks/test_copy.py"))
 
 EDITS: tuple[Edit, ...] = (
+    *OFFSET_INDEX.edits(
+        (
+            "H4: the index passes over batches that reach the upper offset",
+            "            bisect_left(entries, next_offset, key=self._offset),\n        )",
+            "            len(self),\n        )",
+        ),
+        (
+            "the index passes over the last batch of an answer, whose end is then not known",
+            "return self.entry(count - 2) if count > 1 else None",
+            "return self.entry(count - 1) if count > 0 else None",
+        ),
+    ),
     *FETCH.edits(
         (
             "a batch that ends with the offset asked for is skipped",
-            "if last < bounds.offset:",
-            "if last <= bounds.offset:",
+            "if last >= bounds.offset:",
+            "if last > bounds.offset:",
         ),
         (
             "H4: a batch that reaches the upper offset is given",
@@ -37,8 +50,28 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "max_bytes counts batches that were skipped",
-            "            start = end = after\n            budget_end = start + bounds.max_bytes\n",
-            "            start = end = after\n",
+            "budget_end = start + bounds.max_bytes",
+            "budget_end = position + bounds.max_bytes",
+        ),
+        (
+            "G9: an index that is wrong about its batch is believed",
+            "return (position, base) if bounds.offset < base <= offset else (start, least_base)",
+            "return position, base",
+        ),
+        (
+            "the index passes over batches beyond max_bytes",
+            "limit = min(budget_end, loaded_until)",
+            "limit = loaded_until",
+        ),
+        (
+            "the index passes over batches that are not loaded",
+            "limit = min(budget_end, loaded_until)",
+            "limit = budget_end",
+        ),
+        (
+            "every batch of an answer is walked over",
+            "if found is None or found[1] <= start:",
+            "if found is None or found[1] >= start:",
         ),
         (
             "H20: the next offset is that of the last record given, for ever",

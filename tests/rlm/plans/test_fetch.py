@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kip405.batches import BatchHeader, batch_headers
+from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt
+from kip405.indexes import OffsetIndex
 from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut
 from tests.kip405.batch_builder import batch, legacy
 
@@ -88,12 +90,28 @@ def expected(log: bytes, position: int, asked: ReadBounds) -> Cut:
     )
 
 
-def cut_loading(log: bytes, size: int, position: int, asked: ReadBounds) -> tuple[Cut, ChunkWindow]:
+@st.composite
+def indexes(draw: st.DrawFn, log: bytes) -> OffsetIndex:
+    """An entry for some of the batches, or for some runs of batches that a follower appended."""
+    entries, first = b"", None
+    for at, header in batch_headers(log):
+        first = at if first is None else first
+        if draw(st.booleans()):
+            continue  # it belongs to the next run
+        if draw(st.booleans()):
+            entries += struct.pack(">ii", header.last_offset, first)
+        first = None
+    return OffsetIndex(memoryview(entries), 0)
+
+
+def cut_loading(
+    log: bytes, size: int, position: int, asked: ReadBounds, index: OffsetIndex | None = None
+) -> tuple[Cut, ChunkWindow]:
     """Cut as the task does: load what is needed, drop what was passed, until nothing is needed."""
     loaded: dict[int, bytes] = {}
     window = ChunkWindow(size, len(log), loaded)
     for _ in range(2 * (len(log) // size + 2)):
-        found = cut(window, position, asked)
+        found = cut(window, position, asked, index)
         if found.needed is None:
             return found, window
         start, end = found.needed
@@ -117,10 +135,46 @@ def test_any_chunk_size_gives_what_the_whole_log_gives(
     log: Log, asked: ReadBounds, size: int, data: st.DataObject
 ) -> None:
     position = data.draw(st.sampled_from(borders(log.data, asked.offset)))
-    found, window = cut_loading(log.data, size, position, asked)
+    index = data.draw(st.none() | indexes(log.data))
+    found, window = cut_loading(log.data, size, position, asked, index)
     assert found == expected(log.data, position, asked)
     joined = b"".join(window.slices(found.start, found.end))
     assert joined == log.data[found.start : found.end]
+
+
+class CountedWindow(ChunkWindow):
+    """Counts the places at which the scan looked for a header."""
+
+    looked_at: int = 0
+
+    def headers_at(self, position: int) -> tuple[ByteBuffer, int] | None:
+        self.looked_at += 1
+        return super().headers_at(position)
+
+
+def test_batches_between_both_ends_are_not_looked_at() -> None:
+    data = b"".join(v2(base, 1, 20, 0) for base in range(1_000))
+    size = len(v2(0, 1, 20, 0))
+    entries = b"".join(struct.pack(">ii", at, at * size) for at in range(0, 1_000, 10))
+    index = OffsetIndex(memoryview(entries), 0)
+    # Chunks of one batch: each header is looked for at a place of its own.
+    window = CountedWindow(size, len(data), {at: v2(at, 1, 20, 0) for at in range(1_000)})
+    asked = ReadBounds(offset=15, upper_offset=900, max_bytes=1 << 30, at_least_one=True)
+    found = cut(window, index.lookup(15), asked, index)
+    assert (found.start, found.end, found.next_offset) == (15 * size, 900 * size, 900)
+    assert found.exhausted and found.needed is None
+    assert window.looked_at < 40
+
+
+@pytest.mark.parametrize("wrong_by", [-1, 1, 30])
+def test_an_index_that_is_wrong_about_its_batch_passes_over_nothing(wrong_by: int) -> None:
+    data = b"".join(v2(base, 1, 20, 0) for base in range(100))
+    size = len(v2(0, 1, 20, 0))
+    entries = b"".join(struct.pack(">ii", at, at * size + wrong_by) for at in (40, 60))
+    window = ChunkWindow(len(data), len(data), {0: data})
+    asked = ReadBounds(offset=0, upper_offset=100, max_bytes=1 << 30, at_least_one=True)
+    found = cut(window, 0, asked, OffsetIndex(memoryview(entries), 0))
+    assert (found.start, found.end, found.next_offset) == (0, len(data), 100)
 
 
 @given(logs(), st.integers(1, 300), st.sampled_from((1, 100, 1_000)))
