@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeAlias, TypeVar
 
 from kip405.ids import Uuid
+from rlm.reading.chunk_memory import Chunk
 from rlm.reading.eviction import ScanResistant
 
 ChunkKey: TypeAlias = tuple[Uuid, int]
@@ -35,7 +36,7 @@ class ChunkCache:
     """Chunks by key. It never evicts by itself: a caller that needs room calls `evict`."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        self._data: dict[ChunkKey, bytes] = {}
+        self._data: dict[ChunkKey, Chunk] = {}
         self._order: ScanResistant[ChunkKey] = ScanResistant(capacity_bytes)
         self._ahead: dict[ChunkKey, int] = {}
         self._ahead_of: dict[int, set[ChunkKey]] = {}
@@ -53,7 +54,7 @@ class ChunkCache:
     def __contains__(self, key: ChunkKey) -> bool:
         return key in self._data
 
-    def get(self, key: ChunkKey, reader: int) -> bytes | None:
+    def get(self, key: ChunkKey, reader: int) -> Chunk | None:
         """The chunk if it is kept; it counts as read by `reader`."""
         data = self._data.get(key)
         if data is None:
@@ -66,7 +67,7 @@ class ChunkCache:
         self._given.add(key)
         return data
 
-    def put(self, key: ChunkKey, data: bytes, reader: int, *, is_ahead: bool) -> None:
+    def put(self, key: ChunkKey, data: Chunk, reader: int, *, is_ahead: bool) -> None:
         """Keep a chunk; a chunk that was read ahead waits for `reader`, which is expected soon."""
         if key in self._data:
             return

@@ -13,6 +13,7 @@ from kip405.errors import Busy, RemoteStorageError
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.reading.chunk_cache import ChunkCache, ChunkKey, SingleFlightCache
+from rlm.reading.chunk_memory import Chunk
 from rlm.reading.load_scheduler import Load, LoadScheduler
 from rlm.reading.segment_indexes import SegmentIndexes, checked_custom
 from rlm.reading.source import Landed, SegmentSource, byte_range, runs
@@ -188,7 +189,7 @@ class ChunkLoader:
         self._ended([wanted.key(number) for number in numbers], load)
         waits_for_reader = wanted.is_ahead and not load.is_reader_gone
         for number, outcome in landed.items():
-            if isinstance(outcome, bytes):
+            if not isinstance(outcome, RemoteStorageError):
                 is_ahead = waits_for_reader and number not in load.waited_for
                 self._chunks.put(wanted.key(number), outcome, wanted.reader, is_ahead=is_ahead)
         return landed
@@ -198,7 +199,7 @@ class ChunkLoader:
         load = self._loads.get(key)
         return load is not None and load.task is None
 
-    async def land(self, key: ChunkKey, *, holds_part: bool = False) -> bytes | None:
+    async def land(self, key: ChunkKey, *, holds_part: bool = False) -> Chunk | None:
         """Wait for a chunk that is being loaded; its error is raised. None: it never arrived, and
         must be requested again.
 

@@ -29,6 +29,7 @@ import structlog
 from kip405.crc import crc32c
 from kip405.ids import Uuid
 from rlm.reading.chunk_cache import ChunkKey
+from rlm.reading.chunk_memory import Chunk, ChunkMemory, view_of
 from rlm.reading.eviction import ScanResistant
 from rsm_plugins.threads import Threads
 
@@ -52,13 +53,13 @@ def key_of(name: str) -> ChunkKey | None:
     return (Uuid(bytes.fromhex(found[1])), int(found[2])) if found else None
 
 
-def header_of(key: ChunkKey, data: bytes) -> bytes:
+def header_of(key: ChunkKey, data: Chunk) -> bytes:
     """The header that is written before the chunk."""
     segment, number = key
-    return _HEADER.pack(_MAGIC, _VERSION, segment.raw, number, len(data), crc32c(data))
+    return _HEADER.pack(_MAGIC, _VERSION, segment.raw, number, len(data), crc32c(view_of(data)))
 
 
-def chunk_of(key: ChunkKey, header: bytes, data: bytes) -> bytes | None:
+def chunk_of(key: ChunkKey, header: bytes, data: Chunk) -> Chunk | None:
     """The chunk; None unless header and bytes are those that were written for this key."""
     whole = len(header) == HEADER_BYTES and header == header_of(key, data)
     return data if whole else None
@@ -118,13 +119,12 @@ class ChunkFolder:
             os.close(self._lock)
             self._lock = None
 
-    def read(self, key: ChunkKey) -> bytes | None:
+    def read(self, key: ChunkKey, memory: ChunkMemory) -> Chunk | None:
         """The chunk as it was written; None where the file is gone, or damaged (then removed)."""
         path = self._folder / file_name(key)
         try:
             with path.open("rb", buffering=0) as file:
-                header = file.read(HEADER_BYTES)
-                data = file.read()
+                header, data = _read_whole(file.fileno(), memory)
         except FileNotFoundError:
             return None
         found = chunk_of(key, header, data)
@@ -132,7 +132,7 @@ class ChunkFolder:
             path.unlink(missing_ok=True)
         return found
 
-    def write(self, key: ChunkKey, data: bytes) -> None:
+    def write(self, key: ChunkKey, data: Chunk) -> None:
         """Write the chunk's file, whole or not at all."""
         path = self._folder / file_name(key)
         path.parent.mkdir(exist_ok=True)
@@ -151,8 +151,18 @@ class ChunkFolder:
         (self._folder / file_name(key)).unlink(missing_ok=True)
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
+def _read_whole(descriptor: int, memory: ChunkMemory) -> tuple[bytes, Chunk]:
+    """The header, and the chunk by the size that the file has now. A file that is cut short
+    meanwhile has other bytes than its header says.
+    """
+    chunk = memory.buffer(max(os.fstat(descriptor).st_size - HEADER_BYTES, 0))
+    header = bytearray(HEADER_BYTES)
+    read_bytes = os.preadv(descriptor, [header, chunk], 0)
+    return bytes(header), chunk if read_bytes == len(header) + len(chunk) else b""
+
+
+def _write_all(descriptor: int, data: Chunk) -> None:
+    view = view_of(data)
     while view:
         view = view[os.write(descriptor, view) :]
 
@@ -199,7 +209,7 @@ class DiskCache:
         self._read_timeout_ms = read_timeout_ms
         self._order: ScanResistant[ChunkKey] = ScanResistant(capacity_bytes)
         self._threads = threads
-        self._queue: deque[tuple[ChunkKey, bytes]] = deque()
+        self._queue: deque[tuple[ChunkKey, Chunk]] = deque()
         self._queued_bytes = 0
         self._removals: deque[ChunkKey] = deque()
         self._work = asyncio.Event()
@@ -256,22 +266,22 @@ class DiskCache:
         """Whether the chunk is probably there."""
         return self.is_on and key in self._order
 
-    async def read(self, key: ChunkKey) -> bytes | None:
+    async def read(self, key: ChunkKey, memory: ChunkMemory) -> Chunk | None:
         """The chunk as it was written; None in every other case."""
         if not self.has(key):
             return None
         self._uses += 1
         self._order.touch(key, self._uses)
-        data = await self._guarded("read", self._read(key))
+        data = await self._guarded("read", self._read(key, memory))
         if data is None:
             self._order.discard(key)
             self.counts.damaged += self.is_on
             return None
         return data
 
-    async def _read(self, key: ChunkKey) -> bytes | None:
+    async def _read(self, key: ChunkKey, memory: ChunkMemory) -> Chunk | None:
         async with asyncio.timeout(self._read_timeout_ms / 1000):
-            return await self._threaded(self._folder.read, key)
+            return await self._threaded(self._folder.read, key, memory)
 
     def discard(self, key: ChunkKey) -> None:
         """Remove a chunk that is not what its segment's checksums say."""
@@ -285,7 +295,7 @@ class DiskCache:
         self.is_idle = False
         self._work.set()
 
-    def write(self, key: ChunkKey, data: bytes) -> None:
+    def write(self, key: ChunkKey, data: Chunk) -> None:
         """Keep the chunk, unless the disk lags behind."""
         if not self.is_on or key in self._order:
             return
@@ -320,7 +330,7 @@ class DiskCache:
             leaving.append(key)
         return leaving
 
-    def _change(self, removals: list[ChunkKey], batch: list[tuple[ChunkKey, bytes]]) -> None:
+    def _change(self, removals: list[ChunkKey], batch: list[tuple[ChunkKey, Chunk]]) -> None:
         for key in removals:
             self._folder.remove(key)
         for key, data in batch:

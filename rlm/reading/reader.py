@@ -22,6 +22,7 @@ from rlm.clock import Clock
 from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut
 from rlm.reading.chunk_cache import ChunkCache, SingleFlightCache
 from rlm.reading.chunk_loader import ChunkLoader, Wanted
+from rlm.reading.chunk_memory import ChunkMemory, view_of
 from rlm.reading.cursors import Cursor, Cursors, Following
 from rlm.reading.load_scheduler import LoadScheduler, ReadMemory
 from rlm.reading.segment_indexes import SegmentIndexes, guessed_numbers
@@ -53,6 +54,7 @@ class RemoteReader:
         self._chunk_bytes = DEFAULT_CHUNK_BYTES
         self.counts = ReadCounts()
         self.chunks = ChunkCache(limits.chunk_bytes)
+        self.chunk_memory = ChunkMemory()
         self.indexes: SingleFlightCache[Uuid, SegmentIndexes] = SingleFlightCache(
             capacity_bytes=limits.index_bytes,
             weigh=lambda kept: kept.size_bytes + limits.index_objects_bytes,
@@ -70,6 +72,7 @@ class RemoteReader:
                 cluster_id=cluster_id,
                 threads=threads,
                 disk=disk,
+                memory=self.chunk_memory,
                 counts=self.counts,
             ),
             chunks=self.chunks,
@@ -252,7 +255,7 @@ class _OneRead:
         self.has_waited = False
         self.before_wait: Callable[[int], None] = _nothing
         self._has_yielded = False
-        self._pieces: dict[int, bytes] = {}
+        self._pieces: dict[int, memoryview] = {}
 
     def drop_chunks(self) -> None:
         """After a failure: the error refers to this object by its traceback, and must not keep
@@ -310,7 +313,7 @@ class _OneRead:
                 if data is None:
                     return
                 self._counts.memory_hits += 1
-                self._pieces[number] = data
+                self._pieces[number] = view_of(data)
 
     async def _bring(self, needed: tuple[int, int]) -> None:
         """Wait for the first missing chunk; request the others too."""
@@ -338,7 +341,7 @@ class _OneRead:
         data = await self._loader.land(key, holds_part=bool(self._pieces))
         data = self._chunks.get(key, self.reader) or data
         if data is not None:
-            self._pieces[numbers.start] = data
+            self._pieces[numbers.start] = view_of(data)
 
 
 def _nothing(_: int) -> None:

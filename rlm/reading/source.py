@@ -1,8 +1,9 @@
 """Reads verified chunks and indexes of one segment from disk cache, known file or store.
 
 A range is split into chunks in a thread, once for the whole range, and each chunk must pass its
-CRC-32C (G9). Each chunk has its own memory, so that an evicted chunk frees its memory whatever
-happens to its neighbours, and damage in one chunk does not affect the others.
+CRC-32C where it is kept (G9). Each chunk has its own memory (see `chunk_memory`), so that an
+evicted chunk frees its memory whatever happens to its neighbours, and damage in one chunk does not
+affect the others.
 
 After a NotFound or Corrupt answer, the store itself is asked once more, for the affected part only,
 before the answer is believed (H25). This module owns no task and no bound; `load_scheduler` does.
@@ -20,6 +21,7 @@ from kip405.ids import Uuid
 from kip405.indexes import ChunkChecksums
 from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata
 from rlm.reading.chunk_cache import ChunkKey
+from rlm.reading.chunk_memory import Chunk, ChunkMemory, view_of
 from rlm.reading.segment_indexes import SegmentIndexes, checked_indexes
 from rlm.reading.values import ReadCounts
 from rsm_plugins.threads import Threads
@@ -28,7 +30,7 @@ E = TypeVar("E", bound=Exception)
 _SPLIT_AT_ONCE = 2
 _MOST_PATHS = 10_000
 
-Landed = Mapping[int, bytes | RemoteStorageError]
+Landed = Mapping[int, Chunk | RemoteStorageError]
 """Chunk number -> verified bytes, or what is wrong with it."""
 
 
@@ -44,22 +46,34 @@ def verified(
     checksums: ChunkChecksums,
     log_size_bytes: int,
     what: str,
+    memory: ChunkMemory,
 ) -> Landed:
-    """Split what the store returned for these chunks of the segment `what`, and check each
-    chunk.
+    """Split what the store returned for these chunks of the segment `what` into chunks of `memory`,
+    and check each chunk.
     """
     whole = byte_range(numbers, checksums.chunk_size_bytes, log_size_bytes)
     if isinstance(found, FileSlice):
-        return _of_file(found, whole, numbers, checksums, what)
+        return _of_file(found, whole, numbers, checksums, what, memory)
     if len(found) > whole.size_bytes:
         text = f"a range of {what} has {len(found)} bytes, {whole.size_bytes} expected"
         return dict.fromkeys(numbers, Corrupt(text))
+
+    def copy(at: int, chunk: memoryview) -> int:
+        part = view[at : at + len(chunk)]
+        chunk[: len(part)] = part
+        return len(part)
+
     with memoryview(found) as view:
-        return _split(lambda at, size: bytes(view[at : at + size]), whole, numbers, checksums, what)
+        return _split(copy, whole, numbers, checksums, what, memory)
 
 
 def _of_file(
-    found: FileSlice, whole: ByteRange, numbers: range, checksums: ChunkChecksums, what: str
+    found: FileSlice,
+    whole: ByteRange,
+    numbers: range,
+    checksums: ChunkChecksums,
+    what: str,
+    memory: ChunkMemory,
 ) -> Landed:
     try:
         descriptor = os.open(found.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -69,12 +83,12 @@ def _of_file(
         text = f"{what}: cannot open {found.path}: {error.strerror}"
         return dict.fromkeys(numbers, _caused(Unavailable(text), error))
 
-    def read(at: int, size_bytes: int) -> bytes:
-        size_bytes = min(size_bytes, found.size_bytes - at)
-        return os.pread(descriptor, max(size_bytes, 0), found.position + at)
+    def read(at: int, chunk: memoryview) -> int:
+        part = chunk[: max(found.size_bytes - at, 0)]
+        return os.preadv(descriptor, [part], found.position + at) if part else 0
 
     try:
-        return _split(read, whole, numbers, checksums, what)
+        return _split(read, whole, numbers, checksums, what, memory)
     except OSError as error:
         text = f"{what}: cannot read {found.path}: {error.strerror}"
         return dict.fromkeys(numbers, _caused(Unavailable(text), error))
@@ -83,34 +97,42 @@ def _of_file(
 
 
 def _split(
-    read: Callable[[int, int], bytes],
+    read: Callable[[int, memoryview], int],
     whole: ByteRange,
     numbers: range,
     checksums: ChunkChecksums,
     what: str,
+    memory: ChunkMemory,
 ) -> Landed:
-    size, landed = checksums.chunk_size_bytes, dict[int, bytes | RemoteStorageError]()
+    """`read` fills a view with the bytes at a position of the range, and says how many it had."""
+    size, landed = checksums.chunk_size_bytes, dict[int, Chunk | RemoteStorageError]()
     for number in numbers:
         start = number * size
         expected = min(size, whole.end - start)
-        landed[number] = checked(
-            read(start - whole.start, expected), number, expected, checksums, what
-        )
+        chunk = memory.buffer(expected)
+        with memoryview(chunk) as bytes_of_any_kind, bytes_of_any_kind.cast("B") as view:
+            read_bytes = read(start - whole.start, view)
+        landed[number] = checked(chunk, read_bytes, number, expected, checksums, what)
     return landed
 
 
 def checked(
-    data: bytes, number: int, size_bytes: int, checksums: ChunkChecksums, what: str
-) -> bytes | Corrupt:
-    """The chunk if it is complete and matches its checksum."""
-    chunk = f"chunk {number} of {what}"
-    if len(data) != size_bytes:
-        return Corrupt(f"{chunk} has {len(data)} bytes, {size_bytes} expected")
+    chunk: Chunk,
+    read_bytes: int,
+    number: int,
+    size_bytes: int,
+    checksums: ChunkChecksums,
+    what: str,
+) -> Chunk | Corrupt:
+    """The chunk if it is complete and matches its checksum; `read_bytes` of it were read."""
+    name = f"chunk {number} of {what}"
+    if read_bytes != size_bytes:
+        return Corrupt(f"{name} has {read_bytes} bytes, {size_bytes} expected")
     try:
-        checksums.check(number, data)
+        checksums.check(number, view_of(chunk))
     except Corrupt as error:
-        return _caused(Corrupt(f"{chunk}: {error}"), error)
-    return data
+        return _caused(Corrupt(f"{name}: {error}"), error)
+    return chunk
 
 
 def _caused(error: E, cause: BaseException) -> E:
@@ -123,11 +145,11 @@ class ChunkDisk(Protocol):
 
     def has(self, key: ChunkKey) -> bool: ...
 
-    async def read(self, key: ChunkKey) -> bytes | None: ...
+    async def read(self, key: ChunkKey, memory: ChunkMemory) -> Chunk | None: ...
 
     def discard(self, key: ChunkKey) -> None: ...
 
-    def write(self, key: ChunkKey, data: bytes) -> None: ...
+    def write(self, key: ChunkKey, chunk: Chunk) -> None: ...
 
 
 class SegmentSource:
@@ -140,12 +162,14 @@ class SegmentSource:
         cluster_id: str,
         threads: Threads,
         disk: ChunkDisk | None,
+        memory: ChunkMemory,
         counts: ReadCounts,
     ) -> None:
         self._store = store
         self._cluster_id = cluster_id
         self._threads = threads
         self._disk = disk
+        self._memory = memory
         self._counts = counts
         self._paths: dict[Uuid, str] = {}
         # While its chunks are split off, a range exists twice in memory: limits how many do so at
@@ -179,7 +203,7 @@ class SegmentSource:
         While the indexes are still being loaded, the store is asked at once, unless the disk cache
         probably has all these chunks.
         """
-        landed = dict[int, bytes | RemoteStorageError]()
+        landed = dict[int, Chunk | RemoteStorageError]()
         early = None
         if isinstance(indexes, asyncio.Future):
             if not self._is_on_disk(segment, numbers):
@@ -254,7 +278,7 @@ class SegmentSource:
                 landed = await self._split(segment, numbers, indexes, found)
         if self._disk is not None:
             for number, outcome in landed.items():
-                if isinstance(outcome, bytes):
+                if not isinstance(outcome, RemoteStorageError):
                     self._disk.write((segment.segment_id.id, number), outcome)
         return landed
 
@@ -272,6 +296,7 @@ class SegmentSource:
             indexes.chunks,
             segment.segment_size_bytes,
             _name(segment),
+            self._memory,
         )
 
     async def _of_path(
@@ -286,7 +311,11 @@ class SegmentSource:
         wanted = byte_range(numbers, indexes.chunks.chunk_size_bytes, segment.segment_size_bytes)
         known = FileSlice(path=path, position=wanted.start, size_bytes=wanted.size_bytes)
         landed = await self._split(segment, numbers, indexes, known)
-        good = {number: data for number, data in landed.items() if isinstance(data, bytes)}
+        good = {
+            number: outcome
+            for number, outcome in landed.items()
+            if not isinstance(outcome, RemoteStorageError)
+        }
         if len(good) < len(landed):
             self._paths.pop(segment.segment_id.id, None)  # the store decides
         return good
@@ -299,15 +328,17 @@ class SegmentSource:
         indexes: SegmentIndexes,
     ) -> Landed:
         """Chunks that the disk cache has and that match the segment's own checksums."""
-        size, good = indexes.chunks.chunk_size_bytes, dict[int, bytes | RemoteStorageError]()
+        size, good = indexes.chunks.chunk_size_bytes, dict[int, Chunk | RemoteStorageError]()
         for number in numbers:
             key = (segment.segment_id.id, number)
-            data = await disk.read(key) if disk.has(key) else None
-            if data is None:
+            chunk = await disk.read(key, self._memory) if disk.has(key) else None
+            if chunk is None:
                 continue
             one = byte_range(range(number, number + 1), size, segment.segment_size_bytes)
-            outcome = checked(data, number, one.size_bytes, indexes.chunks, _name(segment))
-            if isinstance(outcome, bytes):
+            outcome = checked(
+                chunk, len(chunk), number, one.size_bytes, indexes.chunks, _name(segment)
+            )
+            if not isinstance(outcome, Corrupt):
                 good[number] = outcome
             else:
                 disk.discard(key)

@@ -37,6 +37,7 @@ _READS = (
 )
 READER = Target("rlm/reading/reader.py", _READS)
 VERIFY = Target("rlm/reading/source.py", ("tests/rlm/reading/test_verify.py", *_READS))
+CHUNK_MEMORY = Target("rlm/reading/chunk_memory.py", ("tests/rlm/reading/test_chunk_memory.py",))
 INDEXES = Target(
     "rlm/reading/segment_indexes.py", ("tests/rlm/reading/test_segment_indexes.py", *_READS)
 )
@@ -345,13 +346,13 @@ EDITS: tuple[Edit, ...] = (
     *VERIFY.edits(
         (
             "G9: checksums of chunks are not looked at",
-            "        checksums.check(number, data)\n",
+            "        checksums.check(number, view_of(chunk))\n",
             "        checksums.crcs[number]\n",
         ),
         (
             "G9: a chunk of another length is good",
-            "    if len(data) != size_bytes:\n",
-            "    if len(data) > size_bytes:\n",
+            "    if read_bytes != size_bytes:\n",
+            "    if read_bytes > size_bytes:\n",
         ),
         (
             "G9: a store that gives more than was asked for is believed",
@@ -360,8 +361,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G9: a chunk is checked by its neighbour's checksum",
-            "read(start - whole.start, expected), number, expected,",
-            "read(start - whole.start, expected), number - numbers.start, expected,",
+            "checked(chunk, read_bytes, number, expected,",
+            "checked(chunk, read_bytes, number - numbers.start, expected,",
         ),
         (
             "the last chunk is asked for beyond the log",
@@ -376,8 +377,32 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a slice is read from the beginning of its file",
-            "found.position + at)",
-            "at)",
+            "found.position + at) if part",
+            "at) if part",
+        ),
+    ),
+    *CHUNK_MEMORY.edits(
+        (
+            "G9: memory is used again while something refers to its chunk",
+            "        gone = weakref.finalize(slot, self._free.append, (mapping, position))\n"
+            "        gone.atexit = False\n",
+            "        self._free.append((mapping, position))\n",
+        ),
+        (
+            "G10: memory of chunks is never used again",
+            "        gone = weakref.finalize(slot, self._free.append, (mapping, position))\n"
+            "        gone.atexit = False\n",
+            "",
+        ),
+        (
+            "G9: all slots of a mapping are the same memory",
+            "(mapping, slot * SLOT_BYTES)",
+            "(mapping, 0)",
+        ),
+        (
+            "a view of a chunk can be written to",
+            '.cast("B").toreadonly()',
+            '.cast("B")',
         ),
     ),
     *INDEXES.edits(
@@ -430,8 +455,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G9: a chunk of the disk cache is not checked against the segment",
-            "            if isinstance(outcome, bytes):\n                good[number] = outcome\n",
-            "            if data is not None:\n                good[number] = data\n",
+            "if not isinstance(outcome, Corrupt):\n                good[number] = outcome",
+            "if chunk is not None:\n                good[number] = chunk",
         ),
         (
             "a wrong chunk stays in the disk cache",

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from kip405.ids import Uuid
 from rlm.reading.chunk_cache import ChunkKey
+from rlm.reading.chunk_memory import Chunk, ChunkMemory
 from rlm.reading.disk_cache import (
     HEADER_BYTES,
     ChunkFolder,
@@ -30,6 +31,7 @@ from tests.builders.threads import THREADS
 SEGMENT = Uuid(bytes(range(16)))
 SIZE = 1_000
 FILE = SIZE + HEADER_BYTES
+MEMORY = ChunkMemory()
 
 
 def key(number: int) -> ChunkKey:
@@ -98,15 +100,15 @@ def test_other_files_are_no_chunks(name: str) -> None:
 async def test_what_was_written_is_read_also_after_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path) as disk:
         await written(disk, 1, 2)
-        assert disk.has(key(1)) and await disk.read(key(1)) == data(1)
+        assert disk.has(key(1)) and await disk.read(key(1), MEMORY) == data(1)
         assert disk.kept_bytes == 2 * FILE
     assert not disk.has(key(1))
     left_over = path_of(tmp_path, 3).with_suffix(".chunk.tmp")
     left_over.write_bytes(b"half")
     async with opened(tmp_path) as disk:
         assert disk.kept_bytes == 2 * FILE
-        assert await disk.read(key(2)) == data(2)
-        assert await disk.read(key(9)) is None
+        assert await disk.read(key(2), MEMORY) == data(2)
+        assert await disk.read(key(9), MEMORY) is None
         assert disk.counts.damaged == 0
     assert not left_over.exists()
 
@@ -121,10 +123,10 @@ async def test_g09_a_flipped_bit_on_disk_is_a_miss_and_the_file_is_gone(
         content = bytearray(path.read_bytes())
         content[at] ^= 0x40
         path.write_bytes(content)
-        assert await disk.read(key(1)) is None
+        assert await disk.read(key(1), MEMORY) is None
         assert not path.exists() and not disk.has(key(1))
         assert (disk.counts.damaged, disk.is_on) == (1, True)
-        assert await disk.read(key(2)) == data(2)
+        assert await disk.read(key(2), MEMORY) == data(2)
 
 
 async def test_a_file_cut_short_or_gone_is_a_miss(tmp_path: Path) -> None:
@@ -132,8 +134,8 @@ async def test_a_file_cut_short_or_gone_is_a_miss(tmp_path: Path) -> None:
         await written(disk, 1, 2)
         os.truncate(path_of(tmp_path, 1), HEADER_BYTES + 5)
         path_of(tmp_path, 2).unlink()
-        assert await disk.read(key(1)) is None
-        assert await disk.read(key(2)) is None
+        assert await disk.read(key(1), MEMORY) is None
+        assert await disk.read(key(2), MEMORY) is None
         assert disk.is_on
 
 
@@ -174,9 +176,9 @@ async def test_two_services_never_share_a_folder(tmp_path: Path) -> None:
             async with opened(tmp_path) as second:
                 assert not second.is_on
                 second.write(key(2), data(2))
-                assert await second.read(key(1)) is None
+                assert await second.read(key(1), MEMORY) is None
         assert [line["event"] for line in logs] == ["disk_cache_off"]
-        assert await first.read(key(1)) == data(1)
+        assert await first.read(key(1), MEMORY) == data(1)
     async with opened(tmp_path) as third:
         assert third.has(key(1))
 
@@ -202,7 +204,7 @@ async def test_a_full_disk_turns_the_cache_off_with_one_warning(tmp_path: Path) 
                     await asyncio.sleep(0.001)
             disk.write(key(3), data(3))
             assert not disk.has(key(1))
-            assert await disk.read(key(1)) is None
+            assert await disk.read(key(1), MEMORY) is None
             assert not temporary.is_symlink()
     assert [line["event"] for line in logs if line["log_level"] == "warning"] == ["disk_cache_off"]
 
@@ -214,7 +216,7 @@ class HangingFolder(ChunkFolder):
         super().__init__(folder)
         self.let_go = let_go
 
-    def read(self, _: ChunkKey) -> bytes | None:
+    def read(self, key: ChunkKey, memory: ChunkMemory) -> Chunk | None:
         deadline = time.monotonic() + 10
         while not self.let_go.is_set() and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -234,7 +236,7 @@ async def test_a_disk_that_hangs_turns_the_cache_off(tmp_path: Path) -> None:
     while not disk.is_on:  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(0.001)
     await written(disk, 1)
-    assert await disk.read(key(1)) is None
+    assert await disk.read(key(1), MEMORY) is None
     let_go.set()
     await asyncio.wait_for(running, 30)  # it is off: `run` has ended
     assert not disk.has(key(1))

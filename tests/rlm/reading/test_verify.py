@@ -10,6 +10,7 @@ from kip405.crc import crc32c
 from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.indexes import ChunkChecksums
 from kip405.segments import FileSlice
+from rlm.reading.chunk_memory import ChunkMemory
 from rlm.reading.source import byte_range, runs, verified
 
 CHUNK = 10
@@ -24,21 +25,25 @@ def test_good_bytes_give_every_chunk(
 ) -> None:
     numbers = range(start, min(start + count, 10))
     wanted = byte_range(numbers, CHUNK, len(LOG))
-    landed = verified(kind(LOG[wanted.start : wanted.end]), numbers, CHECKSUMS, len(LOG), "s")
+    landed = verified(
+        kind(LOG[wanted.start : wanted.end]), numbers, CHECKSUMS, len(LOG), "s", ChunkMemory()
+    )
     assert landed == {number: CHUNKS[number] for number in numbers}
 
 
 def test_chunks_do_not_hold_the_range_they_came_in() -> None:
-    landed = verified(LOG[:10], range(0, 1), CHECKSUMS, len(LOG), "s")
-    assert isinstance(landed[0], bytes) and landed[0] is not LOG[:10]
+    given = bytearray(LOG[:10])
+    landed = verified(given, range(0, 1), CHECKSUMS, len(LOG), "s", ChunkMemory())
+    given[:] = bytes(10)
+    assert landed == {0: LOG[:10]}
 
 
 @given(st.integers(20, 79), st.integers(0, 7))
 def test_g09_a_flipped_bit_spoils_one_chunk(at: int, bit: int) -> None:
     data = bytearray(LOG[20:80])
     data[at - 20] ^= 1 << bit
-    landed = verified(bytes(data), range(2, 8), CHECKSUMS, len(LOG), "segment x")
-    bad = [number for number, found in landed.items() if not isinstance(found, bytes)]
+    landed = verified(bytes(data), range(2, 8), CHECKSUMS, len(LOG), "segment x", ChunkMemory())
+    bad = [number for number, found in landed.items() if isinstance(found, Corrupt)]
     assert bad == [at // CHUNK]
     assert isinstance(landed[bad[0]], Corrupt)
     assert f"chunk {bad[0]} of segment x" in str(landed[bad[0]])
@@ -46,14 +51,14 @@ def test_g09_a_flipped_bit_spoils_one_chunk(at: int, bit: int) -> None:
 
 @given(st.integers(0, 94))
 def test_g09_of_a_short_answer_the_whole_chunks_are_good(size: int) -> None:
-    landed = verified(LOG[:size], range(10), CHECKSUMS, len(LOG), "s")
-    good = [number for number, found in landed.items() if isinstance(found, bytes)]
+    landed = verified(LOG[:size], range(10), CHECKSUMS, len(LOG), "s", ChunkMemory())
+    good = [number for number, found in landed.items() if not isinstance(found, Corrupt)]
     assert good == list(range(size // CHUNK))
     assert all(isinstance(landed[number], Corrupt) for number in range(size // CHUNK, 10))
 
 
 def test_g09_more_bytes_than_asked_for_are_not_believed() -> None:
-    landed = verified(LOG[:31], range(3), CHECKSUMS, len(LOG), "s")
+    landed = verified(LOG[:31], range(3), CHECKSUMS, len(LOG), "s", ChunkMemory())
     assert all(isinstance(found, Corrupt) for found in landed.values())
 
 
@@ -61,11 +66,12 @@ def test_a_slice_of_a_file_is_read_chunk_by_chunk(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"head" + LOG)
     found = FileSlice(path=str(path), position=4 + 20, size_bytes=75)
-    landed = verified(found, range(2, 10), CHECKSUMS, len(LOG), "s")
+    landed = verified(found, range(2, 10), CHECKSUMS, len(LOG), "s", ChunkMemory())
     assert landed == {number: CHUNKS[number] for number in range(2, 10)}
     short = FileSlice(path=str(path), position=4 + 20, size_bytes=15)
-    landed = verified(short, range(2, 5), CHECKSUMS, len(LOG), "s")
-    assert [type(landed[number]) for number in range(2, 5)] == [bytes, Corrupt, Corrupt]
+    landed = verified(short, range(2, 5), CHECKSUMS, len(LOG), "s", ChunkMemory())
+    assert landed[2] == CHUNKS[2]
+    assert [type(landed[number]) for number in (3, 4)] == [Corrupt, Corrupt]
 
 
 def test_a_file_that_is_gone_is_not_found_and_one_that_cannot_be_read_unavailable(
@@ -74,7 +80,7 @@ def test_a_file_that_is_gone_is_not_found_and_one_that_cannot_be_read_unavailabl
     gone = FileSlice(path=str(tmp_path / "gone"), position=0, size_bytes=20)
     folder = FileSlice(path=str(tmp_path), position=0, size_bytes=20)
     for found, kind in ((gone, NotFound), (folder, Unavailable)):
-        landed = verified(found, range(2), CHECKSUMS, len(LOG), "s")
+        landed = verified(found, range(2), CHECKSUMS, len(LOG), "s", ChunkMemory())
         assert [type(one) for one in landed.values()] == [kind, kind]
 
 
