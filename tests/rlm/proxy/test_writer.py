@@ -1,0 +1,125 @@
+"""The writer gives every byte once and in order, and keeps views of what the socket does not
+take.
+"""
+
+import asyncio
+import gc
+import random
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rlm.proxy.writer import PacedWriter
+from rlm.reading.chunk_memory import SLOT_BYTES, ChunkMemory, view_of
+
+
+class _Writing(asyncio.Protocol):
+    """One side of a connection, as the proxy uses it."""
+
+    writer: PacedWriter
+
+    def __init__(self) -> None:
+        self.drained = asyncio.Event()
+        self.is_lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.writer = PacedWriter(transport, self.drained.set)
+
+    def pause_writing(self) -> None:
+        self.writer.pause()
+
+    def resume_writing(self) -> None:
+        self.writer.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.writer.drop()
+        self.is_lost.set()
+
+
+@asynccontextmanager
+async def connected(*, knows_socket: bool = True) -> AsyncIterator[tuple[_Writing, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
+    theirs.setblocking(False)
+    loop = asyncio.get_running_loop()
+    transport, side = await loop.create_connection(_Writing, sock=ours)
+    if not knows_socket:  # as under TLS, where only the transport can write
+        side.writer._socket = None
+    try:
+        yield side, theirs
+    finally:
+        transport.abort()
+        theirs.close()
+        await side.is_lost.wait()
+
+
+async def received(theirs: socket.socket, size_bytes: int) -> bytes:
+    loop, data = asyncio.get_running_loop(), b""
+    async with asyncio.timeout(20):
+        while len(data) < size_bytes and (part := await loop.sock_recv(theirs, 100_000)):
+            data += part
+    return data
+
+
+@pytest.mark.parametrize("knows_socket", [True, False])
+async def test_a_slow_reader_gets_every_byte_once_and_in_order(*, knows_socket: bool) -> None:
+    rng = random.Random(5)
+    sizes = [rng.choice((1, 50, 16_383, 16_384, 70_000, 300_000, 2_500_000)) for _ in range(60)]
+    pieces = [rng.randbytes(size) for size in sizes]
+    async with connected(knows_socket=knows_socket) as (side, theirs):
+        for at in range(0, len(pieces), 6):
+            side.writer.write_all(pieces[at : at + 6])
+            whole = b"".join(pieces[at : at + 6])
+            assert await received(theirs, len(whole)) == whole
+        total = sum(sizes)
+        assert side.writer.accepted_bytes == total
+        async with asyncio.timeout(5):
+            while side.writer.taken_bytes < total:  # noqa: ASYNC110 - the kernel tells nobody
+                await asyncio.sleep(0.001)
+        assert side.writer.queued_bytes == side.writer.untaken_bytes == 0
+
+
+async def test_g10_what_the_socket_does_not_take_is_not_copied() -> None:
+    memory = ChunkMemory()
+    views = [view_of(memory.buffer(SLOT_BYTES)) for _ in range(3)]
+    for number, view in enumerate(views):
+        memoryview(view.obj).cast("B")[:] = bytes([number]) * SLOT_BYTES
+    async with connected() as (side, theirs):
+        side.writer.write_all([b"head", *views])
+        del views, view
+        gc.collect()
+        writer = side.writer
+        assert side.transport.get_write_buffer_size() <= 16_384
+        assert writer.queued_bytes > 2 * SLOT_BYTES
+        assert writer.taken_bytes + writer.untaken_bytes == 4 + 3 * SLOT_BYTES
+        assert memory.mapped_bytes - memory.free_bytes == 3 * SLOT_BYTES  # a view keeps its chunk
+        side.drained.clear()
+        got = await received(theirs, 4 + 3 * SLOT_BYTES)
+        assert got == b"head" + b"".join(bytes([one]) * SLOT_BYTES for one in range(3))
+        async with asyncio.timeout(5):
+            await side.drained.wait()
+        assert memory.free_bytes == memory.mapped_bytes
+
+
+async def test_a_socket_that_is_gone_ends_the_connection_and_drops_what_was_queued() -> None:
+    async with connected() as (side, theirs):
+        side.writer.write(b"x" * 5_000_000)
+        theirs.close()
+        async with asyncio.timeout(5):
+            await side.is_lost.wait()
+        assert side.writer.queued_bytes == 0
+        side.writer.write(b"more")
+        assert side.writer.queued_bytes == 0
+
+
+async def test_a_closed_transport_gets_nothing_past_it() -> None:
+    """The number of its descriptor may belong to another connection by then."""
+    async with connected() as (side, theirs):
+        side.transport.close()
+        side.writer.write(b"late")
+        await side.is_lost.wait()
+        assert await received(theirs, 1) == b""
