@@ -10,17 +10,18 @@ This module must not know the broker, frames, or why a fetch ends its wait.
 import asyncio
 import contextlib
 import enum
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final
 
 from kip405.errors import OffsetOutOfRange, RemoteStorageError, Unavailable
 from rlm.clock import Clock, backoff_ms
+from rlm.proxy.begun import Begun, begin
 from rlm.proxy.settings import ProxyMetrics
 from rlm.reading.values import RemoteRecords
 from rlm.remote_log.tier import ChangedMeanwhile
 
 Outcome = RemoteRecords | RemoteStorageError
-Attempt = Callable[[], Awaitable[Outcome]]
+Attempt = Callable[[], Coroutine[Any, None, Outcome]]
 """Reads once and raises nothing."""
 
 GRACE_MS = 50  # for a read that has nearly finished when the fetch ends its wait
@@ -65,8 +66,9 @@ class RemoteFetchPurgatory:
 
 
 class RemoteFetch:
-    """One read of one partition for one Fetch, up to a deadline on the monotonic clock. Whoever
-    runs `complete` in a task may cancel it. `changed` is set whenever an attempt has failed.
+    """One read of one partition for one Fetch, up to a deadline on the monotonic clock: `begin`,
+    and `complete` if that gave nothing. Whoever runs `complete` in a task may cancel it. `changed`
+    is set whenever an attempt has failed.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class RemoteFetch:
         self._deadline_ms = deadline_ms
         self._changed = changed
         self._outcome: Outcome | None = None
+        self._first: Outcome | Begun[Outcome] | None = None
         self.is_backing_off = False
 
     @property
@@ -97,6 +100,18 @@ class RemoteFetch:
         is_over = self._clock.monotonic_ms() >= self._deadline_ms
         return Completion.EXPIRED if is_over else Completion.ABANDONED
 
+    def begin(self) -> Outcome | None:
+        """Records or a lasting error, if the first attempt need not wait; None: `complete` goes on
+        with it.
+        """
+        first = begin(self._attempt())
+        if isinstance(first, Begun) or _fails_for_now(first):
+            self._first = first
+            return None
+        self._outcome = first
+        with self._purgatory.held(self):
+            return first
+
     async def complete(self) -> Outcome:
         """Records, a lasting error, or at the deadline an error that is none for the client."""
         failures = 0
@@ -104,15 +119,21 @@ class RemoteFetch:
             while (left_ms := self._left_ms()) > 0:
                 try:
                     async with asyncio.timeout(left_ms / 1000):
-                        self._outcome = found = await self._attempt()
+                        self._outcome = found = await self._next_attempt()
                 except TimeoutError:
                     break
-                if not isinstance(found, RemoteStorageError) or not found.retriable:
+                if not _fails_for_now(found):
                     return found
                 if failures or not isinstance(found, ChangedMeanwhile):
                     await self._back_off(failures)
                 failures += 1
             return Unavailable("the remote tier gave nothing within the wait of the fetch")
+
+    async def _next_attempt(self) -> Outcome:
+        first, self._first = self._first, None
+        if first is None:
+            return await self._attempt()
+        return await first if isinstance(first, Begun) else first
 
     def _left_ms(self) -> int:
         return self._deadline_ms + GRACE_MS - self._clock.monotonic_ms()
@@ -123,3 +144,7 @@ class RemoteFetch:
         self._changed.set()
         await self._clock.sleep_ms(min(wait_ms, max(0, self._left_ms())))
         self.is_backing_off = False
+
+
+def _fails_for_now(outcome: Outcome) -> bool:
+    return isinstance(outcome, RemoteStorageError) and outcome.retriable

@@ -137,10 +137,23 @@ def is_lost(outcome: Outcome | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Running:
-    """A remote fetch in the purgatory, and the task that completes it."""
+    """A remote fetch, and the task that completes it; None: it needed none for its `found`."""
 
     fetch: RemoteFetch
-    task: asyncio.Task[Outcome]
+    task: asyncio.Task[Outcome] | None
+    found: Outcome | None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What it has read; None while it is running."""
+        if self.task is None:
+            return self.found
+        return self.task.result() if self.task.done() else None
+
+    def cancel(self) -> None:
+        """Abandon it."""
+        if self.task is not None:
+            self.task.cancel()
 
 
 class RemoteReads:
@@ -186,9 +199,11 @@ class RemoteReads:
             deadline_ms = max(self._deadline_ms, self._clock.monotonic_ms() + READ_FIRST_MS)
             read_once = partial(self.read, partition, size_bytes, True)
             fetch = RemoteFetch(self._purgatory, read_once, deadline_ms, self._changed)
-            task = self._group.create_task(fetch.complete())
-            task.add_done_callback(lambda _: self._changed.set())
-            self._running[partition.key] = _Running(fetch=fetch, task=task)
+            found, task = fetch.begin(), None
+            if found is None:
+                task = self._group.create_task(fetch.complete())
+                task.add_done_callback(lambda _: self._changed.set())
+            self._running[partition.key] = _Running(fetch=fetch, task=task, found=found)
         else:
             self._put_off.add(partition.key)
         return size_bytes
@@ -203,7 +218,7 @@ class RemoteReads:
         return tuple(
             self._begun[key][0]
             for key, one in self._running.items()
-            if one.task.done() and isinstance(one.task.result(), OffsetOutOfRange)
+            if isinstance(one.outcome, OffsetOutOfRange)
         )
 
     def forget(self, partition: PartitionFetch) -> None:
@@ -211,7 +226,7 @@ class RemoteReads:
         self._put_off.discard(partition.key)
         running = self._running.pop(partition.key, None)
         if running is not None:
-            running.task.cancel()
+            running.cancel()
 
     async def read(self, partition: PartitionFetch, max_bytes: int, at_least_one: bool) -> Outcome:
         """Read now; never raises an error of the tier."""
@@ -230,8 +245,11 @@ class RemoteReads:
             at_least_one=at_least_one,
             read_committed=self._read_committed,
         )
-        outcome = await guarded(self._tier.read(request))
-        if isinstance(outcome, RemoteStorageError) and outcome.retriable:
+        try:
+            return await self._tier.read(request)
+        except Exception as error:  # noqa: BLE001 - logged there
+            outcome = _as_value(error)
+        if outcome.retriable:
             return self._ended(partition, view) or outcome
         return outcome
 
@@ -253,7 +271,7 @@ class RemoteReads:
     def outcome(self, partition: PartitionFetch) -> Outcome | None:
         """The result of a read; None while it is running or was never begun."""
         running = self._running.get(partition.key)
-        return running.task.result() if running is not None and running.task.done() else None
+        return None if running is None else running.outcome
 
     async def wait(self, duration_ms: float) -> None:
         """Wait until one more read is complete or has failed for now, at most this long."""
@@ -271,7 +289,7 @@ class RemoteReads:
     def is_pending(self) -> bool:
         """Whether a read is running that is not between two attempts."""
         return any(
-            not one.task.done() and not one.fetch.is_backing_off for one in self._running.values()
+            one.outcome is None and not one.fetch.is_backing_off for one in self._running.values()
         )
 
     def cancel(self) -> None:
@@ -282,7 +300,7 @@ class RemoteReads:
         """
         self._permit.end()
         for one in self._running.values():
-            one.task.cancel()
+            one.cancel()
         self._running.clear()
         self._begun.clear()
 

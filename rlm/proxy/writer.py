@@ -4,8 +4,8 @@ The transports of asyncio copy (or keep a reference to) whatever the socket does
 So pieces go to the socket past the transport, several with one system call, as long as the
 transport itself holds nothing. What the socket does not take stays a view of the piece; the
 transport gets only so much of it that it says when the socket takes more. Where the transport does
-not write to a socket as it is (TLS), it gets the pieces in small parts. Of bytes in a buffer that is
-used again, what the socket does not take is copied. This module must not know Kafka.
+not write to a socket as it is (TLS), it gets the pieces in small parts. Of bytes in a buffer that
+is used again, what the socket does not take is copied. This module must not know Kafka.
 """
 
 import asyncio

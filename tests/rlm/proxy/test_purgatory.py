@@ -52,6 +52,49 @@ async def test_what_fails_for_now_is_tried_again_less_and_less_often() -> None:
     assert (set(held.sizes), held.purgatory.size) == ({1}, 0)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "completion"),
+    [
+        (RECORDS, "records"),
+        (Corrupt("damaged"), "failed"),
+        (OffsetOutOfRange("below", log_start_offset=5), "ended"),
+    ],
+)
+async def test_what_needs_to_wait_for_nothing_needs_no_task(
+    outcome: Outcome, completion: str
+) -> None:
+    held = Held(outcome)
+    assert held.fetch.begin() is outcome
+    assert (held.metrics.completions, held.purgatory.size) == ([completion], 0)
+
+
+async def test_what_fails_for_now_at_once_is_tried_again_like_any_other() -> None:
+    held = Held(AWAY, AWAY, RECORDS)
+    assert held.fetch.begin() is None
+    assert held.metrics.completions == []
+    assert await held.fetch.complete() is RECORDS
+    assert len(held.tried_ms) == 3 and held.waits_ms[0] >= 80
+    assert held.metrics.completions == ["records"]
+
+
+async def test_an_attempt_that_has_to_wait_goes_on_and_is_not_made_again() -> None:
+    held, ready, attempts = Held(RECORDS), asyncio.Event(), []
+
+    async def attempt() -> Outcome:
+        attempts.append("begun")
+        await ready.wait()
+        return RECORDS
+
+    fetch = RemoteFetch(held.purgatory, attempt, held.clock.now + 10_000, held.changed)
+    assert fetch.begin() is None and attempts == ["begun"]
+    task = asyncio.ensure_future(fetch.complete())
+    await asyncio.sleep(0)
+    assert not task.done()
+    ready.set()
+    assert await task is RECORDS
+    assert attempts == ["begun"]
+
+
 async def test_two_that_fail_together_do_not_stay_in_step() -> None:
     first, second = Held(*[AWAY] * 6, RECORDS), Held(*[AWAY] * 6, RECORDS)
     await asyncio.gather(first.fetch.complete(), second.fetch.complete())
