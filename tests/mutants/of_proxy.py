@@ -24,34 +24,8 @@ HANDLERS = Target("rlm/proxy/position_handlers.py", ("tests/rlm/proxy/test_posit
 
 PURGATORY = Target("rlm/proxy/purgatory.py", ("tests/rlm/proxy/test_purgatory.py",))
 READS = Target("rlm/proxy/reads.py", ("tests/rlm/proxy/test_purgatory.py",))
-BEGUN = Target("rlm/proxy/begun.py", ("tests/rlm/proxy/test_begun.py",))
-WRITER = Target("rlm/proxy/writer.py", ("tests/rlm/proxy/test_writer.py",))
 
 EDITS: tuple[Edit, ...] = (
-    *BEGUN.edits(
-        (
-            "a cancelled read of a fetch goes on",
-            "waits_for = work.throw(error)",
-            "raise",
-        ),
-    ),
-    *WRITER.edits(
-        (
-            "bytes that the socket did not take are lost",
-            "                self._queue.appendleft(piece[size_bytes:])\n",
-            "                pass\n",
-        ),
-        (
-            "bytes that the socket took are sent again",
-            "self._queue.appendleft(piece[size_bytes:])",
-            "self._queue.appendleft(piece)",
-        ),
-        (
-            "G10: the transport copies what the socket does not take",
-            "if self._socket is None else _NUDGE_BYTES",
-            "if self._socket is None else PART_BYTES",
-        ),
-    ),
     *PURGATORY.edits(
         (
             "a read that fails for now at once is answered as if it lasted",

@@ -36,8 +36,10 @@ _READS = (
     "tests/rlm/reading/test_any_copies.py",
 )
 READER = Target("rlm/reading/reader.py", _READS)
-VERIFY = Target("rlm/reading/source.py", ("tests/rlm/reading/test_verify.py", *_READS))
-CHUNK_MEMORY = Target("rlm/reading/chunk_memory.py", ("tests/rlm/reading/test_chunk_memory.py",))
+VERIFY = Target(
+    "rlm/reading/source.py",
+    ("tests/rlm/reading/test_verify.py", "tests/rlm/reading/test_chunk_memory.py", *_READS),
+)
 INDEXES = Target(
     "rlm/reading/segment_indexes.py", ("tests/rlm/reading/test_segment_indexes.py", *_READS)
 )
@@ -379,30 +381,6 @@ EDITS: tuple[Edit, ...] = (
             "a slice is read from the beginning of its file",
             "found.position + at) if part",
             "at) if part",
-        ),
-    ),
-    *CHUNK_MEMORY.edits(
-        (
-            "G9: memory is used again while something refers to its chunk",
-            "        gone = weakref.finalize(slot, self._free.append, (mapping, position))\n"
-            "        gone.atexit = False\n",
-            "        self._free.append((mapping, position))\n",
-        ),
-        (
-            "G10: memory of chunks is never used again",
-            "        gone = weakref.finalize(slot, self._free.append, (mapping, position))\n"
-            "        gone.atexit = False\n",
-            "",
-        ),
-        (
-            "G9: all slots of a mapping are the same memory",
-            "(mapping, slot * SLOT_BYTES)",
-            "(mapping, 0)",
-        ),
-        (
-            "a view of a chunk can be written to",
-            '.cast("B").toreadonly()',
-            '.cast("B")',
         ),
     ),
     *INDEXES.edits(

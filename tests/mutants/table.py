@@ -2,6 +2,7 @@
 
 from tests.mutants import (
     of_accept_retention,
+    of_chunks,
     of_cleaning,
     of_cluster_retention,
     of_copy_order,
@@ -60,6 +61,7 @@ EDITS: tuple[Edit, ...] = (
     *of_ledger_rebuild.EDITS,
     *of_metadata.EDITS,
     *of_reading.EDITS,
+    *of_chunks.EDITS,
     *of_reconcile.EDITS,
     *of_reports.EDITS,
     *of_stores.EDITS,

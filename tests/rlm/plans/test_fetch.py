@@ -166,6 +166,31 @@ def test_batches_between_both_ends_are_not_looked_at() -> None:
     assert window.looked_at < 40
 
 
+@pytest.mark.parametrize("ends_by", ["max_bytes", "what is loaded"])
+def test_an_answer_that_ends_where_the_index_points_knows_its_next_offset(ends_by: str) -> None:
+    data = b"".join(v2(base, 1, 20, 0) for base in range(100))
+    size = len(v2(0, 1, 20, 0))
+    entries = b"".join(struct.pack(">ii", at, at * size) for at in range(0, 100, 10))
+    end = 40 * size + size // 2
+    chunks = {0: data} if ends_by == "max_bytes" else {0: data[:end]}
+    window = ChunkWindow(len(chunks[0]), len(data), chunks)
+    max_bytes = end if ends_by == "max_bytes" else len(data)
+    asked = ReadBounds(offset=0, upper_offset=100, max_bytes=max_bytes, at_least_one=True)
+    found = cut(window, 0, asked, OffsetIndex(memoryview(entries), 0))
+    assert (found.start, found.end, found.next_offset) == (0, 40 * size, 40)
+
+
+def test_the_index_passes_over_nothing_that_is_not_loaded() -> None:
+    data = b"".join(v2(base, 1, 20, 0) for base in range(30))
+    size = len(v2(0, 1, 20, 0))
+    entries = b"".join(struct.pack(">ii", at, at * size) for at in (22, 25))
+    chunks = {at: data[at * 10 * size : (at + 1) * 10 * size] for at in (0, 2)}
+    window = ChunkWindow(10 * size, len(data), chunks)
+    asked = ReadBounds(offset=0, upper_offset=30, max_bytes=len(data), at_least_one=True)
+    found = cut(window, 0, asked, OffsetIndex(memoryview(entries), 0))
+    assert (found.start, found.end, found.next_offset) == (0, 10 * size, 10)
+
+
 @pytest.mark.parametrize("wrong_by", [-1, 1, 30])
 def test_an_index_that_is_wrong_about_its_batch_passes_over_nothing(wrong_by: int) -> None:
     data = b"".join(v2(base, 1, 20, 0) for base in range(100))

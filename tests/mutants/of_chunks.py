@@ -1,0 +1,58 @@
+"""Planted bugs on the way of cached chunks to the socket: their memory, views and reads."""
+
+from tests.mutants.edits import Edit, Target
+
+CHUNK_MEMORY = Target("rlm/reading/chunk_memory.py", ("tests/rlm/reading/test_chunk_memory.py",))
+BEGUN = Target("rlm/proxy/begun.py", ("tests/rlm/proxy/test_begun.py",))
+WRITER = Target("rlm/proxy/writer.py", ("tests/rlm/proxy/test_writer.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *CHUNK_MEMORY.edits(
+        (
+            "G9: memory is used again while something refers to its chunk",
+            "        gone = weakref.finalize(slot, self._free.append, (mapping, position))\n"
+            "        gone.atexit = False\n",
+            "        self._free.append((mapping, position))\n",
+        ),
+        (
+            "G10: memory of chunks is never used again",
+            "        gone = weakref.finalize(slot, self._free.append, (mapping, position))\n"
+            "        gone.atexit = False\n",
+            "",
+        ),
+        (
+            "G9: all slots of a mapping are the same memory",
+            "(mapping, slot * SLOT_BYTES)",
+            "(mapping, 0)",
+        ),
+        (
+            "a view of a chunk can be written to",
+            '.cast("B").toreadonly()',
+            '.cast("B")',
+        ),
+    ),
+    *BEGUN.edits(
+        (
+            "a cancelled read of a fetch goes on",
+            "waits_for = work.throw(error)",
+            "raise",
+        ),
+    ),
+    *WRITER.edits(
+        (
+            "bytes that the socket did not take are lost",
+            "                self._queue.appendleft(piece[size_bytes:])\n",
+            "                pass\n",
+        ),
+        (
+            "bytes that the socket took are sent again",
+            "self._queue.appendleft(piece[size_bytes:])",
+            "self._queue.appendleft(piece)",
+        ),
+        (
+            "G10: the transport copies what the socket does not take",
+            "if self._socket is None else _NUDGE_BYTES",
+            "if self._socket is None else PART_BYTES",
+        ),
+    ),
+)
