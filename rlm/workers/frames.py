@@ -58,8 +58,11 @@ class FrameLink(asyncio.BufferedProtocol):
             self._transport.write(piece)
 
     async def drained(self) -> None:
-        """Wait until the other side has taken most of what was sent, or is gone."""
-        await self._may_write.wait()
+        """Wait until the other side has taken most of what was sent, or is gone. Who sends first
+        then may fill the queue again: the others wait on.
+        """
+        while not self._may_write.is_set():
+            await self._may_write.wait()
 
     def close(self, problem: str = "") -> None:
         """End the connection, after what was sent."""
@@ -101,7 +104,7 @@ class FrameLink(asyncio.BufferedProtocol):
     def _take(self, data: bytes) -> None:
         self._held += data
         at = 0
-        while self._transport is not None and len(self._held) - at >= _HEAD.size:
+        while self.is_open and len(self._held) - at >= _HEAD.size:
             message_bytes, raw_bytes = _HEAD.unpack_from(self._held, at)
             if message_bytes > _MAX_MESSAGE_BYTES or raw_bytes > _MAX_RAW_BYTES:
                 return self.close(f"a frame of {message_bytes} and {raw_bytes} bytes")
