@@ -8,6 +8,7 @@ much, so that clients that stopped reading can be ended (rlm.proxy.limits.Stalle
 import asyncio
 import weakref
 from collections import deque
+from contextlib import suppress
 
 from rlm.workers.frames import RawBytes
 
@@ -21,8 +22,8 @@ class Room:
 
     def hold(self, raw: RawBytes) -> None:
         """The read got these bytes, which count for as long as they live."""
-        self.release()
-        self._memory.add(len(raw))
+        reserved_bytes, self._size_bytes = self._size_bytes, 0
+        self._memory.add(len(raw) - reserved_bytes)
         weakref.finalize(raw, self._memory.add, -len(raw))
 
     def release(self) -> None:
@@ -57,7 +58,8 @@ class RecordsMemory:
                 if turn.done() and not turn.cancelled():
                     self.add(-size_bytes)
                 else:
-                    self._waiting.remove(one)
+                    with suppress(ValueError):  # it was its turn after it was cancelled
+                        self._waiting.remove(one)
                     self._wake()
                 raise
         else:
