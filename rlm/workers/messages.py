@@ -196,8 +196,8 @@ def timestamp_of(message: pb.TimestampAnswer) -> TimestampedOffset | None:
 def error_message(error: Exception) -> pb.CallError:
     """Any error of the tier; one that is no RemoteStorageError is a bug of the core."""
     if not isinstance(error, RemoteStorageError):
-        return pb.CallError(kind=Internal.kind.name, message=repr(error))
-    found = pb.CallError(kind=error.kind.name, message=str(error))
+        return pb.CallError(kind=Internal.kind.name, message=_sendable(repr(error)))
+    found = pb.CallError(kind=error.kind.name, message=_sendable(str(error)))
     if isinstance(error, ChangedMeanwhile):
         found.name = _CHANGED
     if isinstance(error, OffsetOutOfRange):
@@ -207,6 +207,11 @@ def error_message(error: Exception) -> pb.CallError:
         if error.high_watermark is not None:
             found.high_watermark = error.high_watermark
     return found
+
+
+def _sendable(text: str) -> str:
+    """What is no Unicode text, as in the path of a file, is shown escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def error_of(message: pb.CallError) -> RemoteStorageError:

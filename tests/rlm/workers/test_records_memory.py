@@ -4,6 +4,7 @@ import asyncio
 import gc
 import random
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -132,7 +133,7 @@ async def test_a_waiter_that_is_cancelled_while_its_room_comes(release_first: bo
     first = await memory.reserve(BOUND)
     waiting = asyncio.ensure_future(memory.reserve(BOUND))
     await turns()
-    acts = [first.release, waiting.cancel]
+    acts: list[Callable[[], object]] = [first.release, waiting.cancel]
     for act in acts if release_first else reversed(acts):
         act()
     with pytest.raises(asyncio.CancelledError):
