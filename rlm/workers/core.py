@@ -103,6 +103,7 @@ class _WorkerLink:
         self.frames = FrameLink(self._received, self._closed)
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._worker: int | None = None
+        self._has_missed_views = False
 
     def _closed(self) -> None:
         self._over(self)
@@ -151,7 +152,18 @@ class _WorkerLink:
         return None
 
     def _show(self, views: pb.Views) -> None:
-        self._send(pb.ToWorker(views=views))
+        """A worker that takes nothing, as a stopped one, gets all views once it takes bytes."""
+        if not self.frames.is_full:
+            self._send(pb.ToWorker(views=views))
+        elif not self._has_missed_views:
+            self._has_missed_views = True
+            self._parts.tasks.create_task(self._show_missed())
+
+    async def _show_missed(self) -> None:
+        await self.frames.drained()
+        if self._has_missed_views and self.frames.is_open:
+            self._has_missed_views = False
+            self._send(pb.ToWorker(views=self._parts.views.listen(self._show)))
 
     def _send(self, message: pb.ToWorker, raw: tuple[Buffer, ...] = ()) -> None:
         self.frames.send(message.SerializeToString(), raw)
@@ -167,7 +179,7 @@ class _WorkerLink:
                 log.exception("worker_call_failed", call=what)
             answer, raw = pb.ToWorker(error=error_message(error)), ()
         answer.call_id = asked.call_id
-        await self.frames.drained()
+        await self._show_missed()  # before an answer that may carry one of them
         self._send(answer, raw)
 
 

@@ -48,6 +48,11 @@ class FrameLink(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits for the other side that `drained` would wait too."""
+        return not self._may_write.is_set()
+
     def send(self, message: bytes, raw: Sequence[Buffer] = ()) -> None:
         """Queue a frame; nothing is sent any more once the connection has ended."""
         if self._transport is None or self._transport.is_closing():
