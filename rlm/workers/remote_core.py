@@ -73,7 +73,7 @@ class RemoteCore:
     @property
     def is_connected(self) -> bool:
         """Whether the core has answered."""
-        return self._link is not None and self._has_greeted
+        return self._link is not None and self._link.is_open and self._has_greeted
 
     async def run(self) -> None:
         """Connect, and again whenever the connection has ended, until cancelled."""
@@ -190,9 +190,8 @@ class RemoteCore:
             raise Unavailable(f"no barrier passed within {deadline_ms} ms") from error
         if not said.barrier.HasField("view"):
             return None
-        mirrored = view_of(said.barrier.view)
-        self._mirror.seen(mirrored)
-        return mirrored.view
+        # The mirror has had this view before the answer, and may have a newer one by now.
+        return view_of(said.barrier.view).view
 
     async def watermarks(self, topic: TopicRef, partition: int, deadline_ms: int) -> Watermarks:
         call = pb.WatermarksCall(
