@@ -113,15 +113,21 @@ class Child:
                 self._process.terminate()
 
     async def replace(self) -> None:
-        """Start a successor, and ask the process to end once that serves."""
-        if self._process is None or self._successor is not None:
+        """Start a successor, and ask the process to end once that serves. A successor that does not
+        serve is stopped, and the process stays.
+        """
+        before = self._process
+        if before is None or self._successor is not None:
             return
         self._successor = successor = await self._start()
-        assert successor.stdout is not None  # noqa: S101 - it says when it is ready
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_READY_MS / 1000):
-                await successor.stdout.readline()
-        self.end()
+        if await _serves(successor):
+            if self._process is before:  # else it has ended, and the successor took its place
+                self.end()
+        elif self._successor is successor:
+            log.error("successor_failed", child=self._plan.name, pid=successor.pid)
+            await self._stop_one(successor)
+            if self._successor is successor:
+                self._successor = None
 
     async def _stop(self) -> None:
         running = (one for one in (self._process, self._successor) if one is not None)
@@ -138,6 +144,16 @@ class Child:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+
+async def _serves(process: asyncio.subprocess.Process) -> bool:
+    """Whether it says in time that it does."""
+    assert process.stdout is not None  # noqa: S101 - it says when it is ready
+    try:
+        async with asyncio.timeout(_READY_MS / 1000):
+            return bool(await process.stdout.readline())
+    except TimeoutError:
+        return False
 
 
 class Supervisor:

@@ -1,0 +1,253 @@
+"""H24: the supervisor's children are started again, replaced one after another, and never left."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kip405.errors import Invalid
+from rlm.clock import SystemClock
+from rlm.workers import supervisor
+from rlm.workers.supervisor import Child, ChildPlan, Refused
+from tests.rlm.workers.core_site import until
+
+NOTE = (
+    "import os, signal, sys, time\n"
+    "def note(*words):\n"
+    "    with open(sys.argv[1], 'a') as log: log.write(' '.join(map(str, words)) + '\\n')\n"
+    "pid = os.getpid()\n"
+    "note('begun', pid)\n"
+)
+STAYS = "print('ready', flush=True)\nsys.stdin.read()\nnote('input ended', pid)\n"
+IGNORES = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nnote('deaf', pid)\ntime.sleep(60)\n"
+DRAINS = (
+    "def drain(*_):\n    note('ending', pid)\n    sys.exit(0)\n"
+    "signal.signal(signal.SIGTERM, drain)\n"
+)
+
+
+class SteppingClock(SystemClock):
+    """A child's life has the length that a test says; waits are noted and not waited."""
+
+    def __init__(self, ran_ms: int) -> None:
+        self.ran_ms = ran_ms
+        self.slept_ms: list[float] = []
+        self._now_ms = 0
+
+    def monotonic_ms(self) -> int:
+        self._now_ms += self.ran_ms
+        return self._now_ms
+
+    async def sleep_ms(self, duration_ms: float) -> None:
+        self.slept_ms.append(duration_ms)
+        await asyncio.sleep(0)
+
+
+def plan(log: Path, program: str, **changes: object) -> ChildPlan:
+    fields: dict[str, object] = {
+        "name": "child",
+        "command": (sys.executable, "-S", "-c", NOTE + program, str(log)),
+        "first_line": b"",
+        "stop_ms": 5_000,
+        **changes,
+    }
+    return ChildPlan(**fields)  # type: ignore[arg-type]
+
+
+def noted(log: Path, word: str) -> list[int]:
+    """The processes that wrote this."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [int(line.split()[-1]) for line in lines if line.startswith(word)]
+
+
+def words(log: Path) -> list[str]:
+    """What was written, in order."""
+    return [line.split()[0] for line in log.read_text().splitlines()]
+
+
+def assert_ended(log: Path) -> None:
+    for pid in noted(log, "begun"):
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(pid).wait(5)
+
+
+@asynccontextmanager
+async def running(child: Child) -> AsyncIterator[asyncio.Future[None]]:
+    task = asyncio.ensure_future(child.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+async def test_h24_a_child_that_was_steady_is_started_again_at_once(log: Path) -> None:
+    clock = SteppingClock(ran_ms=5_000)
+    async with running(Child(plan(log, "sys.exit(2)"), clock)):
+        await until(lambda: len(noted(log, "begun")) >= 4)
+    assert clock.slept_ms == []
+    assert_ended(log)
+
+
+async def test_h24_a_child_that_ends_early_is_started_again_with_back_off(log: Path) -> None:
+    clock = SteppingClock(ran_ms=4_999)
+    async with running(Child(plan(log, "sys.exit(1)"), clock)):
+        await until(lambda: len(clock.slept_ms) >= 5)
+    assert 70 < clock.slept_ms[0] < 130
+    assert clock.slept_ms[4] > 1_000
+    assert_ended(log)
+
+
+async def test_h24_a_core_that_refuses_early_ends_the_service(log: Path) -> None:
+    child = Child(plan(log, "sys.exit(2)", may_refuse=True), SteppingClock(ran_ms=100))
+    with pytest.raises(Refused):
+        await asyncio.wait_for(child.run(), 10)
+    assert len(noted(log, "begun")) == 1
+
+
+async def test_h24_a_core_that_refuses_later_is_tried_again(log: Path) -> None:
+    clock = SteppingClock(ran_ms=10_000)
+    async with running(Child(plan(log, "sys.exit(2)", may_refuse=True), clock)) as task:
+        await until(lambda: len(noted(log, "begun")) == 1)
+        await until(lambda: len(noted(log, "begun")) >= 2)
+        clock.ran_ms = 100
+        await until(lambda: len(clock.slept_ms) >= 2)
+        assert not task.done()
+
+
+async def test_h24_a_crash_is_no_refusal(log: Path) -> None:
+    clock = SteppingClock(ran_ms=100)
+    async with running(Child(plan(log, "sys.exit(1)", may_refuse=True), clock)):
+        await until(lambda: len(noted(log, "begun")) >= 3)
+
+
+async def test_h24_a_child_that_ignores_sigterm_is_killed(log: Path) -> None:
+    async with running(Child(plan(log, IGNORES, stop_ms=200), SystemClock())):
+        await until(lambda: len(noted(log, "deaf")) == 1)
+    (pid,) = noted(log, "begun")
+    assert not psutil.pid_exists(pid)
+
+
+async def test_h24_a_successor_serves_before_the_end_of_the_one_before(log: Path) -> None:
+    child = Child(plan(log, DRAINS + STAYS, says_ready=True), SystemClock())
+    async with running(child):
+        await until(lambda: child.pid is not None and len(noted(log, "begun")) == 1)
+        (old,) = noted(log, "begun")
+        await asyncio.sleep(0.2)  # for its handler of SIGTERM
+        await child.replace()
+        await until(lambda: child.pid not in (None, old))
+        assert words(log) == ["begun", "begun", "ending"]
+        assert noted(log, "ending") == [old]
+    assert_ended(log)
+
+
+async def test_h24_a_successor_that_does_not_serve_replaces_nobody(log: Path) -> None:
+    """As where what is installed now is broken: the worker of before serves on."""
+    first = f"if open({str(log)!r}).read().count('begun') > 1: sys.exit(1)\n"
+    child = Child(plan(log, first + STAYS, says_ready=True), SystemClock())
+    async with running(child):
+        await until(lambda: len(noted(log, "begun")) == 1)
+        (old,) = noted(log, "begun")
+        await asyncio.sleep(0.2)
+        await asyncio.wait_for(child.replace(), 10)
+        await asyncio.sleep(0.1)
+        assert child.pid == old
+        assert psutil.Process(old).status() != psutil.STATUS_ZOMBIE
+        await asyncio.wait_for(child.replace(), 10)  # and it can be tried again
+        assert len(noted(log, "begun")) == 3
+    assert_ended(log)
+
+
+async def test_h24_a_successor_outlives_one_that_dies_meanwhile(log: Path) -> None:
+    wait = f"if open({str(log)!r}).read().count('begun') > 1: time.sleep(0.5)\n"
+    child = Child(plan(log, wait + STAYS, says_ready=True), SystemClock())
+    async with running(child):
+        await until(lambda: child.pid is not None and len(noted(log, "begun")) == 1)
+        (old,) = noted(log, "begun")
+        replacing = asyncio.ensure_future(child.replace())
+        await until(lambda: len(noted(log, "begun")) == 2)
+        os.kill(old, signal.SIGKILL)
+        await asyncio.wait_for(replacing, 10)
+        await asyncio.sleep(0.2)
+        assert child.pid == noted(log, "begun")[1]
+        assert len(noted(log, "begun")) == 2
+    assert_ended(log)
+
+
+SUPERVISES = """
+import sys
+from kip405.errors import Invalid
+from rlm.clock import SystemClock
+from rlm.workers.supervisor import ChildPlan, Supervisor, run_supervised
+def child(name, program, **more):
+    return ChildPlan(name=name, command=(sys.executable, "-S", "-c", program, sys.argv[1]),
+                     first_line=b"", stop_ms=3000, **more)
+core, worker = sys.argv[2:]
+plans = [child("worker", worker, says_ready=True) for _ in range(2)]
+make = lambda: Supervisor(core=child("core", core, may_refuse=True), workers=plans,
+                          clock=SystemClock())
+sys.exit(0 if run_supervised(make) else 2)
+"""
+
+
+async def supervise(log: Path, core: str = STAYS) -> asyncio.subprocess.Process:
+    programs = (NOTE + core, NOTE + STAYS)
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SUPERVISES, str(log), *programs, env={**os.environ, "PYTHONPATH": "."}
+    )
+
+
+async def test_h24_children_end_when_the_supervisor_is_killed(log: Path) -> None:
+    process = await supervise(log)
+    await until(lambda: len(noted(log, "begun")) == 3)
+    process.kill()
+    await process.wait()
+    await until(lambda: len(noted(log, "input ended")) == 3)
+    assert_ended(log)
+
+
+async def test_h24_sigterm_ends_the_supervisor_and_all_children(log: Path) -> None:
+    process = await supervise(log)
+    await until(lambda: len(noted(log, "begun")) == 3)
+    process.terminate()
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert not any(psutil.pid_exists(pid) for pid in noted(log, "begun"))
+
+
+async def test_h24_a_refused_configuration_ends_the_supervisor_and_the_workers(log: Path) -> None:
+    process = await supervise(log, "sys.exit(2)")
+    assert await asyncio.wait_for(process.wait(), 15) == 2
+    assert not any(psutil.pid_exists(pid) for pid in noted(log, "begun"))
+
+
+async def test_h24_sighup_replaces_every_child(log: Path) -> None:
+    process = await supervise(log)
+    try:
+        await until(lambda: len(noted(log, "begun")) == 3)
+        first = noted(log, "begun")
+        await asyncio.sleep(0.5)
+        process.send_signal(signal.SIGHUP)
+        await until(lambda: not any(psutil.pid_exists(pid) for pid in first))
+        assert len(noted(log, "begun")) == 6
+    finally:
+        process.terminate()
+        await asyncio.wait_for(process.wait(), 15)
+    assert_ended(log)
+
+
+def test_a_port_in_use_is_named() -> None:
+    with supervisor.listen("127.0.0.1", 0) as one:
+        port = one.getsockname()[1]
+        with pytest.raises(Invalid, match=f"127.0.0.1:{port}"):
+            supervisor.listen("127.0.0.1", port)
