@@ -64,13 +64,16 @@ class Source:
         return self.tier.is_ready
 
     def partition(self, topic: TopicRef, partition: int) -> TierPartition | None:
-        return self.tier.partition(topic, partition)
+        if not self.listed or topic not in (NAMED, TopicRef(topic_id=TOPIC_ID)):
+            return None
+        return self.tier.partitions.get(partition)
 
     def topics(self) -> tuple[MirroredTopic, ...]:
         return self.listed
 
     def partitions(self) -> tuple[PartitionKey, ...]:
-        return tuple(PartitionKey(TOPIC_ID, number) for number in self.tier.partitions)
+        known = self.tier.partitions if self.listed else ()
+        return tuple(PartitionKey(TOPIC_ID, number) for number in known)
 
     def leader_epochs(self, key: PartitionKey) -> LeaderEpochs | None:
         return self.epochs.get(key.partition)

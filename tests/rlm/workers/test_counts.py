@@ -1,0 +1,153 @@
+"""What workers count arrives once, and what the core answers holds reads back (H23, H24)."""
+
+import inspect
+import random
+from collections import Counter
+from pathlib import Path
+
+from rlm.clock import SystemClock
+from rlm.proxy.settings import ProxyMetrics
+from rlm.workers.counts import CountTaker, WorkerCounts
+from rlm.workers.quotas import WorkerQuota
+from rlm.workers.v1 import core_pb2 as pb
+from tests.builders.clock import ManualClock
+from tests.rlm.proxy.uncounted import Counting
+from tests.rlm.workers.core_site import FakeThrottle, site
+
+ARGUMENTS = {"cause": "idle", "api": "fetch", "outcome": "ok", "size_bytes": 7, "duration_ms": 9}
+
+
+class Calls:
+    """Metrics that keep every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+
+    def __getattr__(self, name: str) -> object:
+        return lambda *args, **more: self.calls.append((name, *args, *more.items()))
+
+
+def taken(counts: WorkerCounts) -> pb.Counts:
+    return pb.Counts.FromString(counts.taken().SerializeToString())
+
+
+def test_every_metric_of_the_proxy_reaches_the_core() -> None:
+    """Found by reflection: a new one that is not carried fails here."""
+    counts, direct, calls = WorkerCounts(), Calls(), Calls()
+    for name, method in inspect.getmembers(ProxyMetrics, inspect.isfunction):
+        if not name.startswith("_"):
+            known = [one for one in inspect.signature(method).parameters if one != "self"]
+            given = {one: ARGUMENTS[one] for one in known if one != "passed"}
+            if "passed" in known:
+                given["passed"] = True
+            for metrics in (counts, direct):
+                args = [value for one, value in given.items() if one != "passed"]
+                more = {"passed": True} if "passed" in known else {}
+                getattr(metrics, name)(*args, **more)
+    CountTaker(calls, FakeThrottle()).take(0, taken(counts))  # type: ignore[arg-type]
+    assert len(direct.calls) >= 6
+    assert Counter(calls.calls) == Counter(direct.calls)
+
+
+def test_h24_nothing_is_lost_or_counted_twice_whenever_it_is_taken() -> None:
+    chance = random.Random(3)
+    throttle, metrics = FakeThrottle(), Counting()
+    taker, workers = CountTaker(metrics, throttle), [WorkerCounts() for _ in range(3)]
+    quotas = [WorkerQuota(one, ManualClock(), lambda: None) for one in workers]
+    gave, passed, held, spliced = Counter[str](), 0, Counter[str](), 0
+    for _ in range(2_000):
+        number, size = chance.randrange(3), chance.randrange(1_000)
+        client = f"client-{chance.randrange(5)}"
+        act = chance.randrange(5)
+        if act == 0:
+            quotas[number].gave(client, size)
+            gave[client] += size
+        elif act == 1:
+            quotas[number].passed(size)
+            passed += size
+        elif act == 2:
+            quotas[number].held("client", size)
+            held["client"] += size
+        elif act == 3:
+            workers[number].spliced(size)
+            spliced += size
+        else:
+            taker.take(number, taken(workers[number]))
+    for number, counts in enumerate(workers):
+        taker.take(number, taken(counts))
+        assert taken(counts) == pb.Counts()
+    assert throttle.spliced_bytes == gave
+    assert (throttle.passed_bytes, metrics.spliced_bytes) == (passed, spliced)
+    assert throttle.held_ms == held
+
+
+def test_an_event_that_only_a_later_version_knows_is_left_out() -> None:
+    throttle = FakeThrottle()
+    event = pb.CountedEvent(name="later", labels=["a"], count=3)
+    CountTaker(Counting(), throttle).take(0, pb.Counts(events=[event], passed_bytes=5))
+    assert throttle.passed_bytes == 5
+
+
+def test_remote_reads_of_all_workers_are_summed_and_go_with_their_worker() -> None:
+    taker = CountTaker(Counting(), FakeThrottle())
+    taker.take(0, pb.Counts(purgatory_size=4))
+    taker.take(1, pb.Counts(purgatory_size=3))
+    taker.take(1, pb.Counts(purgatory_size=5))
+    assert taker.purgatory_size == 9
+    taker.left(1)
+    assert taker.purgatory_size == 4
+
+
+async def test_h24_a_connection_that_has_ended_takes_no_counts(tmp_path: Path) -> None:
+    """Until the task of the connection has noticed the end, too."""
+    async with site(tmp_path / "core.sock") as s:
+        assert s.worker.is_connected
+        link = s.worker._link
+        assert link is not None
+        link.close()
+        assert not s.worker.is_connected
+
+
+def test_h23_the_core_says_how_long_a_client_waits() -> None:
+    clock, throttle = ManualClock(), FakeThrottle(wait_ms=700)
+    counts, reports = WorkerCounts(), list[int]()
+    quota = WorkerQuota(counts, clock, lambda: reports.append(1))
+    taker = CountTaker(Counting(), throttle)
+    quota.gave("a", 100)
+    assert reports == [1]  # at once
+    quota.answered(taker.take(0, taken(counts)))
+    assert quota.wait("a") == (700, "client")
+    assert quota.wait("b")[0] == 0
+    clock.advance(500)
+    assert quota.wait("a")[0] == 200
+    clock.advance(500)
+    assert quota.wait("a")[0] == 0
+    quota.answered(pb.ClientWaits(waits=[pb.ClientWait(client_id="a", duration_ms=90, kind="x")]))
+    assert quota.wait("a") == (90, "x")
+    quota.answered(pb.ClientWaits(waits=[pb.ClientWait(client_id="a")]))
+    assert quota.wait("a")[0] == 0
+
+
+def test_h23_a_connection_has_its_own_rate_whatever_clients_it_names() -> None:
+    clock = ManualClock()
+    quota = WorkerQuota(WorkerCounts(), clock, lambda: None)
+    one, other = quota.connection(), quota.connection()
+    one.spliced("a", 10_000)
+    assert one.wait_ms("a") == 0  # the core has not said a rate
+    quota.client_bytes_per_second = 1_000
+    one.spliced("a", 3_000)
+    assert one.wait_ms("b") == 2_000
+    assert other.wait_ms("a") == 0
+    clock.advance(2_000)
+    assert one.wait_ms("b") == 0
+
+
+def test_h23_time_is_held_by_the_quota_that_is_longest() -> None:
+    counts, clock = WorkerCounts(), SystemClock()
+    quota = WorkerQuota(counts, clock, lambda: None)
+    connection = quota.connection()
+    waits = [pb.ClientWait(client_id="a", duration_ms=60_000, kind="service")]
+    quota.answered(pb.ClientWaits(waits=waits))
+    assert connection.wait_ms("a") > 50_000
+    connection.held(5)
+    assert counts.held_ms == {"service": 5}
