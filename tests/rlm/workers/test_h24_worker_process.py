@@ -1,0 +1,173 @@
+"""H24: a worker as a process of its own, without any core."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from kafka_protocol.apis import FETCH, PRODUCE
+from rlm.proxy.settings import ProxySettings
+from rlm.workers.supervisor import WORKER_COMMAND, listen
+from rlm.workers.worker import WorkerSettings
+from tests.rlm.proxy.fakes import (
+    PLAIN,
+    FakeBroker,
+    Log,
+    RawClient,
+    Value,
+    asked,
+    blob,
+    fetch_request,
+    only,
+)
+
+ROOT = Path(__file__).parents[3]
+START_S = 5
+"""Generous: the bound of 1 s is one of a quiet machine."""
+
+
+@asynccontextmanager
+async def broker_behind() -> AsyncIterator[FakeBroker]:
+    broker = FakeBroker(logs={(PLAIN, 0): Log()})
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    broker.port = server.sockets[0].getsockname()[1]
+    try:
+        yield broker
+    finally:
+        server.close()
+
+
+async def start(
+    number: int, listening: socket.socket, broker: FakeBroker, folder: Path
+) -> asyncio.subprocess.Process:
+    settings = WorkerSettings(
+        worker=number,
+        core_socket=str(folder / "core.sock"),
+        records_memory_bytes=1 << 20,
+        log_level="warning",
+        log_format="json",
+        proxy=ProxySettings(
+            listen_host="127.0.0.1",
+            listen_port=0,
+            upstream_host="127.0.0.1",
+            upstream_port=broker.port,
+        ),
+    )
+    process = await asyncio.create_subprocess_exec(
+        *WORKER_COMMAND,
+        str(listening.fileno()),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        pass_fds=(listening.fileno(),),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdin is not None
+    process.stdin.write(settings.line())
+    return process
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+
+
+async def connect(listening: socket.socket) -> RawClient:
+    return RawClient(*await asyncio.open_connection(*listening.getsockname()))
+
+
+def produce() -> Value:
+    data = [{"index": 0, "records": b"r" * 50}]
+    topics = [{"name": PLAIN, "partition_data": data}]
+    return {"acks": 1, "timeout_ms": 1000, "topic_data": topics}
+
+
+async def pass_bytes(client: RawClient) -> None:
+    answer = await client.call(PRODUCE, 9, produce())
+    assert answer["responses"][0]["partition_responses"][0]["base_offset"] == 7
+    found = await client.call(FETCH, 12, fetch_request(12, asked(150), topic=PLAIN))
+    assert only(found)["records"] == blob(150, 200)
+
+
+async def test_h24_a_worker_passes_bytes_soon_after_its_start_without_a_core(
+    tmp_path: Path,
+) -> None:
+    async with broker_behind() as broker:
+        with listen("127.0.0.1", 0) as listening:
+            client = await connect(listening)
+            began = time.monotonic()
+            process = await start(0, listening, broker, tmp_path)
+            try:
+                await pass_bytes(client)
+                took_s = time.monotonic() - began
+                print(f"bytes passed {took_s:.2f} s after the start of the worker")
+                assert took_s < START_S
+                remote = await client.call(FETCH, 12, fetch_request(12, asked(5), topic=PLAIN))
+                assert only(remote)["error_code"] != 1  # H17: nobody knows whether it is remote
+            finally:
+                client.writer.close()
+                await end(process)
+
+
+async def test_h24_workers_that_share_a_socket_serve_every_connection(tmp_path: Path) -> None:
+    async with broker_behind() as broker:
+        with listen("127.0.0.1", 0) as listening:
+            workers = [await start(number, listening, broker, tmp_path) for number in range(2)]
+            try:
+                clients = [await connect(listening) for _ in range(40)]
+                async with asyncio.timeout(20):
+                    await asyncio.gather(*(pass_bytes(client) for client in clients))
+                    assert broker.connections == 40
+                    workers[0].send_signal(signal.SIGKILL)
+                    await workers[0].wait()
+                    late = [await connect(listening) for _ in range(5)]
+                    await asyncio.gather(*(pass_bytes(client) for client in late))
+                for client in (*clients, *late):
+                    client.writer.close()
+            finally:
+                for process in workers:
+                    await end(process)
+
+
+async def test_h24_a_worker_that_is_stopped_finishes_an_answer(tmp_path: Path) -> None:
+    async with broker_behind() as broker:
+        with listen("127.0.0.1", 0) as listening:
+            process = await start(0, listening, broker, tmp_path)
+            try:
+                client = await connect(listening)
+                await pass_bytes(client)
+                request = fetch_request(12, asked(200), topic=PLAIN, max_wait_ms=4_000, min_bytes=1)
+                client.writer.write(client.encode(FETCH, 12, request))
+                while len(broker.requests(FETCH)) < 2:  # noqa: ASYNC110 - of another process
+                    await asyncio.sleep(0.01)
+                process.terminate()
+                await asyncio.sleep(0.3)
+                assert process.returncode is None
+                broker.logs[PLAIN, 0].high_watermark = 210
+                broker.changed.set()
+                async with asyncio.timeout(20):
+                    answer = await client.answer(FETCH, 12)
+                    assert only(answer)["records"] == blob(200, 210)
+                    assert await client.reader.read() == b""
+                    assert await process.wait() == 0
+                client.writer.close()
+            finally:
+                await end(process)
+
+
+async def test_h24_a_worker_ends_when_its_input_is_closed(tmp_path: Path) -> None:
+    async with broker_behind() as broker:
+        with listen("127.0.0.1", 0) as listening:
+            process = await start(0, listening, broker, tmp_path)
+            try:
+                assert process.stdout is not None and process.stdin is not None
+                async with asyncio.timeout(20):
+                    assert await process.stdout.readline() == b"ready\n"
+                    process.stdin.close()
+                    assert await process.wait() == 0
+            finally:
+                await end(process)
