@@ -37,6 +37,7 @@ from tests.mutants import (
     of_trim,
     of_unreferenced,
     of_verification,
+    of_workers,
 )
 from tests.mutants.edits import Edit
 
@@ -77,6 +78,7 @@ EDITS: tuple[Edit, ...] = (
     *of_deletions.EDITS,
     *of_disk.EDITS,
     *of_proxy.EDITS,
+    *of_workers.EDITS,
 )
 MOST_HARMLESS = 5
 """Survivors with a reason why they are no bugs: more of them are a sign of a poor table."""

@@ -84,7 +84,8 @@ async def running(child: Child) -> AsyncIterator[asyncio.Future[None]]:
         yield task
     finally:
         task.cancel()
-        await asyncio.wait([task])
+        done, _ = await asyncio.wait([task], timeout=20)
+        assert done
 
 
 @pytest.fixture
