@@ -24,7 +24,7 @@ from bench.scale_service import DAY_MS, EPOCHS, NODE_ID, RECORDS, SEGMENTS, Serv
 from kip405.lineage import Lineage
 from rlm.clock import SystemClock
 from rlm.plans.copy import CopyView, plan_copy
-from rlm.plans.coverage import cover
+from rlm.plans.coverage import covered
 from rlm.plans.expiry import ExpiryView, plan_expiry
 from rlm.plans.guards import DeletionGuards
 from rlm.plans.retention import LocalRetention
@@ -57,7 +57,6 @@ def _expiring(snapshot: PartitionSnapshot) -> int:
 
 def _to_copy(snapshot: PartitionSnapshot) -> int:
     """How many segments of the partition are to be copied."""
-    usable = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
     view = CopyView(
         topic=snapshot.topic.state,
         segments=snapshot.log.segments,
@@ -65,7 +64,7 @@ def _to_copy(snapshot: PartitionSnapshot) -> int:
         remote_log_start_offset=0,
         last_stable_offset=snapshot.watermarks.last_stable_offset,
         recovery_point=None,
-        covered=cover(usable),
+        covered=covered(snapshot.ledger, snapshot.lineage, snapshot.log_end_offset),
         frozen=None,
     )
     return len(plan_copy(view).segments)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from kip405.ids import Uuid
 from kip405.lineage import Lineage, usable_end
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.packed import ID_BYTES, Names, metadata_of, state_id_of
+from rlmm.packed import ID_BYTES, Names, extent_of, metadata_of, state_id_of
 from rlmm.replay import Disputes
 from rlmm.segment_store import Segments
 
@@ -38,6 +38,20 @@ class UsableSegment:
 
     metadata: RemoteLogSegmentMetadata
     next_offset: int
+    disputed: bool
+
+
+class UsableExtent(NamedTuple):
+    """What retention asks of a usable segment, without decoding it. `segment`: its raw id;
+    `end_offset`: half-open end of the whole segment, `next_offset` of what belongs to the lineage.
+    """
+
+    segment: bytes
+    start_offset: int
+    end_offset: int
+    next_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
     disputed: bool
 
 
@@ -219,6 +233,35 @@ class Cover:
                 one = tuple(each for each in one if start < each.next_offset <= log_end_offset)
             found += one
         return tuple(found)
+
+    @property
+    def count(self) -> int:
+        """How many segments there are."""
+        return sum(len(chunk.items) for chunk in self._chunks)
+
+    def extents(self, log_end_offset: int, start: int) -> Iterator[UsableExtent]:
+        """The same as `usable`."""
+        for chunk in self._chunks:
+            if chunk.least_end > log_end_offset or chunk.reach[-1] <= start:
+                continue
+            for packed, end, disputed in zip(chunk.items, chunk.ends, chunk.disputed, strict=True):
+                if start < end <= log_end_offset:
+                    extent = extent_of(packed)
+                    yield UsableExtent(
+                        packed[:ID_BYTES],
+                        extent.start_offset,
+                        extent.next_offset,
+                        end,
+                        extent.size_bytes,
+                        extent.max_timestamp_ms,
+                        bool(disputed),
+                    )
+
+    def ranges(self, log_end_offset: int, without: Container[Uuid]) -> Iterator[tuple[int, int]]:
+        """Offset ranges of undisputed segments that end by the log's end, by start offset; they may
+        touch and overlap.
+        """
+        return self._pieces(log_end_offset, 0, without)
 
     def highest_end(self, log_end_offset: int, *, disputed: bool) -> int | None:
         """The highest end up to the log's end, of undisputed segments or all."""

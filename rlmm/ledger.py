@@ -22,7 +22,7 @@ from kip405.segments import (
     RemoteLogSegmentState,
     RemotePartitionDeleteState,
 )
-from rlmm.cover import Cover, Readable, UsableSegment
+from rlmm.cover import Cover, Readable, UsableExtent, UsableSegment
 from rlmm.packed import (
     ID_BYTES,
     Names,
@@ -40,6 +40,7 @@ __all__ = [
     "PartitionLedger",
     "SegmentEntry",
     "SegmentTotal",
+    "UsableExtent",
     "UsableSegment",
     "entry_of",
 ]
@@ -242,9 +243,15 @@ class PartitionLedger:
         """What this reader considers illegal (H3)."""
         return self._readable.disputes.by_segment
 
-    def in_state(self, *states: RemoteLogSegmentState) -> tuple[SegmentEntry, ...]:
-        """Entries in any of the states, by start offset."""
+    def in_state(
+        self, *states: RemoteLogSegmentState, up_to: int = MAX_OFFSET
+    ) -> tuple[SegmentEntry, ...]:
+        """Entries in any of the states that end at or below `up_to` (half-open), by start
+        offset.
+        """
         found = self._readable.segments.in_states(tuple(map(int, states)))
+        if up_to < MAX_OFFSET:
+            found = (one for one in found if extent_of(one).next_offset <= up_to)
         entries = map(self._entries.decoded, found)
         return tuple(sorted(entries, key=lambda one: (one.metadata.start_offset, one.offset)))
 
@@ -332,6 +339,23 @@ class PartitionLedger:
         offset.
         """
         return self._cover(lineage).usable(log_end_offset, remote_log_start_offset)
+
+    def extents(
+        self, lineage: Lineage, log_end_offset: int, remote_log_start_offset: int = 0
+    ) -> tuple[UsableExtent, ...]:
+        """The same segments, not decoded."""
+        return tuple(self._cover(lineage).extents(log_end_offset, remote_log_start_offset))
+
+    def covered(
+        self, lineage: Lineage, log_end_offset: int, without: Container[Uuid] = ()
+    ) -> Iterator[tuple[int, int]]:
+        """Half-open ranges of the undisputed ones, but for some; they may touch and overlap."""
+        return self._cover(lineage).ranges(log_end_offset, without)
+
+    def is_within(self, lineage: Lineage) -> bool:
+        """Whether every FINISHED segment has records of the lineage."""
+        hidden = self._readable.disputes.hidden
+        return not hidden and self._cover(lineage).count == self.finished_total.segments
 
     def contiguous_end(
         self,

@@ -18,7 +18,7 @@ from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
 ID_BYTES: Final = 16
 _HEAD = struct.Struct("<16sqibbqIIqqqIqqiB")
 _STAMP = struct.Struct("<16xqibbq")
-_EXTENT = struct.Struct("<46xqqqI")
+_EXTENT = struct.Struct("<46xqqqIq")
 _EPOCH = struct.Struct("<iq")
 _STATE_AT: Final = 28
 _CERTAIN: Final = b"\x01"
@@ -130,16 +130,17 @@ def state_id_of(packed: bytes) -> int:
 
 
 class Extent(NamedTuple):
-    """Half-open offsets and size of a segment."""
+    """Half-open offsets of a segment, its size, and the newest timestamp of its records."""
 
     start_offset: int
     next_offset: int
     size_bytes: int
+    max_timestamp_ms: int
 
 
 def extent_of(packed: bytes) -> Extent:
-    start, end, size_bytes, _ = _EXTENT.unpack_from(packed)
-    return Extent(start, end + 1, size_bytes)
+    start, end, size_bytes, _, max_timestamp_ms = _EXTENT.unpack_from(packed)
+    return Extent(start, end + 1, size_bytes, max_timestamp_ms)
 
 
 def epochs_of(packed: bytes) -> list[tuple[int, int]]:

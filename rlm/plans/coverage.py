@@ -29,7 +29,7 @@ is lost: neither it nor a store has its records.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from kip405.errors import Invalid
@@ -77,6 +77,14 @@ class Cover:
     def holds(self, start: int, next_offset: int) -> bool:
         """Whether every offset of [start, next_offset) is covered."""
         return self.end_from(start) >= next_offset
+
+
+def covered(
+    ledger: PartitionLedger, lineage: Lineage, log_end_offset: int, without: Container[Uuid] = ()
+) -> Cover:
+    """The same, without decoding a segment: of all but some."""
+    ranges = ledger.covered(lineage, log_end_offset, without)
+    return Cover.of(OffsetRange(start=start, next_offset=end) for start, end in ranges)
 
 
 def cover(usable: Iterable[UsableSegment]) -> Cover:

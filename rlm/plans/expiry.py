@@ -35,7 +35,7 @@ from rlm.plans.copy import TopicState, refuse_topic
 from rlm.plans.coverage import SETTLED, empty_ranges, has_ended, missed, unsettled_end
 from rlm.plans.guards import DeletionGuards, Forbidden, forbidden
 from rlm.plans.retention import UNLIMITED
-from rlmm.ledger import Hole, PartitionLedger, UsableSegment
+from rlmm.ledger import Hole, PartitionLedger, UsableExtent
 from rlmm.settings_records import TotalRetention
 from rlmm.settings_view import ClockSkew
 
@@ -183,14 +183,16 @@ def plan_expiry(view: ExpiryView) -> ExpiryPlan:
     )
 
 
-def _expired(view: ExpiryView, start: int) -> tuple[set[Uuid], int, Held]:
-    """The segments that retention ends, where the remote log then starts, and what stopped."""
-    expired: set[Uuid] = set()
+def _expired(view: ExpiryView, start: int) -> tuple[set[bytes], int, Held]:
+    """The raw ids of the segments that retention ends, where the remote log then starts, and what
+    stopped.
+    """
+    expired: set[bytes] = set()
     if view.retention == TotalRetention():
         return expired, start, Held(reason=NoExpiry.UNLIMITED)
     if isinstance(view.now_ms, Held):
         return expired, start, view.now_ms
-    usable = view.ledger.usable(view.lineage, view.log_end_offset, start)
+    usable = view.ledger.extents(view.lineage, view.log_end_offset, start)
     breach = _Breach.of(view, usable, view.now_ms)
     budget = _pass_bytes(usable, view.most_percent)
     new_start = start
@@ -198,28 +200,28 @@ def _expired(view: ExpiryView, start: int) -> tuple[set[Uuid], int, Held]:
         held = _doubt(view, segment, new_start)
         if held is None and not breach.takes(segment):
             held = Held(reason=NoExpiry.WITHIN_RETENTION)
-        size_bytes = segment.metadata.segment_size_bytes
+        size_bytes = segment.size_bytes
         if held is None and expired and budget is not None and size_bytes > budget:
             held = Held(reason=NoExpiry.LATER)
         if held is not None:
             return expired, new_start, held
         budget = None if budget is None else budget - size_bytes
-        expired.add(segment.metadata.segment_id.id)
+        expired.add(segment.segment)
         new_start = max(new_start, segment.next_offset)
     return expired, new_start, Held(reason=NoExpiry.WITHIN_RETENTION)
 
 
-def _pass_bytes(usable: Iterable[UsableSegment], most_percent: int | None) -> int | None:
+def _pass_bytes(usable: Iterable[UsableExtent], most_percent: int | None) -> int | None:
     if most_percent is None:
         return None
-    return sum(one.metadata.segment_size_bytes for one in usable) * most_percent // 100
+    return sum(one.size_bytes for one in usable) * most_percent // 100
 
 
 class _Breach:
     """Whether segments breach retention, asked in order of offsets."""
 
     def __init__(
-        self, counted: dict[Uuid, int], excess_bytes: int | None, oldest_ms: int | None
+        self, counted: dict[bytes, int], excess_bytes: int | None, oldest_ms: int | None
     ) -> None:
         """`oldest_ms`: older timestamps have expired, None = none has. `excess_bytes` likewise."""
         self._counted = counted
@@ -227,7 +229,7 @@ class _Breach:
         self._oldest_ms = oldest_ms
 
     @classmethod
-    def of(cls, view: ExpiryView, usable: Sequence[UsableSegment], now_ms: int) -> "_Breach":
+    def of(cls, view: ExpiryView, usable: Sequence[UsableExtent], now_ms: int) -> "_Breach":
         age, most = view.retention.retention_ms, view.retention.retention_bytes
         counted = _counted_bytes(usable)
         total = sum(counted.values()) + _only_local_bytes(view, usable)
@@ -237,17 +239,17 @@ class _Breach:
             oldest_ms=None if age == UNLIMITED else now_ms - age,
         )
 
-    def takes(self, segment: UsableSegment) -> bool:
+    def takes(self, segment: UsableExtent) -> bool:
         """Whether the next segment goes; what goes by its age leaves less to go by size."""
-        size_bytes = self._counted[segment.metadata.segment_id.id]
+        size_bytes = self._counted[segment.segment]
         if not (self._is_too_old(segment) or self._is_too_much(size_bytes)):
             return False
         if self._excess_bytes is not None:
             self._excess_bytes -= size_bytes
         return True
 
-    def _is_too_old(self, segment: UsableSegment) -> bool:
-        newest_ms = segment.metadata.max_timestamp_ms
+    def _is_too_old(self, segment: UsableExtent) -> bool:
+        newest_ms = segment.max_timestamp_ms
         return self._oldest_ms is not None and 0 <= newest_ms < self._oldest_ms
 
     def _is_too_much(self, size_bytes: int) -> bool:
@@ -255,31 +257,30 @@ class _Breach:
         return excess is not None and excess > 0 and size_bytes <= excess
 
 
-def _counted_bytes(usable: Iterable[UsableSegment]) -> dict[Uuid, int]:
+def _counted_bytes(usable: Iterable[UsableExtent]) -> dict[bytes, int]:
     """What each segment counts for retention by size: the share of its offsets that are in the
     lineage and in no segment before it.
     """
-    counted: dict[Uuid, int] = {}
+    counted: dict[bytes, int] = {}
     reach = 0
     for one in usable:
-        metadata = one.metadata
-        offsets = max(0, one.next_offset - max(metadata.start_offset, reach))
-        share = metadata.segment_size_bytes * offsets
-        of_all = metadata.next_offset - metadata.start_offset
-        counted[metadata.segment_id.id] = 0 if one.disputed else share // of_all
+        offsets = max(0, one.next_offset - max(one.start_offset, reach))
+        share = one.size_bytes * offsets
+        of_all = one.end_offset - one.start_offset
+        counted[one.segment] = 0 if one.disputed else share // of_all
         reach = reach if one.disputed else max(reach, one.next_offset)
     return counted
 
 
-def _only_local_bytes(view: ExpiryView, usable: Iterable[UsableSegment]) -> int:
+def _only_local_bytes(view: ExpiryView, usable: Iterable[UsableExtent]) -> int:
     """Bytes of local segments that begin at or beyond the end of the remote ones."""
     end = max((one.next_offset for one in usable), default=view.remote_log_start_offset or 0)
     return sum(one.size_bytes for one in view.log.segments if one.base_offset >= end)
 
 
-def _doubt(view: ExpiryView, segment: UsableSegment, cursor: int) -> Held | None:
+def _doubt(view: ExpiryView, segment: UsableExtent, cursor: int) -> Held | None:
     """Why the walk may not go over a segment, or over the offsets from `cursor` up to it."""
-    first, end = segment.metadata.start_offset, segment.next_offset
+    first, end = segment.start_offset, segment.next_offset
     if segment.disputed:
         return Held(reason=NoExpiry.DISPUTED, detail=f"it begins at {first}")
     for segment_id in view.copying:
@@ -325,15 +326,14 @@ def _local_ranges(view: ExpiryView) -> tuple[tuple[int, int], ...]:
 
 
 def _deletable(
-    view: ExpiryView, start: int, new_start: int, expired: Collection[Uuid]
+    view: ExpiryView, start: int, new_start: int, expired: Collection[bytes]
 ) -> tuple[RemoteLogSegmentMetadata, ...]:
     """By start offset: what has just expired, and what ended below the start that holds already."""
     found = [
         entry.metadata
-        for entry in view.ledger.in_state(*_ENDED_STATES)
+        for entry in view.ledger.in_state(*_ENDED_STATES, up_to=new_start)
         if not entry.disputed
-        and entry.metadata.next_offset <= new_start
-        and (entry.metadata.segment_id.id in expired or _has_ended(view, entry.metadata, start))
+        and (entry.metadata.segment_id.id.raw in expired or _has_ended(view, entry.metadata, start))
     ]
     return tuple(found)
 

@@ -69,6 +69,8 @@ def freeze(
             f"beyond the log's end {log_end_offset}"
         )
         return Frozen(reason=reason)
+    if ledger.is_within(lineage):
+        return None
     finished = tuple(
         entry.metadata
         for entry in ledger.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)

@@ -10,7 +10,7 @@ from kip405.ids import PartitionKey
 from rlm.api.per_partition import FOREVER_MS, PerPartition, columns
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
-from rlm.plans.coverage import cover
+from rlm.plans.coverage import covered
 from rlm.plans.loss import ComingLoss, LossView, coming_loss
 from rlm.plans.problem_rules import partition_finding
 from rlm.plans.problems import Finding, ProblemKind
@@ -64,7 +64,7 @@ def _coming_loss(snapshot: PartitionSnapshot, now_ms: int) -> ComingLoss | None:
     return coming_loss(
         LossView(
             segments=snapshot.log.segments,
-            covered=cover(snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)),
+            covered=covered(snapshot.ledger, snapshot.lineage, snapshot.log_end_offset),
             start=max(local_start, snapshot.remote_log_start_offset or 0),
             retention=snapshot.topic.broker_retention,
             total_ms=record.retention_ms,

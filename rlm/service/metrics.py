@@ -364,15 +364,27 @@ class ServiceMetrics:
 
     def connection_opened(self) -> None:
         """See `ProxyMetrics`."""
-        self._counters["rlm_proxy_connections_opened_total"].inc()
+        self.connections_opened(1)
+
+    def connections_opened(self, count: int) -> None:
+        """So many clients connected to a worker."""
+        self._counters["rlm_proxy_connections_opened_total"].inc(count)
 
     def connection_closed(self, cause: str) -> None:
         """See `ProxyMetrics`."""
-        self._counters["rlm_proxy_connections_closed_total"].labels(cause).inc()
+        self.connections_closed(cause, 1)
+
+    def connections_closed(self, cause: str, count: int) -> None:
+        """So many connections of a worker ended for this cause."""
+        self._counters["rlm_proxy_connections_closed_total"].labels(cause).inc(count)
 
     def answered(self, api: str, outcome: str) -> None:
         """See `ProxyMetrics`."""
-        self._counters["rlm_proxy_answers_total"].labels(api, outcome).inc()
+        self.answers(api, outcome, 1)
+
+    def answers(self, api: str, outcome: str, count: int) -> None:
+        """So many answers of a worker."""
+        self._counters["rlm_proxy_answers_total"].labels(api, outcome).inc(count)
 
     def spliced(self, size_bytes: int) -> None:
         """See `ProxyMetrics`."""

@@ -40,7 +40,7 @@ from rlm.plans.coverage import (
     Cover,
     DoubtfulSegment,
     OffsetRange,
-    cover,
+    covered,
     doubtful_segments,
     empty_ranges,
 )
@@ -372,7 +372,7 @@ class CopyTask:
     def _view(
         self, snapshot: PartitionSnapshot, remote_log_start_offset: int, gone: Container[Uuid] = ()
     ) -> CopyView:
-        usable = snapshot.ledger.usable(snapshot.lineage, snapshot.log_end_offset)
+        log_end_offset = snapshot.log_end_offset
         return CopyView(
             topic=snapshot.topic.state,
             segments=snapshot.log.segments,
@@ -384,7 +384,7 @@ class CopyTask:
                 replicas=len(snapshot.led.replicas),
                 recovery_point=snapshot.log.recovery_point,
             ),
-            covered=cover(one for one in usable if one.metadata.segment_id.id not in gone),
+            covered=covered(snapshot.ledger, snapshot.lineage, log_end_offset, without=gone),
             frozen=snapshot.frozen,
             without_snapshot=self._snapshot_waits.over(snapshot, self._clock.monotonic_ms()),
             delay=self._delay(snapshot),

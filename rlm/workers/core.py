@@ -111,7 +111,7 @@ class _WorkerLink:
         for call in self._calls.values():
             call.cancel()
         if self._worker is not None:
-            self._parts.counts.left(self._worker)
+            self._parts.counts.left(self)
             log.info("worker_disconnected", worker=self._worker, problem=self.frames.problem)
 
     def _received(self, message: bytes, _: RawBytes) -> None:
@@ -126,7 +126,7 @@ class _WorkerLink:
             if call is not None:
                 call.cancel()
         elif what == "counts":
-            waits = self._parts.counts.take(self._worker, asked.counts)
+            waits = self._parts.counts.take(self, asked.counts)
             if waits.waits:
                 self._send(pb.ToWorker(waits=waits))
         else:

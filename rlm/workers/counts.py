@@ -93,20 +93,30 @@ class WorkerCounts:
         return found
 
 
-class CountTaker:
-    """The core's sums of what its workers have counted."""
+class CountedMetrics(ProxyMetrics, Protocol):
+    """The metrics of the service, to which a worker's counts of some seconds are added at once."""
 
-    def __init__(self, metrics: ProxyMetrics, throttle: Throttle) -> None:
+    def connections_opened(self, count: int) -> None: ...
+
+    def connections_closed(self, cause: str, count: int) -> None: ...
+
+    def answers(self, api: str, outcome: str, count: int) -> None: ...
+
+
+class CountTaker:
+    """The core's sums of what its workers have counted. Workers are known by any object."""
+
+    def __init__(self, metrics: CountedMetrics, throttle: Throttle) -> None:
         self._throttle = throttle
         self._events: Mapping[str, Callable[[pb.CountedEvent], None]] = _events_of(metrics)
-        self._purgatory: dict[int, int] = {}
+        self._purgatory: dict[object, int] = {}
 
     @property
     def purgatory_size(self) -> int:
         """Remote reads of all workers that are not complete."""
         return sum(self._purgatory.values())
 
-    def take(self, worker: int, counts: pb.Counts) -> pb.ClientWaits:
+    def take(self, worker: object, counts: pb.Counts) -> pb.ClientWaits:
         """Add what a worker has counted; how long its clients have to wait now."""
         self._purgatory[worker] = counts.purgatory_size
         for event in counts.events:
@@ -120,7 +130,7 @@ class CountTaker:
             self._throttle.spliced(one.client_id, one.size_bytes)
         return pb.ClientWaits(waits=[self._wait(one.client_id) for one in counts.spliced])
 
-    def left(self, worker: int) -> None:
+    def left(self, worker: object) -> None:
         """The worker is gone."""
         self._purgatory.pop(worker, None)
 
@@ -129,17 +139,11 @@ class CountTaker:
         return pb.ClientWait(client_id=client_id, duration_ms=wait.duration_ms, kind=wait.kind)
 
 
-def _events_of(metrics: ProxyMetrics) -> Mapping[str, Callable[[pb.CountedEvent], None]]:
-    def times(event: pb.CountedEvent, count: Callable[[], None]) -> None:
-        for _ in range(event.count):
-            count()
-
+def _events_of(metrics: CountedMetrics) -> Mapping[str, Callable[[pb.CountedEvent], None]]:
     return {
-        "connection_opened": lambda one: times(one, metrics.connection_opened),
-        "connection_closed": lambda one: times(
-            one, lambda: metrics.connection_closed(one.labels[0])
-        ),
-        "answered": lambda one: times(one, lambda: metrics.answered(*one.labels)),
+        "connection_opened": lambda one: metrics.connections_opened(one.count),
+        "connection_closed": lambda one: metrics.connections_closed(one.labels[0], one.count),
+        "answered": lambda one: metrics.answers(one.labels[0], one.labels[1], one.count),
         "spliced": lambda one: metrics.spliced(one.count),
         "barrier_waited": lambda one: metrics.barrier_waited(
             one.duration_ms, passed=one.labels[0] == "passed"

@@ -86,6 +86,8 @@ class _WorkerConnectionQuota:
         if self._bucket is None and rate:
             self._bucket = Bucket(rate, now_ms)
         if self._bucket is not None:
+            if rate != self._bucket.rate:  # a core with another setting has started
+                self._bucket.change_rate(rate, now_ms)
             self._bucket.take(size_bytes, now_ms)
         self._quota.gave(client_id, size_bytes)
 

@@ -145,10 +145,14 @@ class RemoteCore:
         log.info("core_connected", worker=self._worker, version=hello.software_version)
         return self._greeted(hello)
 
-    async def _ask(self, message: pb.ToCore) -> _Answer:
-        link = self._link
-        if link is None or not self._has_greeted:
+    def _core(self) -> FrameLink:
+        """The connection; Unavailable without one."""
+        if self._link is None or not self.is_connected:
             raise Unavailable("the core process of the service does not answer")
+        return self._link
+
+    async def _ask(self, message: pb.ToCore) -> _Answer:
+        link = self._core()
         message.call_id = next(self._numbers)
         answer = asyncio.get_running_loop().create_future()
         self._calls[message.call_id] = answer
@@ -205,6 +209,7 @@ class RemoteCore:
         return marks_of(said.watermarks)
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
+        self._core()
         room = await self._memory.reserve(request.max_bytes)
         try:
             said, raw = await self._ask(pb.ToCore(read=read_message(request)))

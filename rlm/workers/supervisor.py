@@ -113,16 +113,15 @@ class Child:
                 self._process.terminate()
 
     async def replace(self) -> None:
-        """Start a successor, and ask the process to end once that serves. A successor that does not
-        serve is stopped, and the process stays.
+        """Start a successor, and stop the process once that serves. A successor that does not serve
+        is stopped, and the process stays.
         """
         before = self._process
         if before is None or self._successor is not None:
             return
         self._successor = successor = await self._start()
         if await _serves(successor):
-            if self._process is before:  # else it has ended, and the successor took its place
-                self.end()
+            await self._stop_one(before)
         elif self._successor is successor:
             log.error("successor_failed", child=self._plan.name, pid=successor.pid)
             await self._stop_one(successor)

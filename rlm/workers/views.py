@@ -114,7 +114,7 @@ class ViewFeed:
         while part := tuple(islice(left, _SLICE)):
             self._compare(part)
             await self._clock.sleep_ms(0)
-        self._drop(self._shown.keys() - set(keys))
+        self._drop(self._shown.keys() - set(self._source.partitions()))
         if is_ready != self._is_ready:
             self._is_ready = is_ready
             self._send(pb.Views(ready=is_ready))

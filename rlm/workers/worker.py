@@ -117,6 +117,7 @@ class Worker:
         await stopped.wait()
         if self._accepting is not None:
             self._accepting.cancel()
+            await asyncio.wait([self._accepting])
         self._listening.close()
 
     async def _accept(self) -> None:

@@ -125,7 +125,7 @@ EDITS: tuple[Edit, ...] = (
         (
             "H4: the start moves over records of a dead lineage",
             "        new_start = max(new_start, segment.next_offset)\n",
-            "        new_start = max(new_start, segment.metadata.next_offset)\n",
+            "        new_start = max(new_start, segment.end_offset)\n",
         ),
         (
             "retention time is compared loosely",
@@ -149,8 +149,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "overlaps are counted twice",
-            "max(metadata.start_offset, reach)",
-            "metadata.start_offset",
+            "max(one.start_offset, reach)",
+            "one.start_offset",
         ),
         (
             "KAFKA-20732: bytes that are remote are counted as local too",
@@ -184,8 +184,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: a segment that reaches beyond the new start is deleted",
-            "        and entry.metadata.next_offset <= new_start\n",
-            "        and entry.metadata.start_offset <= new_start\n",
+            "in_state(*_ENDED_STATES, up_to=new_start)",
+            "in_state(*_ENDED_STATES)",
         ),
         (
             "H3: a disputed segment below the start is deleted",
@@ -205,8 +205,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: a disputed segment that has ended stops expiry for good",
-            "view.ledger.usable(view.lineage, view.log_end_offset, start)",
-            "view.ledger.usable(view.lineage, view.log_end_offset)",
+            "view.ledger.extents(view.lineage, view.log_end_offset, start)",
+            "view.ledger.extents(view.lineage, view.log_end_offset)",
         ),
         (
             "the share of a pass is no share",
@@ -225,8 +225,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: a disputed segment counts for retention by size",
-            "counted[metadata.segment_id.id] = 0 if one.disputed else share // of_all",
-            "counted[metadata.segment_id.id] = share // of_all",
+            "counted[one.segment] = 0 if one.disputed else share // of_all",
+            "counted[one.segment] = share // of_all",
         ),
         (
             "H3: what lies under a disputed segment counts nothing",
@@ -236,11 +236,12 @@ EDITS: tuple[Edit, ...] = (
         (
             "H4: records of a dead lineage count for retention by size",
             "offsets = max(0, one.next_offset - max(",
-            "offsets = max(0, metadata.next_offset - max(",
+            "offsets = max(0, one.end_offset - max(",
         ),
         (
             "H4: what nobody has ended goes with its neighbours",
-            "entry.metadata.segment_id.id in expired or _has_ended(view, entry.metadata, start)",
+            "(entry.metadata.segment_id.id.raw in expired or _has_ended(view, entry.metadata, "
+            "start))",
             "start >= 0",
         ),
         (

@@ -54,7 +54,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: what is gone is shown for ever",
-            "        self._drop(self._shown.keys() - set(keys))\n",
+            "        self._drop(self._shown.keys() - set(self._source.partitions()))\n",
             "",
         ),
     ),
@@ -162,8 +162,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H24: a successor that has taken over is ended",
-            "            if self._process is before:",
-            "            if self._process is not None:",
+            "            await self._stop_one(before)\n",
+            "            self.end()\n",
         ),
         (
             "H24: a core that was up and refuses later ends the workers",

@@ -55,6 +55,7 @@ class NoQuota:
 class Counting(NoMetrics):
     """Metrics that can be looked at."""
 
+    opened: int = 0
     causes: list[str] = field(default_factory=list)
     outcomes: list[tuple[str, str]] = field(default_factory=list)
     spliced_bytes: int = 0
@@ -68,6 +69,18 @@ class Counting(NoMetrics):
 
     def answered(self, api: str, outcome: str) -> None:
         self.outcomes.append((api, outcome))
+
+    def connections_opened(self, count: int) -> None:
+        """See rlm.workers.counts.CountedMetrics."""
+        self.opened += count
+
+    def connections_closed(self, cause: str, count: int) -> None:
+        """See CountedMetrics."""
+        self.causes += [cause] * count
+
+    def answers(self, api: str, outcome: str, count: int) -> None:
+        """See CountedMetrics."""
+        self.outcomes += [(api, outcome)] * count
 
     def spliced(self, size_bytes: int) -> None:
         self.spliced_bytes += size_bytes

@@ -63,6 +63,9 @@ class Source:
     def ready(self) -> bool:
         return self.tier.is_ready
 
+    def inputs(self) -> tuple[object, ...]:
+        return (object(),)  # anything may have changed
+
     def partition(self, topic: TopicRef, partition: int) -> TierPartition | None:
         if not self.listed or topic not in (NAMED, TopicRef(topic_id=TOPIC_ID)):
             return None
@@ -132,7 +135,7 @@ async def core_at(path: Path, tier: FakeTier | None = None) -> AsyncIterator[Cor
     async with Background() as tasks:
         core = Core(path, tasks.group, tier)
         await core.server.start()
-        await core.feed.look()
+        await core.feed.compare_all()
         try:
             yield core
         finally:

@@ -134,7 +134,7 @@ async def test_h24_without_the_core_calls_fail_at_once_and_all_is_back_with_it(p
         await s.core.server.start()
         await until(lambda: s.worker.is_connected)
         assert not s.worker.ready()  # until the core has looked at everything once
-        await s.core.feed.look()
+        await s.core.feed.compare_all()
         await until(s.worker.ready)
         assert s.worker.partition(NAMED, 1) == tier_partition(partition=1)
         gone = s.worker.partition(NAMED, 0)
@@ -242,7 +242,7 @@ async def test_h24_a_worker_that_takes_nothing_does_not_fill_the_memory_of_the_c
         name = "n" * 10_000
         for offset in range(1_000):
             core.tier.partitions[0] = tier_partition(remote_next_offset=offset, topic=name)
-            await core.feed.look()
+            await core.feed.compare_all()
         assert queued() < most + 2 * mib
         raw.link._transport.resume_reading()  # type: ignore[union-attr]
         await until(lambda: len(raw.answers()) == 60)

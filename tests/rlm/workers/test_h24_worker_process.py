@@ -159,7 +159,7 @@ async def test_h24_a_worker_that_is_stopped_finishes_an_answer(tmp_path: Path) -
                 await end(process)
 
 
-async def test_h24_a_worker_ends_when_its_input_is_closed(tmp_path: Path) -> None:
+async def test_h24_a_worker_dies_when_its_input_is_closed(tmp_path: Path) -> None:
     async with broker_behind() as broker:
         with listen("127.0.0.1", 0) as listening:
             process = await start(0, listening, broker, tmp_path)
@@ -168,6 +168,6 @@ async def test_h24_a_worker_ends_when_its_input_is_closed(tmp_path: Path) -> Non
                 async with asyncio.timeout(20):
                     assert await process.stdout.readline() == b"ready\n"
                     process.stdin.close()
-                    assert await process.wait() == 0
+                    assert await process.wait() == -signal.SIGKILL
             finally:
                 await end(process)

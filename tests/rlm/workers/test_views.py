@@ -118,7 +118,7 @@ async def test_h17_after_a_look_every_mirror_equals_the_source(seed: int) -> Non
                 assert all(
                     m.partition(BY_ID, seen.partition) in (seen, None) for m in shown.mirrors
                 )
-        await shown.feed.look()
+        await shown.feed.compare_all()
         shown.assert_equal()
         late = shown.connect()
         shown.assert_equal()
@@ -137,7 +137,7 @@ async def test_h17_nobody_is_ready_before_the_first_whole_look() -> None:
 
     mirror.take = taken  # type: ignore[method-assign]
     assert not is_ready(mirror)
-    await shown.feed.look()
+    await shown.feed.compare_all()
     assert is_ready(mirror)
     assert [ready for ready, _ in ready_with].count(True) == 1
     assert mirror.partition(BY_ID, 449) == tier_partition(partition=449)
@@ -147,13 +147,13 @@ async def test_h17_a_tier_that_is_not_ready_makes_nobody_ready() -> None:
     shown = Shown()
     shown.source.tier.is_ready = False
     mirror = shown.connect()
-    await shown.feed.look()
+    await shown.feed.compare_all()
     assert not is_ready(mirror)
     shown.source.tier.is_ready = True
-    await shown.feed.look()
+    await shown.feed.compare_all()
     assert is_ready(mirror)
     shown.source.tier.is_ready = False
-    await shown.feed.look()
+    await shown.feed.compare_all()
     assert not is_ready(mirror)
 
 
@@ -161,7 +161,7 @@ async def test_a_topic_that_the_broker_does_not_know_is_known_by_its_id_only() -
     shown = Shown()
     shown.source.listed = (replace(shown.source.listed[0], broker_name=None),)
     mirror = shown.connect()
-    await shown.feed.look()
+    await shown.feed.compare_all()
     assert mirror.partition(NAMED, 0) is None
     found = mirror.partition(BY_ID, 0)
     assert found is not None and found.topic == TOPIC
@@ -170,9 +170,9 @@ async def test_a_topic_that_the_broker_does_not_know_is_known_by_its_id_only() -
 async def test_nothing_is_sent_where_nothing_has_changed(tmp_path: Path) -> None:
     shown = Shown()
     shown.source.tier.partitions[0] = tier_partition()
-    await shown.feed.look()
+    await shown.feed.compare_all()
     sent: list[pb.Views] = []
     shown.feed.listen(sent.append)
-    await shown.feed.look()
+    await shown.feed.compare_all()
     shown.feed.seen(tier_partition())
     assert sent == []
