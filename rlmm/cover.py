@@ -7,7 +7,7 @@ offsets; a segment is decoded for whoever asks.
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Sized
+from collections.abc import Container, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import merge
@@ -15,10 +15,10 @@ from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from kip405.ids import Uuid
+from kip405.ids import MAX_OFFSET, Uuid
 from kip405.lineage import Lineage, usable_end
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.packed import ID_BYTES, Names, extent_of, metadata_of, state_id_of
+from rlmm.packed import ID_BYTES, Names, epochs_of, extent_of, metadata_of, state_id_of
 from rlmm.replay import Disputes
 from rlmm.segment_store import Segments
 
@@ -88,6 +88,20 @@ class Readable:
         return found
 
 
+class _History(NamedTuple):
+    """A lineage, and the half-open span of each of its epochs."""
+
+    lineage: Lineage
+    spans: Mapping[int, tuple[int, int]]
+
+    @classmethod
+    def of(cls, lineage: Lineage) -> "_History":
+        entries = lineage.entries
+        ends = [*(one.start_offset for one in entries[1:]), MAX_OFFSET]
+        spans = zip(entries, ends, strict=False)
+        return cls(lineage, {one.epoch: (one.start_offset, end) for one, end in spans})
+
+
 class _Row(NamedTuple):
     """Rows are in the order of the cover."""
 
@@ -98,10 +112,19 @@ class _Row(NamedTuple):
     disputed: bool
 
     @classmethod
-    def of(cls, packed: bytes, disputed: bool, lineage: Lineage, names: Names) -> "_Row | None":
-        """None where the segment has nothing of the lineage."""
+    def of(cls, packed: bytes, disputed: bool, history: "_History", names: Names) -> "_Row | None":
+        """None where the segment has nothing of the lineage. Most segments are of one leader epoch
+        and within it, so that all of them is usable (kip405.lineage.usable_end).
+        """
+        epochs = epochs_of(packed)
+        if len(epochs) == 1:
+            epoch, first = epochs[0]
+            extent, span = extent_of(packed), history.spans.get(epoch)
+            if span is not None and span[0] <= first and extent.next_offset <= span[1]:
+                start, end = extent.start_offset, extent.next_offset
+                return cls(start, end, packed[:ID_BYTES], packed, disputed)
         metadata = metadata_of(packed, names)
-        end = usable_end(metadata, lineage)
+        end = usable_end(metadata, history.lineage)
         if end <= metadata.start_offset:
             return None
         return cls(metadata.start_offset, end, packed[:ID_BYTES], packed, disputed)
@@ -171,6 +194,7 @@ class Cover:
         self, lineage: Lineage, readable: Readable, names: Names, chunks: Iterable[_Chunk]
     ) -> None:
         self.lineage = lineage
+        self._history = _History.of(lineage)
         self._readable = readable
         self._names = names
         self._chunks = tuple(chunks)
@@ -189,7 +213,8 @@ class Cover:
             or changed is None
             or len(changed) * _REBUILT_FROM > readable.segments.count
         ):
-            made = (_Row.of(*one, lineage, names) for one in readable)
+            history = _History.of(lineage)
+            made = (_Row.of(*one, history, names) for one in readable)
             return cls(lineage, readable, names, _chunks_of(sorted(row for row in made if row)))
         return cls(lineage, readable, names, before._changed(readable, changed))
 
@@ -214,7 +239,7 @@ class Cover:
 
     def _rows_of(self, readable: Readable, segments: set[bytes]) -> list[_Row]:
         found = (readable.get(segment) for segment in segments)
-        made = (_Row.of(*one, self.lineage, self._names) for one in found if one)
+        made = (_Row.of(*one, self._history, self._names) for one in found if one)
         return [row for row in made if row]
 
     @property

@@ -194,6 +194,16 @@ EDITS: tuple[Edit, ...] = (
     ),
     *COVER.edits(
         (
+            "H4: a segment that goes beyond its epoch counts whole",
+            "and extent.next_offset <= span[1]:",
+            "and extent.start_offset <= span[1]:",
+        ),
+        (
+            "H4: a segment that begins before its epoch counts whole",
+            "span is not None and span[0] <= first and",
+            "span is not None and",
+        ),
+        (
             "H4: a segment that ends where the log does is not usable",
             "if start < each.next_offset <= log_end_offset",
             "if start < each.next_offset < log_end_offset",
