@@ -48,7 +48,7 @@ EDITS: tuple[Edit, ...] = (
     ),
     *VIEWS.edits(
         (
-            "H17: workers are ready before the first whole look",
+            "H17: workers are ready before the first whole comparison",
             "        self._is_ready = False\n        self._listeners",
             "        self._is_ready = True\n        self._listeners",
         ),

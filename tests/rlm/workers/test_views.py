@@ -99,7 +99,7 @@ def change(shown: Shown, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-async def test_h17_after_a_look_every_mirror_equals_the_source(seed: int) -> None:
+async def test_h17_after_a_comparison_every_mirror_equals_the_source(seed: int) -> None:
     chance, shown = random.Random(seed), Shown()
     shown.connect()
     for _ in range(60):
@@ -125,7 +125,7 @@ async def test_h17_after_a_look_every_mirror_equals_the_source(seed: int) -> Non
         shown.disconnect(late)
 
 
-async def test_h17_nobody_is_ready_before_the_first_whole_look() -> None:
+async def test_h17_nobody_is_ready_before_the_first_whole_comparison() -> None:
     shown = Shown()
     shown.source.tier.partitions = {n: tier_partition(partition=n) for n in range(450)}
     mirror, ready_with = shown.connect(), []

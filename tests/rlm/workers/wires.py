@@ -54,9 +54,9 @@ class Received:
         """Let bytes arrive in pieces of these sizes, then as many at a time as fit."""
         left, pieces = memoryview(data), chain(sizes, repeat(len(data)))
         while left:
-            place = self.link.get_buffer(-1)
-            size = max(1, min(next(pieces), len(place), len(left)))
-            place[:size] = left[:size]
+            room = self.link.get_buffer(-1)
+            size = max(1, min(next(pieces), len(room), len(left)))
+            room[:size] = left[:size]
             left = left[size:]
             self.link.buffer_updated(size)
 
