@@ -54,7 +54,7 @@ class RecordsMemory:
             self._waiting.append(one)
             try:
                 await turn
-            except asyncio.CancelledError:
+            except BaseException:  # a read that nobody waits for any more ends by GeneratorExit
                 if turn.done() and not turn.cancelled():
                     self.add(-size_bytes)
                 else:

@@ -159,7 +159,7 @@ class RemoteCore:
         link.send(message.SerializeToString())
         try:
             said, raw = await answer
-        except asyncio.CancelledError:
+        except BaseException:
             if self._calls.pop(message.call_id, None) is not None:
                 cancel = pb.Cancel(cancelled_call_id=message.call_id)
                 link.send(pb.ToCore(cancel=cancel).SerializeToString())
