@@ -167,6 +167,7 @@ class _OneFetch:
         self._deadline_ms = deadline_ms
         self._unanswered = unanswered
         self._frame = bytearray()
+        self._is_tier_late = False
         self._reads_begun_ms = self._clock.monotonic_ms()
 
     def _left_ms(self) -> int:
@@ -261,7 +262,13 @@ class _OneFetch:
 
     async def _settle_passed(self, passed: PassedFetch, partition: PartitionFetch) -> None:
         """Settle an OFFSET_OUT_OF_RANGE at which an answer on its way to the client has stopped."""
-        if await self._out_of_range(partition):
+        if self._is_tier_late and self._left_ms() <= 0:
+            index = partition.asked.index  # the client has waited for others already
+            not_ready(
+                partition,
+                await watermarks_or_none(self._tier, partition.ref, index, _LEAST_BARRIER_MS),
+            )
+        elif await self._out_of_range(partition):
             not_ready(partition, partition.watermarks)  # the broker cannot be asked in between
         passed.settled(partition)
         self._upstream.go_on()
@@ -311,6 +318,7 @@ class _OneFetch:
         if frozen(view):
             refuse_storage(partition, watermarks)
         elif isinstance(view, RemoteStorageError):
+            self._is_tier_late = True
             not_ready(partition, watermarks)
         else:
             return settle_out_of_range(

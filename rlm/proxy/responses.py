@@ -139,8 +139,9 @@ class ResponseCutter:
         view = memoryview(data)
         self.is_waiting = False
         while self._head:
-            joined = self._head + view[:_JOINED_BYTES]
-            view = view[_JOINED_BYTES:]
+            more = max(_JOINED_BYTES, len(self._head))  # a long head is parsed again each time
+            joined = self._head + view[:more]
+            view = view[more:]
             self._head = bytearray()
             self._take(memoryview(joined), outputs)
             if self.is_waiting or not len(view):

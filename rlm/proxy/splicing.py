@@ -70,9 +70,13 @@ def _new_pipe() -> Pipe | None:
         read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:  # too many open files
         return None
-    with contextlib.suppress(OSError):  # a smaller pipe works, too
+    pipe = Pipe(read_fd=read_fd, write_fd=write_fd)
+    with contextlib.suppress(OSError):
         fcntl.fcntl(write_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    return Pipe(read_fd=read_fd, write_fd=write_fd)
+    if fcntl.fcntl(write_fd, fcntl.F_GETPIPE_SZ) < LEAST_RUN_BYTES:  # the user has too many
+        pipe.close()
+        return None
+    return pipe
 
 
 class Splicing:
@@ -121,6 +125,13 @@ class Splicing:
         os.close(self._source_fd)
         os.close(self._target_fd)
         self._pipes.give_back(self._pipe)
+
+    def _source_ready(self) -> None:
+        """Only reading goes over urgent data, of which a source says that it is ready."""
+        before = self._unread_bytes
+        self._move()
+        if self._unread_bytes == before and self._watched == self._source_fd:
+            self._end(is_complete=False)
 
     def _move(self) -> None:
         try:
@@ -175,7 +186,7 @@ class Splicing:
             self._loop.remove_writer(self._target_fd)
         self._watched = fd
         if fd == self._source_fd:
-            self._loop.add_reader(fd, self._move)
+            self._loop.add_reader(fd, self._source_ready)
         elif fd == self._target_fd:
             self._loop.add_writer(fd, self._move)
 

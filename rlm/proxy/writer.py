@@ -36,6 +36,7 @@ class PacedWriter:
         self._paused = False
         self._is_finishing = False
         self._is_lent = False
+        self._is_broken = False
         self.queued_bytes = 0
         self._given_bytes = 0
         self._socket = _plain_socket(transport)
@@ -143,7 +144,7 @@ class PacedWriter:
 
     def _send(self) -> None:
         part_bytes = PART_BYTES if self._socket is None else _NUDGE_BYTES
-        while self._queue and not self._paused and not self._is_lent:
+        while self._queue and not self._paused and not self._is_lent and not self._is_broken:
             if not self._send_past_transport():
                 part = self._queue[0][:part_bytes]
                 self._advance(len(part))
@@ -160,7 +161,10 @@ class PacedWriter:
         pieces = [self._queue[at] for at in range(min(len(self._queue), _PIECES_AT_ONCE))]
         try:
             taken_bytes = os.writev(self._socket.fileno(), pieces)
+        except (BlockingIOError, InterruptedError):
+            return False
         except OSError:  # the transport meets the same error, and ends the connection
+            self._is_broken = True
             return False
         self._advance(taken_bytes)
         return True
