@@ -203,3 +203,25 @@ async def test_a_run_ends_with_its_last_byte_whatever_comes_then(count: int) -> 
             await run.over.wait()
         assert run.rests == [None]
     pipes.close()
+
+
+async def test_urgent_data_in_a_run_ends_it() -> None:
+    """A socket with urgent data stays readable, but `splice` moves nothing; `recv` goes on."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        sender = stack.enter_context(socket.create_connection(listener.getsockname()))
+        source = stack.enter_context(listener.accept()[0])
+        target, receiver = map(stack.enter_context, socket.socketpair())
+        for one in (source, target, receiver):
+            one.setblocking(False)
+        pipes = Pipes()
+        run = Run(pipes, source.fileno(), target.fileno(), 1_000_000)
+        sender.sendall(b"a" * 100)
+        sender.send(b"!", socket.MSG_OOB)
+        sender.sendall(b"b" * 100)
+        async with asyncio.timeout(5):
+            await run.over.wait()
+        got = await asyncio.get_running_loop().sock_recv(receiver, 1000)
+        rest = await asyncio.get_running_loop().sock_recv(source, 1000)
+        assert (got + (run.rests[0] or b"") + rest).replace(b"!", b"") == b"a" * 100 + b"b" * 100
+        pipes.close()

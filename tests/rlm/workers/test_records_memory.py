@@ -127,6 +127,19 @@ async def test_a_waiter_that_is_cancelled_takes_nothing_and_holds_nobody() -> No
     assert (memory.held_bytes, memory.lacking_bytes) == (BOUND, 0)
 
 
+async def test_a_waiter_that_nobody_runs_any_more_holds_nobody() -> None:
+    """An async iterator that is dropped ends by GeneratorExit, not by a cancellation."""
+    memory = RecordsMemory(BOUND)
+    held = await memory.reserve(BOUND)
+    dropped = memory.reserve(60)
+    dropped.send(None)
+    dropped.close()
+    other = asyncio.ensure_future(memory.reserve(50))
+    held.release()
+    assert (await asyncio.wait_for(other, 5)) is not None
+    assert memory.held_bytes == 50
+
+
 @pytest.mark.parametrize("release_first", [True, False])
 async def test_a_waiter_that_is_cancelled_while_its_room_comes(release_first: bool) -> None:
     memory = RecordsMemory(BOUND)
