@@ -8,16 +8,46 @@ import struct
 from collections.abc import Callable
 
 from kafka_protocol.apis import PRODUCE
-from kafka_protocol.frames import RequestHeader, parse_response_header
+from kafka_protocol.frames import RequestHeader
 from kafka_protocol.primitives import Buffer, Reader, WireError
 
 LogStartLookup = Callable[[str | None, bytes | None, int], int | None]
 
+_LOG_START_AT = 22  # behind index, error_code, base_offset and log_append_time_ms
+
+_INT16 = struct.Struct(">h")
 _INT64 = struct.Struct(">q")
+_CLIENT_ID_AT = 8  # behind API key, version and correlation id
+_NO_TAGS_NO_ID = b"\x00\x00"
 _FIRST_WITH_TRANSACTIONAL_ID = 3
 _FIRST_WITH_LOG_START = 5
 _FIRST_WITH_RECORD_ERRORS = 8
+_FIRST_FLEXIBLE = 9
 _FIRST_WITH_TOPIC_ID = 13
+
+
+def usual_acks(head: memoryview, api_version: int) -> int | None:
+    """Acks of the Produce request that begins here (its length is left out): -1, 0 or 1.
+
+    None where `read_acks` has to decide: bytes are missing, or the client sends tagged fields or a
+    transactional id.
+    """
+    is_flexible = api_version >= _FIRST_FLEXIBLE
+    try:
+        client_id_bytes: int = _INT16.unpack_from(head, _CLIENT_ID_AT)[0]
+        if client_id_bytes < -1:
+            return None
+        at = _CLIENT_ID_AT + _INT16.size + max(client_id_bytes, 0)
+        if is_flexible and head[at : at + 2] != _NO_TAGS_NO_ID:
+            return None
+        if not is_flexible and api_version >= _FIRST_WITH_TRANSACTIONAL_ID:
+            if _INT16.unpack_from(head, at)[0] != -1:
+                return None
+            at += 2
+        acks: int = _INT16.unpack_from(head, at + 2 if is_flexible else at)[0]
+    except struct.error:
+        return None
+    return acks
 
 
 def read_acks(frame: Buffer, header: RequestHeader) -> int:
@@ -51,9 +81,11 @@ def patch_produce_log_start(frame: Buffer, api_version: int, lookup: LogStartLoo
 
 
 def _patches(frame: Buffer, version: int, lookup: LogStartLookup) -> list[tuple[int, int]]:
-    _, position = parse_response_header(frame, PRODUCE, version)
-    reader = Reader(frame, position, what=f"Produce v{version} response")
+    reader = Reader(frame, what=_RESPONSE_NAMES[version])
     flexible = PRODUCE.is_flexible(version)
+    reader.int32()  # correlation id
+    if flexible:
+        reader.skip_tags()
     patches: list[tuple[int, int]] = []
     for _ in range(reader.count(flexible=flexible)):
         name: str | None = None
@@ -77,8 +109,34 @@ def _patches(frame: Buffer, version: int, lookup: LogStartLookup) -> list[tuple[
     return patches
 
 
+def _usual_layout(version: int) -> tuple[struct.Struct, tuple[int, ...]]:
+    """A partition answer without errors, and what its last fields are then."""
+    if version >= _FIRST_FLEXIBLE:
+        return struct.Struct(">ihqqqBBB"), (1, 0, 0)  # no record errors, no message, no tags
+    if version >= _FIRST_WITH_RECORD_ERRORS:
+        return struct.Struct(">ihqqqih"), (0, -1)
+    return struct.Struct(">ihqqq"), ()
+
+
+_VERSIONS_WITH_LOG_START = range(_FIRST_WITH_LOG_START, PRODUCE.versions.high + 1)
+_USUAL = {version: _usual_layout(version) for version in _VERSIONS_WITH_LOG_START}
+_RESPONSE_NAMES = {version: f"Produce v{version} response" for version in _VERSIONS_WITH_LOG_START}
+
+
 def _partition(reader: Reader, version: int) -> tuple[int, int, int]:
     """Read one partition answer; (index, position of log_start_offset, log_start_offset)."""
+    layout, rest = _USUAL[version]
+    start = reader.position
+    if reader.remaining() >= layout.size:
+        index, _, _, _, log_start_offset, *last = layout.unpack_from(reader.buffer, start)
+        if tuple(last) == rest:
+            reader.position = start + layout.size
+            return index, start + _LOG_START_AT, log_start_offset
+    return _any_partition(reader, version)
+
+
+def _any_partition(reader: Reader, version: int) -> tuple[int, int, int]:
+    """As `_partition`, also with errors and tagged fields."""
     flexible = PRODUCE.is_flexible(version)
     index = reader.int32()
     reader.view(2 + 8 + 8)  # error_code, base_offset, log_append_time_ms

@@ -123,7 +123,10 @@ class Connection:
     @property
     def unsent_bytes(self) -> int:
         """Bytes of the broker that the client's socket has not taken yet."""
-        return 0 if self.untaken_bytes else self.client.writer.untaken_bytes
+        writer = self.client.writer
+        untaken_bytes = writer.untaken_bytes
+        is_remote = untaken_bytes and writer.taken_bytes < self._spliced_up_to
+        return 0 if is_remote else untaken_bytes
 
     # What the memory bound (`Holder`) and the deadlines read of the connection.
 
@@ -247,32 +250,38 @@ class Connection:
         return [] if whole is None else [whole]
 
     def _take_outputs(self, outputs: Callable[[], list[Output]]) -> None:
+        pieces: list[Buffer] = []
+        failed: SessionError | WireError | None = None
         try:
             for output in outputs():
                 if isinstance(output, memoryview):
-                    self.client.writer.pass_on(output)
+                    pieces.append(output)
                 elif isinstance(output, Assembled):
-                    self._assembled(output)
+                    pieces += self._assembled(output)
                 elif isinstance(output, Streamed):
                     self._resolve(None)
         except (SessionError, WireError) as error:
-            self._fail(error)
+            failed = error
+        self.client.writer.pass_all(pieces)
+        if failed is not None:
+            self._fail(failed)
         if self.responses.has_admitted:
             self.requests.admit()
         self._check_settled()
 
-    def _assembled(self, whole: Assembled) -> None:
+    def _assembled(self, whole: Assembled) -> tuple[Buffer, ...]:
+        """What the client gets of an answer now."""
         frame: Buffer = whole.frame
         version = whole.expected.api_version
         if whole.expected.intercept is Intercept.ASKED:
             self._asked_bytes = len(whole.frame)
             self._resolve(whole.frame)
-            return
+            return ()
         if whole.expected.intercept is Intercept.PRODUCE:
             frame = patch_produce_log_start(frame, version, self.shared.produce_log_start)
         elif whole.expected.intercept is Intercept.API_VERSIONS:
             frame = cap_api_versions(frame, version)
-        self.client.writer.write_all([frame_length(len(frame)), frame])
+        return frame_length(len(frame)), frame
 
     def _resolve(self, frame: bytearray | None) -> None:
         if self._answer is not None and not self._answer.done():
@@ -413,36 +422,34 @@ class Connection:
 
     def flow(self) -> None:
         """Read from a side only while the other one keeps up."""
-        if self.is_over or self._broker is None:
+        broker, requests, responses = self._broker, self.requests, self.responses
+        if self.is_over or broker is None:
             return
         self._account()
         verdict = self.shared.memory.verdict(self)
-        to_broker_bytes = self._broker.writer.untaken_bytes
+        to_broker_bytes = broker.writer.untaken_bytes
         # Requests without an answer (a producer with acks=0) still go to the broker's socket from
         # here.
         if verdict is Verdict.END and self._held_bytes - to_broker_bytes > SMALL_BYTES:
             self._fail(SessionError("memory", "too much is held for clients unknown to the broker"))
             return
-        has_room, is_taken = verdict is Verdict.GO_ON, not self._broker.writer.untaken_bytes
+        has_room, is_assembling = verdict is Verdict.GO_ON, responses.is_assembling
         self.client.read(
             wanted=has_room
-            and is_taken
-            and self.requests.queued_bytes < _MAX_HELD_BYTES
+            and not to_broker_bytes
+            and requests.queued_bytes < _MAX_HELD_BYTES
             and not self._is_draining,
         )
-        self._broker.read(
-            wanted=(has_room or self.responses.is_assembling)
-            and (self.responses.is_assembling or not self.client.writer.untaken_bytes)
-            and not self.responses.is_waiting,
-        )
-        if self.is_admitted and not self._is_draining:
-            self._splice(self.client, self._broker, self.requests.passing_bytes)
-        if not self.responses.is_waiting:
-            self._splice(self._broker, self.client, self.responses.passing_bytes)
+        is_taken = is_assembling or not self.client.writer.untaken_bytes
+        broker.read(wanted=(has_room or is_assembling) and is_taken and not responses.is_waiting)
+        if requests.passing_bytes >= LEAST_RUN_BYTES and self.is_admitted and not self._is_draining:
+            self._splice(self.client, broker, requests.passing_bytes)
+        if responses.passing_bytes >= LEAST_RUN_BYTES and not responses.is_waiting:
+            self._splice(broker, self.client, responses.passing_bytes)
 
     def _splice(self, source: Side, target: Side, run_bytes: int) -> None:
-        """Move a run of bytes that pass unread within the kernel, if it is long enough."""
-        if self.is_over or run_bytes < LEAST_RUN_BYTES:
+        """Move a run of bytes that pass unread within the kernel, if that is possible."""
+        if self.is_over:
             return
         moved = self._requests_moved if source is self.client else self._answers_moved
         if source.splice_to(target, run_bytes, self.shared.pipes, moved) and source.splicing:

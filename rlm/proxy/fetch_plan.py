@@ -17,6 +17,7 @@ import enum
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kafka_protocol.error_codes import (
     KAFKA_STORAGE_ERROR,
@@ -43,6 +44,7 @@ READ_COMMITTED = 1
 _FULL_SESSION_EPOCHS = (0, -1)
 NO_EPOCH = -1
 _FIRST_WITH_LOG_START = 5  # older answers cannot prove that the broker's log is the known one
+_REMEMBERED_TOPICS = 4096
 Key = tuple[str | bytes, int]
 View = Callable[[TopicRef, int], TierPartition | None]
 
@@ -276,6 +278,7 @@ def _is_below_log(partition: PartitionFetch) -> bool:
     return known is not None and partition.asked.fetch_offset < known.log_start_offset
 
 
+@lru_cache(maxsize=_REMEMBERED_TOPICS)
 def topic_ref(name: str | None, topic_id: bytes | None) -> TopicRef:
     """The topic as the client named it."""
     return TopicRef(name=name) if topic_id is None else TopicRef(topic_id=Uuid(topic_id))

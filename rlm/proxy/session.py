@@ -21,7 +21,7 @@ from kafka_protocol.apis import (
 from kafka_protocol.fetch import FetchedPartition
 from kafka_protocol.frames import FrameAssembler, parse_request_header
 from kafka_protocol.primitives import Buffer, WireError
-from kafka_protocol.produce import read_acks
+from kafka_protocol.produce import read_acks, usual_acks
 
 LENGTH_BYTES = 4
 _REQUEST_HEAD_BYTES = 12  # length, API key, version, correlation id
@@ -214,7 +214,7 @@ class RequestCutter:
         intercept = Intercept.API_VERSIONS if api_key == API_VERSIONS.key else Intercept.NOTHING
         has_answer = True
         if api_key == PRODUCE.key:
-            acks = _acks(head, size_bytes)
+            acks = _acks(head, size_bytes, api_version)
             if acks is None:
                 return False
             has_answer = acks != 0
@@ -268,9 +268,12 @@ def _check_offered(api_key: int, api_version: int) -> None:
         raise SessionError("sasl_handshake_v0", "SASL tokens outside of Kafka frames (v0)")
 
 
-def _acks(head: memoryview, size_bytes: int) -> int | None:
+def _acks(head: memoryview, size_bytes: int, api_version: int) -> int | None:
     """Acks of the Produce request that begins here, None when more bytes are needed."""
     frame = head[LENGTH_BYTES : LENGTH_BYTES + size_bytes]
+    usual = usual_acks(frame, api_version)
+    if usual is not None:
+        return usual
     try:
         return read_acks(frame, parse_request_header(frame))
     except WireError as error:

@@ -18,6 +18,7 @@ from kafka_protocol.primitives import Buffer
 
 PART_BYTES = 1_048_576
 _SMALL_BYTES = 16_384
+_JOINED_BYTES = 65_536
 _PIECES_AT_ONCE = 64
 _NUDGE_BYTES = 16_384  # what the transport is given when the socket is full
 
@@ -50,12 +51,17 @@ class PacedWriter:
     @property
     def untaken_bytes(self) -> int:
         """Bytes that the socket has not taken yet."""
-        return self.queued_bytes + self._transport.get_write_buffer_size()
+        return self.queued_bytes + self._buffered_bytes()
 
     @property
     def taken_bytes(self) -> int:
         """All bytes that the socket has taken so far."""
-        return self._given_bytes - self._transport.get_write_buffer_size()
+        return self._given_bytes - self._buffered_bytes()
+
+    def _buffered_bytes(self) -> int:
+        """What the transport holds; one that holds anything has paused this writer."""
+        is_empty = self._socket is not None and not self._paused
+        return 0 if is_empty else self._transport.get_write_buffer_size()
 
     def write(self, piece: Buffer) -> None:
         """Queue a piece and send what the socket takes; the piece must not change afterwards."""
@@ -73,6 +79,13 @@ class PacedWriter:
         self._given_bytes += sent_bytes
         if sent_bytes < len(view):
             self.write(bytes(memoryview(view)[sent_bytes:]))
+
+    def pass_all(self, pieces: list[Buffer]) -> None:
+        """As `pass_on` with each piece in order; small ones are joined: one system call."""
+        if len(pieces) > 1 and sum(map(len, pieces)) <= _JOINED_BYTES:
+            pieces = [b"".join(pieces)]
+        for piece in pieces:
+            self.pass_on(piece)
 
     def _try(self, view: Buffer) -> int:
         """How many bytes the socket takes now; its transport will meet an error by itself."""

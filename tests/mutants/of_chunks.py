@@ -40,6 +40,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *WRITER.edits(
         (
+            "what a buffer held is given to the socket after it was used again",
+            "            self.write(bytes(memoryview(view)[sent_bytes:]))",
+            "            self.write(memoryview(view)[sent_bytes:])",
+        ),
+        (
             "bytes that the socket did not take are lost",
             "                self._queue.appendleft(piece[size_bytes:])\n",
             "                pass\n",

@@ -15,7 +15,29 @@ CONNECTION = Target("rlm/proxy/connection.py", _FLOWING)
 SIDES = Target("rlm/proxy/sides.py", _FLOWING)
 SPLICING = Target("rlm/proxy/splicing.py", ("tests/rlm/proxy/test_splicing.py",))
 
+PRODUCE = Target("kafka_protocol/produce.py", ("tests/kafka_protocol/test_produce.py",))
+MEMORY = Target("rlm/workers/records_memory.py", ("tests/rlm/workers/test_records_memory.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *PRODUCE.edits(
+        (
+            "H22: the errors of a Produce answer are read as the next partition",
+            "        if tuple(last) == rest:\n",
+            "        if last is not None:\n",
+        ),
+        (
+            "a transactional id is read as the acks",
+            "            if _INT16.unpack_from(head, at)[0] != -1:\n                return None\n",
+            "",
+        ),
+    ),
+    *MEMORY.edits(
+        (
+            "a read that nobody runs any more holds all that wait behind it",
+            "            except BaseException:  # a read that",
+            "            except asyncio.CancelledError:  # a read that",
+        ),
+    ),
     *SCANNER.edits(
         (
             "tagged fields behind records are read as the next partition",
@@ -91,8 +113,8 @@ EDITS: tuple[Edit, ...] = (
     *CONNECTION.edits(
         (
             "G10: a broker is read though its client takes nothing",
-            "(self.responses.is_assembling or not self.client.writer.untaken_bytes)",
-            "True",
+            "is_taken = is_assembling or not self.client.writer.untaken_bytes",
+            "is_taken = True",
         ),
         (
             "a run goes on for a connection that has ended",

@@ -4,6 +4,7 @@ take.
 
 import asyncio
 import gc
+import itertools
 import random
 import socket
 from collections.abc import AsyncIterator
@@ -114,6 +115,36 @@ async def test_a_socket_that_is_gone_ends_the_connection_and_drops_what_was_queu
         assert side.writer.queued_bytes == 0
         side.writer.write(b"more")
         assert side.writer.queued_bytes == 0
+
+
+async def test_a_socket_that_is_gone_is_not_written_to_again_and_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with connected() as (side, theirs):
+        side.transport.pause_reading()
+        theirs.close()
+        side.writer.write(b"x" * 50_000_000)
+        await side.is_lost.wait()
+    assert len(caplog.records) < 5  # asyncio warns of each write to such a transport
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+async def test_pieces_in_a_buffer_that_is_used_again_arrive_in_order(*, is_slow: bool) -> None:
+    rng, buffer = random.Random(8), bytearray(100_000)
+    sent = b""
+    async with connected() as (side, theirs):
+        for _ in range(40):
+            ends = [0, *sorted(rng.sample(range(1, 100_000), rng.randrange(1, 5)))]
+            buffer[:] = rng.randbytes(len(buffer))
+            view = memoryview(buffer)
+            pieces = [view[a:b] for a, b in itertools.pairwise(ends)]
+            sent += b"".join(pieces)
+            side.writer.pass_all([*pieces])
+            buffer[:] = bytes(len(buffer))
+            if not is_slow:
+                assert await received(theirs, len(sent)) == sent
+                sent = b""
+        assert await received(theirs, len(sent)) == sent
 
 
 async def test_a_closed_transport_gets_nothing_past_it() -> None:
