@@ -18,6 +18,8 @@
 #   make bench-scale      plans and reports over a million segments
 #   make bench-ledger     the ledger of a million segments beside Kafka's own cache of them
 #   make bench-pass-through  what the proxy costs where it only passes bytes on
+#   make bench-connections  thousands of waiting connections, fifty readers of remote data
+#   make bench-all        all benchmarks, one after the other: a night
 #   make bench-idle       a service that leads 1,000 partitions and has nothing to do
 #   make bench-spark      the connector beside Spark's own Kafka source
 #   make proto            generate code from proto/
@@ -48,6 +50,7 @@ SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep
 .PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock clean
 .PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
 .PHONY: bench-stores bench-scale bench-ledger bench-idle bench-pass-through bench-spark mutants
+.PHONY: bench-connections bench-all
 
 help:
 	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
@@ -119,6 +122,12 @@ bench-ledger: setup
 
 bench-idle: setup
 	@$(RUN) bench.idle $(ARGS)
+
+bench-connections: setup
+	@$(RUN) bench.connections $(ARGS)
+
+bench-all: setup
+	@$(RUN) bench.night $(ARGS)
 
 bench-pass-through: setup
 	@$(RUN) bench.pass_through $(ARGS)

@@ -2,7 +2,8 @@
 
 Java's perf tools consume and produce the same local data through the proxy and directly, by turns.
 No topic is tiered, so nothing is copied or read remotely meanwhile. Of the service, the processor
-time by user and system, page faults and peak memory are measured over the life of the tool.
+time by user and system, page faults and peak memory are measured over the life of the tool; those
+of its workers are added (`--workers`).
 """
 
 import argparse
@@ -22,6 +23,7 @@ from bench.processes import BenchError, machine_busy_seconds, run_measured, wait
 from bench.production import production_sandbox
 from bench.topics import make_topic
 from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import Override
 
 CONSUME = "consume"
 CONSUME_ONES = "consume_ones"
@@ -31,7 +33,7 @@ _KIB = 1024
 _PARTITIONS = 8
 _SEGMENT_MIB = 1024
 _STEADY_BYTES_S = 50_000_000
-_OPTIONS = ("rounds", "size_mib", "parts")
+_OPTIONS = ("rounds", "size_mib", "parts", "workers")
 _LATENCIES = re.compile(
     r"([\d.,]+) ms avg latency.*?(\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th", re.S
 )
@@ -81,7 +83,7 @@ class PassRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ServiceMark:
-    """Counters of the service's process, which has no children."""
+    """Counters of the service's process and its workers."""
 
     user_s: float
     system_s: float
@@ -89,10 +91,20 @@ class _ServiceMark:
 
     @classmethod
     def of(cls, pid: int) -> Self:
-        used = psutil.Process(pid).cpu_times()
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            fields = file.read().rpartition(")")[2].split()
-        return cls(user_s=used.user, system_s=used.system, faults=int(fields[7]) + int(fields[9]))
+        user_s = system_s = 0.0
+        faults = 0
+        for one in _tree(pid):
+            used = psutil.Process(one).cpu_times()
+            user_s, system_s = user_s + used.user, system_s + used.system
+            with open(f"/proc/{one}/stat", encoding="ascii") as file:
+                fields = file.read().rpartition(")")[2].split()
+            faults += int(fields[7]) + int(fields[9])
+        return cls(user_s=user_s, system_s=system_s, faults=faults)
+
+
+def _tree(pid: int) -> list[int]:
+    """The process and its children."""
+    return [pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))]
 
 
 def cases(parts: Sequence[str], *, quick: bool) -> tuple[Case, ...]:
@@ -149,7 +161,8 @@ def _run(given: argparse.Namespace, progress: Callable[[str], None]) -> list[Pas
     rounds, size_mib = (1, 16) if given.quick else (given.rounds, given.size_mib)
     chosen = cases(given.parts, quick=given.quick)
     runs: list[PassRun] = []
-    with production_sandbox(progress) as sandbox:
+    workers = Override.parse(f"rlm.proxy.workers={given.workers}")
+    with production_sandbox(progress, overrides=(workers,)) as sandbox:
         _fill(sandbox, {case.part for case in chosen}, size_mib, progress)
         for number in range(rounds):
             for case in chosen:
@@ -258,14 +271,19 @@ def _produced(sandbox: Sandbox, case: Case, bootstrap: str, records: int) -> _To
 
 def _reset_peak(pid: int) -> None:
     """Let VmHWM begin again at what is resident now."""
-    with open(f"/proc/{pid}/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")
+    for one in _tree(pid):
+        with open(f"/proc/{one}/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
 
 
 def _peak_mib(pid: int) -> float:
-    with open(f"/proc/{pid}/status", encoding="ascii") as file:
-        [line] = [line for line in file if line.startswith("VmHWM:")]
-    return round(int(line.split()[1]) / 1024, 1)
+    """Of all processes, each at its own time."""
+    kib = 0
+    for one in _tree(pid):
+        with open(f"/proc/{one}/status", encoding="ascii") as file:
+            [line] = [line for line in file if line.startswith("VmHWM:")]
+        kib += int(line.split()[1])
+    return round(kib / 1024, 1)
 
 
 def _line(run: PassRun) -> str:
@@ -282,6 +300,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=3)
     made.add_argument("--size-mib", type=int, default=512, help="values of each run")
     made.add_argument("--parts", type=words(PARTS), default=PARTS, help=",".join(PARTS))
+    made.add_argument("--workers", type=int, default=0, help="proxy.workers of the service")
     return made
 
 

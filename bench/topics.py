@@ -48,7 +48,7 @@ def prepare(sandbox: Sandbox, options: Options, progress: Progress) -> dict[str,
         name = topic_name(variant, partitions)
         if variant != DIRECT:
             progress(f"waiting until {name} is remote and trimmed")
-            _wait_remote(sandbox, name, partitions)
+            wait_remote(sandbox, name, partitions)
         shares[name] = remote_share(sandbox, name, partitions, options.records(partitions))
     return shares
 
@@ -158,7 +158,7 @@ def produce(sandbox: Sandbox, topic: str, records: int, *, records_s: int = -1) 
     run_measured(argv)
 
 
-def _wait_remote(sandbox: Sandbox, topic: str, partitions: int) -> None:
+def wait_remote(sandbox: Sandbox, topic: str, partitions: int) -> None:
     """Until each partition's directory holds nothing but its active segment."""
     deadline_s = time.monotonic() + _REMOTE_TIMEOUT_S
     while any(len(local_starts(sandbox, topic, p)) > 1 for p in range(partitions)):

@@ -1,0 +1,159 @@
+"""`python -m bench.night`: all benchmarks, one after the other, each within ten minutes.
+
+A part that takes longer is stopped and counted as failed, the others go on. What the parts measure
+and how is in their own modules; here are only their sizes. Results go to a folder, with an index of
+how each part ended. Nothing else should run on the machine meanwhile.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.command import measure, parser, say
+from bench.machine import commit, load_in_words, machine_in_words
+from bench.processes import BenchError
+
+_LIMIT_S = 600
+_STOP_S = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One benchmark with its sizes."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a part ended; 0 is success, None that it was stopped at its limit."""
+
+    name: str
+    exit_code: int | None
+    seconds: float
+    load: str
+
+
+def _read(partitions: int, fetch_mib: int) -> Part:
+    sizes = f"--partitions {partitions} --fetch-mib {fetch_mib} --size-mib 512 --passes 5"
+    name = f"read-{partitions}-{fetch_mib}mib"
+    return Part(name=name, module="bench", arguments=tuple(sizes.split()))
+
+
+def _stores(store: str, delay_ms: int) -> Part:
+    sizes = f"--stores {store} --delays-ms {delay_ms} --size-mib 256 --passes 3 --copy-pairs 3"
+    name = f"stores-{store}-{delay_ms}ms"
+    return Part(name=name, module="bench.stores", arguments=tuple(sizes.split()))
+
+
+def _pass_through(part: str, workers: int) -> Part:
+    sizes = f"--parts {part} --workers {workers} --size-mib 256 --rounds 5"
+    name = f"pass-through-{part}-{workers}-workers"
+    return Part(name=name, module="bench.pass_through", arguments=tuple(sizes.split()))
+
+
+def _connections(part: str, workers: int) -> Part:
+    sizes = f"--parts {part} --workers {workers}"
+    name = f"connections-{part}-{workers}-workers"
+    return Part(name=name, module="bench.connections", arguments=tuple(sizes.split()))
+
+
+PARTS = (
+    *(_pass_through(part, n) for part in ("consume", "consume_ones", "produce") for n in (0, 2)),
+    *(_connections(part, workers) for part in ("tails", "places") for workers in (0, 2)),
+    *(_read(partitions, mib) for partitions in (1, 8, 64) for mib in (1, 16, 50)),
+    *(_stores("s3", delay_ms) for delay_ms in (0, 20, 100)),
+    _stores("hdfs", 0),
+    Part(name="copying", module="bench.copying"),
+    Part(name="copying-native", module="bench.copying_native"),
+    Part(name="latency", module="bench.latency"),
+    Part(name="rolls", module="bench.rolls", arguments=("--rounds", "3")),
+    Part(name="leadership", module="bench.leadership", arguments=("--rounds", "5")),
+    Part(name="deleting", module="bench.deleting"),
+    Part(name="scale", module="bench.scale"),
+    Part(name="ledger", module="bench.ledger_native"),
+    Part(name="idle", module="bench.idle", arguments=("--rounds", "5")),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when every part was measured, whatever the numbers are."""
+    given = _parser().parse_args(arguments)
+    failed: list[str] = []
+
+    def run() -> tuple[list[str], dict[str, Any]]:
+        ended = [_run(part, given) for part in _chosen(given)]
+        failed.extend(one.name for one in ended if one.exit_code != 0)
+        lines = [f"{len(ended) - len(failed)} of {len(ended)} parts were measured"]
+        lines += [f"failed: {', '.join(failed)}"] if failed else []
+        return lines, {
+            "v": 1,
+            "kind": "bench",
+            "name": "night",
+            "commit": commit(),
+            "machine": machine_in_words(),
+            "parts": [asdict(one) for one in ended],
+        }
+
+    return measure(given, "night", run) or int(bool(failed))
+
+
+def _chosen(given: argparse.Namespace) -> list[Part]:
+    """The parts that are asked for and, with --resume, have no result in the folder yet."""
+    unknown = set(given.only) - {part.name for part in PARTS}
+    if unknown:
+        known = ", ".join(part.name for part in PARTS)
+        raise BenchError(f"no such part: {', '.join(sorted(unknown))}; there are {known}")
+    chosen = [part for part in PARTS if not given.only or part.name in given.only]
+    done = {path.stem for path in Path(given.out).glob("*.json")} if given.resume else set()
+    return [part for part in chosen if part.name not in done]
+
+
+def _run(part: Part, given: argparse.Namespace) -> Ended:
+    say(f"== {part.name}; load {load_in_words()}")
+    argv = [sys.executable, "-P", "-m", part.module, "--out", given.out, "--name", part.name]
+    began_s = time.monotonic()
+    child = subprocess.Popen([*argv, *(("--quick",) if given.quick else part.arguments)])
+    try:
+        exit_code: int | None = child.wait(_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        exit_code = None
+        say(f"{part.name} took longer than {_LIMIT_S} s and is stopped")
+    finally:
+        _stop(child)
+    return Ended(
+        name=part.name,
+        exit_code=exit_code,
+        seconds=round(time.monotonic() - began_s, 1),
+        load=load_in_words(),
+    )
+
+
+def _stop(child: "subprocess.Popen[bytes]") -> None:
+    """A benchmark stops its servers when it is told to end."""
+    if child.poll() is not None:
+        return
+    child.terminate()
+    try:
+        child.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = parser("python -m bench.night", __doc__)
+    made.add_argument("--only", type=lambda text: tuple(text.split(",")), default=())
+    made.add_argument("--resume", action="store_true", help="skip parts that have a result")
+    return made
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
