@@ -27,6 +27,7 @@ from bench.production import production_sandbox
 from bench.report import p95
 from bench.topics import enable, make_filled, make_topic
 from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import Override
 
 IDLE = "idle"
 COPYING = "copying"
@@ -41,7 +42,7 @@ _IDLE_S = 8.0
 _LEAST_ACKS = 20
 _WATCH_S = 0.1
 """Ten looks a second do not take the processor from the producers."""
-_OPTIONS = ("size_mib", "segment_mib", "partitions", "rounds")
+_OPTIONS = ("size_mib", "segment_mib", "partitions", "rounds", "workers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +126,8 @@ def _run(
     rounds, size_mib, segment_mib = given.rounds, given.size_mib, given.segment_mib
     if given.quick:
         rounds, size_mib, segment_mib = 1, 64, 1
-    with production_sandbox(progress) as sandbox:
+    workers = Override.parse(f"rlm.proxy.workers={given.workers}")
+    with production_sandbox(progress, overrides=(workers,)) as sandbox:
         backlogs = {}
         for number in range(rounds):
             progress(f"producing backlog {number}: {size_mib} MiB")
@@ -237,6 +239,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--size-mib", type=int, default=1024, help="values of each backlog")
     made.add_argument("--segment-mib", type=int, default=16, help="segment.bytes of the backlogs")
     made.add_argument("--partitions", type=int, default=8, help="of each backlog")
+    made.add_argument("--workers", type=int, default=0, help="proxy.workers of the service")
     return made
 
 

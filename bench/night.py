@@ -73,7 +73,10 @@ PARTS = (
     _stores("hdfs", 0),
     Part(name="copying", module="bench.copying"),
     Part(name="copying-native", module="bench.copying_native"),
-    Part(name="latency", module="bench.latency"),
+    *(
+        Part(name=f"latency-{n}-workers", module="bench.latency", arguments=("--workers", str(n)))
+        for n in (0, 2)
+    ),
     Part(name="rolls", module="bench.rolls", arguments=("--rounds", "3")),
     Part(name="leadership", module="bench.leadership", arguments=("--rounds", "5")),
     Part(name="deleting", module="bench.deleting"),
