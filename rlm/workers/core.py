@@ -6,6 +6,7 @@ A worker that goes away ends its calls; what a raise of a remote log start has b
 
 import asyncio
 import os
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,12 +72,9 @@ class CoreServer:
     async def start(self) -> None:
         """Listen. Invalid: the socket cannot be made."""
         try:
-            self._path.unlink(missing_ok=True)
-            with socket_address(self._path) as address:
-                self._server = await asyncio.get_running_loop().create_unix_server(
-                    self._linked, address
-                )
-                os.chmod(self._path, 0o600)
+            self._server = await asyncio.get_running_loop().create_unix_server(
+                self._linked, sock=_bound(self._path)
+            )
         except OSError as error:
             raise Invalid(f"cannot listen on {self._path}: {error.strerror or error}") from error
 
@@ -92,6 +90,24 @@ class CoreServer:
         link = _WorkerLink(self._parts, self._links.discard)
         self._links.add(link)
         return link.frames
+
+
+def _bound(path: Path) -> socket.socket:
+    """A socket of nobody but this user, from the first moment on; one of an earlier core is
+    removed.
+    """
+    path.unlink(missing_ok=True)
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        with socket_address(path) as address:
+            made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    finally:
+        os.umask(before)
+    return made
 
 
 class _WorkerLink:

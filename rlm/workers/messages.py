@@ -73,7 +73,7 @@ def view_message(mirrored: MirroredPartition) -> pb.PartitionView:
         unsettled_next_offset=view.unsettled_next_offset,
         empty=(pb.OffsetRun(start=start, end=end) for start, end in view.empty),
         epochs=None if mirrored.epochs is None else _epochs_message(mirrored.epochs),
-        refusal=mirrored.refusal or "",
+        refusal=_sendable(mirrored.refusal or ""),
     )
 
 

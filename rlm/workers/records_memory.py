@@ -12,6 +12,9 @@ from contextlib import suppress
 
 from rlm.workers.frames import RawBytes
 
+_READS = 4
+"""So many of the largest reads have room at a time."""
+
 
 class Room:
     """What one read has reserved."""
@@ -34,12 +37,17 @@ class Room:
 
 
 class RecordsMemory:
-    """Counts; a single read may always be larger than the bound."""
+    """Counts; a single batch may always be larger than the bound."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.held_bytes = 0
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+
+    @property
+    def most_of_a_read_bytes(self) -> int:
+        """What one read may ask for, so that it leaves room for others."""
+        return self.max_bytes // _READS
 
     @property
     def lacking_bytes(self) -> int:

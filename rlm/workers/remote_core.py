@@ -7,6 +7,7 @@ does not wait any more is cancelled in the core too, which completes a load for 
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -210,9 +211,11 @@ class RemoteCore:
 
     async def read(self, request: RemoteRead) -> RemoteRecords:
         self._core()
-        room = await self._memory.reserve(request.max_bytes)
+        max_bytes = min(request.max_bytes, self._memory.most_of_a_read_bytes)
+        room = await self._memory.reserve(max_bytes)
         try:
-            said, raw = await self._ask(pb.ToCore(read=read_message(request)))
+            call = read_message(replace(request, max_bytes=max_bytes))
+            said, raw = await self._ask(pb.ToCore(read=call))
             room.hold(raw)
             return records_of(said.read, raw)
         finally:

@@ -136,12 +136,10 @@ class ViewFeed:
         )
 
     def _show(self, views: Iterable[MirroredPartition], gone: Iterable[PartitionKey]) -> None:
-        changed = []
-        for one in views:
-            key = PartitionKey(one.view.topic_id, one.view.partition)
-            if self._shown.get(key) != one:
-                self._shown[key] = one
-                changed.append(view_message(one))
+        keyed = ((PartitionKey(one.view.topic_id, one.view.partition), one) for one in views)
+        new = {key: one for key, one in keyed if self._shown.get(key) != one}
+        changed = [view_message(one) for one in new.values()]
+        self._shown.update(new)  # what cannot be sent is not shown
         ids = [pb.PartitionId(topic_id=key.topic_id.raw, partition=key.partition) for key in gone]
         if changed or ids:
             self._send(pb.Views(ready=self._is_ready, partitions=changed, gone=ids))

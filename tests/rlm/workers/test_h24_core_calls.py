@@ -1,6 +1,7 @@
 """H24: calls of a worker to the core over a real unix socket, and what holds without the core."""
 
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,10 @@ READ = RemoteRead(
     at_least_one=True,
     read_committed=True,
 )
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
 
 
 @pytest.fixture
@@ -77,8 +82,31 @@ async def test_h24_a_socket_below_a_long_path(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     async with site(folder / "core.sock") as s:
         assert await s.worker.barrier(NAMED, 0, 5_000) == tier_partition()
-        assert (folder / "core.sock").stat().st_mode & 0o777 == 0o600
+        assert mode(folder / "core.sock") == 0o600
     assert not (folder / "core.sock").exists()
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o777])
+async def test_h24_the_socket_is_never_open_to_others(
+    path: Path, mask: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who connects stays connected, and may raise the remote log start."""
+    modes: list[int] = []
+    chmod = os.chmod
+
+    def watched(at: Path, to: int) -> None:
+        modes.append(mode(at))
+        chmod(at, to)
+
+    monkeypatch.setattr(os, "chmod", watched)
+    before = os.umask(mask)
+    try:
+        async with core_at(path):
+            modes.append(mode(path))
+            assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert set(modes) == {0o600}
 
 
 async def test_h24_a_call_that_is_cancelled_is_cancelled_in_the_core(path: Path) -> None:
@@ -99,6 +127,20 @@ async def test_h24_a_barrier_beyond_its_deadline_is_unavailable(path: Path) -> N
         s.core.tier.hang = True
         with pytest.raises(Unavailable):
             await s.worker.barrier(NAMED, 0, 50)
+
+
+async def test_h36_one_read_leaves_room_for_others(path: Path) -> None:
+    async with site(path) as s:
+        s.memory.max_bytes = 400
+        s.core.tier.gate.clear()
+        reads = [
+            asyncio.ensure_future(s.worker.read(replace(READ, max_bytes=1_000, offset=offset)))
+            for offset in range(10, 14)
+        ]
+        await until(lambda: s.core.tier.under_way == 4)
+        assert {read.max_bytes for read in s.core.tier.reads} == {100}
+        s.core.tier.gate.set()
+        assert [(await read).size_bytes for read in reads] == [100] * 4
 
 
 async def test_h24_concurrent_reads_keep_their_own_bytes(path: Path) -> None:

@@ -105,6 +105,13 @@ def test_views_there_and_back(mirrored: MirroredPartition) -> None:
     assert messages.view_of(sent(messages.view_message(mirrored))) == mirrored
 
 
+def test_h24_a_refusal_that_is_no_unicode_is_sent_escaped() -> None:
+    """As a problem of a file whose path is none."""
+    mirrored = MirroredPartition(view=FULL_VIEW, epochs=None, refusal="/srv/\udcff is full")
+    found = messages.view_of(sent(messages.view_message(mirrored)))
+    assert found == replace(mirrored, refusal="/srv/\\udcff is full")
+
+
 @given(READS)
 def test_reads_there_and_back(request: RemoteRead) -> None:
     assert messages.read_of(sent(messages.read_message(request))) == request

@@ -167,6 +167,21 @@ async def test_a_topic_that_the_broker_does_not_know_is_known_by_its_id_only() -
     assert found is not None and found.topic == TOPIC
 
 
+async def test_h17_what_could_not_be_sent_is_sent_later() -> None:
+    shown = Shown()
+    shown.source.tier.partitions = {n: tier_partition(partition=n) for n in range(3)}
+    mirror = shown.connect()
+    await shown.feed.compare_all()
+    changed = {n: tier_partition(partition=n, remote_next_offset=77) for n in range(3)}
+    shown.source.tier.partitions = changed | {2: replace(changed[2], remote_next_offset=1 << 64)}
+    with pytest.raises(ValueError, match="range"):  # protobuf refuses a number of more than 64 bits
+        await shown.feed.compare_all()
+    shown.source.tier.partitions = changed
+    await shown.feed.compare_all()
+    shown.assert_equal()
+    assert mirror.partition(BY_ID, 0) == changed[0]
+
+
 async def test_nothing_is_sent_where_nothing_has_changed(tmp_path: Path) -> None:
     shown = Shown()
     shown.source.tier.partitions[0] = tier_partition()
