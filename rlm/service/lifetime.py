@@ -29,6 +29,7 @@ from rsm_plugins.process.logs import configure_logs
 
 log = structlog.get_logger()
 _STEADY_MS = 30_000
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 async def keep_running(name: str, life: Callable[[], Awaitable[None]], clock: Clock) -> None:
@@ -48,14 +49,15 @@ async def keep_running(name: str, life: Callable[[], Awaitable[None]], clock: Cl
 
 
 async def until_stopped(serve: Coroutine[Any, Any, None], *, is_child: bool = False) -> None:
-    """Run until SIGTERM or SIGINT; a child of a supervisor dies with that. A RemoteStorageError
-    that ends it is raised without its group.
+    """Run until SIGTERM or SIGINT; a child of a supervisor dies with that. A second signal, as of a
+    terminal and of the supervisor, does not shorten the end. A RemoteStorageError that ends it is
+    raised without its group.
     """
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(serve)
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in _STOP_SIGNALS:
                 loop.add_signal_handler(number, _stop, serving, number.name)
             if is_child:
                 die_with_supervisor(loop)
@@ -108,6 +110,9 @@ class Background:
 
 def _stop(serving: asyncio.Task[None], signal_name: str) -> None:
     log.info("stopping", signal=signal_name)
+    loop = asyncio.get_running_loop()
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, log.info, "already_stopping")
     serving.cancel()
 
 
