@@ -28,6 +28,8 @@ _OPEN_FILES = Path("/proc/self/fd")
 _MOST_SEGMENTS = 2_000
 _LIMIT_SHARE = 16
 """Of a segment up to four files are open; all together take at most a quarter of the limit."""
+USEFUL_OPEN_FILES = _MOST_SEGMENTS * _LIMIT_SHARE
+"""A higher limit holds no more segments."""
 _TXN_INDEX = ".txnindex"
 
 
@@ -104,17 +106,6 @@ class SegmentFiles:
         with suppress(OSError):  # it is not empty
             folder.rmdir()
         return tuple(found)
-
-
-def raise_open_files_limit() -> None:
-    """Let this process have as many files open as it may ask for, up to what it can use."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_SEGMENTS * _LIMIT_SHARE
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):  # some systems have a lower limit of their own
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _opened(segment: LocalSegment, folder: Path, *, is_whole: bool) -> HeldFiles | None:

@@ -66,6 +66,7 @@ class ProxyServer:
             purgatory=self.purgatory,
         )
         self._connections: set[Connection] = set()
+        self._one_left = asyncio.Event()
         self._group = asyncio.TaskGroup()
         self._server: asyncio.Server | None = None
         self.memory = ConnectionMemory(settings.memory_max_bytes)
@@ -126,9 +127,17 @@ class ProxyServer:
         log.info("proxy_listening", host=self._settings.listen_host, port=self.port)
 
     async def begin(self) -> None:
-        """Serve connections that somebody else accepts: each needs a `protocol`."""
+        """Serve connections that somebody else accepts: each needs a `protocol`, and room."""
         await self._group.__aenter__()
         self._ending = self._group.create_task(self._deadlines.run())
+
+    async def has_room(self) -> None:
+        """Wait until there are fewer connections than `max_connections`."""
+        if self._is_full:
+            log.warning("connections_wait", limit=self._settings.max_connections)
+        while self._is_full:
+            self._one_left.clear()
+            await self._one_left.wait()
 
     def protocol(self) -> asyncio.BaseProtocol:
         """Of the next connection of a client."""
@@ -184,8 +193,12 @@ class ProxyServer:
         }
         return Connection(self._shared, handlers, self._accept)
 
+    @property
+    def _is_full(self) -> bool:
+        return len(self._connections) >= self._settings.max_connections
+
     def _accept(self, connection: Connection) -> bool:
-        if len(self._connections) >= self._settings.max_connections:
+        if self._is_full:
             log.warning("connection_refused", limit=self._settings.max_connections)
             return False
         self._connections.add(connection)
@@ -201,6 +214,7 @@ class ProxyServer:
         finally:
             with contextlib.suppress(KeyError):
                 self._connections.remove(connection)
+            self._one_left.set()
 
     def _produce_log_start(
         self, name: str | None, topic_id: bytes | None, partition: int

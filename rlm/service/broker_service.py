@@ -14,12 +14,13 @@ from functools import partial
 import structlog
 
 from kip405.errors import RemoteStorageError, Unavailable
+from kip405.open_files import raise_open_files_limit
 from kip405.process import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory, software_version
 from rlm.api.calls import Gate, token_source
 from rlm.api.peers import PeerServicesAccess
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
-from rlm.log_dir.held_segments import raise_open_files_limit
+from rlm.log_dir.held_segments import USEFUL_OPEN_FILES
 from rlm.log_dir.identity import ServiceLock, read_identity
 from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
@@ -61,6 +62,7 @@ from rlm.service.read_path import read_gauges, throttle_gauges
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
+from rlm.workers.inherited import CoreSettings, first_line, say_ready
 
 log = structlog.get_logger()
 _BROKER_RETRY_MS = 1_000
@@ -76,15 +78,16 @@ def run(config: ServiceConfig, *, is_child: bool = False) -> None:
     disks = read_identity([str(path) for path in config.log_dirs])
     check_disks(config, disks)
     keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
-    raise_open_files_limit()
+    raise_open_files_limit(USEFUL_OPEN_FILES)
     with ServiceLock(str(config.state_dir), disks):
-        asyncio.run(until_stopped(_serve(config), is_child=is_child))
+        core = CoreSettings.of(first_line()) if is_child else None
+        asyncio.run(until_stopped(_serve(config, core), is_child=is_child))
 
 
-async def _serve(config: ServiceConfig) -> None:
+async def _serve(config: ServiceConfig, core: CoreSettings | None) -> None:
     log.info("starting", version=software_version(), **config.shown())
     with service_threads(config) as threads:
-        await serving(lambda tasks: BrokerService(config, SystemClock(), tasks, threads))
+        await serving(lambda tasks: BrokerService(config, SystemClock(), tasks, threads, core))
 
 
 class BrokerService:
@@ -96,11 +99,15 @@ class BrokerService:
         clock: Clock,
         tasks: asyncio.TaskGroup,
         threads: ServiceThreads,
+        core: CoreSettings | None = None,
     ) -> None:
-        """Contacts nothing. Invalid: the token file cannot be used, or see build_stores."""
+        """Contacts nothing. `core`: this process is the core of proxy workers. Invalid: the token
+        file cannot be used, or see build_stores.
+        """
         tokens = token_source(config.api_token_file, clock)
         gate = Gate(tokens)
         self._config = config
+        self._core = core
         self._clock = clock
         metrics = ServiceMetrics()
         self._dependencies = shared = build_dependencies(config, clock, tasks, threads)
@@ -135,7 +142,7 @@ class BrokerService:
             health=partial(_health, shared.tier, problems),
             metrics=metrics.render,
         )
-        self._clients = clients = build_clients(shared, metrics, tasks)
+        self._clients = clients = build_clients(shared, metrics, tasks, core)
         metrics.add_gauges(
             problem_and_partition_gauges(problems.current, statuses.led, clock.now_ms),
             lambda: task_gauges(pools) | purgatory_gauges(clients.purgatory_size()),
@@ -154,6 +161,8 @@ class BrokerService:
         await self._clients.start()
         await self._listening.start()
         await self._check_broker()
+        if self._core is not None:
+            say_ready()
         await keep_all_running(self._background_tasks(), self._clock)
 
     def _background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:

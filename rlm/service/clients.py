@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Protocol
 
 from rlm.config import ServiceConfig
@@ -11,10 +12,15 @@ from rlm.service.dependencies import Dependencies
 from rlm.service.metrics import ServiceMetrics
 from rlm.workers.core import CoreParts, CoreServer
 from rlm.workers.counts import CountTaker
+from rlm.workers.inherited import CoreSettings
 from rlm.workers.views import ViewFeed
 
-CORE_SOCKET = "core.sock"
-"""Below the state dir."""
+
+def core_socket(config: ServiceConfig) -> Path:
+    """Where a core serves its workers: several services may have one state dir. A supervisor of an
+    earlier version tells its workers this path, so it stays as it is.
+    """
+    return config.state_dir / f"{config.cluster_id}-{config.node_id}.sock"
 
 
 class Clients(Protocol):
@@ -86,7 +92,7 @@ class Workers:
             tasks=tasks,
             client_bytes_per_second=shared.config.remote_fetch_client_max_bytes_per_second,
         )
-        self._server = CoreServer(parts, shared.config.state_dir / CORE_SOCKET)
+        self._server = CoreServer(parts, core_socket(shared.config))
 
     async def start(self) -> None:
         await self._server.start()
@@ -105,10 +111,13 @@ class Workers:
 
 
 def build_clients(
-    shared: Dependencies, metrics: ServiceMetrics, tasks: asyncio.TaskGroup
+    shared: Dependencies,
+    metrics: ServiceMetrics,
+    tasks: asyncio.TaskGroup,
+    core: CoreSettings | None,
 ) -> Clients:
-    """By proxy.workers."""
-    if shared.config.proxy_workers:
+    """`core`: of a core, whose workers there are whatever its settings file says by now."""
+    if core is not None:
         return Workers(shared, metrics, tasks)
     return OwnProxy(shared, metrics)
 

@@ -2,13 +2,17 @@
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rlm.clock import SystemClock
 from rlm.config import ServiceConfig
-from rlm.service.clients import CORE_SOCKET, proxy_settings
+from rlm.service.clients import core_socket, proxy_settings
 from rlm.service.lifetime import configure_service_logs
-from rlm.workers.supervisor import WORKER_COMMAND, ChildPlan, Supervisor, listen, run_supervised
+from rlm.workers.children import ChildPlan
+from rlm.workers.inherited import CoreSettings
+from rlm.workers.listening import listen
+from rlm.workers.supervisor import WORKER_COMMAND, Supervisor, run_supervised
 from rlm.workers.worker import WorkerSettings
 
 _CORE_COMMAND = (sys.executable, "-P", "-m", "rlm.cli.main", "serve", "--as-core", "--config")
@@ -29,38 +33,46 @@ def run(config: ServiceConfig, path: Path) -> bool:
         core = ChildPlan(
             name="core",
             command=(*_CORE_COMMAND, str(path)),
-            first_line=b"",
+            first_line=partial(_core_line, config.proxy_workers),
             stop_ms=stop_ms,
             may_refuse=True,
         )
+        descriptors = tuple(one.fileno() for one in listening)
         workers = [
             ChildPlan(
                 name=f"worker {number}",
-                command=(*WORKER_COMMAND, str(listening.fileno())),
-                first_line=_worker_settings(config, number).line(),
+                command=(*WORKER_COMMAND, *map(str, descriptors)),
+                first_line=partial(_worker_line, worker_settings(config, number)),
                 stop_ms=stop_ms,
-                descriptors=(listening.fileno(),),
-                says_ready=True,
+                descriptors=descriptors,
             )
             for number in range(config.proxy_workers)
         ]
         return run_supervised(lambda: Supervisor(core=core, workers=workers, clock=SystemClock()))
 
 
-def _worker_settings(config: ServiceConfig, number: int) -> WorkerSettings:
+def _core_line(workers: int, recent_ends: int) -> bytes:
+    return CoreSettings(workers=workers, recent_ends=recent_ends).line()
+
+
+def _worker_line(settings: WorkerSettings, recent_ends: int) -> bytes:
+    return replace(settings, recent_ends=recent_ends).line()
+
+
+def worker_settings(config: ServiceConfig, number: int) -> WorkerSettings:
     """Each worker may have its share of what the setting allows for all."""
     count = config.proxy_workers
     proxy = proxy_settings(config)
     records_bytes = config.fetch_chunk_cache_bytes // _RECORDS_SHARE // count
     return WorkerSettings(
         worker=number,
-        core_socket=str(config.state_dir / CORE_SOCKET),
+        core_socket=str(core_socket(config)),
         records_memory_bytes=max(_LEAST_RECORDS_BYTES, records_bytes),
         log_level=config.log_level,
         log_format=config.log_format,
         proxy=replace(
             proxy,
-            max_connections=max(1, proxy.max_connections // count),
+            max_connections=max(1, (proxy.max_connections + number) // count),
             memory_max_bytes=proxy.memory_max_bytes // count,
         ),
     )

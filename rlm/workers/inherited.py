@@ -1,16 +1,52 @@
-"""What a child gets from its supervisor: one line on standard input, which stays open as long as
-the supervisor lives. A child dies with its supervisor, so that a service that was killed can start
-again at once: nothing of it holds ports and locks.
+"""What a child and its supervisor say to each other: one line on the child's standard input, which
+stays open as long as the supervisor lives, and one on its standard output, once it serves. A child
+dies with its supervisor, so that a service that was killed can start again at once: nothing of it
+holds ports and locks.
 """
 
 import asyncio
 import ctypes
+import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
-_STANDARD_INPUT = 0
+READY = b"ready\n"
+_STANDARD_INPUT, _STANDARD_OUTPUT = 0, 1
 _PR_SET_PDEATHSIG = 1  # sys/prctl.h
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreSettings:
+    """The line of a core: how many workers there are, and how often a core has ended by itself
+    lately.
+    """
+
+    workers: int
+    recent_ends: int
+
+    def line(self) -> bytes:
+        """For a core's standard input."""
+        return json_line(asdict(self))
+
+    @classmethod
+    def of(cls, line: bytes) -> "CoreSettings":
+        """What a later version has added is left out."""
+        return cls(**known_fields(cls, json.loads(line)))
+
+
+def json_line(content: Mapping[str, Any]) -> bytes:
+    """For a child's standard input."""
+    return json.dumps(content).encode() + b"\n"
+
+
+def known_fields(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """What of it is a field of the dataclass."""
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in content.items() if name in names}
 
 
 def first_line() -> bytes:
@@ -22,6 +58,11 @@ def first_line() -> bytes:
             raise EOFError("standard input ended before its first line")
         line += one
     return bytes(line)
+
+
+def say_ready() -> None:
+    """This child serves. What else a child writes to standard output is ignored."""
+    os.write(_STANDARD_OUTPUT, READY)
 
 
 def die_with_supervisor(loop: asyncio.AbstractEventLoop) -> None:

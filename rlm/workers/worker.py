@@ -1,8 +1,7 @@
-"""A proxy worker: the process that serves Kafka clients on the socket that it inherits (H24).
+"""A proxy worker: the process that serves Kafka clients on the sockets that it inherits (H24).
 
-`python -m rlm.workers.worker FD` reads its settings from standard input, one line of JSON, and dies
-with its supervisor. It accepts one connection at a time, so that
-workers that share a listening socket share its connections too.
+`python -m rlm.workers.worker FD...` reads its settings from standard input, one line of JSON, and
+dies with its supervisor.
 """
 
 import asyncio
@@ -10,20 +9,26 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import structlog
 
+from kip405.open_files import raise_open_files_limit
 from kip405.process import KEPT_BY_A_TASK_BYTES, keep_freed_memory
 from rlm.clock import Clock, SystemClock
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.workers.counts import WorkerCounts
-from rlm.workers.inherited import die_with_supervisor, first_line
+from rlm.workers.inherited import (
+    die_with_supervisor,
+    first_line,
+    json_line,
+    known_fields,
+    say_ready,
+)
+from rlm.workers.listening import Acceptor
 from rlm.workers.quotas import WorkerQuota
 from rlm.workers.records_memory import RecordsMemory
 from rlm.workers.remote_core import RemoteCore
@@ -32,12 +37,16 @@ from rsm_plugins.process.logs import configure_logs
 
 log = structlog.get_logger(__name__)
 _REPORT_MS = 1_000
-_ACCEPT_AGAIN_MS = 100
+_FILES_OF_A_CONNECTION = 6
+"""Two sockets, and while the kernel moves its bytes, a duplicate of each and a pipe."""
+_OTHER_FILES = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """`records_memory_bytes`: for records of the remote tier (see RecordsMemory)."""
+    """`records_memory_bytes`: for records of the remote tier (see RecordsMemory). `recent_ends`:
+    how often this worker has ended by itself lately.
+    """
 
     worker: int
     core_socket: str
@@ -45,30 +54,27 @@ class WorkerSettings:
     log_level: str
     log_format: str
     proxy: ProxySettings
+    recent_ends: int = 0
 
     def line(self) -> bytes:
         """For a worker's standard input."""
-        return json.dumps(asdict(self)).encode() + b"\n"
+        return json_line(asdict(self))
 
     @classmethod
     def of(cls, line: bytes) -> "WorkerSettings":
         """What a later version has added is left out: its default holds."""
         content = json.loads(line)
-        content["proxy"] = ProxySettings(**_known(ProxySettings, content["proxy"]))
-        return cls(**_known(cls, content))
-
-
-def _known(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    names = {one.name for one in fields(kind)}
-    return {name: value for name, value in content.items() if name in names}
+        content["proxy"] = ProxySettings(**known_fields(ProxySettings, content["proxy"]))
+        return cls(**known_fields(cls, content))
 
 
 class Worker:
     """All components of a worker."""
 
-    def __init__(self, settings: WorkerSettings, listening: socket.socket, clock: Clock) -> None:
+    def __init__(
+        self, settings: WorkerSettings, listening: Sequence[socket.socket], clock: Clock
+    ) -> None:
         self._settings = settings
-        self._listening = listening
         self._clock = clock
         self._counts = WorkerCounts()
         self._is_reporting = False
@@ -85,6 +91,7 @@ class Worker:
         self.proxy = ProxyServer(
             settings.proxy, self._core, self._core, clock, self._counts, self._quota
         )
+        self._acceptor = Acceptor(listening, self.proxy.has_room, self.proxy.protocol, clock)
         self._accepting: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -92,14 +99,13 @@ class Worker:
         await self.proxy.begin()
         try:
             async with asyncio.TaskGroup() as group:
-                self._accepting = group.create_task(self._accept())
+                self._accepting = group.create_task(self._acceptor.run())
                 group.create_task(self._core.run())
                 group.create_task(self._report_regularly())
                 for watch in self.proxy.stalled_clients(lambda: self._memory.lacking_bytes):
                     group.create_task(watch.run())
                 log.info("worker_started", worker=self._settings.worker)
-                sys.stdout.write("ready\n")
-                sys.stdout.flush()
+                say_ready()
                 await self._until_stopped()
                 await self.proxy.close()
                 self._report()
@@ -118,20 +124,7 @@ class Worker:
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.wait([self._accepting])
-        self._listening.close()
-
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._listening.setblocking(False)
-        while True:
-            try:
-                client, _ = await loop.sock_accept(self._listening)
-            except OSError as error:  # as without a free descriptor
-                log.warning("accept_failed", error=str(error))
-                await self._clock.sleep_ms(_ACCEPT_AGAIN_MS)
-                continue
-            with suppress(OSError):
-                await loop.connect_accepted_socket(self.proxy.protocol, client)
+        self._acceptor.close()
 
     def _greeted(self, hello: pb.CoreHello) -> None:
         self._quota.client_bytes_per_second = hello.client_bytes_per_second
@@ -164,8 +157,9 @@ def main(arguments: list[str]) -> int:
     settings = WorkerSettings.of(first_line())
     configure_logs(level=settings.log_level, log_format=settings.log_format)
     keep_freed_memory(KEPT_BY_A_TASK_BYTES)
-    with socket.socket(fileno=int(arguments[0])) as listening:
-        asyncio.run(Worker(settings, listening, SystemClock()).run())
+    raise_open_files_limit(_FILES_OF_A_CONNECTION * settings.proxy.max_connections + _OTHER_FILES)
+    listening = [socket.socket(fileno=int(descriptor)) for descriptor in arguments]
+    asyncio.run(Worker(settings, listening, SystemClock()).run())
     return 0
 
 

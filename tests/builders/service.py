@@ -9,6 +9,7 @@ from kip405.addresses import Address
 from rlm.clock import Clock
 from rlm.config.loader import from_mapping
 from rlm.service.broker_service import BrokerService
+from rlm.workers.inherited import CoreSettings
 from tests.builders.threads import all_of, some_threads
 
 NOBODY = Address(host="127.0.0.1", port=1)
@@ -33,8 +34,11 @@ async def built_service(
     clock: Clock,
     settings: Mapping[str, object] | None = None,
     address: Address = NOBODY,
+    core: CoreSettings | None = None,
 ) -> AsyncIterator[BrokerService]:
-    """A broker's service, closed afterwards. `path` is its state directory and its log.dir."""
+    """A broker's service, closed afterwards. `path` is its state directory and its log.dir.
+    `core`: it has proxy workers.
+    """
     config = from_mapping(
         {
             **common_settings(path, address),
@@ -49,7 +53,7 @@ async def built_service(
     )
     with some_threads(1) as threads:
         async with asyncio.TaskGroup() as tasks:
-            service = BrokerService(config, clock, tasks, all_of(threads))
+            service = BrokerService(config, clock, tasks, all_of(threads), core)
             try:
                 yield service
             finally:

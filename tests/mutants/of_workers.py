@@ -14,7 +14,15 @@ CONNECTED = Target("rlm/workers/remote_core.py", ("tests/rlm/workers/test_counts
 COUNTS = Target("rlm/workers/counts.py", ("tests/rlm/workers/test_counts.py",))
 QUOTAS = Target("rlm/workers/quotas.py", ("tests/rlm/workers/test_counts.py",))
 MEMORY = Target("rlm/workers/records_memory.py", ("tests/rlm/workers/test_records_memory.py",))
-SUPERVISOR = Target("rlm/workers/supervisor.py", ("tests/rlm/workers/test_h24_supervisor.py",))
+CHILDREN = Target("rlm/workers/children.py", ("tests/rlm/workers/test_h24_supervisor.py",))
+LISTENING = Target("rlm/workers/listening.py", ("tests/rlm/workers/test_listening.py",))
+_PROCESSES = ("tests/rlm/workers/test_h24_worker_process.py",)
+ACCEPTING = Target("rlm/workers/listening.py", _PROCESSES)
+WORKER = Target("rlm/workers/worker.py", _PROCESSES)
+_CORE = ("tests/rlm/service/test_h24_core.py",)
+CLIENTS = Target("rlm/service/clients.py", _CORE)
+LIFETIME = Target("rlm/service/lifetime.py", _CORE)
+BROKER_SERVICE = Target("rlm/service/broker_service.py", _CORE)
 
 EDITS: tuple[Edit, ...] = (
     *FRAMES.edits(
@@ -41,6 +49,11 @@ EDITS: tuple[Edit, ...] = (
             "return Internal(message.message) if kind is None else",
         ),
         (
+            "H24: a refusal whose text is no Unicode stops all views",
+            'refusal=_sendable(mirrored.refusal or ""),',
+            'refusal=mirrored.refusal or "",',
+        ),
+        (
             "H24: an error whose text is no Unicode ends the core",
             'return text.encode("utf-8", "backslashreplace").decode("utf-8")',
             "return text",
@@ -58,6 +71,15 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
     ),
+    *VIEWS.edits(
+        (
+            "H17: what could not be sent once is never sent",
+            "        changed = [view_message(one) for one in new.values()]\n"
+            "        self._shown.update(new)  # what cannot be sent is not shown\n",
+            "        self._shown.update(new)\n"
+            "        changed = [view_message(one) for one in new.values()]\n",
+        ),
+    ),
     *BARRIERS.edits(
         (
             "H17: an answer comes before the view that it carries",
@@ -73,6 +95,11 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *CORE.edits(
+        (
+            "H24: others may use the socket of the core",
+            "    before = os.umask(0o177)\n",
+            "    before = os.umask(0o022)\n",
+        ),
         (
             "H24: views fill the memory of the core for a worker that has stopped",
             "if not self.frames.is_full:",
@@ -104,6 +131,13 @@ EDITS: tuple[Edit, ...] = (
             "H17: a worker without its core vouches for its views",
             "return self._mirror.ready and self.is_connected",
             "return self._mirror.partition is not None",
+        ),
+    ),
+    *REMOTE_CORE.edits(
+        (
+            "H36: one read takes the room of all",
+            "min(request.max_bytes, self._memory.most_of_a_read_bytes)",
+            "request.max_bytes",
         ),
     ),
     *CONNECTED.edits(
@@ -154,31 +188,112 @@ EDITS: tuple[Edit, ...] = (
             "                    self.add(0)\n",
         ),
     ),
-    *SUPERVISOR.edits(
+    *CHILDREN.edits(
         (
             "H24: a worker ends for a successor that has died",
-            "            return bool(await process.stdout.readline())\n",
-            "            return (await process.stdout.readline()) is not None\n",
+            "        return self.is_ready and self.status is None\n",
+            "        return self._changed.is_set()\n",
         ),
         (
             "H24: a successor that has taken over is ended",
             "            await self._stop_one(before)\n",
-            "            self.end()\n",
+            "            await self.restart()\n",
         ),
         (
             "H24: a core that was up and refuses later ends the workers",
-            "status == _REFUSED_STATUS and not self._has_been_up and ran_ms < _UP_MS",
-            "status == _REFUSED_STATUS and ran_ms < _UP_MS",
+            "process.status == _REFUSED_STATUS and not self._has_been_ready",
+            "process.status == _REFUSED_STATUS",
+        ),
+        (
+            "H23: a core that refuses its broker late is tried again for ever",
+            "        self._has_been_ready = not plan.may_refuse\n",
+            "        self._has_been_ready = True\n",
         ),
         (
             "H24: a child that does not stop is waited for",
-            "                process.kill()\n",
-            "                process.terminate()\n",
+            "        process.kill()\n",
+            "        process.terminate()\n",
+        ),
+        (
+            "H24: a core that hangs in its end is never replaced",
+            "            await self._stop_one(self._process)\n",
+            "            self._process.terminate()\n",
         ),
         (
             "H24: clients wait for a worker that was steady",
-            "                if ran_ms >= _STEADY_MS:\n",
-            "                if ran_ms > _UP_MS:\n",
+            "        return ran_ms >= _STEADY_MS\n",
+            "        return ran_ms > _RECENT_MS\n",
+        ),
+        (
+            "H24: a child that cannot be started ends the service",
+            "        except OSError as error:\n",
+            "        except EOFError as error:\n",
+        ),
+        (
+            "H24: two run where a process ends while its successor is started",
+            "        if self._process is not before:",
+            "        if self._process is before and successor.status is not None:",
+        ),
+    ),
+    *LISTENING.edits(
+        (
+            "clients of a name's other address find nobody",
+            "            found.append(listening)\n",
+            "            return [listening]\n",
+        ),
+        (
+            "an address of another machine ends the service",
+            "            if error.errno not in _NOT_HERE:\n",
+            "            if error.errno:\n",
+        ),
+        (
+            "IPv4 clients find nobody beside IPv6",
+            "            if family == socket.AF_INET6:\n",
+            "            if family == socket.AF_UNIX:\n",
+        ),
+    ),
+    *ACCEPTING.edits(
+        (
+            "H24: a worker without room takes clients from the others and refuses them",
+            "            await self._has_room()\n",
+            "",
+        ),
+    ),
+    *WORKER.edits(
+        (
+            "H24: a worker runs out of descriptors",
+            "raise_open_files_limit(_FILES_OF_A_CONNECTION * settings",
+            "(_FILES_OF_A_CONNECTION * settings",
+        ),
+    ),
+    *CLIENTS.edits(
+        (
+            "H24: a core without workers by its new settings takes their address",
+            "    if core is not None:\n",
+            "    if shared.config.proxy_workers:\n",
+        ),
+        (
+            "H13: services with one state dir share a socket",
+            'f"{config.cluster_id}-{config.node_id}.sock"',
+            '"core.sock"',
+        ),
+    ),
+    *LIFETIME.edits(
+        (
+            "H24: a second signal cuts the end of a core short",
+            '        loop.add_signal_handler(number, log.info, "already_stopping")\n',
+            "        loop.add_signal_handler(number, serving.cancel)\n",
+        ),
+    ),
+    *BROKER_SERVICE.edits(
+        (
+            "H23: a core says that it is ready before it knows its broker",
+            "        await self._check_broker()\n"
+            "        if self._core is not None:\n"
+            "            say_ready()\n",
+            "        if self._core is not None:\n"
+            "            say_ready()\n"
+            "        await self._check_broker()\n",
         ),
     ),
 )

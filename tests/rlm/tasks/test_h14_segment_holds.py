@@ -10,9 +10,10 @@ import pytest
 from kip405.contracts import IndexType
 from kip405.errors import Corrupt, Fenced, Unavailable
 from kip405.indexes import AbortedTransaction, IndexesObject, encode_aborted
+from kip405.open_files import raise_open_files_limit
 from rlm.broker.answers import TopicConfigValue
 from rlm.broker.leadership import LedPartition
-from rlm.log_dir.held_segments import SegmentFiles, raise_open_files_limit
+from rlm.log_dir.held_segments import USEFUL_OPEN_FILES, SegmentFiles
 from rlm.plans.retention_contests import CONTEST_MS
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.tasks.bounded_retention import BoundedRetentionWatch, TieredPartition
@@ -313,7 +314,7 @@ async def test_g10_more_files_may_be_open_if_the_system_allows_it(tmp_path: Path
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
         assert files.most_segments == 64
-        raise_open_files_limit()
+        raise_open_files_limit(USEFUL_OPEN_FILES)
         assert files.most_segments == min(2_000, hard // 16)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -11,10 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kip405.errors import Invalid
 from rlm.clock import SystemClock
-from rlm.workers import supervisor
-from rlm.workers.supervisor import Child, ChildPlan, Refused
+from rlm.workers.children import Child, ChildPlan, Refused
 from tests.rlm.workers.core_site import until
 
 NOTE = (
@@ -24,7 +23,12 @@ NOTE = (
     "pid = os.getpid()\n"
     "note('begun', pid)\n"
 )
-STAYS = "print('ready', flush=True)\nsys.stdin.read()\nnote('input ended', pid)\n"
+STAYS = (
+    "try: print('ready', flush=True)\n"
+    "except OSError: pass\n"  # the supervisor is gone
+    "sys.stdin.read()\n"
+    "note('input ended', pid)\n"
+)
 IGNORES = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nnote('deaf', pid)\ntime.sleep(60)\n"
 DRAINS = (
     "def drain(*_):\n    note('ending', pid)\n    sys.exit(0)\n"
@@ -49,11 +53,13 @@ class SteppingClock(SystemClock):
         await asyncio.sleep(0)
 
 
-def plan(log: Path, program: str, **changes: object) -> ChildPlan:
+def plan(
+    log: Path, program: str, python: Path = Path(sys.executable), **changes: object
+) -> ChildPlan:
     fields: dict[str, object] = {
         "name": "child",
-        "command": (sys.executable, "-S", "-c", NOTE + program, str(log)),
-        "first_line": b"",
+        "command": (str(python), "-S", "-c", NOTE + program, str(log)),
+        "first_line": lambda recent_ends: b"%d\n" % recent_ends,
         "stop_ms": 5_000,
         **changes,
     }
@@ -93,6 +99,21 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
+def install(python: Path) -> None:
+    python.symlink_to(sys.executable)
+
+
+def uninstall(python: Path) -> None:
+    python.unlink()
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """An interpreter that a test can remove."""
+    install(link := tmp_path / "python")
+    return link
+
+
 async def test_h24_a_child_that_was_steady_is_started_again_at_once(log: Path) -> None:
     clock = SteppingClock(ran_ms=5_000)
     async with running(Child(plan(log, "sys.exit(2)"), clock)):
@@ -117,13 +138,20 @@ async def test_h24_a_core_that_refuses_early_ends_the_service(log: Path) -> None
     assert len(noted(log, "begun")) == 1
 
 
-async def test_h24_a_core_that_refuses_later_is_tried_again(log: Path) -> None:
-    clock = SteppingClock(ran_ms=10_000)
-    async with running(Child(plan(log, "sys.exit(2)", may_refuse=True), clock)) as task:
-        await until(lambda: len(noted(log, "begun")) == 1)
-        await until(lambda: len(noted(log, "begun")) >= 2)
-        clock.ran_ms = 100
-        await until(lambda: len(clock.slept_ms) >= 2)
+async def test_h23_a_core_that_finds_its_broker_late_may_still_refuse(log: Path) -> None:
+    """It waits for the broker as long as it takes, and is not ready before it has seen that."""
+    child = Child(plan(log, "sys.exit(2)", may_refuse=True), SteppingClock(ran_ms=60_000))
+    with pytest.raises(Refused):
+        await asyncio.wait_for(child.run(), 10)
+    assert len(noted(log, "begun")) == 1
+
+
+async def test_h24_a_core_that_was_ready_and_refuses_later_is_tried_again(log: Path) -> None:
+    once = f"if open({str(log)!r}).read().count('begun') == 1: print('ready', flush=True)\n"
+    clock = SteppingClock(ran_ms=100)
+    program = once + "time.sleep(0.3)\nsys.exit(2)"
+    async with running(Child(plan(log, program, may_refuse=True), clock)) as task:
+        await until(lambda: len(clock.slept_ms) >= 3)
         assert not task.done()
 
 
@@ -140,8 +168,77 @@ async def test_h24_a_child_that_ignores_sigterm_is_killed(log: Path) -> None:
     assert not psutil.pid_exists(pid)
 
 
+async def test_h24_a_child_that_hangs_in_its_end_is_killed_and_started_again(log: Path) -> None:
+    child = Child(plan(log, IGNORES, stop_ms=200), SystemClock())
+    async with running(child):
+        await until(lambda: len(noted(log, "deaf")) == 1)
+        await asyncio.wait_for(child.restart(), 5)
+        await until(lambda: len(noted(log, "deaf")) == 2)
+    assert_ended(log)
+
+
+async def test_h24_a_child_that_cannot_be_started_is_tried_again(log: Path, python: Path) -> None:
+    clock = SteppingClock(ran_ms=5_000)
+    async with running(Child(plan(log, "time.sleep(0.2)", python), clock)) as task:
+        await until(lambda: len(noted(log, "begun")) == 1)
+        uninstall(python)
+        await until(lambda: len(clock.slept_ms) >= 5)
+        assert clock.slept_ms[4] > 1_000  # however long the attempt has taken
+        assert not task.done()
+        install(python)
+        await until(lambda: len(noted(log, "begun")) == 2)
+    assert_ended(log)
+
+
+async def test_h24_a_successor_that_cannot_be_started_ends_nothing(log: Path, python: Path) -> None:
+    child = Child(plan(log, STAYS, python), SystemClock())
+    async with running(child):
+        await until(lambda: len(noted(log, "begun")) == 1)
+        uninstall(python)
+        await asyncio.wait_for(child.replace(), 5)
+        assert [child.pid] == noted(log, "begun")
+        install(python)
+        await asyncio.wait_for(child.replace(), 5)
+        await until(lambda: [child.pid] == noted(log, "begun")[1:])
+    assert_ended(log)
+
+
+async def test_h24_one_runs_where_a_process_ends_while_its_successor_is_started(log: Path) -> None:
+    def kill_the_one_that_runs(recent_ends: int) -> bytes:
+        if child.pid is not None:
+            os.kill(child.pid, signal.SIGKILL)
+            time.sleep(0.2)  # its end is noticed with the next turn of the loop
+        return b""
+
+    child = Child(plan(log, STAYS, first_line=kill_the_one_that_runs), SystemClock())
+    async with running(child):
+        await until(lambda: len(noted(log, "begun")) == 1)
+        await asyncio.wait_for(child.replace(), 10)
+        await until(lambda: child.pid is not None and child.pid in noted(log, "begun"))
+        running_now = [pid for pid in noted(log, "begun") if psutil.pid_exists(pid)]
+        assert running_now == [child.pid]
+    assert_ended(log)
+
+
+async def test_a_child_gets_how_often_it_has_ended_by_itself_lately(log: Path) -> None:
+    clock = SteppingClock(ran_ms=150_000)
+    async with running(Child(plan(log, "note('ends', sys.stdin.readline().strip())"), clock)):
+        await until(lambda: len(noted(log, "ends")) >= 6)
+    assert noted(log, "ends")[:3] == [0, 1, 2]
+    assert set(noted(log, "ends")[3:]) == {2}  # all others are more than ten minutes ago
+
+
+async def test_what_a_child_writes_does_not_stop_it(log: Path) -> None:
+    program = (
+        "sys.stdout.write('ready\\n' + 'w' * (1 << 20))\nsys.stdout.flush()\nnote('wrote', pid)\n"
+    )
+    async with running(Child(plan(log, program + STAYS), SystemClock())):
+        await until(lambda: len(noted(log, "wrote")) == 1)
+    assert_ended(log)
+
+
 async def test_h24_a_successor_serves_before_the_end_of_the_one_before(log: Path) -> None:
-    child = Child(plan(log, DRAINS + STAYS, says_ready=True), SystemClock())
+    child = Child(plan(log, DRAINS + STAYS), SystemClock())
     async with running(child):
         await until(lambda: child.pid is not None and len(noted(log, "begun")) == 1)
         (old,) = noted(log, "begun")
@@ -156,7 +253,7 @@ async def test_h24_a_successor_serves_before_the_end_of_the_one_before(log: Path
 async def test_h24_a_successor_that_does_not_serve_replaces_nobody(log: Path) -> None:
     """As where what is installed now is broken: the worker of before serves on."""
     first = f"if open({str(log)!r}).read().count('begun') > 1: sys.exit(1)\n"
-    child = Child(plan(log, first + STAYS, says_ready=True), SystemClock())
+    child = Child(plan(log, first + STAYS), SystemClock())
     async with running(child):
         await until(lambda: len(noted(log, "begun")) == 1)
         (old,) = noted(log, "begun")
@@ -172,7 +269,7 @@ async def test_h24_a_successor_that_does_not_serve_replaces_nobody(log: Path) ->
 
 async def test_h24_a_successor_outlives_one_that_dies_meanwhile(log: Path) -> None:
     wait = f"if open({str(log)!r}).read().count('begun') > 1: time.sleep(0.5)\n"
-    child = Child(plan(log, wait + STAYS, says_ready=True), SystemClock())
+    child = Child(plan(log, wait + STAYS), SystemClock())
     async with running(child):
         await until(lambda: child.pid is not None and len(noted(log, "begun")) == 1)
         (old,) = noted(log, "begun")
@@ -188,14 +285,14 @@ async def test_h24_a_successor_outlives_one_that_dies_meanwhile(log: Path) -> No
 
 SUPERVISES = """
 import sys
-from kip405.errors import Invalid
 from rlm.clock import SystemClock
-from rlm.workers.supervisor import ChildPlan, Supervisor, run_supervised
+from rlm.workers.children import ChildPlan
+from rlm.workers.supervisor import Supervisor, run_supervised
 def child(name, program, **more):
     return ChildPlan(name=name, command=(sys.executable, "-S", "-c", program, sys.argv[1]),
-                     first_line=b"", stop_ms=3000, **more)
+                     first_line=lambda recent_ends: b"", stop_ms=3000, **more)
 core, worker = sys.argv[2:]
-plans = [child("worker", worker, says_ready=True) for _ in range(2)]
+plans = [child("worker", worker) for _ in range(2)]
 make = lambda: Supervisor(core=child("core", core, may_refuse=True), workers=plans,
                           clock=SystemClock())
 sys.exit(0 if run_supervised(make) else 2)
@@ -245,10 +342,3 @@ async def test_h24_sighup_replaces_every_child(log: Path) -> None:
         process.terminate()
         await asyncio.wait_for(process.wait(), 15)
     assert_ended(log)
-
-
-def test_a_port_in_use_is_named() -> None:
-    with supervisor.listen("127.0.0.1", 0) as one:
-        port = one.getsockname()[1]
-        with pytest.raises(Invalid, match=f"127.0.0.1:{port}"):
-            supervisor.listen("127.0.0.1", port)

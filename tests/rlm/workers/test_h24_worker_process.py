@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 import time
@@ -9,9 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import psutil
+
 from kafka_protocol.apis import FETCH, PRODUCE
 from rlm.proxy.settings import ProxySettings
-from rlm.workers.supervisor import WORKER_COMMAND, listen
+from rlm.workers.listening import listen
+from rlm.workers.supervisor import WORKER_COMMAND
 from rlm.workers.worker import WorkerSettings
 from tests.rlm.proxy.fakes import (
     PLAIN,
@@ -42,7 +46,11 @@ async def broker_behind() -> AsyncIterator[FakeBroker]:
 
 
 async def start(
-    number: int, listening: socket.socket, broker: FakeBroker, folder: Path
+    number: int,
+    listening: socket.socket,
+    broker: FakeBroker,
+    folder: Path,
+    max_connections: int = 1_000,
 ) -> asyncio.subprocess.Process:
     settings = WorkerSettings(
         worker=number,
@@ -55,6 +63,7 @@ async def start(
             listen_port=0,
             upstream_host="127.0.0.1",
             upstream_port=broker.port,
+            max_connections=max_connections,
         ),
     )
     process = await asyncio.create_subprocess_exec(
@@ -97,7 +106,7 @@ async def test_h24_a_worker_passes_bytes_soon_after_its_start_without_a_core(
     tmp_path: Path,
 ) -> None:
     async with broker_behind() as broker:
-        with listen("127.0.0.1", 0) as listening:
+        with listen("127.0.0.1", 0) as (listening,):
             client = await connect(listening)
             began = time.monotonic()
             process = await start(0, listening, broker, tmp_path)
@@ -115,7 +124,7 @@ async def test_h24_a_worker_passes_bytes_soon_after_its_start_without_a_core(
 
 async def test_h24_workers_that_share_a_socket_serve_every_connection(tmp_path: Path) -> None:
     async with broker_behind() as broker:
-        with listen("127.0.0.1", 0) as listening:
+        with listen("127.0.0.1", 0) as (listening,):
             workers = [await start(number, listening, broker, tmp_path) for number in range(2)]
             try:
                 clients = [await connect(listening) for _ in range(40)]
@@ -133,9 +142,52 @@ async def test_h24_workers_that_share_a_socket_serve_every_connection(tmp_path: 
                     await end(process)
 
 
+async def test_h24_a_worker_without_room_leaves_clients_to_the_others(tmp_path: Path) -> None:
+    async with broker_behind() as broker:
+        with listen("127.0.0.1", 0) as (listening,):
+            workers = [await start(n, listening, broker, tmp_path, 8) for n in range(2)]
+            try:
+                async with asyncio.timeout(30):
+                    for worker in workers:
+                        assert worker.stdout is not None
+                        assert await worker.stdout.readline() == b"ready\n"
+                    clients = [await connect(listening) for _ in range(16)]
+                    await asyncio.gather(*(pass_bytes(client) for client in clients))
+                    late = await connect(listening)
+                    waiting = asyncio.ensure_future(pass_bytes(late))
+                    await asyncio.sleep(0.3)
+                    assert not waiting.done()  # it waits until another client is gone
+                    clients[0].writer.close()
+                    await waiting
+                for client in (*clients, late):
+                    client.writer.close()
+            finally:
+                for process in workers:
+                    await end(process)
+
+
+async def test_h24_a_worker_may_open_the_files_that_its_connections_need(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with broker_behind() as broker:
+        with listen("127.0.0.1", 0) as (listening,):
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+                process = await start(0, listening, broker, tmp_path)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            try:
+                assert process.stdout is not None
+                async with asyncio.timeout(20):
+                    assert await process.stdout.readline() == b"ready\n"
+                limit = psutil.Process(process.pid).rlimit(psutil.RLIMIT_NOFILE)[0]
+                assert limit >= min(2 * 1_000 + 100, hard)
+            finally:
+                await end(process)
+
+
 async def test_h24_a_worker_that_is_stopped_finishes_an_answer(tmp_path: Path) -> None:
     async with broker_behind() as broker:
-        with listen("127.0.0.1", 0) as listening:
+        with listen("127.0.0.1", 0) as (listening,):
             process = await start(0, listening, broker, tmp_path)
             try:
                 client = await connect(listening)
@@ -161,7 +213,7 @@ async def test_h24_a_worker_that_is_stopped_finishes_an_answer(tmp_path: Path) -
 
 async def test_h24_a_worker_dies_when_its_input_is_closed(tmp_path: Path) -> None:
     async with broker_behind() as broker:
-        with listen("127.0.0.1", 0) as listening:
+        with listen("127.0.0.1", 0) as (listening,):
             process = await start(0, listening, broker, tmp_path)
             try:
                 assert process.stdout is not None and process.stdin is not None

@@ -1,0 +1,126 @@
+"""A service with proxy workers: what its core and its workers get, and when the core is ready."""
+
+import asyncio
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_protocol.apis import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS
+from rlm.clock import SystemClock
+from rlm.service.clients import OwnProxy, Workers, core_socket
+from rlm.service.supervised import worker_settings
+from rlm.workers.inherited import READY, CoreSettings
+from tests.builders.clock import ManualClock
+from tests.builders.fake_broker import FakeBroker
+from tests.builders.service import NODE_ID, built_service
+from tests.rlm.test_startup import SAFE, kafka_3_3
+from tests.rlm.workers.core_site import until
+
+CORE = CoreSettings(workers=2, recent_ends=0)
+
+
+def sockets(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("*.sock")}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+async def test_h24_a_core_has_workers_whatever_its_settings_say_by_now(tmp_path: Path) -> None:
+    """The settings were changed, and the supervisor still has its workers."""
+    for given in ({}, {"proxy.workers": 0}, {"proxy.workers": 2}):
+        async with built_service(tmp_path, ManualClock(), given, core=CORE) as service:
+            assert isinstance(service._clients, Workers)
+    async with built_service(tmp_path, ManualClock()) as service:
+        assert isinstance(service._clients, OwnProxy)
+
+
+async def test_h13_services_with_one_state_dir_have_sockets_of_their_own(tmp_path: Path) -> None:
+    found = set()
+    for node, cluster in ((1, "a"), (2, "a"), (1, "b")):
+        given = {"node.id": node, "cluster.id": cluster, "proxy.workers": 2}
+        async with built_service(tmp_path, ManualClock(), given, core=CORE) as service:
+            await service._clients.start()
+            found |= sockets(tmp_path)
+            settings = worker_settings(service._config, 0)
+            assert Path(settings.core_socket) == core_socket(service._config)
+    assert len(found) == 3
+
+
+async def test_workers_share_what_the_settings_allow(tmp_path: Path) -> None:
+    given = {"proxy.workers": 3, "proxy.max.connections": 100, "proxy.memory.max.bytes": 3 << 24}
+    async with built_service(tmp_path, ManualClock(), given, core=CORE) as service:
+        found = [worker_settings(service._config, number).proxy for number in range(3)]
+    assert [one.max_connections for one in found] == [33, 33, 34]
+    assert {one.memory_max_bytes for one in found} == {1 << 24}
+
+
+async def test_h23_a_core_is_ready_once_it_has_seen_that_its_broker_is_safe(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+
+    def is_ready() -> bool:
+        said.append(capfd.readouterr().out)
+        return READY.decode() in "".join(said).splitlines(keepends=True)
+
+    given = {f"{name}.listen": f"127.0.0.1:{free_port()}" for name in ("grpc", "http")}
+    rows = [{"name": name, "value": value} for name, value in SAFE.items()]
+    async with FakeBroker().running() as broker:
+        broker.on(API_VERSIONS, {"error_code": 35, "api_keys": []})
+        broker.on(DESCRIBE_CLUSTER, {"cluster_id": "ours"})
+        broker.on(DESCRIBE_CONFIGS, {"results": [{"configs": rows}]})
+        address = broker.address
+        async with built_service(tmp_path, SystemClock(), given, address, CORE) as service:
+            running = asyncio.ensure_future(service.run())
+            await until(lambda: bool(broker.asked(API_VERSIONS)))
+            await asyncio.sleep(0.2)
+            assert not is_ready()
+            broker.on(API_VERSIONS, kafka_3_3())
+            await until(is_ready)
+            assert (
+                broker.asked(DESCRIBE_CONFIGS)[0]["resources"][0]["resource_name"] == f"{NODE_ID}"
+            )
+            running.cancel()
+            await asyncio.wait([running])
+
+
+STOPPED_TWICE = """
+import asyncio
+from rlm.service.lifetime import until_stopped
+async def serve():
+    try:
+        print("serves", flush=True)
+        await asyncio.sleep(60)
+    finally:
+        print("ends", flush=True)
+        await asyncio.sleep(0.5)
+        print("ended", flush=True)
+asyncio.run(until_stopped(serve()))
+"""
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+async def test_h24_a_second_signal_does_not_cut_the_end_short(second: signal.Signals) -> None:
+    """Ctrl-C reaches the core twice: from the terminal, and from the supervisor as SIGTERM."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STOPPED_TWICE, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(20):
+        while b"serves" not in await process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        while b"ends" not in await process.stdout.readline():
+            pass
+        process.send_signal(second)
+        said = await process.stdout.read()
+        assert await process.wait() == 0
+    assert b"ended\n" in said
