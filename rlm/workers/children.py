@@ -17,7 +17,7 @@ from rlm.workers.inherited import READY
 
 log = structlog.get_logger(__name__)
 _STEADY_MS = 5_000
-_READY_MS = 10_000
+_READY_MS = 30_000
 _KILLED_MS = 5_000
 _RECENT_MS = 600_000
 _REFUSED_STATUS = 2

@@ -38,7 +38,7 @@ class Supervisor:
         self._replacing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT. Refused: see ChildPlan."""
+        """Until SIGTERM or SIGINT, then all end at once. Refused: see ChildPlan."""
         loop = asyncio.get_running_loop()
         this = asyncio.current_task()
         assert this is not None  # noqa: S101 - it runs in one
@@ -48,9 +48,8 @@ class Supervisor:
             async with asyncio.TaskGroup() as group:
                 for worker in self._workers:
                     group.create_task(worker.run())
-                core = group.create_task(self._core.run())
+                group.create_task(self._core.run())
                 loop.add_signal_handler(signal.SIGHUP, self._replace_all, group)
-                await core
         except* Refused as errors:
             raise Refused(str(errors.exceptions[0])) from errors
 

@@ -81,6 +81,10 @@ class Service:
     def workers(self) -> list[psutil.Process]:
         return self._children("rlm.workers.worker")
 
+    def pids(self) -> set[int]:
+        """Of core and workers, as far as they run just now."""
+        return {one.pid for one in (*self._children("--as-core"), *self.workers)}
+
     def _children(self, word: str) -> list[psutil.Process]:
         return sorted(
             (one for one in self.supervisor.children() if word in _command(one)),
@@ -227,15 +231,15 @@ def test_h24_only_the_clients_of_a_killed_worker_reconnect(one: Cluster, service
 
 def test_h24_a_replacement_of_all_processes_loses_nothing(one: Cluster, service: Service) -> None:
     topic = _topic(one)
-    former = {service.core.pid, *(worker.pid for worker in service.workers)}
+    former = service.pids()
 
     def is_replaced() -> bool:
-        now = {service.core.pid, *(worker.pid for worker in service.workers)}
+        now = service.pids()
         return len(now) == len(former) and not now & former
 
     with Load(one, topic) as load:
         service.supervisor.send_signal(signal.SIGHUP)
-        one.wait_for(is_replaced, "three new processes", 30)
+        one.wait_for(is_replaced, "three new processes", 90)
         one.wait_for(lambda: _answers(one), "the new core answers")
     load.check()
 

@@ -302,7 +302,9 @@ sys.exit(0 if run_supervised(make) else 2)
 async def supervise(log: Path, core: str = STAYS) -> asyncio.subprocess.Process:
     programs = (NOTE + core, NOTE + STAYS)
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", SUPERVISES, str(log), *programs, env={**os.environ, "PYTHONPATH": "."}
+        *(sys.executable, "-c", SUPERVISES, str(log), *programs),
+        env={**os.environ, "PYTHONPATH": "."},
+        start_new_session=True,
     )
 
 
@@ -321,6 +323,18 @@ async def test_h24_sigterm_ends_the_supervisor_and_all_children(log: Path) -> No
     process.terminate()
     assert await asyncio.wait_for(process.wait(), 10) == 0
     assert not any(psutil.pid_exists(pid) for pid in noted(log, "begun"))
+
+
+async def test_h24_no_worker_is_started_again_while_a_core_takes_its_time_to_end(log: Path) -> None:
+    """A signal to the whole group, as of a terminal, ends the workers before the core."""
+    slow = "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(2), os._exit(0)))\n"
+    process = await supervise(log, slow + "note('slow', pid)\n" + STAYS)
+    await until(lambda: len(noted(log, "begun")) == 3 and len(noted(log, "slow")) == 1)
+    await asyncio.sleep(0.5)
+    os.killpg(process.pid, signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert len(noted(log, "begun")) == 3
+    assert_ended(log)
 
 
 async def test_h24_a_refused_configuration_ends_the_supervisor_and_the_workers(log: Path) -> None:
