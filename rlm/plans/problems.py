@@ -53,6 +53,8 @@ class ProblemKind(enum.Enum):
     BROKER_UNKNOWN = "broker-unknown"
     ACL_MISSING = "acl-missing"
     HUNG_THREADS = "hung-threads"
+    PROCESS_MISSING = "process-missing"
+    PROCESS_ENDS = "process-ends"
     CERTIFICATE_ENDED = "certificate-ended"
     CERTIFICATE_ENDS_SOON = "certificate-ends-soon"
     PEER_ABSENT = "peer-absent"
@@ -132,6 +134,14 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ),
     ProblemKind.ACL_MISSING: _alarm("The broker refuses the service an operation that it needs."),
     ProblemKind.HUNG_THREADS: _alarm("Work on a disk or in a library does not return."),
+    ProblemKind.PROCESS_MISSING: _alarm(
+        "A proxy worker is away, or hangs: fewer processes than proxy.workers serve Kafka clients "
+        "(H24)."
+    ),
+    ProblemKind.PROCESS_ENDS: _alarm(
+        "A process of a service with proxy workers keeps ending, and is started again: clients of "
+        "a worker reconnect each time, and without the core nothing remote is read (H24)."
+    ),
     ProblemKind.CERTIFICATE_ENDED: _alarm(
         "A certificate that the service uses has ended or cannot be read."
     ),

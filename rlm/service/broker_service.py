@@ -22,6 +22,7 @@ from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.log_dir.held_segments import USEFUL_OPEN_FILES
 from rlm.log_dir.identity import ServiceLock, read_identity
+from rlm.plans.process_rules import process_findings
 from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
 from rlm.service.certificates import Certificates, certificate_paths
@@ -32,6 +33,7 @@ from rlm.service.gauges import (
     copy_gauges,
     held_gauges,
     problem_and_partition_gauges,
+    process_gauges,
     purgatory_gauges,
     store_gauges,
     task_gauges,
@@ -116,11 +118,20 @@ class BrokerService:
         self._topics = build_topics(shared, PeerServicesAccess(self._peers))
         self._tasks = TaskWiring(shared, pools, metrics, self._topics.retention)
         self._certificates = Certificates(certificate_paths(config), clock, threads.other)
+        self._clients = clients = build_clients(shared, metrics, tasks, core)
         partition_problems = _partition_problems(shared, self._tasks)
         log_dirs = _log_dirs(shared, self._tasks, partition_problems)
         self._problems = problems = ProblemWatch(
-            _problem_sources(
-                shared, self._tasks, self._topics, self._certificates, partition_problems, log_dirs
+            (
+                *_problem_sources(
+                    shared,
+                    self._tasks,
+                    self._topics,
+                    self._certificates,
+                    partition_problems,
+                    log_dirs,
+                ),
+                lambda: process_findings(clients.processes()),
             ),
             clock,
         )
@@ -142,10 +153,10 @@ class BrokerService:
             health=partial(_health, shared.tier, problems),
             metrics=metrics.render,
         )
-        self._clients = clients = build_clients(shared, metrics, tasks, core)
         metrics.add_gauges(
             problem_and_partition_gauges(problems.current, statuses.led, clock.now_ms),
             lambda: task_gauges(pools) | purgatory_gauges(clients.purgatory_size()),
+            lambda: process_gauges(clients.processes()),
             lambda: copy_gauges(partition_problems.copying()),
             lambda: thread_gauges(threads.pools()),
             lambda: transaction_gauges(self._tasks.transactions.pinned_ms()),

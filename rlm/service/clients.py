@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rlm.config import ServiceConfig
+from rlm.plans.process_rules import ProcessObservation
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.service.dependencies import Dependencies
@@ -13,6 +14,7 @@ from rlm.service.metrics import ServiceMetrics
 from rlm.workers.core import CoreParts, CoreServer
 from rlm.workers.counts import CountTaker
 from rlm.workers.inherited import CoreSettings
+from rlm.workers.presence import Presence
 from rlm.workers.views import ViewFeed
 
 
@@ -38,8 +40,8 @@ class Clients(Protocol):
         """Remote reads of Kafka clients that are not complete."""
         ...
 
-    def worker_count(self) -> int | None:
-        """Workers that are connected; None = the proxy is in this process."""
+    def processes(self) -> tuple[ProcessObservation, ...]:
+        """Core and workers; none where the proxy is in this process."""
         ...
 
 
@@ -71,16 +73,21 @@ class OwnProxy:
     def purgatory_size(self) -> int:
         return self.proxy.purgatory.size
 
-    def worker_count(self) -> int | None:
-        return None
+    def processes(self) -> tuple[ProcessObservation, ...]:
+        return ()
 
 
 class Workers:
     """The core's side of proxy workers, which the supervisor has started."""
 
     def __init__(
-        self, shared: Dependencies, metrics: ServiceMetrics, tasks: asyncio.TaskGroup
+        self,
+        shared: Dependencies,
+        metrics: ServiceMetrics,
+        tasks: asyncio.TaskGroup,
+        core: CoreSettings,
     ) -> None:
+        self._presence = Presence(core, shared.clock)
         self._counts = CountTaker(metrics, shared.throttle)
         self._views = ViewFeed(shared.tier, shared.client_deletions.refusal, shared.clock)
         shared.snapshots.on_kept = self._views.changed
@@ -89,6 +96,7 @@ class Workers:
             deletions=shared.client_deletions,
             views=self._views,
             counts=self._counts,
+            presence=self._presence,
             tasks=tasks,
             client_bytes_per_second=shared.config.remote_fetch_client_max_bytes_per_second,
         )
@@ -106,8 +114,8 @@ class Workers:
     def purgatory_size(self) -> int:
         return self._counts.purgatory_size
 
-    def worker_count(self) -> int | None:
-        return self._server.worker_count
+    def processes(self) -> tuple[ProcessObservation, ...]:
+        return self._presence.observed()
 
 
 def build_clients(
@@ -118,7 +126,7 @@ def build_clients(
 ) -> Clients:
     """`core`: of a core, whose workers there are whatever its settings file says by now."""
     if core is not None:
-        return Workers(shared, metrics, tasks)
+        return Workers(shared, metrics, tasks, core)
     return OwnProxy(shared, metrics)
 
 

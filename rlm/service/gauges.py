@@ -11,6 +11,7 @@ from kip405.ids import PartitionKey, TopicPartition
 from rlm.api.per_partition import FOREVER_MS, PerPartition
 from rlm.api.ports import PartitionStatus
 from rlm.plans.problems import KINDS, Problem
+from rlm.plans.process_rules import ProcessObservation
 from rlm.service.metric_rows import PARTITION
 from rlm.service.metrics import GaugeSource, Labelled, labels_text, sample_line
 from rlm.stores.reports import StoreStatus
@@ -129,6 +130,19 @@ def copy_gauges(copying: Copying) -> dict[str, Labelled]:
     if progress.left_ms is not None:
         rows["rlm_copy_left_seconds"] = {(): progress.left_ms / 1000}
     return rows
+
+
+def process_gauges(processes: Sequence[ProcessObservation]) -> dict[str, Labelled]:
+    """Gauges of a service with proxy workers; no samples without."""
+    if not processes:
+        return {}
+    core, *workers = processes
+    return {
+        "rlm_workers_connected": {(): sum(not one.is_missing for one in workers)},
+        "rlm_process_recent_ends": {
+            (one.name,): one.recent_ends for one in (core, *workers) if one.up_ms
+        },
+    }
 
 
 def thread_gauges(pools: Iterable[Threads]) -> dict[str, Labelled]:

@@ -38,6 +38,22 @@ class MetricRow:
 PARTITION = ("topic", "partition")
 _LOG_DIR = ("log_dir",)
 
+PROCESS_ROWS: tuple[MetricRow, ...] = (
+    MetricRow(
+        name="rlm_workers_connected",
+        kind=MetricKind.GAUGE,
+        doc="Proxy workers that the core has heard in the last 15 seconds; no sample where "
+        "proxy.workers is 0.",
+    ),
+    MetricRow(
+        name="rlm_process_recent_ends",
+        kind=MetricKind.GAUGE,
+        doc="How often the core, or a worker, had ended by itself in the ten minutes before its "
+        "last start; no sample of a worker that has never connected.",
+        labels=("process",),
+    ),
+)
+
 COPY_ROWS: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_copy_left_bytes",

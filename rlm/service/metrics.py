@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from rlm.service.metric_rows import COPY_ROWS, DISK_ROWS, PARTITION, MetricKind, MetricRow
+from rlm.service.metric_rows import (
+    COPY_ROWS,
+    DISK_ROWS,
+    PARTITION,
+    PROCESS_ROWS,
+    MetricKind,
+    MetricRow,
+)
 
 _STORE = ("store", "store_id")
 _SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
@@ -102,6 +109,7 @@ TABLE: tuple[MetricRow, ...] = (
         doc="Partitions, or reads, that wait for a task.",
         labels=("task",),
     ),
+    *PROCESS_ROWS,
     *COPY_ROWS,
     MetricRow(
         name="rlm_threads_hung",

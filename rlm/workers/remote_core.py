@@ -54,6 +54,7 @@ class RemoteCore:
         path: Path,
         *,
         worker: int,
+        recent_ends: int,
         clock: Clock,
         memory: RecordsMemory,
         greeted: Callable[[pb.CoreHello], None],
@@ -61,6 +62,7 @@ class RemoteCore:
     ) -> None:
         self._path = path
         self._worker = worker
+        self._recent_ends = recent_ends
         self._clock = clock
         self._memory = memory
         self._greeted = greeted
@@ -105,6 +107,7 @@ class RemoteCore:
             newest_protocol=NEWEST_PROTOCOL,
             software_version=software_version(),
             worker=self._worker,
+            recent_ends=self._recent_ends,
         )
         link.send(pb.ToCore(hello=hello).SerializeToString())
         try:

@@ -83,6 +83,7 @@ class Worker:
         self._core = RemoteCore(
             Path(settings.core_socket),
             worker=settings.worker,
+            recent_ends=settings.recent_ends,
             clock=clock,
             memory=self._memory,
             greeted=self._greeted,

@@ -15,11 +15,13 @@ COUNTS = Target("rlm/workers/counts.py", ("tests/rlm/workers/test_counts.py",))
 QUOTAS = Target("rlm/workers/quotas.py", ("tests/rlm/workers/test_counts.py",))
 MEMORY = Target("rlm/workers/records_memory.py", ("tests/rlm/workers/test_records_memory.py",))
 CHILDREN = Target("rlm/workers/children.py", ("tests/rlm/workers/test_h24_supervisor.py",))
+SUPERVISOR = Target("rlm/workers/supervisor.py", ("tests/rlm/workers/test_h24_supervisor.py",))
 LISTENING = Target("rlm/workers/listening.py", ("tests/rlm/workers/test_listening.py",))
 _PROCESSES = ("tests/rlm/workers/test_h24_worker_process.py",)
 ACCEPTING = Target("rlm/workers/listening.py", _PROCESSES)
 WORKER = Target("rlm/workers/worker.py", _PROCESSES)
 _CORE = ("tests/rlm/service/test_h24_core.py",)
+PRESENCE = Target("rlm/workers/presence.py", _CORE)
 CLIENTS = Target("rlm/service/clients.py", _CORE)
 LIFETIME = Target("rlm/service/lifetime.py", _CORE)
 BROKER_SERVICE = Target("rlm/service/broker_service.py", _CORE)
@@ -235,6 +237,16 @@ EDITS: tuple[Edit, ...] = (
             "        if self._process is before and successor.status is not None:",
         ),
     ),
+    *SUPERVISOR.edits(
+        (
+            "H24: workers are started again while the core ends",
+            "                group.create_task(self._core.run())\n"
+            "                loop.add_signal_handler(signal.SIGHUP, self._replace_all, group)\n",
+            "                core = group.create_task(self._core.run())\n"
+            "                loop.add_signal_handler(signal.SIGHUP, self._replace_all, group)\n"
+            "                await core\n",
+        ),
+    ),
     *LISTENING.edits(
         (
             "clients of a name's other address find nobody",
@@ -264,6 +276,18 @@ EDITS: tuple[Edit, ...] = (
             "H24: a worker runs out of descriptors",
             "raise_open_files_limit(_FILES_OF_A_CONNECTION * settings",
             "(_FILES_OF_A_CONNECTION * settings",
+        ),
+    ),
+    *PRESENCE.edits(
+        (
+            "H38: a worker that hangs is not seen",
+            "                quiet_ms=now_ms - one.heard_ms,\n",
+            "                quiet_ms=0,\n",
+        ),
+        (
+            "H38: a core that keeps ending is not seen",
+            "            recent_ends=self._settings.recent_ends,\n",
+            "            recent_ends=0,\n",
         ),
     ),
     *CLIENTS.edits(

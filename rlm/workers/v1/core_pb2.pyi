@@ -7,16 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class WorkerHello(_message.Message):
-    __slots__ = ("oldest_protocol", "newest_protocol", "software_version", "worker")
+    __slots__ = ("oldest_protocol", "newest_protocol", "software_version", "worker", "recent_ends")
     OLDEST_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     NEWEST_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     WORKER_FIELD_NUMBER: _ClassVar[int]
+    RECENT_ENDS_FIELD_NUMBER: _ClassVar[int]
     oldest_protocol: int
     newest_protocol: int
     software_version: str
     worker: int
-    def __init__(self, oldest_protocol: _Optional[int] = ..., newest_protocol: _Optional[int] = ..., software_version: _Optional[str] = ..., worker: _Optional[int] = ...) -> None: ...
+    recent_ends: int
+    def __init__(self, oldest_protocol: _Optional[int] = ..., newest_protocol: _Optional[int] = ..., software_version: _Optional[str] = ..., worker: _Optional[int] = ..., recent_ends: _Optional[int] = ...) -> None: ...
 
 class CoreHello(_message.Message):
     __slots__ = ("oldest_protocol", "newest_protocol", "software_version", "client_bytes_per_second")

@@ -10,20 +10,31 @@ import pytest
 
 from kafka_protocol.apis import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS
 from rlm.clock import SystemClock
+from rlm.service.broker_service import BrokerService
 from rlm.service.clients import OwnProxy, Workers, core_socket
 from rlm.service.supervised import worker_settings
 from rlm.workers.inherited import READY, CoreSettings
+from rlm.workers.v1 import core_pb2 as pb
 from tests.builders.clock import ManualClock
 from tests.builders.fake_broker import FakeBroker
 from tests.builders.service import NODE_ID, built_service
+from tests.rlm.service.test_scrape import scraped
 from tests.rlm.test_startup import SAFE, kafka_3_3
-from tests.rlm.workers.core_site import until
+from tests.rlm.workers.core_site import RawWorker, until
 
 CORE = CoreSettings(workers=2, recent_ends=0)
 
 
 def sockets(folder: Path) -> set[str]:
     return {path.name for path in folder.glob("*.sock")}
+
+
+WORKER_HELLO = pb.WorkerHello(oldest_protocol=1, newest_protocol=1, worker=1, recent_ends=2)
+
+
+def process_problems(service: BrokerService) -> set[tuple[str, str]]:
+    found = service._problems.current()
+    return {(one.kind.value, one.subject) for one in found if one.kind.value.startswith("process")}
 
 
 def free_port() -> int:
@@ -90,6 +101,38 @@ async def test_h23_a_core_is_ready_once_it_has_seen_that_its_broker_is_safe(
             )
             running.cancel()
             await asyncio.wait([running])
+
+
+async def test_h38_a_worker_that_is_away_and_a_core_that_keeps_ending_are_seen(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    core = CoreSettings(workers=3, recent_ends=4)
+    async with built_service(tmp_path, clock, core=core) as service:
+        await service._clients.start()
+        raw = await RawWorker().connect(core_socket(service._config))
+        raw.send(pb.ToCore(hello=WORKER_HELLO))
+        await until(lambda: len(raw.said) == 2)
+        clock.advance(10_000)
+        assert process_problems(service) == {("process-ends", "core")}
+        raw.send(pb.ToCore(counts=pb.Counts(spliced=[pb.ClientBytes(client_id="a")])))
+        await until(lambda: len(raw.said) == 3)
+        clock.advance(10_000)
+        missing = {("process-missing", "worker 0"), ("process-missing", "worker 2")}
+        assert process_problems(service) == {("process-ends", "core"), *missing}
+        found = scraped(service)
+        assert found["rlm_workers_connected"] == {(): 1.0}
+        assert found["rlm_process_recent_ends"] == {("core",): 4.0, ("worker 1",): 2.0}
+        clock.advance(10_000)
+        assert ("process-missing", "worker 1") in process_problems(service)
+        raw.send(pb.ToCore(hello=WORKER_HELLO))  # its successor, by now up for ten minutes
+        await until(lambda: len(raw.said) == 5)
+        assert ("process-missing", "worker 1") not in process_problems(service)
+        clock.advance(600_000)
+        assert ("process-ends", "core") not in process_problems(service)
+        raw.link.close()
+    async with built_service(tmp_path, clock) as service:
+        assert scraped(service).get("rlm_workers_connected", {}) == {}
 
 
 STOPPED_TWICE = """

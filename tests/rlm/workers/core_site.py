@@ -15,6 +15,8 @@ from rlm.service.lifetime import Background
 from rlm.workers.core import CoreParts, CoreServer
 from rlm.workers.counts import CountTaker
 from rlm.workers.frames import FrameLink, RawBytes
+from rlm.workers.inherited import CoreSettings
+from rlm.workers.presence import Presence
 from rlm.workers.records_memory import RecordsMemory
 from rlm.workers.remote_core import RemoteCore
 from rlm.workers.socket_paths import socket_address
@@ -92,6 +94,7 @@ class Core:
         self.throttle = FakeThrottle()
         self.metrics = Counting()
         self.counts = CountTaker(self.metrics, self.throttle)
+        self.presence = Presence(CoreSettings(workers=6, recent_ends=0), SystemClock())
         self._path = path
         self._tasks = tasks
         self.begin()
@@ -104,6 +107,7 @@ class Core:
             deletions=self.deletions,
             views=self.feed,
             counts=self.counts,
+            presence=self.presence,
             tasks=self._tasks,
             client_bytes_per_second=RATE,
         )
@@ -150,6 +154,7 @@ async def site(path: Path, tier: FakeTier | None = None) -> AsyncIterator[Site]:
         worker = RemoteCore(
             path,
             worker=4,
+            recent_ends=2,
             clock=SystemClock(),
             memory=memory,
             greeted=hellos.append,
