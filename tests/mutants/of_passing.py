@@ -16,7 +16,6 @@ SIDES = Target("rlm/proxy/sides.py", _FLOWING)
 SPLICING = Target("rlm/proxy/splicing.py", ("tests/rlm/proxy/test_splicing.py",))
 
 PRODUCE = Target("kafka_protocol/produce.py", ("tests/kafka_protocol/test_produce.py",))
-MEMORY = Target("rlm/workers/records_memory.py", ("tests/rlm/workers/test_records_memory.py",))
 
 EDITS: tuple[Edit, ...] = (
     *PRODUCE.edits(
@@ -29,13 +28,6 @@ EDITS: tuple[Edit, ...] = (
             "a transactional id is read as the acks",
             "            if _INT16.unpack_from(head, at)[0] != -1:\n                return None\n",
             "",
-        ),
-    ),
-    *MEMORY.edits(
-        (
-            "a read that nobody runs any more holds all that wait behind it",
-            "            except BaseException:  # a read that",
-            "            except asyncio.CancelledError:  # a read that",
         ),
     ),
     *SCANNER.edits(

@@ -137,6 +137,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *REMOTE_CORE.edits(
         (
+            "H36: a read that was begun and is dropped goes on in the core",
+            "        except BaseException:\n            if self._calls.pop(",
+            "        except asyncio.CancelledError:\n            if self._calls.pop(",
+        ),
+        (
             "H36: one read takes the room of all",
             "min(request.max_bytes, self._memory.most_of_a_read_bytes)",
             "request.max_bytes",
@@ -183,6 +188,11 @@ EDITS: tuple[Edit, ...] = (
             "H36: a read passes those that wait",
             "if self._waiting or not self._fits(size_bytes):",
             "if not self._fits(size_bytes):",
+        ),
+        (
+            "H36: a read that was begun and is dropped keeps its room",
+            "            except BaseException:  # a read that nobody waits for any more",
+            "            except asyncio.CancelledError:  # a read that nobody waits for any more",
         ),
         (
             "H36: room of a read that was cancelled is lost",

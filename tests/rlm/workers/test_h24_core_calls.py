@@ -1,6 +1,7 @@
 """H24: calls of a worker to the core over a real unix socket, and what holds without the core."""
 
 import asyncio
+import gc
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from kip405.errors import ErrorKind, RemoteStorageError, Unavailable, error_of_kind
 from kip405.ids import Uuid
+from rlm.proxy.begun import begin
 from rlm.reading.values import RemoteRead, TimestampedOffset
 from rlm.remote_log.tier import ChangedMeanwhile, TopicRef
 from rlm.workers.v1 import core_pb2 as pb
@@ -130,6 +132,19 @@ async def test_h24_a_call_that_is_cancelled_is_cancelled_in_the_core(path: Path)
         assert (await other).size_bytes == 200
         with pytest.raises(asyncio.CancelledError):
             await reading
+
+
+async def test_h36_a_read_that_was_begun_and_is_dropped_is_cancelled_and_holds_nothing(
+    path: Path,
+) -> None:
+    async with site(path) as s:
+        s.core.tier.gate.clear()
+        begun = begin(s.worker.read(READ))
+        await until(lambda: s.core.tier.under_way == 1)
+        del begun
+        gc.collect()
+        await until(lambda: s.core.tier.under_way == 0)
+        assert s.memory.held_bytes == 0
 
 
 async def test_h24_a_barrier_beyond_its_deadline_is_unavailable(path: Path) -> None:

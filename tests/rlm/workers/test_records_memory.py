@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from rlm.proxy.begun import begin
 from rlm.workers.frames import RawBytes
 from rlm.workers.records_memory import RecordsMemory, Room
 
@@ -127,17 +128,16 @@ async def test_a_waiter_that_is_cancelled_takes_nothing_and_holds_nobody() -> No
     assert (memory.held_bytes, memory.lacking_bytes) == (BOUND, 0)
 
 
-async def test_a_waiter_that_nobody_runs_any_more_holds_nobody() -> None:
-    """An async iterator that is dropped ends by GeneratorExit, not by a cancellation."""
+async def test_h36_a_wait_that_was_begun_and_is_dropped_takes_nothing() -> None:
+    """As that of a fetch whose task is cancelled before its first step."""
     memory = RecordsMemory(BOUND)
-    held = await memory.reserve(BOUND)
-    dropped = memory.reserve(60)
-    dropped.send(None)
-    dropped.close()
-    other = asyncio.ensure_future(memory.reserve(50))
-    held.release()
-    assert (await asyncio.wait_for(other, 5)) is not None
-    assert memory.held_bytes == 50
+    first = await memory.reserve(BOUND)
+    begun = begin(memory.reserve(80))
+    assert memory.lacking_bytes == 80
+    del begun
+    gc.collect()
+    first.release()
+    assert (memory.held_bytes, memory.lacking_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize("release_first", [True, False])
