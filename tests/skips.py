@@ -13,6 +13,7 @@ REASONS = (
     "mallopt is glibc's",
     "reads /proc",
     "there is no /proc",
+    "there is no IPv6",
     "needs a device that is always full",
     "pip cannot get ",
     "there is no Go to build the reader with",

@@ -26,7 +26,7 @@ from rlm.plans.process_rules import process_findings
 from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
 from rlm.service.certificates import Certificates, certificate_paths
-from rlm.service.clients import build_clients
+from rlm.service.clients import Clients, build_clients
 from rlm.service.coming_losses import ComingLosses
 from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.gauges import (
@@ -122,16 +122,9 @@ class BrokerService:
         partition_problems = _partition_problems(shared, self._tasks)
         log_dirs = _log_dirs(shared, self._tasks, partition_problems)
         self._problems = problems = ProblemWatch(
-            (
-                *_problem_sources(
-                    shared,
-                    self._tasks,
-                    self._topics,
-                    self._certificates,
-                    partition_problems,
-                    log_dirs,
-                ),
-                lambda: process_findings(clients.processes()),
+            _problem_sources(
+                *(shared, self._tasks, self._topics, self._certificates, partition_problems),
+                *(log_dirs, clients),
             ),
             clock,
         )
@@ -297,6 +290,7 @@ def _problem_sources(
     certificates: Certificates,
     partitions: PartitionProblems,
     log_dirs: LogDirReports,
+    clients: Clients,
 ) -> tuple[FindingSource, ...]:
     limits = service_limits(dependencies.config)
     common = CommonSources(
@@ -330,6 +324,7 @@ def _problem_sources(
             topics.purge.findings,
             log_dirs.findings,
             topics.giveback.findings,
+            lambda: process_findings(clients.processes()),
         ),
     ).sources()
 

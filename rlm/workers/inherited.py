@@ -1,7 +1,8 @@
-"""What a child and its supervisor say to each other: one line on the child's standard input, which
-stays open as long as the supervisor lives, and one on its standard output, once it serves. A child
-dies with its supervisor, so that a service that was killed can start again at once: nothing of it
-holds ports and locks.
+"""What a child and its supervisor say to each other: a line of settings, and that the child serves.
+
+The line comes on standard input, which stays open as long as the supervisor lives. A child dies
+with its supervisor, so that a service that was killed can start again at once: nothing of it holds
+ports and locks.
 """
 
 import asyncio
