@@ -14,7 +14,7 @@ from rlm.service.metrics import ServiceMetrics
 from rlm.workers.core import CoreParts, CoreServer
 from rlm.workers.counts import CountTaker
 from rlm.workers.inherited import CoreSettings
-from rlm.workers.presence import Presence
+from rlm.workers.processes import KnownProcesses
 from rlm.workers.views import ViewFeed
 
 
@@ -87,7 +87,7 @@ class Workers:
         tasks: asyncio.TaskGroup,
         core: CoreSettings,
     ) -> None:
-        self._presence = Presence(core, shared.clock)
+        self._processes = KnownProcesses(core, shared.clock)
         self._counts = CountTaker(metrics, shared.throttle)
         self._views = ViewFeed(shared.tier, shared.client_deletions.refusal, shared.clock)
         shared.snapshots.on_kept = self._views.changed
@@ -96,7 +96,7 @@ class Workers:
             deletions=shared.client_deletions,
             views=self._views,
             counts=self._counts,
-            presence=self._presence,
+            processes=self._processes,
             tasks=tasks,
             client_bytes_per_second=shared.config.remote_fetch_client_max_bytes_per_second,
         )
@@ -115,7 +115,7 @@ class Workers:
         return self._counts.purgatory_size
 
     def processes(self) -> tuple[ProcessObservation, ...]:
-        return self._presence.observed()
+        return self._processes.observed()
 
 
 def build_clients(

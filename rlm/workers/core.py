@@ -33,7 +33,7 @@ from rlm.workers.messages import (
     view_message,
     view_of,
 )
-from rlm.workers.presence import Presence
+from rlm.workers.processes import KnownProcesses
 from rlm.workers.socket_paths import socket_address
 from rlm.workers.v1 import core_pb2 as pb
 from rlm.workers.views import ViewFeed
@@ -52,7 +52,7 @@ class CoreParts:
     deletions: Deletions
     views: ViewFeed
     counts: CountTaker
-    presence: Presence
+    processes: KnownProcesses
     tasks: asyncio.TaskGroup
     client_bytes_per_second: int
 
@@ -144,7 +144,7 @@ class _WorkerLink:
             if call is not None:
                 call.cancel()
         elif what == "counts":
-            self._parts.presence.heard(self._worker)
+            self._parts.processes.heard(self._worker)
             waits = self._parts.counts.take(self, asked.counts)
             if waits.waits:
                 self._send(pb.ToWorker(waits=waits))
@@ -159,7 +159,7 @@ class _WorkerLink:
             log.error("worker_refused", worker=hello.worker, version=hello.software_version)
             return self.frames.close(f"protocols {hello.oldest_protocol}..{hello.newest_protocol}")
         self._worker = hello.worker
-        self._parts.presence.greeted(hello.worker, hello.recent_ends)
+        self._parts.processes.greeted(hello.worker, hello.recent_ends)
         log.info("worker_connected", worker=hello.worker, version=hello.software_version)
         greeting = pb.CoreHello(
             oldest_protocol=OLDEST_PROTOCOL,

@@ -21,7 +21,7 @@ _PROCESSES = ("tests/rlm/workers/test_h24_worker_process.py",)
 ACCEPTING = Target("rlm/workers/listening.py", _PROCESSES)
 WORKER = Target("rlm/workers/worker.py", _PROCESSES)
 _CORE = ("tests/rlm/service/test_h24_core.py",)
-PRESENCE = Target("rlm/workers/presence.py", _CORE)
+PROCESSES_SEEN = Target("rlm/workers/processes.py", _CORE)
 CLIENTS = Target("rlm/service/clients.py", _CORE)
 LIFETIME = Target("rlm/service/lifetime.py", _CORE)
 BROKER_SERVICE = Target("rlm/service/broker_service.py", _CORE)
@@ -288,7 +288,7 @@ EDITS: tuple[Edit, ...] = (
             "(_FILES_OF_A_CONNECTION * settings",
         ),
     ),
-    *PRESENCE.edits(
+    *PROCESSES_SEEN.edits(
         (
             "H38: a worker that hangs is not seen",
             "                quiet_ms=now_ms - one.heard_ms,\n",

@@ -16,7 +16,7 @@ from rlm.workers.core import CoreParts, CoreServer
 from rlm.workers.counts import CountTaker
 from rlm.workers.frames import FrameLink, RawBytes
 from rlm.workers.inherited import CoreSettings
-from rlm.workers.presence import Presence
+from rlm.workers.processes import KnownProcesses
 from rlm.workers.records_memory import RecordsMemory
 from rlm.workers.remote_core import RemoteCore
 from rlm.workers.socket_paths import socket_address
@@ -94,7 +94,7 @@ class Core:
         self.throttle = FakeThrottle()
         self.metrics = Counting()
         self.counts = CountTaker(self.metrics, self.throttle)
-        self.presence = Presence(CoreSettings(workers=6, recent_ends=0), SystemClock())
+        self.processes = KnownProcesses(CoreSettings(workers=6, recent_ends=0), SystemClock())
         self._path = path
         self._tasks = tasks
         self.begin()
@@ -107,7 +107,7 @@ class Core:
             deletions=self.deletions,
             views=self.feed,
             counts=self.counts,
-            presence=self.presence,
+            processes=self.processes,
             tasks=self._tasks,
             client_bytes_per_second=RATE,
         )

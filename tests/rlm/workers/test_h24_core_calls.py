@@ -60,12 +60,12 @@ async def test_h24_each_call_has_the_cores_answer(path: Path) -> None:
 
 async def test_h38_the_core_knows_which_workers_are_there(path: Path) -> None:
     async with site(path) as s:
-        found = {one.name: one for one in s.core.presence.observed()}
+        found = {one.name: one for one in s.core.processes.observed()}
         assert {name for name, one in found.items() if one.recent_ends} == {"worker 4"}
         assert found["worker 4"].recent_ends == 2
-        s.core.presence.greeted(77, 0)  # of a supervisor with more workers
-        s.core.presence.heard(77)
-        assert len(s.core.presence.observed()) == len(found) == 7
+        s.core.processes.greeted(77, 0)  # of a supervisor with more workers
+        s.core.processes.heard(77)
+        assert len(s.core.processes.observed()) == len(found) == 7
 
 
 @pytest.mark.parametrize("kind", ErrorKind)

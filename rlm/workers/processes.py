@@ -16,7 +16,7 @@ class _Worker:
     recent_ends: int = 0
 
 
-class Presence:
+class KnownProcesses:
     """All workers that the supervisor has, whether or not they have ever connected."""
 
     def __init__(self, settings: CoreSettings, clock: Clock) -> None:
