@@ -242,6 +242,16 @@ def integer(least: int, most: int | None = None) -> Kind:
     return Kind(allowed=f"a whole number {limits}", read=read)
 
 
+def integer_or(word: str, least: int, most: int) -> Kind:
+    """A whole number within [least, most], or that word."""
+    whole = integer(least, most)
+
+    def read(value: Any) -> int | str:
+        return word if value == word else int(whole.read(value))
+
+    return Kind(allowed=f"{whole.allowed}, or {word}", read=read)
+
+
 def number(least: float) -> Kind:
     """A number, whole or not, of at least `least`."""
 

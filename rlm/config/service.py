@@ -19,6 +19,7 @@ from kip405.settings import (
     checked_later,
     choice,
     integer,
+    integer_or,
     rows_of,
     setting,
 )
@@ -30,6 +31,8 @@ from rlm.config.offload import OFFLOAD_RULES_ALLOWED, OffloadRule
 from rlm.config.stores import RULES_ALLOWED, build_provider
 from rlmm.settings_records import LEAST_COPY_BYTES_PER_SECOND, OffloadThresholds
 from rsm_plugins.endpoints import EndpointProvider, TopicRule
+
+AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,12 +357,12 @@ class ServiceConfig(CommonConfig):
     max_frame_bytes: int = _size(
         "max.frame.bytes", 100 << 20, "Largest Kafka request or answer through the proxy.", 1024
     )
-    proxy_workers: int = setting(
+    proxy_workers: int | str = setting(
         "proxy.workers",
-        integer(0, 64),
+        integer_or(AUTO, 0, 64),
         "Processes that serve Kafka clients, apart from the core process with tasks, stores and "
         "API. Clients produce and read local data whatever happens to the core. 0: one process "
-        "does everything.",
+        "does everything. auto: half as many as there are processors for the service, 1 to 4.",
         default=0,
     )
     proxy_max_connections: int = _count(

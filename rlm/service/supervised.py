@@ -1,5 +1,6 @@
 """`rlm serve` with proxy workers: which processes there are, and their settings (H24)."""
 
+import os
 import sys
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,8 @@ from rlm.workers.worker import WorkerSettings
 
 _CORE_COMMAND = (sys.executable, "-P", "-m", "rlm.cli.main", "serve", "--as-core", "--config")
 _STOP_MARGIN_MS = 10_000
+_MOST_WORKERS = 4
+"""Of those that are counted by processors: the broker needs them, too."""
 _LEAST_RECORDS_BYTES = 64 << 20
 _RECORDS_SHARE = 4
 """All workers together may hold so much of what the core may keep of remote records."""
@@ -29,11 +32,12 @@ def run(config: ServiceConfig, path: Path) -> bool:
     configure_service_logs(level=config.log_level, log_format=config.log_format)
     address = config.proxy_listen
     stop_ms = config.shutdown_timeout_ms + _STOP_MARGIN_MS
+    count = worker_count(config, _processors())
     with listen(address.host, address.port) as listening:
         core = ChildPlan(
             name="core",
             command=(*_CORE_COMMAND, str(path)),
-            first_line=partial(_core_line, config.proxy_workers),
+            first_line=partial(_core_line, count),
             stop_ms=stop_ms,
             may_refuse=True,
         )
@@ -42,13 +46,26 @@ def run(config: ServiceConfig, path: Path) -> bool:
             ChildPlan(
                 name=f"worker {number}",
                 command=(*WORKER_COMMAND, *map(str, descriptors)),
-                first_line=partial(_worker_line, worker_settings(config, number)),
+                first_line=partial(_worker_line, worker_settings(config, number, count)),
                 stop_ms=stop_ms,
                 descriptors=descriptors,
             )
-            for number in range(config.proxy_workers)
+            for number in range(count)
         ]
         return run_supervised(lambda: Supervisor(core=core, workers=workers, clock=SystemClock()))
+
+
+def worker_count(config: ServiceConfig, processors: int) -> int:
+    """By proxy.workers."""
+    wanted = config.proxy_workers
+    return wanted if isinstance(wanted, int) else max(1, min(processors // 2, _MOST_WORKERS))
+
+
+def _processors() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _core_line(workers: int, recent_ends: int) -> bytes:
@@ -59,9 +76,8 @@ def _worker_line(settings: WorkerSettings, recent_ends: int) -> bytes:
     return replace(settings, recent_ends=recent_ends).line()
 
 
-def worker_settings(config: ServiceConfig, number: int) -> WorkerSettings:
-    """Each worker may have its share of what the setting allows for all."""
-    count = config.proxy_workers
+def worker_settings(config: ServiceConfig, number: int, count: int) -> WorkerSettings:
+    """Each of `count` workers may have its share of what the setting allows for all."""
     proxy = proxy_settings(config)
     records_bytes = config.fetch_chunk_cache_bytes // _RECORDS_SHARE // count
     return WorkerSettings(

@@ -23,6 +23,7 @@ from kip405.settings import (
     as_text,
     choice,
     integer,
+    integer_or,
     is_secret_name,
     masked,
     number,
@@ -125,6 +126,8 @@ def test_secrets_are_found_and_masked() -> None:
     ("kind", "value", "read"),
     [
         (integer(0, 2), 2, 2),
+        (integer_or("auto", 0, 2), 2, 2),
+        (integer_or("auto", 0, 2), "auto", "auto"),
         (number(0.5), 1, 1.0),
         (choice("a", "b"), "b", "b"),
         (FLAG, False, False),
@@ -142,6 +145,7 @@ def test_kinds_read(kind: Kind, value: Any, read: Any) -> None:
     ("kind", "value"),
     [
         *((integer(0, 2), value) for value in (3, -1, True, "1", None, 1.0)),
+        *((integer_or("auto", 0, 2), value) for value in (3, -1, True, "1", "Auto", None)),
         *((number(0.5), value) for value in (0.4, float("inf"), float("nan"), True, "1")),
         *((choice("a"), value) for value in ("b", 1, ["a"])),
         *((FLAG, value) for value in ("true", 1)),

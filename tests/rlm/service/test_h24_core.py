@@ -12,7 +12,7 @@ from kafka_protocol.apis import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS
 from rlm.clock import SystemClock
 from rlm.service.broker_service import BrokerService
 from rlm.service.clients import OwnProxy, Workers, core_socket
-from rlm.service.supervised import worker_settings
+from rlm.service.supervised import worker_count, worker_settings
 from rlm.workers.inherited import READY, CoreSettings
 from rlm.workers.v1 import core_pb2 as pb
 from tests.builders.clock import ManualClock
@@ -60,15 +60,27 @@ async def test_h13_services_with_one_state_dir_have_sockets_of_their_own(tmp_pat
         async with built_service(tmp_path, ManualClock(), given, core=CORE) as service:
             await service._clients.start()
             found |= sockets(tmp_path)
-            settings = worker_settings(service._config, 0)
+            settings = worker_settings(service._config, 0, 2)
             assert Path(settings.core_socket) == core_socket(service._config)
     assert len(found) == 3
+
+
+@pytest.mark.parametrize(
+    ("wanted", "processors", "workers"),
+    [(0, 8, 0), (5, 2, 5), ("auto", 1, 1), ("auto", 2, 1), ("auto", 6, 3), ("auto", 64, 4)],
+)
+async def test_workers_are_as_many_as_are_wanted_or_by_the_processors(
+    tmp_path: Path, wanted: int | str, processors: int, workers: int
+) -> None:
+    given = {"proxy.workers": wanted}
+    async with built_service(tmp_path, ManualClock(), given, core=CORE) as service:
+        assert worker_count(service._config, processors) == workers
 
 
 async def test_workers_share_what_the_settings_allow(tmp_path: Path) -> None:
     given = {"proxy.workers": 3, "proxy.max.connections": 100, "proxy.memory.max.bytes": 3 << 24}
     async with built_service(tmp_path, ManualClock(), given, core=CORE) as service:
-        found = [worker_settings(service._config, number).proxy for number in range(3)]
+        found = [worker_settings(service._config, number, 3).proxy for number in range(3)]
     assert [one.max_connections for one in found] == [33, 33, 34]
     assert {one.memory_max_bytes for one in found} == {1 << 24}
 
