@@ -34,7 +34,7 @@ from rlmm.records import (
     encode_record_value,
     ledger_partition,
 )
-from rlmm.replay import LedgerState, PartitionState, Repair, repairs
+from rlmm.replay import FrozenLedger, LedgerState, PartitionState, Repair, repairs
 from rlmm.settings import Settings
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC
@@ -66,6 +66,9 @@ class TopicBasedRemoteLogMetadataManager:
         self._states = [LedgerState() for _ in range(LEDGER_PARTITIONS)]
         self._views: dict[PartitionKey, PartitionLedger] = {}
         self._unreadable: dict[tuple[int, bytes], str] = {}
+        self._restored: set[int] = set()
+        self._is_whole = False
+        """A replay that ended in time has missed nothing."""
         log.register(LEDGER_TOPIC, self)
 
     @property
@@ -233,8 +236,39 @@ class TopicBasedRemoteLogMetadataManager:
 
     def go_live(self, replay_ms: int) -> None:
         """Sink of the ledger topic: the initial replay is over."""
-        for state in self._states:
-            state.go_live(absence_is_known=0 <= replay_ms < _ABSENCE_KNOWN_WITHIN_MS)
+        self._is_whole = 0 <= replay_ms < _ABSENCE_KNOWN_WITHIN_MS
+        for partition, state in enumerate(self._states):
+            if partition not in self._restored:
+                state.go_live(absence_is_known=self._is_whole)
+
+    def freeze(self, partition: int) -> FrozenLedger | None:
+        """What is known now of one ledger partition, for a later process; None where that had
+        better read it itself.
+        """
+        if not self._is_whole or any(one == partition for one, _ in self._unreadable):
+            return None
+        return self._states[partition].freeze()
+
+    def restore(self, partition: int, state: LedgerState) -> None:
+        """Before any record of the ledger partition was read: what an earlier process knew."""
+        self._forget(partition)
+        self._states[partition] = state
+        self._restored.add(partition)
+
+    def start_over(self, partition: int) -> None:
+        """Forget the ledger partition, which is read from its beginning."""
+        self._forget(partition)
+        self._states[partition] = LedgerState()
+        self._restored.discard(partition)
+
+    def _forget(self, partition: int) -> None:
+        """What was made of the records of the ledger partition."""
+        self._views = {
+            key: view for key, view in self._views.items() if ledger_partition(key) != partition
+        }
+        self._unreadable = {
+            key: why for key, why in self._unreadable.items() if key[0] != partition
+        }
 
     def _state(self, key: PartitionKey) -> PartitionState | None:
         return self._states[ledger_partition(key)].partitions.get(key)

@@ -20,6 +20,7 @@ from rlmm.clients import ConnectionSettings
 from rlmm.end_offsets import EndOffsetClient, EndOffsets
 from rlmm.leader_answers import NOTHING_READ, EpochEnd, RememberedReads
 from rlmm.publisher import Publisher, Record, deadline
+from rlmm.resuming import ResumePoint
 from rlmm.tail import LogReader, Reader, Tail, TailRecord
 from rlmm.topic import (
     LEDGER_TOPIC,
@@ -51,6 +52,20 @@ class Sink(Protocol):
 
     def go_live(self, replay_ms: int) -> None:
         """Everything that was there at the start was read; it took this long."""
+        ...
+
+
+class EarlierLedger(Protocol):
+    """What an earlier process has made of the ledger."""
+
+    async def restore(self, topic_id: Uuid) -> Mapping[TopicPartition, ResumePoint]:
+        """Take over what is kept of the ledger with this topic id; where to read it on. Nothing
+        where there is none, or none that can be used.
+        """
+        ...
+
+    def start_over(self, topic_partition: TopicPartition, why: str) -> None:
+        """Forget what was taken over of the partition, which is read from its beginning."""
         ...
 
 
@@ -176,6 +191,13 @@ class MetadataLog:
         self._unverified: str | None = "topics were not looked at yet"
         self._live = asyncio.Event()
         self._began_ms: int | None = None
+        self._earlier: EarlierLedger | None = None
+
+    def resume_with(self, earlier: EarlierLedger) -> None:
+        """Read the ledger on from where an earlier process stopped, where that is safe; before
+        `run`.
+        """
+        self._earlier = earlier
 
     def register(self, topic: str, sink: Sink) -> None:
         """Give a topic's records to the sink; before `run`."""
@@ -225,6 +247,18 @@ class MetadataLog:
         """Return once this process found that records are gone."""
         await self._tail.wait_lost()
 
+    def ledger_point(self, partition: int) -> ResumePoint | None:
+        """Where a later process may read this partition of the ledger on; None where this one may
+        have missed records.
+        """
+        return self._tail.resume_point(TopicPartition(LEDGER_TOPIC, partition))
+
+    @property
+    def ledger_read(self) -> int:
+        """The sum of the ledger partitions' next offsets: it grows with every record."""
+        ledger = (one for one in self._topic_partitions if one.topic == LEDGER_TOPIC)
+        return sum(map(self._tail.position, ledger))
+
     @property
     def topic_ids(self) -> dict[str, Uuid]:
         """Ids of the topics in use, by name; worth remembering across restarts."""
@@ -235,6 +269,7 @@ class MetadataLog:
         """Create what never was, then tail, watch and serve until cancelled."""
         try:
             await self._ensure_topics()
+            await self._resume()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._tail.run())
                 group.create_task(self._tail.run_verifier())
@@ -349,6 +384,13 @@ class MetadataLog:
             sink.go_live(replay_ms)
         self._live.set()
         log.info("metadata_ready", replay_ms=replay_ms)
+
+    async def _resume(self) -> None:
+        """Once in the life of this process, before anything is read."""
+        earlier, self._earlier = self._earlier, None
+        topic_id = self._topics.ledger.topic_id
+        if earlier is not None and topic_id is not None:
+            self._tail.resume(await earlier.restore(topic_id), earlier.start_over)
 
     async def _ensure_topics(self) -> None:
         report = log.info  # brokers learn of a topic a moment after its creation

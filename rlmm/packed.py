@@ -3,11 +3,12 @@
 The bytes begin with the segment id, so a sorted list of them is searched by that id. What repeats
 (topics, writers) is kept once in `Names`, and the bytes have its index there. Layout, without
 padding, little-endian: `_HEAD`, then (int32 epoch, int64 start offset) of each leader epoch, the
-custom metadata, and one byte that says whether the reader saw every record of the key. They are
-this process's own and must not be stored.
+custom metadata, and one byte that says whether the reader saw every record of the key. They are no
+format that outlives this version of the software, which alone reads them in a `rlmm.snapshot`.
 """
 
 import struct
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -17,9 +18,11 @@ from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
 
 ID_BYTES: Final = 16
 _HEAD = struct.Struct("<16sqibbqIIqqqIqqiB")
+LEAST_BYTES: Final = _HEAD.size + 1
 _STAMP = struct.Struct("<16xqibbq")
 _EXTENT = struct.Struct("<46xqqqIq")
 _EPOCH = struct.Struct("<iq")
+LAYOUT: Final = f"{_HEAD.format} {_EPOCH.format}"
 _STATE_AT: Final = 28
 _CERTAIN: Final = b"\x01"
 UNCERTAIN: Final = b"\x00"
@@ -42,6 +45,16 @@ class Names:
         self.writers: list[Uuid] = []
         self._topic_indexes: dict[TopicIdPartition, int] = {}
         self._writer_indexes: dict[Uuid, int] = {}
+
+    @classmethod
+    def of(cls, topics: Iterable[TopicIdPartition], writers: Iterable[Uuid]) -> "Names":
+        """Each at the place that it has there."""
+        names = cls()
+        for topic in topics:
+            names.topic_index(topic)
+        for writer in writers:
+            names.writer_index(writer)
+        return names
 
     def topic_index(self, topic: TopicIdPartition) -> int:
         index = self._topic_indexes.get(topic)

@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from kip405.ids import PartitionKey, Uuid
+from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from kip405.segments import LAWFUL_SEGMENT_CHANGES, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlmm.packed import ID_BYTES, Names, Stamp, is_certain, stamp_of, unpack, with_certainty
 from rlmm.record_packer import RecordPacker
@@ -44,7 +44,7 @@ from rlmm.records import (
     LedgerRecord,
     PartitionDeleteRecord,
 )
-from rlmm.segment_store import SegmentStore
+from rlmm.segment_store import Segments, SegmentStore
 
 TOMBSTONE_MEMORY_MS = 2 * 24 * 3_600_000
 """Log time for which a deleted key is remembered: twice Kafka's delete.retention.ms."""
@@ -81,7 +81,9 @@ class Repair:
 
 
 @dataclass(slots=True, kw_only=True)
-class _KeyKnowledge:
+class KeyKnowledge:
+    """What one reader knows of a segment; never changed."""
+
     newest: Stamp
     lawful: Stamp | None
     certain: bool
@@ -102,6 +104,33 @@ class Disputes:
 NO_DISPUTES = Disputes(by_segment=MappingProxyType({}), hidden=MappingProxyType({}))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenPartition:
+    """Everything that a reader knew of one user partition at one time."""
+
+    key: PartitionKey
+    segments: Segments
+    newest_epoch: int
+    version: int
+    deletion: PartitionDeleteRecord | None
+    unusual: tuple[KeyKnowledge, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenLedger:
+    """Everything that a reader knew of one ledger partition at one time. `tombstones`: raw segment
+    ids of the unusual ones that are to be forgotten, in this order.
+    """
+
+    partitions: tuple[FrozenPartition, ...]
+    topics: tuple[TopicIdPartition, ...]
+    writers: tuple[Uuid, ...]
+    next_offset: int
+    contiguous_since: int
+    absence_is_known: bool
+    tombstones: tuple[tuple[PartitionKey, bytes], ...]
+
+
 @dataclass(slots=True)
 class PartitionState:
     """Everything that one reader knows of one user partition."""
@@ -116,10 +145,35 @@ class PartitionState:
     """The newest record of the deletion of the whole partition."""
     later: dict[bytes, LaterRecord] = field(default_factory=dict)
     """By its key, each newest record that only a later version of this software understands."""
-    _unusual: dict[bytes, _KeyKnowledge] = field(default_factory=dict)
+    _unusual: dict[bytes, KeyKnowledge] = field(default_factory=dict)
     """By raw segment id, what is disputed or has a tombstone."""
     _disputes: Disputes | None = NO_DISPUTES
     """None = to be made."""
+
+    def freeze(self) -> FrozenPartition:
+        """What is known now; later changes are not seen in it."""
+        return FrozenPartition(
+            key=self.key,
+            segments=self.segments.freeze(),
+            newest_epoch=self.newest_epoch,
+            version=self.version,
+            deletion=self.deletion,
+            unusual=tuple(self._unusual.values()),
+        )
+
+    @classmethod
+    def of(cls, frozen: FrozenPartition, names: Names) -> "PartitionState":
+        """A state that knows what was known."""
+        return cls(
+            frozen.key,
+            names=names,
+            segments=SegmentStore.of(frozen.segments),
+            newest_epoch=frozen.newest_epoch,
+            version=frozen.version,
+            deletion=frozen.deletion,
+            _unusual={known.newest.segment: known for known in frozen.unusual},
+            _disputes=None if any(known.why for known in frozen.unusual) else NO_DISPUTES,
+        )
 
     def count(self, leader_epoch: int) -> None:
         """Another record of the partition was read."""
@@ -132,7 +186,7 @@ class PartitionState:
         present = {packed[:ID_BYTES] for packed in self.segments.freeze()}
         return frozenset(map(Uuid, present | self._unusual.keys()))
 
-    def known(self, segment: bytes) -> _KeyKnowledge | None:
+    def known(self, segment: bytes) -> KeyKnowledge | None:
         """What is known of a raw segment id."""
         unusual = self._unusual.get(segment)
         if unusual is not None:
@@ -141,9 +195,9 @@ class PartitionState:
         if packed is None:
             return None
         newest = stamp_of(packed)
-        return _KeyKnowledge(newest=newest, lawful=newest, certain=is_certain(packed))
+        return KeyKnowledge(newest=newest, lawful=newest, certain=is_certain(packed))
 
-    def take(self, segment: bytes, known: _KeyKnowledge) -> None:
+    def take(self, segment: bytes, known: KeyKnowledge) -> None:
         """This is known of the segment from now on."""
         is_tombstone = known.newest.state_id == _TOMBSTONE
         if is_tombstone:
@@ -160,7 +214,7 @@ class PartitionState:
         """The key of a tombstone is as one that was never seen."""
         self._drop_unusual(segment)
 
-    def unusual(self, segment: bytes) -> _KeyKnowledge | None:
+    def unusual(self, segment: bytes) -> KeyKnowledge | None:
         """What is known of a key that is disputed or has a tombstone."""
         return self._unusual.get(segment)
 
@@ -214,7 +268,7 @@ class PartitionState:
             ),
         )
 
-    def _dispute(self, known: _KeyKnowledge) -> Dispute:
+    def _dispute(self, known: KeyKnowledge) -> Dispute:
         """A lawful tombstone is no record."""
         lawful = known.lawful if known.lawful and known.lawful.state_id != _TOMBSTONE else None
         return Dispute(
@@ -238,6 +292,43 @@ class LedgerState:
         self._contiguous_since = 0
         self._absence_is_known = True
         self._tombstones: deque[tuple[PartitionState, Stamp]] = deque()
+
+    def freeze(self) -> FrozenLedger | None:
+        """What is known now; later changes are not seen in it. None where a later version has
+        written something: whoever understands it must read it.
+        """
+        if any(partition.later for partition in self.partitions.values()):
+            return None
+        return FrozenLedger(
+            partitions=tuple(one.freeze() for one in self.partitions.values()),
+            topics=tuple(self.names.topics),
+            writers=tuple(self.names.writers),
+            next_offset=self.next_offset,
+            contiguous_since=self._contiguous_since,
+            absence_is_known=self._absence_is_known,
+            tombstones=tuple(
+                (partition.key, tombstone.segment)
+                for partition, tombstone in self._tombstones
+                if (known := partition.unusual(tombstone.segment)) and known.newest is tombstone
+            ),
+        )
+
+    @classmethod
+    def of(cls, frozen: FrozenLedger) -> "LedgerState":
+        """A state that goes on as the one that was frozen would."""
+        state = cls()
+        state.names = Names.of(frozen.topics, frozen.writers)
+        state.packer = RecordPacker(state.names)
+        for one in frozen.partitions:
+            state.partitions[one.key] = PartitionState.of(one, state.names)
+        state.next_offset = frozen.next_offset
+        state._contiguous_since = frozen.contiguous_since
+        state._absence_is_known = frozen.absence_is_known
+        for key, segment in frozen.tombstones:
+            partition = state.partitions[key]
+            if known := partition.unusual(segment):
+                state._tombstones.append((partition, known.newest))
+        return state
 
     @property
     def is_complete(self) -> bool:
@@ -334,17 +425,17 @@ class LedgerState:
         elif certain:
             why = _objection(known, record)
         lawful = record if not why else known.lawful if known else None
-        taken = _KeyKnowledge(newest=record, lawful=lawful, certain=certain, why=why)
+        taken = KeyKnowledge(newest=record, lawful=lawful, certain=certain, why=why)
         partition.take(segment, taken)
         if record.state_id == _TOMBSTONE and not why:
             self._bury(partition, segment, taken)
 
-    def _may_know_less(self, known: _KeyKnowledge | None, record: Stamp, newest_epoch: int) -> bool:
+    def _may_know_less(self, known: KeyKnowledge | None, record: Stamp, newest_epoch: int) -> bool:
         """A newer epoch speaks: it may know that what we took for lawful came from a zombie."""
         before = known.newest.leader_epoch if known else newest_epoch
         return not self.is_complete and record.leader_epoch > before
 
-    def _bury(self, partition: PartitionState, segment: bytes, taken: _KeyKnowledge) -> None:
+    def _bury(self, partition: PartitionState, segment: bytes, taken: KeyKnowledge) -> None:
         """Forget a key with its tombstone at once where that was lawful for sure, else later."""
         if taken.certain and self._absence_is_known:
             partition.forget(segment)
@@ -372,7 +463,7 @@ def repairs(disputes: Mapping[Uuid, Dispute]) -> tuple[Repair, ...]:
     )
 
 
-def _objection(known: _KeyKnowledge | None, record: Stamp) -> str:
+def _objection(known: KeyKnowledge | None, record: Stamp) -> str:
     """Why a record of a sufficient epoch is illegal, given all before it; empty where it is
     lawful.
     """
@@ -388,7 +479,7 @@ def _objection(known: _KeyKnowledge | None, record: Stamp) -> str:
     return f"no change from {newest} to {record.state_id} is allowed"
 
 
-def _is_correction(known: _KeyKnowledge | None, record: Stamp) -> bool:
+def _is_correction(known: KeyKnowledge | None, record: Stamp) -> bool:
     """Whether a writer that knew the newest record may replace it although the table forbids it."""
     if record.state_id == _FINISHED:
         return True

@@ -90,6 +90,16 @@ class Segments:
     firsts: tuple[bytes, ...]
     count: int
 
+    @classmethod
+    def of(cls, items: list[bytes]) -> "Segments":
+        """Packed records that are sorted by segment id."""
+        size = _CHUNK_MOST // 2
+        chunks = [Chunk(items[at : at + size], None) for at in range(0, len(items), size)]
+        if not chunks:
+            return NO_SEGMENTS
+        firsts = (b"", *(chunk.items[0][:ID_BYTES] for chunk in chunks[1:]))
+        return cls(chunks=tuple(chunks), firsts=firsts, count=len(items))
+
     def get(self, segment: bytes) -> bytes | None:
         """The packed record of a raw segment id."""
         return _found(self.chunks, bisect_right(self.firsts, segment) - 1, segment)
@@ -144,6 +154,16 @@ class SegmentStore:
         self._firsts = [b""]
         self._count = 0
         self._frozen: Segments | None = None
+
+    @classmethod
+    def of(cls, segments: Segments) -> "SegmentStore":
+        """One that begins with these, and copies what it changes of them."""
+        store = cls()
+        store._chunks = list(segments.chunks)
+        store._firsts = list(segments.firsts)
+        store._count = segments.count
+        store._frozen = segments
+        return store
 
     def get(self, segment: bytes) -> bytes | None:
         """The packed record of a raw segment id."""

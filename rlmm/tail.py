@@ -6,11 +6,15 @@ the last delivered record, unless the partition has lost records that were read 
 says when that is certain). The leaders are asked for this at every connection (so after every
 OFFSET_OUT_OF_RANGE too), when the epoch of new records changes, and whenever `verify` is called. A
 partition that lost records is not followed any further: this process's state of it is not what the
-partition holds. This module must not know what records mean.
+partition holds.
+
+A partition may be read on from where an earlier process stopped, as long as that is proven
+(`resuming`); where it is not, or not any more, it is read from its beginning. This module must not
+know what records mean.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
@@ -24,6 +28,7 @@ from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
 from rlmm.clients import ConnectionSettings, error_text, fetched_epochs, make_consumer
 from rlmm.leader_answers import NO_EPOCH, EpochEnd, ReadPosition, ReadPositions
+from rlmm.resuming import ResumePoint, Resuming, has_gap
 
 AskEpochEnds = Callable[[Mapping[TopicPartition, int]], Awaitable[dict[TopicPartition, EpochEnd]]]
 """Where leaders end these epochs, of those that know; Unavailable where no broker answers."""
@@ -148,7 +153,7 @@ class Changes:
 
 
 class _FollowedChanged(Exception):
-    """A partition is no longer followed."""
+    """A partition is no longer followed, or from another position on."""
 
 
 class Tail:
@@ -175,7 +180,10 @@ class Tail:
         self._remembered = remembered
         self._read_positions = ReadPositions(remembered)
         self._next: dict[TopicPartition, int] = {}
+        self._begin: dict[TopicPartition, int] = {}
         self._initial_end: dict[TopicPartition, int] = {}
+        self._resuming = Resuming({}, lambda *_: None)
+        self._gapped: set[TopicPartition] = set()
         self._waiters: dict[TopicPartition, list[tuple[int, asyncio.Future[None]]]] = {}
         self._caught_up = asyncio.Event()
         self._lost = asyncio.Event()
@@ -212,6 +220,32 @@ class Tail:
         """Before `run`: an earlier process has read another topic of this name."""
         kept = {one: read for one, read in self._remembered.items() if one.topic != topic}
         self._read_positions = ReadPositions(kept)
+
+    def resume(
+        self,
+        points: Mapping[TopicPartition, ResumePoint],
+        start_over: Callable[[TopicPartition, str], None],
+    ) -> None:
+        """Before `run`: read these partitions on from there. `start_over` is called, before any
+        record is delivered again, for each one that must be read from its beginning, with the
+        reason.
+        """
+        self._resuming = Resuming(points, start_over)
+
+    def resume_point(self, topic_partition: TopicPartition) -> ResumePoint | None:
+        """Where a later process may read on; None where this one may have missed records."""
+        position = self.position(topic_partition)
+        read = self._read_positions.newest().get(topic_partition)
+        is_whole = self._caught_up.is_set() and topic_partition not in self._gapped
+        if not is_whole or topic_partition in self.lost or read is None:
+            return None
+        if read.position != position:
+            return None
+        return ResumePoint(
+            log_start=self._begin[topic_partition],
+            position=position,
+            leader_epoch=read.leader_epoch,
+        )
 
     async def wait_caught_up(self) -> None:
         """Return once everything that was there at the start was read."""
@@ -335,6 +369,9 @@ class Tail:
         if self._initial_end and not self._out_of_range:
             return
         bounds = await reader.bounds(self._topic_partitions)
+        if not self._initial_end:
+            self._begin = {topic_partition: begin for topic_partition, (begin, _) in bounds.items()}
+            await self._resume()
         for topic_partition, (begin, _) in bounds.items():
             position = self._next.setdefault(topic_partition, begin)
             if begin > position:
@@ -349,15 +386,40 @@ class Tail:
         self._out_of_range = False
         self._say_lost()
 
+    async def _resume(self) -> None:
+        """Take those positions of which the leaders confirm that they are still there."""
+        asked = self._resuming.questions()
+        try:
+            answers = await self._epoch_ends(asked) if asked else {}
+        except Unavailable as error:
+            log.warning("tail_not_verified", error=str(error))
+            answers = {}
+        for topic_partition, point in self._resuming.take_answers(self._begin, answers).items():
+            self._next[topic_partition] = point.position
+            read = ReadPosition(position=point.position, leader_epoch=point.leader_epoch)
+            self._read_positions.advance(topic_partition, read, is_replay=True)
+
+    def _check_gap(self, topic_partition: TopicPartition, offsets: Sequence[int]) -> None:
+        """Before records are delivered; an offset that is missing may have been a tombstone's."""
+        position = self._next[topic_partition]
+        if self._resuming.is_refuted(topic_partition, position, offsets):
+            self._next[topic_partition] = self._begin[topic_partition]
+            raise _FollowedChanged
+        if has_gap(position, offsets, since=self._initial_end[topic_partition]):
+            self._gapped.add(topic_partition)
+
     async def _poll(self, reader: Reader) -> None:
         batches = await reader.read(_POLL_MS)
         for topic_partition, records in batches.items():
+            self._check_gap(topic_partition, [record.offset for record in records])
             for record in records:
                 self._deliver(record)
                 self._next[topic_partition] = record.offset + 1
             self._advance(reader, topic_partition)
         for topic_partition in self._behind():
             position = await reader.position(topic_partition)
+            if position > self._next[topic_partition]:
+                self._check_gap(topic_partition, [position])
             self._next[topic_partition] = max(self._next[topic_partition], position)
             self._advance(reader, topic_partition)
         for topic_partition in [*batches, *self._waiters]:
@@ -412,4 +474,5 @@ class Tail:
             if self._next[topic_partition] < end
         )
         if not self._caught_up.is_set() and next(behind, None) is None:
+            self._resuming.end()
             self._caught_up.set()

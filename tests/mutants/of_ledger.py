@@ -123,8 +123,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: the state is what is lawful, not the newest record",
-            "taken = _KeyKnowledge(newest=record, lawful=lawful,",
-            "taken = _KeyKnowledge(newest=lawful or record, lawful=lawful,",
+            "taken = KeyKnowledge(newest=record, lawful=lawful,",
+            "taken = KeyKnowledge(newest=lawful or record, lawful=lawful,",
         ),
         (
             "H3: a tombstone that is disputed forgets the key",

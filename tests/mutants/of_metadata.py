@@ -98,13 +98,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: a replay of any length proves absence",
-            "absence_is_known=0 <= replay_ms < _ABSENCE_KNOWN_WITHIN_MS",
-            "absence_is_known=True",
+            "self._is_whole = 0 <= replay_ms < _ABSENCE_KNOWN_WITHIN_MS",
+            "self._is_whole = True",
         ),
         (
             "H16: a clock that was set back makes a long replay a short one",
-            "absence_is_known=0 <= replay_ms < _ABSENCE_KNOWN_WITHIN_MS",
-            "absence_is_known=replay_ms < _ABSENCE_KNOWN_WITHIN_MS",
+            "self._is_whole = 0 <= replay_ms < _ABSENCE_KNOWN_WITHIN_MS",
+            "self._is_whole = replay_ms < _ABSENCE_KNOWN_WITHIN_MS",
         ),
         (
             "H6: a ledger that was not read yet has no problem",

@@ -1,13 +1,22 @@
 """Ledger records for tests: one topic, short segments, ids that can be read in a failure."""
 
-from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, TopicPartition, Uuid
 from kip405.segments import (
     CustomMetadata,
     EpochEntry,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
-from rlmm.records import NO_PREVIOUS, LedgerKey, LedgerRecord, RecordHeaders
+from rlmm.records import (
+    NO_PREVIOUS,
+    LedgerKey,
+    LedgerRecord,
+    RecordHeaders,
+    encode_record_value,
+    ledger_partition,
+)
+from rlmm.tail import TailRecord
+from rlmm.topic import LEDGER_TOPIC
 
 TOPIC_ID = Uuid(bytes(range(16)))
 STORE_ID = Uuid(b"s" * 16)
@@ -74,4 +83,16 @@ def record(
         ),
         offset=offset,
         timestamp_ms=timestamp_ms,
+    )
+
+
+def tail_record(one: LedgerRecord) -> TailRecord:
+    """The record as Kafka delivers it."""
+    return TailRecord(
+        topic_partition=TopicPartition(LEDGER_TOPIC, ledger_partition(one.key.partition)),
+        offset=one.offset,
+        timestamp_ms=one.timestamp_ms,
+        key=one.key.encode(),
+        value=encode_record_value(one.metadata),
+        headers=tuple(one.headers.encode()),
     )

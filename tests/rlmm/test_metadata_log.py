@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -13,6 +13,7 @@ from rlmm.clients import ConnectionSettings
 from rlmm.leader_answers import NOTHING_READ, ReadPosition, RememberedReads
 from rlmm.metadata_log import MetadataLog
 from rlmm.records import LEDGER_PARTITIONS
+from rlmm.resuming import ResumePoint
 from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicDescription, ledger_spec, settings_spec
 from tests.rlmm.builders import uuid
@@ -297,3 +298,43 @@ async def test_settings_alone_are_read_where_the_ledger_is_missing() -> None:
         await process.log.wait_ready()
         assert process.log.topic_ids == {SETTINGS_TOPIC: uuid(2)}
         assert process.log.problem is None
+
+
+class Earlier:
+    """What an earlier process has left of the ledger; `asked` are the ids that it was asked for."""
+
+    def __init__(self, points: dict[TopicPartition, ResumePoint]) -> None:
+        self.points = points
+        self.asked: list[Uuid] = []
+        self.began: list[TopicPartition] = []
+
+    async def restore(self, topic_id: Uuid) -> Mapping[TopicPartition, ResumePoint]:
+        self.asked.append(topic_id)
+        return self.points
+
+    def start_over(self, topic_partition: TopicPartition, why: str) -> None:
+        self.began.append(topic_partition)
+
+
+async def test_the_ledger_is_read_on_from_where_an_earlier_process_stopped() -> None:
+    """Once: a run that is begun again continues with what this process has read."""
+    process = Process()
+    process.leaders.now[PARTITION].append(100)
+    process.leaders.now[OTHER].append(5)
+    earlier = Earlier(
+        {
+            PARTITION: ResumePoint(log_start=0, position=90, leader_epoch=0),
+            OTHER: ResumePoint(log_start=0, position=9, leader_epoch=0),
+        }
+    )
+    process.log.resume_with(earlier)
+    for _ in range(2):
+        async with process.running():
+            await process.log.wait_ready()
+            await process.barrier()
+        assert len(process.ledger.values) == 10 + 5
+        assert earlier.asked == [uuid(1)]
+        assert earlier.began == [OTHER]
+    point = process.log.ledger_point(PARTITION.partition)
+    assert point == ResumePoint(log_start=0, position=100, leader_epoch=0)
+    assert process.log.ledger_read == 105

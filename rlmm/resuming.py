@@ -1,0 +1,113 @@
+"""Decides whether a partition can be read on from where an earlier process stopped. Pure.
+
+What an earlier process made of a partition up to `position` is what this one would make of it, if
+both of these hold. No clock has a part in it (H16).
+
+- **Everything below the position is what was read** (H6, H42): the log starts where it did, and the
+  leader says that the epoch of the last batch that was read goes on to the position or beyond it.
+- **Everything above it is there.** Compaction takes away a record where a newer one of its key
+  follows, which does no harm, and tombstones some time after them. Who misses a tombstone takes a
+  deleted segment for one that is there, for ever. Every record has an offset and only compaction
+  takes offsets away, so a range that was read without a gap misses none. At the first gap, also one
+  between the last record and the end of the log, the partition is read again from its beginning,
+  where compaction has also taken the records that such a tombstone was about.
+
+For the same reason only a process that saw no gap since its own replay leaves anything behind. This
+module must not know what the records mean.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kip405.ids import TopicPartition
+from rlmm.leader_answers import NO_EPOCH, EpochEnd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumePoint:
+    """Everything in [log_start, position) was read, the last batch under `leader_epoch`."""
+
+    log_start: int
+    position: int
+    leader_epoch: int
+
+    def refusal(self, log_start: int, answer: EpochEnd | None) -> str | None:
+        """Why the log may not be the one that was read, given where it starts now and the leader's
+        answer to a question for the epoch; None = it is.
+        """
+        if self.leader_epoch == NO_EPOCH:
+            return "the epoch of what was read is not known"
+        if log_start != self.log_start:
+            return f"the log starts at {log_start}, not at {self.log_start}"
+        if answer is None:
+            return f"no leader confirms epoch {self.leader_epoch} up to {self.position}"
+        if answer.leader_epoch != self.leader_epoch:
+            return f"epoch {self.leader_epoch} is not there any more"
+        if answer.end_offset < self.position:
+            return (
+                f"epoch {self.leader_epoch} was read up to {self.position}, "
+                f"ends at {answer.end_offset}"
+            )
+        return None
+
+
+def has_gap(expected: int, offsets: Sequence[int], since: int = 0) -> bool:
+    """Whether ascending offsets, which follow `expected` (the offset after the last one before
+    them), leave out any at or above `since`.
+    """
+    if not offsets or offsets[-1] + 1 - expected == len(offsets):
+        return False
+    seen = sum(1 for one in offsets if one >= since)
+    return max(offsets[-1] + 1, since) - max(expected, since) != seen
+
+
+class Resuming:
+    """Partitions that are read on from a point, from the first question until the initial replay is
+    over. `start_over` is called with the reason for each one that must be read from its beginning.
+    """
+
+    def __init__(
+        self,
+        points: Mapping[TopicPartition, ResumePoint],
+        start_over: Callable[[TopicPartition, str], None],
+    ) -> None:
+        self._pending = dict(points)
+        self._trusted: set[TopicPartition] = set()
+        self._start_over = start_over
+
+    def questions(self) -> dict[TopicPartition, int]:
+        """Of which epochs the leaders must say where they end."""
+        return {
+            partition: point.leader_epoch
+            for partition, point in self._pending.items()
+            if point.leader_epoch != NO_EPOCH
+        }
+
+    def take_answers(
+        self, log_starts: Mapping[TopicPartition, int], answers: Mapping[TopicPartition, EpochEnd]
+    ) -> dict[TopicPartition, ResumePoint]:
+        """The partitions that are read on from their points."""
+        pending, self._pending = self._pending, {}
+        taken: dict[TopicPartition, ResumePoint] = {}
+        for partition, point in pending.items():
+            why = point.refusal(log_starts[partition], answers.get(partition))
+            if why is None:
+                taken[partition] = point
+                self._trusted.add(partition)
+            else:
+                self._start_over(partition, why)
+        return taken
+
+    def is_refuted(self, partition: TopicPartition, position: int, offsets: Sequence[int]) -> bool:
+        """Whether records are missing between the position and the last of these offsets, which
+        come next. Then the partition is not read on any more.
+        """
+        if partition not in self._trusted or not has_gap(position, offsets):
+            return False
+        self._trusted.discard(partition)
+        self._start_over(partition, f"records from {position} on were compacted away")
+        return True
+
+    def end(self) -> None:
+        """The initial replay is over: a gap is no reason to start over any more."""
+        self._trusted.clear()
