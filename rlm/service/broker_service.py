@@ -40,6 +40,7 @@ from rlm.service.gauges import (
     thread_gauges,
     transaction_gauges,
 )
+from rlm.service.ledger_snapshot import build_ledger_snapshots
 from rlm.service.lifetime import (
     check_broker,
     check_disks,
@@ -113,6 +114,9 @@ class BrokerService:
         self._clock = clock
         metrics = ServiceMetrics()
         self._dependencies = shared = build_dependencies(config, clock, tasks, threads)
+        self._ledger_snapshots = build_ledger_snapshots(
+            shared.metadata, config, threads.other, clock
+        )
         self._pools = pools = build_pools(config, clock, metrics.task_failed)
         self._peers = build_peers(shared, tokens)
         self._topics = build_topics(shared, PeerServicesAccess(self._peers))
@@ -179,6 +183,7 @@ class BrokerService:
             "metadata": metadata.log.run,
             "topic ids": partial(remember_topics, *files),
             "metadata read": partial(remember_reads, *files),
+            "ledger snapshot": self._ledger_snapshots.run,
             "leadership": shared.leadership.run,
             "wanted": self._want_enabled_topics,
             "heartbeat": shared.heartbeat.run,

@@ -28,6 +28,7 @@ from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.gauges import problem_gauges, store_gauges, thread_gauges
 from rlm.service.heartbeat import ReaderHeartbeat
+from rlm.service.ledger_snapshot import build_ledger_snapshots
 from rlm.service.lifetime import (
     configure_service_logs,
     keep_all_running,
@@ -100,6 +101,7 @@ class ReaderService:
             clock=clock,
             identity=MetadataIdentity(node_id=NO_NODE, writer=new_uuid(), client_id=_CLIENT_ID),
         )
+        self._ledger_snapshots = build_ledger_snapshots(metadata, config, threads.other, clock)
         self._stores = stores = open_stores(
             config, _terms(config), metadata, clock, new_uuid, may_found=False
         )
@@ -163,6 +165,7 @@ class ReaderService:
             "metadata": self.metadata.log.run,
             "topic ids": partial(remember_topics, *files),
             "metadata read": partial(remember_reads, *files),
+            "ledger snapshot": self._ledger_snapshots.run,
             "heartbeat": self._heartbeat.run,
             "certificates": self._certificates.run,
             "problems": self._problems.run,

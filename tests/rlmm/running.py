@@ -2,21 +2,25 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from kip405.addresses import Address
 from kip405.errors import NotFound
 from kip405.ids import Uuid
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock, new_uuid
+from rlm.service.ledger_snapshot import LedgerSnapshots
 from rlm.service.metadata import ReadsFile
 from rlmm.clients import ConnectionSettings
 from rlmm.leader_answers import NOTHING_READ
-from rlmm.manager import TopicBasedRemoteLogMetadataManager
+from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
 from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings
+from rlmm.tail import LogReader, Reader
 from rlmm.topic import TopicDescription
+from rsm_plugins.threads import Threads
 
 PUBLISH_TIMEOUT_MS = 10_000
 
@@ -26,6 +30,7 @@ class RunningMetadata:
     log: MetadataLog
     manager: TopicBasedRemoteLogMetadataManager
     settings: Settings
+    snapshots: LedgerSnapshots | None
     task: asyncio.Task[None]
 
 
@@ -35,10 +40,15 @@ async def running(
     *,
     remembered: dict[str, Uuid] | None = None,
     reads: ReadsFile | None = None,
+    state_dir: Path | None = None,
+    cluster_id: str = "cluster",
+    connect: Callable[[ConnectionSettings], Reader] = LogReader,
     replication_factor: int = 1,
     wait: bool = True,
 ) -> AsyncIterator[RunningMetadata]:
-    """One process's view of the facts; several of them are several processes."""
+    """One process's view of the facts; several of them are several processes. `state_dir`: where it
+    keeps a snapshot of the ledger.
+    """
     clock = SystemClock()
     broker = OwnBroker(Address.parse(bootstrap_servers), client_id="test")
 
@@ -62,6 +72,7 @@ async def running(
         remembered=remembered,
         remembered_reads=reads.read() if reads else NOTHING_READ,
         remedy=reads.remedy if reads else "",
+        connect=connect,
     )
     manager = TopicBasedRemoteLogMetadataManager(
         log=log, writer=new_uuid(), publish_timeout_ms=PUBLISH_TIMEOUT_MS
@@ -74,15 +85,25 @@ async def running(
         monotonic_ms=clock.monotonic_ms,
         publish_timeout_ms=PUBLISH_TIMEOUT_MS,
     )
+    threads = Threads("tests", 2, hang_ms=60_000)
+    snapshots = None
+    if state_dir is not None:
+        metadata = Metadata(log=log, settings=settings, manager=manager)
+        snapshots = LedgerSnapshots(
+            metadata, threads, clock, state_dir=state_dir, cluster_id=cluster_id
+        )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(_run(log))
         try:
             if wait:
                 async with asyncio.timeout(60):
                     await log.wait_ready()
-            yield RunningMetadata(log=log, manager=manager, settings=settings, task=task)
+            yield RunningMetadata(
+                log=log, manager=manager, settings=settings, snapshots=snapshots, task=task
+            )
         finally:
             task.cancel()
+            threads.close()
             await broker.close()
 
 

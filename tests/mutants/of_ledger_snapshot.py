@@ -1,0 +1,198 @@
+"""Planted bugs in what one process leaves of the ledger to the next one."""
+
+from tests.mutants.edits import Edit, Target
+
+RESUMING = Target("rlmm/resuming.py", ("tests/rlmm/test_resuming.py",))
+TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_resuming.py",))
+CODEC = Target("rlmm/snapshot.py", ("tests/rlmm/test_snapshot.py",))
+REPLAY = Target("rlmm/replay.py", ("tests/rlmm/test_snapshot.py",))
+STORE = Target("rlmm/segment_store.py", ("tests/rlmm/test_snapshot.py",))
+MANAGER = Target(
+    "rlmm/manager.py",
+    ("tests/rlm/service/test_ledger_snapshot.py", "tests/rlmm/test_resuming.py"),
+)
+LOG = Target("rlmm/metadata_log.py", ("tests/rlmm/test_metadata_log.py",))
+FILE = Target("rlm/service/ledger_snapshot_file.py", ("tests/rlm/test_ledger_snapshot_file.py",))
+SERVICE = Target("rlm/service/ledger_snapshot.py", ("tests/rlm/service/test_ledger_snapshot.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *RESUMING.edits(
+        (
+            "H3: a tombstone that compaction took away is not missed",
+            "        if partition not in self._trusted or not has_gap(position, offsets):\n",
+            "        if partition not in self._trusted or position >= 0:\n",
+        ),
+        (
+            "H3: a gap of one record is none",
+            "    if not offsets or offsets[-1] + 1 - expected == len(offsets):\n",
+            "    if not offsets or offsets[-1] - expected <= len(offsets):\n",
+        ),
+        (
+            "H42: a snapshot of what the ledger has lost is taken",
+            "        if answer.end_offset < self.position:\n",
+            "        if answer.end_offset < 0:\n",
+        ),
+        (
+            "H42: another epoch's records count as those that were read",
+            "        if answer.leader_epoch != self.leader_epoch:\n",
+            "        if answer.leader_epoch > self.leader_epoch:\n",
+        ),
+        (
+            "H6: a log whose beginning is gone is read on",
+            "        if log_start != self.log_start:\n",
+            "        if log_start < self.log_start:\n",
+        ),
+        (
+            "H42: no answer of a leader is as good as one",
+            "        if answer is None:\n"
+            '            return f"no leader confirms epoch {self.leader_epoch} up to '
+            '{self.position}"\n',
+            "        if answer is None:\n            return None\n",
+        ),
+    ),
+    *TAIL.edits(
+        (
+            "H3: a gap behind the last record is not seen",
+            "            if position > self._next[topic_partition]:\n"
+            "                self._check_gap(topic_partition, [position])\n",
+            "",
+        ),
+        (
+            "H3: who missed records leaves what it made of the others",
+            "            self._gapped.add(topic_partition)\n",
+            "            pass\n",
+        ),
+        (
+            "H3: what is read again begins where the snapshot ended",
+            "            self._next[topic_partition] = self._begin[topic_partition]\n",
+            "            pass\n",
+        ),
+        (
+            "H42: what was read on from is never asked for again",
+            "            self._read_positions.advance(topic_partition, read, is_replay=True)\n",
+            "            _ = read\n",
+        ),
+        (
+            "H42: what was lost is left to the next process",
+            "        if not is_whole or topic_partition in self.lost or read is None:\n",
+            "        if not is_whole or read is None:\n",
+        ),
+    ),
+    *CODEC.edits(
+        (
+            "H3: a dispute has no lawful record any more",
+            '        lawful = known.lawful.packed if known.lawful else b""\n',
+            '        lawful = b""\n',
+        ),
+    ),
+    *REPLAY.edits(
+        (
+            "H3: disputes are not found again",
+            "            _disputes=None if any(known.why for known in frozen.unusual) "
+            "else NO_DISPUTES,\n",
+            "            _disputes=NO_DISPUTES,\n",
+        ),
+        (
+            "H3: remembered tombstones are never forgotten",
+            "            if known := partition.unusual(segment):\n",
+            "            if (known := partition.unusual(segment)) and known.why:\n",
+        ),
+        (
+            "what a later version wrote is never read by it",
+            "        if any(partition.later for partition in self.partitions.values()):\n"
+            "            return None\n",
+            "",
+        ),
+        (
+            "H3: what was compacted before the snapshot is taken for seen",
+            "        state._contiguous_since = frozen.contiguous_since\n",
+            "",
+        ),
+        (
+            "H3: an absent key counts as one that never was",
+            "        state._absence_is_known = frozen.absence_is_known\n",
+            "",
+        ),
+    ),
+    *STORE.edits(
+        (
+            "what is changed after a restart changes the view before it",
+            "        store._chunks = list(segments.chunks)\n",
+            "        store._chunks = [Chunk(one.items, store._maker) for one in segments.chunks]\n",
+        ),
+    ),
+    *MANAGER.edits(
+        (
+            "H3: the end of a replay makes a restored absence certain",
+            "            if partition not in self._restored:\n",
+            "            if partition not in ():\n",
+        ),
+        (
+            "H3: a slow replay is left to the next process",
+            "        if not self._is_whole or any(one == partition",
+            "        if any(one == partition",
+        ),
+        (
+            "what could not be read is left out by the next process too",
+            "        if not self._is_whole or any(one == partition for one, _ in "
+            "self._unreadable):\n",
+            "        if not self._is_whole:\n",
+        ),
+        (
+            "a partition that is read again keeps what was restored",
+            "        self._states[partition] = LedgerState()\n",
+            "        pass\n",
+        ),
+    ),
+    *LOG.edits(
+        (
+            "H3: a run that is begun again goes back to the snapshot",
+            "        earlier, self._earlier = self._earlier, None\n",
+            "        earlier = self._earlier\n",
+        ),
+        (
+            "the snapshot is asked before it is known which ledger is there",
+            "            await self._ensure_topics()\n            await self._resume()\n",
+            "            await self._resume()\n            await self._ensure_topics()\n",
+        ),
+    ),
+    *FILE.edits(
+        (
+            "G9: a section that does not have its checksum is read",
+            'if len(data) != section["size_bytes"] or crc32c(data) != section["crc32c"]:',
+            'if len(data) != section["size_bytes"]:',
+        ),
+        (
+            "G9: a directory that does not have its checksum is read",
+            "    if crc32c(data) != crc:\n",
+            "    if len(data) != size_bytes:\n",
+        ),
+        (
+            "G9: bytes that no section has are read over",
+            '    if sum(section["size_bytes"] for section in sections) != size_bytes:\n',
+            '    if sum(section["size_bytes"] for section in sections) > size_bytes:\n',
+        ),
+        (
+            "H6: a snapshot of another cluster or ledger is taken",
+            "            if directory.get(name) != value:\n",
+            "            if name not in directory:\n",
+        ),
+    ),
+    *SERVICE.edits(
+        (
+            "H42: a damaged ledger is left to the next process",
+            "        if topic_id is None or metadata_log.damage is not None:\n",
+            "        if topic_id is None:\n",
+        ),
+        (
+            "nothing is written at a stop",
+            "            await self._write_at_stop()\n",
+            "            pass\n",
+        ),
+        (
+            "writing never rests",
+            "            self._next_ms = began_ms + took_ms * _REST_OF_DURATION\n",
+            "            _ = took_ms\n",
+        ),
+    ),
+)
