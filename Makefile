@@ -17,6 +17,7 @@
 #   make bench-stores     the benchmark of S3 and HDFS (ARGS=--help)
 #   make bench-scale      plans and reports over a million segments
 #   make bench-ledger     the ledger of a million segments beside Kafka's own cache of them
+#   make bench-ledger-snapshot  the same ledger, ready from its snapshot
 #   make bench-pass-through  what the proxy costs where it only passes bytes on
 #   make bench-connections  thousands of waiting connections, fifty readers of remote data
 #   make bench-all        all benchmarks, one after the other: a night
@@ -49,7 +50,7 @@ SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep
 
 .PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock clean
 .PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
-.PHONY: bench-stores bench-scale bench-ledger bench-idle bench-pass-through bench-spark mutants
+.PHONY: bench-stores bench-scale bench-ledger bench-ledger-snapshot bench-idle bench-pass-through bench-spark mutants
 .PHONY: bench-connections bench-all
 
 help:
@@ -119,6 +120,9 @@ bench-scale: setup
 
 bench-ledger: setup
 	@$(RUN) bench.ledger_native $(ARGS)
+
+bench-ledger-snapshot: setup
+	@$(RUN) bench.ledger_snapshot $(ARGS)
 
 bench-idle: setup
 	@$(RUN) bench.idle $(ARGS)

@@ -100,7 +100,7 @@ class Feeder:
         self.manager = TopicBasedRemoteLogMetadataManager(
             log=log, writer=_WRITER, publish_timeout_ms=1
         )
-        self._next_offset: dict[int, int] = {}
+        self.next_offset: dict[int, int] = {}
         self._headers = {
             previous: tuple(
                 RecordHeaders(leader_epoch=3, expected_previous=previous, writer=_WRITER).encode()
@@ -113,8 +113,8 @@ class Feeder:
         topic_partition = TopicPartition(
             LEDGER_TOPIC, ledger_partition(LedgerKey.decode(key).partition)
         )
-        offset = self._next_offset.get(topic_partition.partition, 0)
-        self._next_offset[topic_partition.partition] = offset + 1
+        offset = self.next_offset.get(topic_partition.partition, 0)
+        self.next_offset[topic_partition.partition] = offset + 1
         return TailRecord(
             topic_partition=topic_partition,
             offset=offset,

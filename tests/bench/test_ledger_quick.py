@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from bench import ledger_snapshot
 from bench.ledger import main
 
 
@@ -12,3 +13,11 @@ def test_quick_measures_memory_replay_lookups_and_views(tmp_path: Path) -> None:
     assert result["many_partitions"]["records"] == 2 * result["many_partitions"]["segments"]
     assert result["many_partitions"]["lookup_us"]["cpu_p99"] > 0
     assert len(result["one_partition"]["view_ms"]) == 5
+
+
+def test_quick_is_ready_from_the_snapshot_that_it_wrote(tmp_path: Path) -> None:
+    assert ledger_snapshot.main(["--quick", "--times", "1", "--out", str(tmp_path)]) == 0
+    result = json.loads((tmp_path / "ledger-snapshot-quick.json").read_text(encoding="utf-8"))
+    [restored] = result["restores"]
+    assert restored["segments"] == result["records"] / 2
+    assert restored["wall_s"] > 0
