@@ -10,6 +10,7 @@ records. Only that happens on the event loop; encoding and writing happen in thr
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,7 @@ class LedgerSnapshots:
         began_ms = self._clock.monotonic_ms()
         try:
             async with asyncio.timeout(_READ_WITHIN_MS / 1000):
-                found = await self._threads.run(self._file.read, self._origin(topic_id), _restored)
+                found = await self._read(self._origin(topic_id))
         except NotFound:
             return {}
         except (RemoteStorageError, TimeoutError) as error:
@@ -99,6 +100,18 @@ class LedgerSnapshots:
         took_ms = self._clock.monotonic_ms() - began_ms
         log.info("ledger_snapshot_loaded", partitions=len(found), took_ms=took_ms)
         return {TopicPartition(LEDGER_TOPIC, one.partition): one.point for one in found}
+
+    async def _read(self, origin: SnapshotOrigin) -> list[_Restored]:
+        """All that is made meanwhile is kept, so there is no garbage to be found in it. Looking for
+        some would stop the event loop for 0.1 s several times.
+        """
+        is_collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return await self._threads.run(self._file.read, origin, _restored)
+        finally:
+            if is_collecting:
+                gc.enable()
 
     def start_over(self, topic_partition: TopicPartition, why: str) -> None:
         """See EarlierLedger."""

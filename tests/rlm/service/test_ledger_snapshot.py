@@ -1,6 +1,7 @@
 """When the snapshot of the ledger is written, and what of it the next process takes (H6)."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -147,6 +148,7 @@ async def test_the_next_process_begins_with_what_was_written(
     assert following.log.earlier is following.snapshots
     points, events = await restored(following)
     assert events == ["ledger_snapshot_loaded"]
+    assert gc.isenabled()
     assert points == {PARTITION: ResumePoint(log_start=0, position=2, leader_epoch=EPOCH)}
     assert dict(following.manager.ledger(KEY).entries) == dict(ours.manager.ledger(KEY).entries)
     following.snapshots.start_over(PARTITION, "a reason")
@@ -165,6 +167,7 @@ async def test_h06_a_snapshot_that_is_not_of_this_ledger_is_dropped_with_a_word(
         ours.file.write_bytes(whole[:20] + b"?" + whole[21:])
     following = Service(tmp_path, threads, "other" if what == "cluster" else "cluster")
     points, events = await restored(following, uuid(71) if what == "topic" else LEDGER_ID)
+    assert gc.isenabled()
     assert (points, events) == ({}, ["ledger_snapshot_dropped"])
     assert following.manager.partitions() == ()
 
