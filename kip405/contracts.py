@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from kip405.crc import ByteBuffer
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import (
@@ -110,8 +111,8 @@ class SegmentReader(Protocol):
 
     async def fetch_log_segment(
         self, locator: SegmentLocator, byte_range: ByteRange
-    ) -> bytes | FileSlice:
-        """The range clipped to the object's size, as bytes or as a slice of a file that caller and
+    ) -> ByteBuffer | FileSlice:
+        """The range clipped to the object's size, in memory or as a slice of a file that caller and
         store can both read.
         """
         ...

@@ -7,7 +7,7 @@ docs/reference/formats.md.
 
 import enum
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 
@@ -246,11 +246,16 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSlice:
-    """A byte range of a file on a volume that plugin and client can both read."""
+    """A byte range of a file on a volume that plugin and client can both read.
+
+    With a `keeper` the file was lent: the range may be overwritten once nothing refers to the
+    keeper any more, so whoever reads the file must hold the slice until it has.
+    """
 
     path: str
     position: int
     size_bytes: int
+    keeper: object = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,6 +78,9 @@ def _of_file(
     try:
         descriptor = os.open(found.path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
+        if found.keeper is not None:  # a lent file is no object of the store
+            lost = Unavailable(f"{what}: {found.path} is gone")
+            return dict.fromkeys(numbers, _caused(lost, error))
         return dict.fromkeys(numbers, _caused(NotFound(f"{what}: {found.path} is gone"), error))
     except OSError as error:
         text = f"{what}: cannot open {found.path}: {error.strerror}"
@@ -241,8 +244,8 @@ class SegmentSource:
             found = await self._store.fetch_log_segment(segment.locator(self._cluster_id), wanted)
         except RemoteStorageError as error:
             return error
-        if isinstance(found, FileSlice) and found.position == wanted.start > 0:
-            self._remember_path(segment.segment_id.id, found.path)
+        if isinstance(found, FileSlice) and found.keeper is None:
+            self._remember_path(segment.segment_id.id, found, wanted)
         return found
 
     async def _again(
@@ -345,13 +348,15 @@ class SegmentSource:
         self._counts.disk_hits += len(good)
         return good
 
-    def _remember_path(self, segment_id: Uuid, path: str) -> None:
+    def _remember_path(self, segment_id: Uuid, found: FileSlice, wanted: ByteRange) -> None:
         """Remember the file of an object: a slice at the requested position is of the object
         itself, so the store need not be asked for the next one.
         """
+        if not found.position == wanted.start > 0:
+            return
         if len(self._paths) >= _MOST_PATHS:
             self._paths.clear()
-        self._paths[segment_id] = path
+        self._paths[segment_id] = found.path
 
 
 def _name(segment: RemoteLogSegmentMetadata) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kip405.contracts import SegmentReader
+from kip405.crc import ByteBuffer
 from kip405.errors import Busy, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
@@ -23,7 +24,7 @@ from rlmm.ledger import PartitionLedger, UsableSegment
 from rsm_plugins.threads import Threads
 
 
-async def slice_bytes(found: bytes | FileSlice, threads: Threads) -> bytes:
+async def slice_bytes(found: ByteBuffer | FileSlice, threads: Threads) -> bytes:
     """The bytes of a store's answer; a slice of a shared file is read.
 
     NotFound: the file is gone. Unavailable: it cannot be read.
@@ -174,7 +175,7 @@ async def _deadline(segment_id: Uuid) -> AsyncIterator[None]:
         raise Unavailable(f"segment {segment_id} was not read in time") from error
 
 
-async def _pieces(found: bytes | FileSlice, threads: Threads) -> AsyncIterator[bytes]:
+async def _pieces(found: ByteBuffer | FileSlice, threads: Threads) -> AsyncIterator[bytes]:
     size_bytes = found.size_bytes if isinstance(found, FileSlice) else len(found)
     for at in range(0, size_bytes, PIECE_BYTES):
         end = min(at + PIECE_BYTES, size_bytes)

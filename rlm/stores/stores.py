@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kip405.contracts import RemoteStorageManager, SegmentReader
+from kip405.crc import ByteBuffer
 from kip405.errors import Invalid, Unavailable
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from kip405.segments import (
@@ -156,7 +157,7 @@ class RoutedReader:
 
     async def fetch_log_segment(
         self, locator: SegmentLocator, byte_range: ByteRange
-    ) -> bytes | FileSlice:
+    ) -> ByteBuffer | FileSlice:
         """See SegmentReader."""
         return await self._of(locator).fetch_log_segment(locator, byte_range)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kip405.batches import BatchHeader, batch_headers, read_header
 from kip405.contracts import ExpectedSegment, IndexType, Presence, SegmentReader, StoreAdmin
+from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
 from kip405.ids import Uuid
 from kip405.indexes import IndexesObject, OffsetIndex
@@ -202,9 +203,9 @@ class StoreEvidence:
         )
 
 
-def _bytes_of(answer: bytes | FileSlice) -> bytes:
-    if isinstance(answer, bytes):
-        return answer
+def _bytes_of(answer: ByteBuffer | FileSlice) -> bytes:
+    if not isinstance(answer, FileSlice):
+        return bytes(answer)
     with open(answer.path, "rb") as file:
         file.seek(answer.position)
         return file.read(answer.size_bytes)

@@ -20,7 +20,7 @@ from kip405.contracts import (
     SegmentPresence,
     StoreIdentity,
 )
-from kip405.crc import crc32c
+from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import RemoteStorageError
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.indexes import build_indexes_object
@@ -284,10 +284,10 @@ async def in_parts(calls: list[Callable[[], Awaitable[object]]]) -> None:
         await asyncio.gather(*(call() for call in calls[start : start + AT_ONCE]))
 
 
-def read_answer(answer: bytes | FileSlice) -> bytes:
+def read_answer(answer: ByteBuffer | FileSlice) -> bytes:
     """The bytes of a fetch, sent or handed over as a slice."""
     if not isinstance(answer, FileSlice):
-        return answer
+        return bytes(answer)
     descriptor = os.open(answer.path, os.O_RDONLY)
     try:
         return read_at(descriptor, answer.position, answer.size_bytes)

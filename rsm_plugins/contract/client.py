@@ -297,7 +297,9 @@ class GrpcRemoteStorageManager:
     async def fetch_log_segment(
         self, locator: SegmentLocator, byte_range: ByteRange
     ) -> bytes | FileSlice:
-        """See RemoteStorageManager."""
+        """See RemoteStorageManager; a slice of a scratch file is overwritten after its keeper's
+        end.
+        """
         request = pb.FetchLogSegmentRequest(
             locator=locator_message(locator),
             start=byte_range.start,
@@ -315,7 +317,7 @@ class GrpcRemoteStorageManager:
             size_bytes = received.scratch_bytes()
             if slot is None or size_bytes is None:
                 return received.result()
-            return await self._threads.run(slot.read, size_bytes)
+            return self._scratch.lent(slot, size_bytes)
 
     async def _fetched(
         self, request: pb.FetchLogSegmentRequest, operation: str, max_bytes: int

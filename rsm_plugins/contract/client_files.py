@@ -8,6 +8,8 @@ when the plugin restarts. This module must not know what is copied or fetched.
 
 import os
 import threading
+import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from kip405.errors import RemoteStorageError
 from kip405.segments import FileSlice
 from rsm_plugins.contract.messages import slice_message
 from rsm_plugins.files.owned_folder import OwnedFolder
-from rsm_plugins.files.segment_files import Slot, source_head
+from rsm_plugins.files.segment_files import Keeper, Slot, source_head
 from rsm_plugins.files.shared_volume import FileHead, read_nonce
 from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1 import identity_pb2 as idpb
@@ -49,8 +51,10 @@ class ScratchSlots:
         self._settings = settings
         self._threads = threads
         self._owned: OwnedFolder | None = None
-        self._free: list[Slot] = []
-        self._taken = 0
+        self._free: deque[Slot] = deque()
+        self._taken: set[Slot] = set()
+        self._asked = 0
+        self._is_closed = False
         self._lock = threading.Lock()
 
     @asynccontextmanager
@@ -58,28 +62,55 @@ class ScratchSlots:
         """A slot for one fetch; None if bytes must be sent.
 
         A slot whose fetch failed or was abandoned is never used again, because a plugin may still
-        write to it. A slot that was not filled is not used again either, because its file may be
-        gone from its folder.
+        write to it. A slot that was not lent is not used again either, because its file may be gone
+        from its folder.
         """
-        if range_bytes < self._settings.min_range_bytes or self._taken >= self._settings.slots:
+        slot = await self._take(range_bytes)
+        if slot is None:
             yield None
             return
-        self._taken += 1
-        slot: Slot | None = None
+        try:
+            yield slot
+        finally:
+            if not slot.is_lent:
+                self._taken.discard(slot)
+                slot.remove()
+
+    async def _take(self, range_bytes: int) -> Slot | None:
+        taken = self._asked + len(self._taken)
+        if range_bytes < self._settings.min_range_bytes or taken >= self._settings.slots:
+            return None
+        self._asked += 1
         try:
             if not self._free:
                 await self._threads.run(self._make)
-            slot = self._free.pop() if self._free else None
-            if slot is not None:
-                slot.was_read = False
-            yield slot
-            if slot is not None and slot.was_read and len(self._free) < self._settings.kept:
-                self._free.append(slot)
-                slot = None
         finally:
-            if slot is not None:
-                slot.remove()
-            self._taken -= 1
+            self._asked -= 1
+        if not self._free:
+            return None
+        slot = self._free.pop()
+        slot.is_lent = False
+        self._taken.add(slot)
+        return slot
+
+    def lent(self, slot: Slot, size_bytes: int) -> FileSlice:
+        """What a plugin has put into the slot, which is used again once nothing refers to the slice
+        any more. Corrupt where it is less than the plugin says.
+        """
+        keeper = Keeper()
+        found = slot.filled(size_bytes, keeper)
+        slot.is_lent = True
+        gone = weakref.finalize(keeper, self._returned, slot)
+        gone.atexit = False
+        return found
+
+    def _returned(self, slot: Slot) -> None:
+        """Called in whichever thread drops the last reference, so every step is atomic."""
+        self._taken.discard(slot)
+        if self._is_closed or len(self._free) >= self._settings.kept:
+            slot.remove()
+        else:
+            self._free.append(slot)
 
     def _make(self) -> None:
         # Directly into the list: the task that asked for it may have ended meanwhile.
@@ -95,9 +126,10 @@ class ScratchSlots:
         return self._owned.path
 
     def close(self) -> None:
-        for slot in self._free:
-            slot.remove()
-        self._free.clear()
+        """Remove all files; those that are lent, once they are returned."""
+        self._is_closed = True
+        while self._free:
+            self._free.pop().remove()
         if self._owned is not None:
             self._owned.close()
             self._owned = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from kip405.contracts import RemoteStorageManager
+from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Invalid, RemoteStorageError, Unavailable
 from kip405.segments import FileSlice
 from kip405.v1 import errors_pb2
@@ -189,7 +190,7 @@ class StorageService(storage_pb2_grpc.StorageServicer):
                 range_value(request.start, request.end),
             )
             found = await self._manager.fetch_log_segment(locator, byte_range)
-            if isinstance(found, bytes):
+            if not isinstance(found, FileSlice):
                 if await self._put(request, found):
                     yield self._header(len(found), in_scratch=True)
                     return
@@ -207,7 +208,7 @@ class StorageService(storage_pb2_grpc.StorageServicer):
                 await self._manager.fetch_log_segment(locator, byte_range)
                 raise Unavailable(f"{locator.segment_id} was replaced while it was read") from error
 
-    async def _put(self, request: pb.FetchLogSegmentRequest, data: bytes) -> bool:
+    async def _put(self, request: pb.FetchLogSegmentRequest, data: ByteBuffer) -> bool:
         """Whether the bytes are in the caller's scratch file now."""
         folders = self._dependencies.scratch_folders
         if folders is None or not data or not request.HasField("scratch"):
@@ -242,10 +243,10 @@ class StorageService(storage_pb2_grpc.StorageServicer):
         )
         return pb.FetchResponse(header=header)
 
-    async def _chunks(self, data: bytes) -> AsyncIterator[pb.FetchResponse]:
+    async def _chunks(self, data: ByteBuffer) -> AsyncIterator[pb.FetchResponse]:
         yield self._header(len(data))
         for position in range(0, len(data), CHUNK_BYTES):
-            yield pb.FetchResponse(chunk=data[position : position + CHUNK_BYTES])
+            yield pb.FetchResponse(chunk=bytes(data[position : position + CHUNK_BYTES]))
 
     async def _slice_chunks(self, file_slice: FileSlice) -> AsyncIterator[pb.FetchResponse]:
         yield self._header(file_slice.size_bytes)

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kip405.crc import crc32c
+from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import Busy, Internal, Invalid, RemoteStorageError, Unavailable
 
 PIECE_BYTES = 1024 * 1024
@@ -95,7 +95,7 @@ def plain_copy(
     return len(data), data
 
 
-def write_at(descriptor: int, data: bytes, position: int) -> None:
+def write_at(descriptor: int, data: ByteBuffer, position: int) -> None:
     """Write all of the bytes at a position, however many calls it takes."""
     view = memoryview(data)
     while view:

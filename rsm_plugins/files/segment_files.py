@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kip405.crc import ByteBuffer
 from kip405.errors import Busy, Corrupt, Fenced, Invalid, Unavailable
 from kip405.segments import FileSlice
 from rsm_plugins.files.durable import error_of_os, read_at, write_at
@@ -83,7 +84,7 @@ class ScratchFile:
     size_bytes: int
 
 
-def put(scratch: ScratchFile, data: bytes) -> bool:
+def put(scratch: ScratchFile, data: ByteBuffer) -> bool:
     """Write the bytes; False where they do not fit, or the file is not what it is said to be, or
     cannot be written now: then they travel as bytes.
     """
@@ -117,6 +118,12 @@ def _is_the_callers(descriptor: int, nonce: bytes) -> bool:
     )
 
 
+class Keeper:
+    """Says by its end that nobody reads a lent file any more."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Slot:
     """One scratch file of a client, used for one fetch after another."""
 
@@ -125,7 +132,7 @@ class Slot:
         nonce = os.urandom(NONCE_BYTES)
         path = folder / f"{nonce.hex()}{SUFFIX}"
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self.was_read = False
+        self.is_lent = False
         self.file = ScratchFile(
             path=str(path), nonce=nonce, position=DATA_POSITION, size_bytes=size_bytes
         )
@@ -135,13 +142,19 @@ class Slot:
             self.remove()
             raise
 
-    def read(self, size_bytes: int) -> bytes:
-        """What a plugin has put there; Corrupt where it is less than it says."""
-        data = read_at(self._descriptor, self.file.position, size_bytes)
-        if len(data) != size_bytes:
-            raise Corrupt(f"{self.file.path} holds {len(data)} of {size_bytes} bytes")
-        self.was_read = True
-        return data
+    def filled(self, size_bytes: int, keeper: Keeper) -> FileSlice:
+        """What a plugin has put there, to be read while the keeper is held; Corrupt where it is
+        less than the plugin says.
+        """
+        held_bytes = max(os.fstat(self._descriptor).st_size - self.file.position, 0)
+        if held_bytes < size_bytes:
+            raise Corrupt(f"{self.file.path} holds {held_bytes} of {size_bytes} bytes")
+        return FileSlice(
+            path=self.file.path,
+            position=self.file.position,
+            size_bytes=size_bytes,
+            keeper=keeper,
+        )
 
     def remove(self) -> None:
         """A plugin that still has it open writes to a file that is never read."""

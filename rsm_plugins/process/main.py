@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 from kip405.errors import Invalid, RemoteStorageError
-from kip405.process import software_version
+from kip405.process import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory, software_version
 from kip405.settings import Setting, Table, masked
 from rsm_plugins.conformance.command import conformance_command
 from rsm_plugins.process.config import SETTINGS, PluginSettings, load_settings
@@ -71,6 +71,7 @@ def serve_command(config: Path) -> None:
         settings = load_settings(config)
         secrets = settings.secrets
         configure_logs(level=settings.log_level, secrets=secrets)
+        keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
         asyncio.run(_serve_until_signal(settings))
     except Invalid as error:
         _fail(masked(str(error), secrets), EXIT_CONFIGURATION)
