@@ -17,6 +17,7 @@ import base64
 import hashlib
 import logging
 import os
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from io import BytesIO
@@ -24,12 +25,15 @@ from typing import Any, Protocol, TypeVar
 
 import aiohttp
 import structlog
+from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
 
+from kip405.crc import ByteBuffer
 from rsm_plugins.s3.credentials import give_credentials, profile_of
 from rsm_plugins.s3.errors import FOREIGN_ERRORS, error_of_s3, verdict_of
+from rsm_plugins.s3.ranges import PARTIAL_CONTENT, RangeBody, RangeConnections
 from rsm_plugins.s3.settings import S3Settings
 
 CONNECT_TIMEOUT_SECONDS_MAX = 10.0
@@ -76,6 +80,15 @@ class BulkSession(AIOHTTPSession):  # type: ignore[misc] # published without typ
     MiB, reading a GB costs a quarter less CPU.
     """
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._ranges = RangeConnections(connect_seconds=self._timeout.sock_connect)
+        self._context: ssl.SSLContext | None = None
+
+    async def __aexit__(self, *error: Any) -> None:
+        self._ranges.close()
+        await super().__aexit__(*error)
+
     async def send(self, request: Any) -> Any:
         """One try of a signed request; a body goes at once, without asking for leave first, which
         would cost a round trip for each part (the header is not among the signed ones).
@@ -84,12 +97,77 @@ class BulkSession(AIOHTTPSession):  # type: ignore[misc] # published without typ
             request.body = Pieces((request.body.getvalue(),))
         if isinstance(request.body, Pieces):
             del request.headers["Expect"]
-        return await super().send(request)
+        return await self._received(request) or await super().send(request)
+
+    async def _received(self, request: Any) -> Any:
+        """The answer to a ranged GET, if it can be received into memory that is used again."""
+        max_bytes = range_bytes(request.headers.get("Range"))
+        if request.method != "GET" or max_bytes is None:
+            return None
+        if self._proxy_config.proxy_url_for(request.url):
+            return None
+        if self._context is None:
+            await self._get_session(None)  # which builds it
+        body = await self._ranges.receive(
+            request.url, texts(request.headers), max_bytes, self._context
+        )
+        if body is None:
+            return None
+        raw = RangeStream(body, request.url)
+        return AioAWSResponse(request.url, body.status, dict(body.headers), raw)
+
+    def _build_ssl_contexts(self, proxy_url: str | None) -> Any:
+        """Called in a thread when a session is opened; ranges trust the same certificates."""
+        found = super()._build_ssl_contexts(proxy_url)
+        if proxy_url is None:
+            self._context = found[0]
+        return found
 
     async def _get_session(self, proxy_url: str | None) -> aiohttp.ClientSession:
         session: aiohttp.ClientSession = await super()._get_session(proxy_url)
         session._read_bufsize = READ_BUFFER_BYTES
         return session
+
+
+class RangeStream:
+    """What aiobotocore's StreamingBody reads from; whole or not at all."""
+
+    def __init__(self, body: RangeBody, url: str) -> None:
+        self.url = url
+        self._body = body
+
+    @property
+    def content(self) -> "RangeStream":
+        """aiohttp has the body's methods in an object of their own."""
+        return self
+
+    async def read(self, _size: int = -1) -> ByteBuffer:
+        body = await self._body.read()
+        return body if self._body.status == PARTIAL_CONTENT else bytes(body)
+
+    def close(self) -> None:
+        self._body.close()
+
+
+def range_bytes(header: Any) -> int | None:
+    """How many bytes a Range header of one bounded range asks for; None for any other."""
+    if isinstance(header, bytes):
+        header = header.decode("latin-1")
+    if not isinstance(header, str):
+        return None
+    unit, _, wanted = header.partition("=")
+    first, _, last = wanted.partition("-")
+    if unit != "bytes" or not (first.isdecimal() and last.isdecimal()):
+        return None
+    return int(last) + 1 - int(first)
+
+
+def texts(headers: Any) -> dict[str, str]:
+    """Headers of a prepared request, some of whose values are bytes."""
+    return {
+        name: value.decode("latin-1") if isinstance(value, bytes) else str(value)
+        for name, value in headers.items()
+    }
 
 
 class Connection:

@@ -18,7 +18,7 @@ from kip405.contracts import (
     StoreFinding,
     StoreIdentity,
 )
-from kip405.crc import crc32c
+from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import Corrupt, Fenced, Internal, Invalid, NotFound, RemoteStorageError
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
@@ -163,8 +163,8 @@ class S3RemoteStorageManager:
 
     async def fetch_log_segment(
         self, locator: SegmentLocator, byte_range: ByteRange
-    ) -> bytes | FileSlice:
-        """See RemoteStorageManager; always bytes."""
+    ) -> ByteBuffer | FileSlice:
+        """See RemoteStorageManager; always in memory."""
         return await self._objects.read_range(object_name(locator, ObjectKind.LOG), byte_range)
 
     async def fetch_indexes(self, locator: SegmentLocator) -> bytes:

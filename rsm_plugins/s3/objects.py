@@ -14,7 +14,7 @@ from typing import Any
 from botocore.exceptions import ClientError, FlexibleChecksumError, IncompleteReadError
 
 from kip405.contracts import StoredObject
-from kip405.crc import crc32c
+from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import (
     Corrupt,
     ErrorKind,
@@ -135,18 +135,18 @@ class Objects:
 
         async def request(client: Any) -> bytes:
             answer = await client.get_object(**self.target(name), ChecksumMode="ENABLED")
-            body = await _body(answer, int(answer["ContentLength"]), self.location(name))
+            body = bytes(await _body(answer, int(answer["ContentLength"]), self.location(name)))
             _prove(body, answer.get("ChecksumCRC32C"))
             return body
 
         return await self.calls.run("GetObject", self.location(name), request)
 
-    async def read_range(self, name: str, wanted: ByteRange) -> bytes:
+    async def read_range(self, name: str, wanted: ByteRange) -> ByteBuffer:
         """The range clipped to the object's size; NotFound."""
         last = max(wanted.start, min(wanted.end, _OPEN_END) - 1)
         header = f"bytes={wanted.start}-{last}"
 
-        async def request(client: Any) -> bytes:
+        async def request(client: Any) -> ByteBuffer:
             try:
                 answer = await client.get_object(**self.target(name), Range=header)
             except ClientError as error:
@@ -374,14 +374,14 @@ def _prove(body: bytes, written: str | None) -> None:
         raise FlexibleChecksumError(error_msg="the body does not have its CRC-32C")
 
 
-async def _body(answer: Any, size_bytes: int | None, location: str) -> bytes:
+async def _body(answer: Any, size_bytes: int | None, location: str) -> ByteBuffer:
     """The whole body; the connection is closed unless it was read to its end."""
     async with answer["Body"] as stream:
         if size_bytes is None:
             raise Invalid(
                 f"GetObject {location}: the server answers another range than it was asked"
             )
-        body: bytes = await stream.read()
+        body: ByteBuffer = await stream.read()
     if len(body) != size_bytes:
         raise IncompleteReadError(actual_bytes=len(body), expected_bytes=size_bytes)
     return body

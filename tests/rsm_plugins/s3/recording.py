@@ -3,6 +3,7 @@ no real server here shows.
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -45,11 +46,12 @@ class RecordingServer:
     """Where it listens, and all it was asked."""
 
     port: int
+    scheme: str = "http"
     asked: list[Asked] = field(default_factory=list)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def settings(self, **more: object) -> dict[str, object]:
         """`rsm.config.*` rows that lead here; `more` are below `rsm.config.`, with underscores for
@@ -76,9 +78,11 @@ def xml(text: str) -> Answer:
 
 
 @asynccontextmanager
-async def recording_server(handler: Handler) -> AsyncIterator[RecordingServer]:
+async def recording_server(
+    handler: Handler, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[RecordingServer]:
     """A server on a free loopback port, gone with its connections afterwards."""
-    recorded = RecordingServer(port=0)
+    recorded = RecordingServer(port=0, scheme="http" if tls is None else "https")
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -94,7 +98,7 @@ async def recording_server(handler: Handler) -> AsyncIterator[RecordingServer]:
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks.append(asyncio.get_running_loop().create_task(serve(reader, writer)))
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     recorded.port = server.sockets[0].getsockname()[1]
     try:
         yield recorded
