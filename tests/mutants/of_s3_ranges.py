@@ -5,7 +5,24 @@ from tests.mutants.edits import Edit, Target
 RANGES = Target("rsm_plugins/s3/ranges.py", ("tests/rsm_plugins/s3/test_ranges.py",))
 SLOTS = Target("rsm_plugins/contract/client_files.py", ("tests/rsm_plugins/test_handover.py",))
 
+SOURCE = Target(
+    "rlm/reading/source.py",
+    ("tests/rlm/reading/test_verify.py", "tests/rlm/reading/test_integrity.py"),
+)
+
 EDITS: tuple[Edit, ...] = (
+    *SOURCE.edits(
+        (
+            "G9: a lent file is read for another range",
+            "isinstance(found, FileSlice) and found.keeper is None:",
+            "isinstance(found, FileSlice):",
+        ),
+        (
+            "H25: a lent file that is gone is taken for a lost object",
+            "if found.keeper is not None:",
+            "if False:",
+        ),
+    ),
     *RANGES.edits(
         (
             "G9: the buffer of a body is used again while a view of it is held",

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from kip405.errors import Corrupt, NotFound
-from kip405.segments import ByteRange, SegmentLocator
+from kip405.segments import ByteRange, FileSlice, SegmentLocator
+from rlm.reading.values import ReadLimits
 from tests.kip405.batch_builder import batch
 from tests.rlm.reading.local_bench import (
+    ALL,
     CHUNK,
     Bench,
     CountingStore,
@@ -43,6 +45,40 @@ async def test_g09_a_flipped_bit_of_the_log_is_never_served(local: Bench, shared
     assert await read(reader, segment, bounds(0, max_bytes=2 * CHUNK))  # the others are good
     flip(local.store.object(".log"), where)
     assert (await read(reader, segment, bounds(0)))[0] == log
+
+
+class LendingStore(CountingStore):
+    """Answers ranges in a file of its own, at their own positions: a file that is lent."""
+
+    async def fetch_log_segment(
+        self, locator: SegmentLocator, byte_range: ByteRange
+    ) -> bytes | FileSlice:
+        found = await super().fetch_log_segment(locator, byte_range)
+        assert isinstance(found, FileSlice)
+        return replace(found, keeper=object())
+
+
+async def test_g09_a_file_that_was_lent_is_not_read_for_another_range(local: Bench) -> None:
+    """What is in it by then is of somebody else's fetch."""
+    await local.store.close()
+    local.store = LendingStore(local.root / "store")
+    log = b"".join(batch(base, 10) for base in range(0, 2_000, 10))
+    segment = await local.stored(log)
+    limits = ReadLimits(
+        memory_bytes=ALL,
+        range_bytes=CHUNK,
+        window_bytes=CHUNK,
+        start_window_bytes=CHUNK,
+        first_bytes=CHUNK,
+    )
+    reader = local.reader(limits)
+    got, offset = b"", 0
+    while len(got) < len(log):
+        part, offset = await read(reader, segment, bounds(offset, upper_offset=offset + 10))
+        got += part
+    assert got == log
+    chunks = {start for start, end in local.store.ranges if end - start <= CHUNK}
+    assert chunks == set(range(0, len(log), CHUNK))
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -74,12 +74,13 @@ def test_a_slice_of_a_file_is_read_chunk_by_chunk(tmp_path: Path) -> None:
     assert [type(landed[number]) for number in (3, 4)] == [Corrupt, Corrupt]
 
 
-def test_a_file_that_is_gone_is_not_found_and_one_that_cannot_be_read_unavailable(
+def test_h25_an_object_that_is_gone_is_not_found_and_other_files_are_unavailable(
     tmp_path: Path,
 ) -> None:
     gone = FileSlice(path=str(tmp_path / "gone"), position=0, size_bytes=20)
     folder = FileSlice(path=str(tmp_path), position=0, size_bytes=20)
-    for found, kind in ((gone, NotFound), (folder, Unavailable)):
+    lent = FileSlice(path=str(tmp_path / "gone"), position=0, size_bytes=20, keeper=object())
+    for found, kind in ((gone, NotFound), (folder, Unavailable), (lent, Unavailable)):
         landed = verified(found, range(2), CHECKSUMS, len(LOG), "s", ChunkMemory())
         assert [type(one) for one in landed.values()] == [kind, kind]
 
