@@ -95,6 +95,7 @@ async def fetch(server: RecordingServer, waits: Waits, folder: Path, **more: int
         failed(502, ""),
         failed(429, "TooManyRequests"),
         Answer(status=503, body=b"<html>a proxy's page"),
+        Answer(status=503, headers={"transfer-encoding": "chunked"}, body=b"3\r\nabc\r\n0\r\n\r\n"),
         Answer(
             status=206, headers={"content-range": "bytes 5-14/100"}, body=b"x" * 10, sent_bytes=4
         ),
@@ -103,7 +104,17 @@ async def fetch(server: RecordingServer, waits: Waits, folder: Path, **more: int
             status=206, headers={"content-range": "bytes 5-14/100"}, body=b"x" * 10, sent_bytes=0
         ),
     ],
-    ids=["slow down", "500", "502", "429", "a proxy", "cut body", "short body", "no body"],
+    ids=[
+        "slow down",
+        "500",
+        "502",
+        "429",
+        "a proxy",
+        "in chunks",
+        "cut body",
+        "short body",
+        "no body",
+    ],
 )
 async def test_passing_failures_are_tried_again(failure: Answer, tmp_path: Path) -> None:
     waits = Waits()
