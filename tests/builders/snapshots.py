@@ -2,9 +2,11 @@
 
 from kip405.ids import TopicIdPartition
 from kip405.lineage import Lineage
+from kip405.segments import EpochEntry
 from rlm.broker.leadership import LedPartition
 from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.copy import TopicState
+from rlm.remote_log.mirrored import LeaderEpochs
 from rlm.remote_log.snapshots import PartitionSnapshot, TopicSnapshot
 from rlm.remote_log.tier import Watermarks
 from rlmm.ledger import PartitionLedger
@@ -56,3 +58,9 @@ def snapshot_of(
         remote_log_start_offset=None,
         frozen=None,
     )
+
+
+def epochs_from(*starts: tuple[int, int]) -> LeaderEpochs:
+    """Of a log up to 200; (leader epoch, its start offset) each."""
+    entries = tuple(EpochEntry(epoch=epoch, start_offset=start) for epoch, start in starts)
+    return LeaderEpochs(lineage=Lineage(entries), log_end_offset=200, remote_log_start_offset=0)

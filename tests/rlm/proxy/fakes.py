@@ -29,7 +29,18 @@ from rlm.proxy.reads import FetchQuota
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
-from rlm.remote_log.tier import Deletions, EpochEnd, Tier, TierPartition, TopicRef, Watermarks
+from rlm.remote_log.mirrored import LeaderEpochs
+from rlm.remote_log.tier import (
+    Deletions,
+    EpochEnd,
+    Tier,
+    TierPartition,
+    TopicRef,
+    Watermarks,
+)
+from rlm.workers.records_memory import RecordsMemory
+from tests.builders.snapshots import epochs_from
+from tests.rlm.proxy.border import reach, settled
 from tests.rlm.proxy.fake_deletions import FakeDeletions
 from tests.rlm.proxy.uncounted import Counting, NoQuota
 
@@ -286,7 +297,7 @@ class FakeTier:
     record_bytes: int = 10
     aborted: tuple[tuple[int, int], ...] = ()
     timestamped: TimestampedOffset | None = None
-    epoch_ends: dict[int, EpochEnd] = field(default_factory=dict)
+    epochs: LeaderEpochs = field(default_factory=lambda: epochs_from((3, 0)))
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     hang: bool = False
     reads: list[RemoteRead] = field(default_factory=list)
@@ -356,10 +367,10 @@ class FakeTier:
         return self.timestamped
 
     def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
-        return 3
+        return self.epochs.epoch_for_offset(offset)
 
     def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
-        return self.epoch_ends.get(leader_epoch)
+        return self.epochs.end_of(leader_epoch)
 
 
 class RawClient:
@@ -387,6 +398,7 @@ class RawClient:
         return value
 
     async def call(self, api: Api, version: int, value: Value) -> Value:
+        await settled()
         self.writer.write(self.encode(api, version, value))
         async with asyncio.timeout(20):
             return await self.answer(api, version)
@@ -400,6 +412,7 @@ class Proxied:
     proxy: ProxyServer
     metrics: Counting
     connect: Callable[[], Awaitable[RawClient]]
+    records_memory: RecordsMemory | None
 
 
 @dataclass
@@ -419,7 +432,7 @@ async def world(
     tier = tier or FakeTier(partitions={0: tier_partition()})
     deletions = FakeDeletions()
     async with proxied(tier, broker or FakeBroker(), quota, deletions, **settings) as made:
-        yield World(made.broker, made.proxy, made.metrics, made.connect, tier, deletions)
+        yield World(**vars(made), tier=tier, deletions=deletions)
 
 
 @contextlib.asynccontextmanager
@@ -435,31 +448,25 @@ async def proxied(
     broker.port = server.sockets[0].getsockname()[1]
     metrics = Counting()
     ours = {"upstream_port": broker.port, "shutdown_timeout_ms": 1000, "barrier_wait_ms": 100}
-    proxy = ProxyServer(
-        ProxySettings(
-            listen_host="127.0.0.1", listen_port=0, upstream_host="127.0.0.1", **(ours | settings)
-        ),
-        tier,
-        deletions or FakeDeletions(),
-        SystemClock(),
-        metrics,
-        quota or NoQuota(),
+    made = ProxySettings(
+        listen_host="127.0.0.1", listen_port=0, upstream_host="127.0.0.1", **(ours | settings)
     )
-    await proxy.start()
-    clients: list[RawClient] = []
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(server.close)
+        near = await stack.enter_async_context(reach(tier, deletions or FakeDeletions()))
+        proxy = ProxyServer(
+            made, near.tier, near.deletions, SystemClock(), metrics, quota or NoQuota()
+        )
+        await proxy.start()
+        stack.push_async_callback(proxy.close)
 
-    async def connect() -> RawClient:
-        client = RawClient(*await asyncio.open_connection("127.0.0.1", proxy.port))
-        clients.append(client)
-        return client
+        async def connect() -> RawClient:
+            await settled()
+            client = RawClient(*await asyncio.open_connection("127.0.0.1", proxy.port))
+            stack.callback(client.writer.close)
+            return client
 
-    try:
-        yield Proxied(broker, proxy, metrics, connect)
-    finally:
-        for client in clients:
-            client.writer.close()
-        await proxy.close()
-        server.close()
+        yield Proxied(broker, proxy, metrics, connect, near.memory)
 
 
 def fetch_request(version: int, *partitions: Value, topic: str = TOPIC, **fields: Any) -> Value:

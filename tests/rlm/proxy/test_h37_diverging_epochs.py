@@ -14,6 +14,7 @@ from kip405.errors import Unavailable
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 from rlm.proxy.fetch_plan import EpochVerdict, check_epoch
+from rlm.remote_log.mirrored import LeaderEpochs
 from rlm.remote_log.tier import EpochEnd
 from tests.rlm.proxy.fakes import (
     TOPIC,
@@ -94,12 +95,8 @@ def whole() -> EpochBroker:
 
 
 def tier(**changes: object) -> FakeTier:
-    known = {}
-    for epoch in range(9):
-        end = LINEAGE.end_offset_for(epoch, LOG_END)
-        assert end is not None
-        known[epoch] = EpochEnd(leader_epoch=end[0], end_offset=end[1])
-    return FakeTier(partitions={0: tier_partition(**changes)}, epoch_ends=known)
+    epochs = LeaderEpochs(lineage=LINEAGE, log_end_offset=LOG_END, remote_log_start_offset=0)
+    return FakeTier(partitions={0: tier_partition(**changes)}, epochs=epochs)
 
 
 async def ask(w: World, offset: int, epoch: int, named: int = -1) -> Value:

@@ -21,7 +21,9 @@ from kip405.segments import EpochEntry
 from rlm.clock import SystemClock, new_uuid
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
-from rlm.remote_log.tier import EpochEnd, Watermarks
+from rlm.remote_log.mirrored import LeaderEpochs
+from rlm.remote_log.tier import Watermarks
+from tests.rlm.proxy.border import ONE_PROCESS, WORKER, reach, settled
 from tests.rlm.proxy.fake_deletions import FakeDeletions
 from tests.rlm.proxy.fakes import (
     RawClient,
@@ -33,7 +35,12 @@ from tests.rlm.proxy.test_real_broker import CapturedTier, capture
 from tests.rlm.proxy.uncounted import Counting, NoQuota
 from tests.sandbox_fixtures import KafkaCluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.parametrize(  # each restarts the broker three times
+        "border", [ONE_PROCESS, pytest.param(WORKER, marks=pytest.mark.long)], indirect=True
+    ),
+]
 
 EPOCH_RECORDS = 400  # records under one leader epoch
 EPOCHS = 4
@@ -124,10 +131,7 @@ async def trimmed(kafka_cluster: KafkaCluster) -> AsyncIterator[Trimmed]:
         watermarks=tier.broker_watermarks,
         leader_epoch=leader_epoch,
     )
-    for epoch in range(leader_epoch):
-        found = lineage.end_offset_for(epoch, COUNT)
-        assert found is not None
-        tier.epoch_ends[epoch] = EpochEnd(leader_epoch=found[0], end_offset=found[1])
+    tier.epochs = LeaderEpochs(lineage=lineage, log_end_offset=COUNT, remote_log_start_offset=0)
     metrics = Counting()
     settings = ProxySettings(
         listen_host="127.0.0.1",
@@ -135,20 +139,22 @@ async def trimmed(kafka_cluster: KafkaCluster) -> AsyncIterator[Trimmed]:
         upstream_host="127.0.0.1",
         upstream_port=ports.tiered,
     )
-    proxy = ProxyServer(settings, tier, FakeDeletions(), SystemClock(), metrics, NoQuota())
-    await proxy.start()
-    try:
-        yield Trimmed(
-            topic,
-            tier,
-            metrics,
-            f"127.0.0.1:{ports.proxy}",
-            lineage,
-            topic_id.raw,
-            ports.tiered,
-        )
-    finally:
-        await proxy.close()
+    async with reach(tier, FakeDeletions()) as near:
+        proxy = ProxyServer(settings, near.tier, near.deletions, SystemClock(), metrics, NoQuota())
+        await proxy.start()
+        try:
+            await settled()
+            yield Trimmed(
+                topic,
+                tier,
+                metrics,
+                f"127.0.0.1:{ports.proxy}",
+                lineage,
+                topic_id.raw,
+                ports.tiered,
+            )
+        finally:
+            await proxy.close()
 
 
 def _kafka_python(trimmed: Trimmed) -> list[tuple[int, bytes]]:

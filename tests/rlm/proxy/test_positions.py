@@ -6,8 +6,18 @@ from kafka_protocol.apis import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kip405.errors import Corrupt, Unavailable
 from rlm.reading.values import TimestampedOffset
 from rlm.remote_log.list_offsets import BothTiers
-from rlm.remote_log.tier import EpochEnd, Watermarks
-from tests.rlm.proxy.fakes import PLAIN, TOPIC, FakeTier, Log, Value, World, tier_partition, world
+from rlm.remote_log.tier import Watermarks
+from tests.builders.snapshots import epochs_from
+from tests.rlm.proxy.fakes import (
+    PLAIN,
+    TOPIC,
+    FakeTier,
+    Log,
+    Value,
+    World,
+    tier_partition,
+    world,
+)
 
 LIST_VERSIONS = range(LIST_OFFSETS.versions.low, LIST_OFFSETS.versions.high + 1)
 
@@ -164,10 +174,10 @@ async def epoch_end(
 @pytest.mark.parametrize("version", [2, 3, 4])
 async def test_epochs_come_from_the_merged_lineage_where_it_knows_better(version: int) -> None:
     async with world() as w:
-        w.tier.epoch_ends = {5: EpochEnd(leader_epoch=4, end_offset=60)}
+        w.tier.epochs = epochs_from((4, 0), (9, 60))
         assert await epoch_end(w, version, 5) == (0, 4, 60)
         assert await epoch_end(w, version, 9) == (0, 9, 100)
-        w.tier.epoch_ends = {5: EpochEnd(leader_epoch=5, end_offset=150)}
+        w.tier.epochs = epochs_from((5, 0), (9, 150))
         assert await epoch_end(w, version, 5) == (0, 5, 100)
         w.tier.barrier_error = Unavailable("replaying")
         assert await epoch_end(w, version, 5) == (5, -1, -1)
@@ -175,21 +185,21 @@ async def test_epochs_come_from_the_merged_lineage_where_it_knows_better(version
 
 async def test_an_undefined_epoch_end_is_filled_in() -> None:
     async with world() as w:
-        w.tier.epoch_ends = {5: EpochEnd(leader_epoch=5, end_offset=100)}
+        w.tier.epochs = epochs_from((5, 0), (9, 100))
         w.broker.logs[TOPIC, 0] = Log(start=-1)
         assert await epoch_end(w, 4, 5) == (0, 5, 100)
 
 
 async def test_h21_epochs_of_replicas_pass() -> None:
     async with world() as w:
-        w.tier.epoch_ends = {5: EpochEnd(leader_epoch=4, end_offset=60)}
+        w.tier.epochs = epochs_from((4, 0), (9, 60))
         assert await epoch_end(w, 4, 5, replica_id=2) == (0, 5, 100)
 
 
 async def test_h04_a_frozen_history_corrects_no_epoch_end() -> None:
     async with world() as w:
         w.tier.partitions[0] = tier_partition(frozen=True)
-        w.tier.epoch_ends = {5: EpochEnd(leader_epoch=4, end_offset=60)}
+        w.tier.epochs = epochs_from((4, 0), (9, 60))
         assert await epoch_end(w, 4, 5) == (0, 5, 100)
 
 

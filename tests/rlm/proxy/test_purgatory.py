@@ -151,13 +151,15 @@ async def test_one_that_its_fetch_leaves_is_abandoned_or_was_late(
 
 
 def failing_once(tier: FakeTier, error: RemoteStorageError, then: Callable[[], object]) -> None:
-    """The first read raises the error after something has happened."""
+    """The first read raises the error after something has happened; what has ended stays so."""
     read, left = tier.read, [then]
 
     async def failing(request: RemoteRead) -> RemoteRecords:
         if left:
             left.pop()()
             raise error
+        if request.offset < tier.partitions[request.partition].remote_log_start_offset:
+            raise CHANGED  # by the view that a worker has had before
         return await read(request)
 
     tier.read = failing  # type: ignore[method-assign]

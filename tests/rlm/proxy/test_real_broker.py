@@ -24,6 +24,8 @@ from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks
+from tests.builders.snapshots import epochs_from
+from tests.rlm.proxy.border import reach, settled
 from tests.rlm.proxy.fake_deletions import FakeDeletions
 from tests.rlm.proxy.fakes import (
     FakeTier,
@@ -87,9 +89,6 @@ class CapturedTier(FakeTier):
         return TimestampedOffset(
             offset=offset, timestamp_ms=FIRST_TIMESTAMP + offset, leader_epoch=0
         )
-
-    def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
-        return 0
 
 
 @dataclass
@@ -164,6 +163,7 @@ async def _trim(tier: CapturedTier, cluster: KafkaCluster, topic: str, port: int
     await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(LOCAL_START)})
     await admin.close()
     tier.stored, tier.topic_name = memoryview(stored), topic
+    tier.epochs = epochs_from((0, 0))
     tier.broker_watermarks = Watermarks(
         high_watermark=COUNT, last_stable_offset=COUNT, log_start_offset=LOCAL_START
     )
@@ -182,27 +182,23 @@ async def archive(kafka_cluster: KafkaCluster) -> AsyncIterator[Archive]:
     topic = f"proxied-{new_uuid()}"
     [ports] = kafka_cluster.sandbox.state.ports.values()
     tier, metrics = CapturedTier(), Counting()
-    proxy = ProxyServer(
-        ProxySettings(
-            listen_host="127.0.0.1",
-            listen_port=ports.proxy,
-            upstream_host="127.0.0.1",
-            upstream_port=ports.tiered,
-        ),
-        tier,
-        FakeDeletions(),
-        SystemClock(),
-        metrics,
-        NoQuota(),
+    settings = ProxySettings(
+        listen_host="127.0.0.1",
+        listen_port=ports.proxy,
+        upstream_host="127.0.0.1",
+        upstream_port=ports.tiered,
     )
-    await proxy.start()
-    bootstrap = f"127.0.0.1:{ports.proxy}"
-    try:
-        await _produce(bootstrap, topic)  # through the proxy
-        topic_id = await _trim(tier, kafka_cluster, topic, ports.tiered)
-        yield Archive(kafka_cluster, topic, topic_id, tier, metrics, bootstrap, ports.tiered)
-    finally:
-        await proxy.close()
+    async with reach(tier, FakeDeletions()) as near:
+        proxy = ProxyServer(settings, near.tier, near.deletions, SystemClock(), metrics, NoQuota())
+        await proxy.start()
+        bootstrap = f"127.0.0.1:{ports.proxy}"
+        try:
+            await _produce(bootstrap, topic)  # through the proxy
+            topic_id = await _trim(tier, kafka_cluster, topic, ports.tiered)
+            await settled()
+            yield Archive(kafka_cluster, topic, topic_id, tier, metrics, bootstrap, ports.tiered)
+        finally:
+            await proxy.close()
 
 
 async def _aiokafka(archive: Archive, isolation: str) -> list[Record]:

@@ -1,0 +1,77 @@
+"""Where the tier of a proxy under test is: in its process, or in a core behind a socket (H24).
+
+Tests that make a proxy run with both (see conftest.py). This module must not know what a core is.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from rlm.remote_log.tier import Deletions, Tier
+from rlm.workers.records_memory import RecordsMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Near:
+    """What the proxy asks. `memory`: of a worker, for records that the core has sent; None = the
+    proxy has the tier's own. `settle`: all that the tier shows now is known here afterwards.
+    """
+
+    tier: Tier
+    deletions: Deletions
+    memory: RecordsMemory | None
+    settle: Callable[[], Awaitable[None]]
+
+
+ONE_PROCESS, WORKER = "one process", "worker"
+"""Values of the parameter `border` of tests."""
+
+Border = Callable[[Tier, Deletions], AbstractAsyncContextManager[Near]]
+
+
+@asynccontextmanager
+async def no_border(tier: Tier, deletions: Deletions) -> AsyncIterator[Near]:
+    """One process has both."""
+
+    async def settle() -> None:
+        """Nothing lags behind."""
+
+    yield Near(tier=tier, deletions=deletions, memory=None, settle=settle)
+
+
+class _Current:
+    """The border of the test that runs, and what its proxies have reached."""
+
+    def __init__(self) -> None:
+        self.border: Border = no_border
+        self.reached: list[Near] = []
+
+
+_current = _Current()
+
+
+@contextmanager
+def bordered(border: Border) -> Iterator[None]:
+    """Every proxy that is made meanwhile has its tier behind this border."""
+    before, _current.border = _current.border, border
+    try:
+        yield
+    finally:
+        _current.border = before
+
+
+@asynccontextmanager
+async def reach(tier: Tier, deletions: Deletions) -> AsyncIterator[Near]:
+    """The tier as the proxy of this test has it."""
+    async with _current.border(tier, deletions) as near:
+        _current.reached.append(near)
+        try:
+            yield near
+        finally:
+            _current.reached.remove(near)
+
+
+async def settled() -> None:
+    """What a test has changed in a tier is known to its proxy."""
+    for near in tuple(_current.reached):
+        await near.settle()

@@ -1,0 +1,37 @@
+"""Tests that make a proxy run twice: with its tier in one process, and as a worker whose tier is in
+a core behind a unix socket (H24).
+"""
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rlm.proxy.border import ONE_PROCESS, WORKER, bordered
+from tests.rlm.workers.behind import behind_core
+
+_MAKES_A_PROXY = frozenset({"world", "proxied", "reach"})
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """By what the module of a test uses, unless a test says it itself."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    uses = vars(metafunc.module).keys() & _MAKES_A_PROXY
+    if uses and inspect.iscoroutinefunction(metafunc.function) and not any(map(_is_ours, marks)):
+        metafunc.parametrize("border", [ONE_PROCESS, WORKER], indirect=True)
+
+
+def _is_ours(mark: pytest.Mark) -> bool:
+    return "border" in mark.args[0]
+
+
+@pytest.fixture(autouse=True)
+def border(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where the tier of the proxies of this test is."""
+    if getattr(request, "param", ONE_PROCESS) == ONE_PROCESS:
+        yield
+        return
+    folder: Path = request.getfixturevalue("tmp_path")
+    with bordered(behind_core(folder)):
+        yield
