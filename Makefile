@@ -4,7 +4,7 @@
 #                         STORE=s3 or STORE=hdfs: with such a server as the remote store
 #   make demo-spark       the same records read by Spark: DataFrame, stream, export; needs no Java
 #   make test             set-up, lint, then every test that CI runs; TESTS= and ARGS= narrow it
-#   make long             the tests with the full numbers
+#   make long             the tests with the full numbers, and the scenarios with proxy workers
 #   make mutants          takes one guard away at a time and sees which tests notice (ARGS=--help)
 #   make lint             format, lint, types, import rules, fresh generated code, locks, the site
 #   make check            the same and the tests of generated pages, locks,
@@ -75,6 +75,7 @@ test: lint
 
 long: setup
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) -m long --timeout 7200 $(ARGS) $(TESTS)
+	@$(if $(filter tests,$(TESTS)),RLM_TEST_WORKERS=2 $(PYTEST) -m "integration and not long" $(ARGS) tests/scenarios)
 
 mutants: setup
 	@$(RUN) tests.mutants --workers 2 $(ARGS)

@@ -8,8 +8,9 @@ file: they keep every worker busy until the end.
 
 import pytest
 
-ONE, STORES, SPARK, THREE, BROKER = SHARED = (
+ONE, WORKERS, STORES, SPARK, THREE, BROKER = SHARED = (
     "one broker",
+    "one broker with proxy workers",
     "stores",
     "spark",
     "three brokers",
@@ -26,6 +27,8 @@ _FIXTURES = {
 }
 _OF_ONE_BROKER = {"one_broker": ONE, "sandbox": ONE, "kafka_cluster": BROKER}
 _LOCAL = "local"
+_OF_KINDS = {"workers": WORKERS, "s3": STORES, "hdfs": STORES}
+"""By the parameter of `one_broker`."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,9 +54,9 @@ def group_of(item: pytest.Item) -> str:
     tests use too; else its file.
     """
     callspec = getattr(item, "callspec", None)
-    store = callspec.params.get("one_broker", _LOCAL) if callspec is not None else _LOCAL
-    if store != _LOCAL:
-        return STORES
+    kind = callspec.params.get("one_broker", _LOCAL) if callspec is not None else _LOCAL
+    if kind in _OF_KINDS:
+        return _OF_KINDS[kind]
     names = getattr(item, "fixturenames", ())
     for fixture in names:
         if fixture in _FIXTURES:

@@ -1,11 +1,12 @@
 """Real Kafka for tests: session-wide clusters that are gone, with their data, when the tests are.
 
 RLM_KEEP_SANDBOX=1 leaves the directories (not the processes) behind, to look at the logs.
+RLM_TEST_WORKERS=N gives every service so many proxy workers.
 """
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,15 @@ from tests.endings import ended_early
 
 SandboxFactory = Callable[..., Sandbox]
 """Keyword arguments of SandboxSpec; `overrides` as strings like `broker.KEY=V`."""
+
+
+def with_workers(spec: SandboxSpec, count: str | None = None) -> SandboxSpec:
+    """The spec with so many proxy workers, by default as RLM_TEST_WORKERS says."""
+    wanted = count or os.environ.get("RLM_TEST_WORKERS")
+    if not wanted or not spec.services:
+        return spec
+    workers = Override(scope="rlm", key="proxy.workers", value=wanted)
+    return replace(spec, overrides=(*spec.overrides, workers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +83,7 @@ def sandbox_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbo
 def _up(root: Path, *, overrides: tuple[str, ...] = (), **options: Any) -> Sandbox:
     parsed = tuple(Override.parse(text) for text in overrides)
     spec = SandboxSpec(**{"jvm": "quick", **options}, overrides=parsed)
-    return Sandbox.up(root, spec)
+    return Sandbox.up(root, with_workers(spec))
 
 
 def _down(made: Sandbox) -> None:

@@ -60,6 +60,17 @@ def test_with_brokers_alone(kafka_cluster, number):
 def test_with_a_store_of_its_own(one_broker):
     note("stores")
 
+@pytest.mark.integration
+@pytest.mark.parametrize("one_broker", ["workers"], indirect=True)
+def test_with_proxy_workers(one_broker):
+    note("workers")
+
+@pytest.mark.integration
+@pytest.mark.parametrize("one_broker", ["workers"], indirect=True)
+@pytest.mark.parametrize("number", range(2))
+def test_with_proxy_workers_too(one_broker, number):
+    note("workers")
+
 @pytest.fixture
 def s3_server():
     pass
@@ -97,6 +108,7 @@ def test_there(number):
 COUNTS = {
     "unit": 6,
     "kafka": 6,
+    "workers": 3,
     "stores": 6,
     "three": 3,
     "spark": 3,

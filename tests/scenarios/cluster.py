@@ -29,8 +29,12 @@ from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import STORE_PROCESSES
 
 STORES = tuple(STORE_PROCESSES)
-LONG_ON_SERVERS = tuple(
-    pytest.param(store, marks=() if store == "local" else pytest.mark.long) for store in STORES
+WORKERS = "workers"
+"""A local store, and a service with two proxy workers."""
+
+LONG_ON_SERVERS = (
+    WORKERS,
+    *(pytest.param(one, marks=() if one == "local" else pytest.mark.long) for one in STORES),
 )
 """Values of the indirect parameter `one_broker`; with a real server the long way only."""
 

@@ -10,7 +10,8 @@ import pytest
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.endings import ended_early
-from tests.scenarios.cluster import STORES, Cluster, clients_come_to, open_clients
+from tests.sandbox_fixtures import with_workers
+from tests.scenarios.cluster import STORES, WORKERS, Cluster, clients_come_to, open_clients
 from tests.scenarios.faults import whole
 from tests.scenarios.replicas import heal
 
@@ -43,7 +44,7 @@ def three_brokers(
         return
     selector = Override(scope="broker", key="replica.selector.class", value=_RACK_AWARE)
     spec = SandboxSpec(brokers=3, log_dirs=2, jvm="quick", heap_mib=256, overrides=(selector,))
-    made = Sandbox.up(tmp_path_factory.mktemp("three"), spec)
+    made = Sandbox.up(tmp_path_factory.mktemp("three"), with_workers(spec))
     keep = os.environ.get("RLM_KEEP_SANDBOX")
     with ended_early(request, lambda: made.down(delete=not keep)):
         yield made
@@ -65,24 +66,33 @@ def one_broker(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     """The session's one-broker sandbox; RLM_ONE_SANDBOX=DIR: a running one instead.
 
     A test that asks for a kind of store (indirect parameter `s3` or `hdfs`) gets one with that
-    store; tests of one store run after each other and share it.
+    store, and for `workers` one with two proxy workers; tests of one kind run after each other and
+    share it.
     """
-    store = getattr(request, "param", "local")
+    kind = getattr(request, "param", "local")
+    spec = _spec_of(kind)
     if running := os.environ.get("RLM_ONE_SANDBOX"):
         opened = Sandbox.open(Path(running))
-        if opened.state.spec.store != store:
-            pytest.skip(f"RLM_ONE_SANDBOX has another store than {store}")
+        has = opened.state.spec
+        if has.store != spec.store or not set(has.overrides) >= set(spec.overrides):
+            pytest.skip(f"RLM_ONE_SANDBOX is not one for {kind}")
         yield opened
         return
-    if store == "local":
+    if kind == "local":
         yield request.getfixturevalue("sandbox")
         return
-    folder = request.getfixturevalue("tmp_path_factory").mktemp(store)
-    made = Sandbox.up(folder, SandboxSpec(store=store, jvm="quick"))
+    folder = request.getfixturevalue("tmp_path_factory").mktemp(kind)
+    made = Sandbox.up(folder, spec)
     try:
         yield made
     finally:
         made.down(delete=not os.environ.get("RLM_KEEP_SANDBOX"))
+
+
+def _spec_of(kind: str) -> SandboxSpec:
+    if kind == WORKERS:
+        return with_workers(SandboxSpec(jvm="quick"), "2")
+    return with_workers(SandboxSpec(store=kind, jvm="quick"))
 
 
 @pytest.hookimpl(trylast=True)
@@ -94,7 +104,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _store_of(item: pytest.Item) -> str:
     callspec = getattr(item, "callspec", None)
     found = callspec.params.get("one_broker") if callspec is not None else None
-    return found if isinstance(found, str) else "local"
+    return found if found in STORES else "local"
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from kip405.segments import RemotePartitionDeleteState
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override, SandboxSpec
 from rlmm.topic import SETTINGS_TOPIC
+from tests.sandbox_fixtures import with_workers
 from tests.scenarios.authorizer import OVERRIDES, SUPER_USER, SecuredCluster, of_tier
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.ledger_reader import LedgerReader
@@ -41,7 +42,7 @@ def made(
     spec = SandboxSpec(
         brokers=request.param, jvm="quick", heap_mib=256, overrides=(*OVERRIDES, *QUICK)
     )
-    up = Sandbox.up(tmp_path_factory.mktemp("quick"), spec)
+    up = Sandbox.up(tmp_path_factory.mktemp("quick"), with_workers(spec))
     try:
         yield up
     finally:

@@ -10,6 +10,7 @@ import pytest
 from kip405.acls import Acl, cluster_acl, grants, topic_acl
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import SandboxSpec
+from tests.sandbox_fixtures import with_workers
 from tests.scenarios.authorizer import (
     OF_OUR_TOPICS,
     OVERRIDES,
@@ -29,7 +30,7 @@ def secured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SecuredCluster]:
     spec = SandboxSpec(brokers=request.param, jvm="quick", heap_mib=256, overrides=OVERRIDES)
-    made = Sandbox.up(tmp_path_factory.mktemp("secured"), spec)
+    made = Sandbox.up(tmp_path_factory.mktemp("secured"), with_workers(spec))
     try:
         with SecuredCluster(made) as cluster:
             cluster.close_cluster()

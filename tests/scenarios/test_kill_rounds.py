@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import SandboxSpec
 from tests.kept_results import keep_result
+from tests.sandbox_fixtures import with_workers
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.replicas import heal
 from tests.scenarios.traffic import SteadyProducer
@@ -64,7 +65,7 @@ def three_on_servers(
 ) -> Iterator[Cluster]:
     """Three brokers with a server as their store, for this test alone."""
     spec = SandboxSpec(brokers=3, store=request.param, jvm="quick", heap_mib=256)
-    made = Sandbox.up(tmp_path_factory.mktemp(f"three-{request.param}"), spec)
+    made = Sandbox.up(tmp_path_factory.mktemp(f"three-{request.param}"), with_workers(spec))
     try:
         with Cluster(made) as cluster:
             yield cluster

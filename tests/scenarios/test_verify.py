@@ -9,6 +9,7 @@ import pytest
 
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override, SandboxSpec
+from tests.sandbox_fixtures import with_workers
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.objects import names_of, objects_of
 
@@ -83,7 +84,7 @@ def test_h11_verify_finds_what_is_lost_or_damaged_and_nothing_else(one: Cluster)
 def test_h11_a_lost_object_is_an_alarm_without_a_reader(tmp_path: Path) -> None:
     """The log has its records no longer, and nobody asks for them."""
     often = Override(scope="rlm", key="verify.interval.ms", value="2000")
-    sandbox = Sandbox.up(tmp_path, SandboxSpec(jvm="quick", overrides=(often,)))
+    sandbox = Sandbox.up(tmp_path, with_workers(SandboxSpec(jvm="quick", overrides=(often,))))
     try:
         with Cluster(sandbox) as cluster:
             topic = fresh("unread")

@@ -19,6 +19,7 @@ from rlm_sandbox.ports import PortReservation
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Layout, Override
 from rlm_sandbox.state import prepared
+from tests.sandbox_fixtures import with_workers
 from tests.scenarios.cluster import Cluster, Row, assert_same
 
 pytestmark = pytest.mark.integration
@@ -38,7 +39,7 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     spec = Sandbox.open(root).state.spec
     # As in production: the retention that was never enforced would soon end the kept records.
     delay = Override.parse("rlm.remote.delete.delay.ms=86400000")
-    sandbox = Sandbox.up(root, replace(spec, overrides=(*spec.overrides, delay)))
+    sandbox = Sandbox.up(root, with_workers(replace(spec, overrides=(*spec.overrides, delay))))
     try:
         with Cluster(sandbox) as cluster:
             yield cluster

@@ -16,7 +16,7 @@ import pytest
 
 from rlm_sandbox.sandbox import Sandbox
 from tests.kafka_protocol.oracle import Oracle, load_messages
-from tests.scenarios.cluster import Cluster
+from tests.scenarios.cluster import WORKERS, Cluster
 from tests.scenarios.raw import proxy_of
 from tests.scenarios.twins.comparing import Difference, Json, Pair, Roles, TwinPartition, flat
 from tests.scenarios.twins.requests import OTHER, TWIN, UNKNOWN, Asked, Requests, known_cases
@@ -88,6 +88,7 @@ async def _pair(asked: Asked, proxy: Side, broker: Side, twins: TwinTopics) -> P
     return pair
 
 
+@pytest.mark.parametrize("one_broker", ["local", WORKERS], indirect=True)
 @pytest.mark.parametrize(
     "count",
     [500, pytest.param(20_000, marks=[pytest.mark.long, pytest.mark.timeout(3_600)])],
