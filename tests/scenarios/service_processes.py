@@ -27,6 +27,12 @@ class ServiceProcesses:
         return self._children("--as-core")[0]
 
     @property
+    def pids(self) -> frozenset[int]:
+        """Of core and workers, as many as run now."""
+        children = (*self._children("--as-core"), *self.workers)
+        return frozenset(one.pid for one in children)
+
+    @property
     def workers(self) -> list[psutil.Process]:
         return self._children("rlm.workers.worker")
 
