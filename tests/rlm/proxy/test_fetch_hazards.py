@@ -433,7 +433,7 @@ async def test_a_bug_in_the_tier_does_not_close_the_connection() -> None:
 
     async with world(Broken(partitions={0: tier_partition()})) as w:
         client = await w.connect()
-        request = fetch_request(12, asked(40), max_wait_ms=20_000)
+        request = fetch_request(12, asked(40), max_wait_ms=1_000)
         assert only(await client.call(FETCH, 12, request))["error_code"] == UNKNOWN_SERVER_ERROR
         assert only(await client.call(FETCH, 12, fetch_request(12, asked(150))))["error_code"] == 0
 
