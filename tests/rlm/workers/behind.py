@@ -15,6 +15,8 @@ from rlm.remote_log.tier import Deletions, Tier, TierPartition, TopicRef
 from rlm.service.lifetime import Background
 from rlm.workers.core import CoreParts, CoreServer
 from rlm.workers.counts import CountTaker
+from rlm.workers.inherited import CoreSettings
+from rlm.workers.processes import KnownProcesses
 from rlm.workers.records_memory import RecordsMemory
 from rlm.workers.remote_core import RemoteCore
 from rlm.workers.v1 import core_pb2 as pb
@@ -87,6 +89,7 @@ def behind_core(folder: Path) -> Border:
                 counts=CountTaker(Counting(), FakeThrottle()),
                 tasks=tasks.group,
                 client_bytes_per_second=RATE,
+                processes=KnownProcesses(CoreSettings(workers=1, recent_ends=0), SystemClock()),
             )
             server, memory = CoreServer(parts, path), RecordsMemory(1 << 30)
             worker = _worker(path, memory)
@@ -115,7 +118,13 @@ def _worker(path: Path, memory: RecordsMemory) -> AskingCore:
         """Quotas are the tests' own."""
 
     return AskingCore(
-        path, worker=0, clock=SystemClock(), memory=memory, greeted=ignore, waited=ignore
+        path,
+        worker=0,
+        recent_ends=0,
+        clock=SystemClock(),
+        memory=memory,
+        greeted=ignore,
+        waited=ignore,
     )
 
 

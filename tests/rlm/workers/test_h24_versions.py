@@ -72,6 +72,7 @@ async def neighbours(folder: Path, *, later: str = "") -> AsyncIterator[Neighbou
         worker = RemoteCore(
             outer,
             worker=4,
+            recent_ends=2,
             clock=SystemClock(),
             memory=RecordsMemory(1 << 30),
             greeted=lambda _: None,
