@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from rlm.log_dir.space import space_of
+from rlm.plans.disk import relief_bytes
+from rlm_sandbox.spec import SandboxError
 from tests.scenarios.cluster import SMALL_SEGMENTS, Cluster, assert_same, fresh
 
 pytestmark = pytest.mark.integration
@@ -40,6 +42,8 @@ def room_for(cluster: Cluster, size_bytes: int) -> Iterator[None]:
         yield
     finally:
         path.write_text(before)
+        with contextlib.suppress(SandboxError):  # it runs, unless the test has failed
+            cluster.sandbox.start("plugin:1")
         restart(cluster)
 
 
@@ -82,13 +86,14 @@ def test_h18_a_full_disk_is_given_back_and_what_is_lost_is_passed_without_a_rese
         one.wait_for(lambda: "store-unavailable" in kinds(one), "the store is away")
         rows += one.fill(topic, mib=15, first=len(rows))
         one.wait_for(lambda: "log-dir-low" in kinds(one), "an alarm at the floor")
-        start = one.wait_trimmed(topic, beyond=copied)
+        one.wait_trimmed(topic, beyond=copied)
         lost_offsets = f'rlm_partition_lost_offsets{{partition="0",topic="{topic}"}}'
         one.wait_for(lambda: metric(one, lost_offsets) > 0, "a hole on record")
         one.wait_for(lambda: kinds(one).isdisjoint(_PRESSURE), "space again")
         one.wait_for(lambda: kept_bytes(one, topic) == "-1", "retention taken over")
-        assert metric(one, "rlm_log_dir_free_bytes{") >= _FLOOR
-        assert one.log_start(topic) == start, "no more was deleted than had to be"
+        free_bytes = metric(one, "rlm_log_dir_free_bytes{")
+        assert _FLOOR <= free_bytes <= relief_bytes(_FLOOR) + 2 * _MIB, "what had to be deleted was"
+        start = one.log_start(topic)
         lost = int(one.status(topic)["hole_offsets"])
         assert lost == metric(one, lost_offsets)
         one.sandbox.start("plugin:1")
