@@ -134,8 +134,14 @@ class RangeBody:
         return self._buffer[self._arrived_bytes :]
 
     async def read(self) -> memoryview:
-        """All of it; ConnectionError if the connection ended before."""
-        await asyncio.shield(self._arrived)
+        """All of it; ConnectionError if the connection ended before. One who is cancelled while
+        waiting gives up what has not arrived.
+        """
+        try:
+            await asyncio.shield(self._arrived)
+        except asyncio.CancelledError:
+            self.close()
+            raise
         return self._buffer
 
     def close(self) -> None:

@@ -56,6 +56,11 @@ EDITS: tuple[Edit, ...] = (
             "            self._arrived.set_result(None)\n",
         ),
         (
+            "H36: a body that nobody waits for any more keeps its connection",
+            "            self.close()\n            raise\n",
+            "            raise\n",
+        ),
+        (
             "G9: bytes that follow an answer are the next answer",
             " and len(early) <= size_bytes\n",
             "\n",

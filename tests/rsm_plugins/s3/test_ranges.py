@@ -23,7 +23,7 @@ from rsm_plugins.s3.ranges import (
     request_head,
 )
 from tests.builders.certificates import Authority
-from tests.rsm_plugins.s3.recording import Answer, Asked, recording_server
+from tests.rsm_plugins.s3.recording import Answer, Asked, RecordingServer, recording_server
 from tests.rsm_plugins.s3.stores import open_store, subject_of
 
 KEYS = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
@@ -298,6 +298,34 @@ async def test_a_body_that_nobody_reads_is_given_up() -> None:
         with pytest.raises(ConnectionError):
             await body.read()
         assert not any(made._idle.values())
+
+
+async def test_h36_an_error_whose_text_never_comes_keeps_no_connection(tmp_path: Path) -> None:
+    """botocore reads an error's body itself, and closes nothing when its try has no time left."""
+    began, over = 0, 0
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal began, over
+        await reader.readuntil(b"\r\n\r\n")
+        began += 1
+        writer.write(b"HTTP/1.1 500 X\r\nContent-Length: 9\r\n\r\nabc")
+        with suppress(ConnectionError):
+            assert await reader.read(1) == b""
+        over += 1
+
+    async with scripted(script) as url:
+        limits = {"s3_api_call_timeout": 1000}
+        settings = RecordingServer(port=urlsplit(url).port or 0).settings(**KEYS, **limits)
+        settings["rsm.config.s3.api.call.attempt.timeout"] = 100
+        async with open_store(settings) as store:
+            locator = subject_of(store, tmp_path).segment().locator
+            with pytest.raises(Unavailable, match="no answer in time"):
+                await store.fetch_log_segment(locator, ByteRange(start=0, end=9))
+            for _ in range(10_000):
+                if over == began:
+                    break
+                await asyncio.sleep(0.001)
+            assert over == began > 1
 
 
 def test_g9_memory_is_not_used_again_while_a_view_of_it_is_held() -> None:
