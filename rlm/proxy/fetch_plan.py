@@ -45,6 +45,7 @@ _FULL_SESSION_EPOCHS = (0, -1)
 NO_EPOCH = -1
 _FIRST_WITH_LOG_START = 5  # older answers cannot prove that the broker's log is the known one
 _REMEMBERED_TOPICS = 4096
+_TOPIC_NAME_MAX_CHARS = 249  # org.apache.kafka.common.internals.Topic
 Key = tuple[str | bytes, int]
 View = Callable[[TopicRef, int], TierPartition | None]
 
@@ -278,9 +279,17 @@ def _is_below_log(partition: PartitionFetch) -> bool:
     return known is not None and partition.asked.fetch_offset < known.log_start_offset
 
 
-@lru_cache(maxsize=_REMEMBERED_TOPICS)
 def topic_ref(name: str | None, topic_id: bytes | None) -> TopicRef:
-    """The topic as the client named it."""
+    """The topic as the client named it. A name that no topic can have, which may be as long as a
+    request, is not remembered (H36).
+    """
+    if name is not None and len(name) > _TOPIC_NAME_MAX_CHARS:
+        return TopicRef(name=name)
+    return _remembered_ref(name, topic_id)
+
+
+@lru_cache(maxsize=_REMEMBERED_TOPICS)
+def _remembered_ref(name: str | None, topic_id: bytes | None) -> TopicRef:
     return TopicRef(name=name) if topic_id is None else TopicRef(topic_id=Uuid(topic_id))
 
 

@@ -97,6 +97,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *FETCH_PLAN.edits(
         (
+            "H36: names of any length are remembered for as long as the process lives",
+            "if name is not None and len(name) > _TOPIC_NAME_MAX_CHARS:",
+            "if False:",
+        ),
+        (
             "H4: our view vouches under no leader epoch",
             "if partition.tiered is not None and partition.asked.current_leader_epoch == NO_EPOCH",
             "if partition.tiered is None and partition.asked.current_leader_epoch == NO_EPOCH",

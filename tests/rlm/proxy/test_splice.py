@@ -1,5 +1,6 @@
 """Pure decisions of a Fetch, as tables."""
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -152,6 +153,21 @@ def test_topics_are_named_as_the_client_named_them() -> None:
     assert topic_ref(None, TOPIC_ID.raw) == TopicRef(topic_id=TOPIC_ID)
     assert not has_remote(tier_partition(remote_log_start_offset=100))
     assert isinstance(topic_ref(None, TOPIC_ID.raw).topic_id, Uuid)
+
+
+def test_h36_names_that_no_topic_can_have_are_not_kept() -> None:
+    """A request of a stranger may be one such name, and there may be any number of strangers."""
+    tracemalloc.start()
+    try:
+        before_bytes, _ = tracemalloc.get_traced_memory()
+        for number in range(100):
+            ref = topic_ref(f"{number:100000}", None)
+            assert ref == TopicRef(name=f"{number:100000}")
+        after_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after_bytes - before_bytes < 1_000_000
+    assert topic_ref("a" * 249, None) is topic_ref("a" * 249, None), "a name that a topic can have"
 
 
 def test_h25_no_record_goes_out_beside_an_error() -> None:
