@@ -27,7 +27,7 @@ from rsm_plugins.threads import Threads
 async def slice_bytes(found: ByteBuffer | FileSlice, threads: Threads) -> bytes:
     """The bytes of a store's answer; a slice of a shared file is read.
 
-    NotFound: the file is gone. Unavailable: it cannot be read.
+    NotFound: the file is gone. Unavailable: it cannot be read, or it was only lent and is gone.
     """
     return await threads.run(_read, found) if isinstance(found, FileSlice) else bytes(found)
 
@@ -40,7 +40,8 @@ def _read(found: FileSlice) -> bytes:
         finally:
             os.close(descriptor)
     except FileNotFoundError as error:
-        raise NotFound(f"{found.path} is gone") from error
+        kind = NotFound if found.keeper is None else Unavailable  # one lent is no object of a store
+        raise kind(f"{found.path} is gone") from error
     except OSError as error:
         raise Unavailable(f"cannot read {found.path}: {error.strerror}") from error
 

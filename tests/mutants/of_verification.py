@@ -12,9 +12,17 @@ UNLISTED_PLAN = Target("rlm/plans/verification.py", ("tests/rlm/tasks/test_unlis
 RUNS = Target("rlm/tasks/verify_runs.py", ("tests/rlm/tasks/test_verification.py",))
 CLUSTER = Target("rlm/api/cluster_verify.py", ("tests/rlm/api/test_verify.py",))
 COMMAND = Target("rlm/cli/verify.py", ("tests/rlm/cli/test_verify.py",))
+OBJECTS = Target("rlm/remote_log/objects.py", ("tests/rlm/tasks/test_verification.py",))
 LOST = Target("rlm/tasks/lost_segments.py", ("tests/rlm/tasks/test_verification.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *OBJECTS.edits(
+        (
+            "H25: a lent file that is gone is taken for a lost object",
+            "kind = NotFound if found.keeper is None else Unavailable",
+            "kind = NotFound",
+        ),
+    ),
     *PLAN.edits(
         (
             "H31: offsets in a wrong order are clean",

@@ -7,7 +7,7 @@ import pytest
 
 from kip405.errors import Busy, NotFound, Unavailable
 from kip405.ids import Uuid
-from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from kip405.segments import FileSlice, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.verification import Issue, IssueKind
 from rlm.tasks.verification import PartitionReport
 from rlm.tasks.verify_runs import Event, Progress
@@ -172,6 +172,20 @@ async def test_h38_a_store_that_stops_answering_leaves_the_rest_unchecked(rig: R
     assert report.segments == 1
     assert "2 segments in store" in report.unchecked[0]
     assert "away" in report.unchecked[0]
+
+
+async def test_h25_a_lent_file_that_is_gone_is_no_lost_object(rig: Rig, tmp_path: Path) -> None:
+    """Scratch files are this machine's: who clears its folders loses nothing of the store."""
+
+    async def lent(*_: object) -> FileSlice:
+        path = str(tmp_path / "gone")
+        return FileSlice(path=path, position=0, size_bytes=1, keeper=object())
+
+    rig.store.fetch_log_segment = lent  # type: ignore[method-assign,assignment]
+    issues, report = await verified(rig, deep=True)
+    assert issues == []
+    assert "3 segments in store" in report.unchecked[0]
+    assert rig.losses.segments(PARTITION.key) == frozenset()
 
 
 async def test_a_store_that_is_away_for_a_moment_is_asked_again(rig: Rig) -> None:
