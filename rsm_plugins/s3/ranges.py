@@ -28,6 +28,8 @@ SLOT_BYTES = 16 << 20
 SLOTS_KEPT = 8
 IDLE_SECONDS = 12.0
 """Servers and what is before them drop idle connections, some without a word."""
+_NEXT_ADDRESS_SECONDS = 0.25
+"""From RFC 8305, as aiohttp does it: an address that does not answer delays no more than this."""
 _HEAD_MAX_BYTES = 16 << 10
 _END_OF_HEAD = b"\r\n\r\n"
 PARTIAL_CONTENT = 206
@@ -216,6 +218,7 @@ class RangeConnections:
                 host,
                 port,
                 ssl=context if scheme == "https" else None,
+                happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS,
             )
         return connection
 

@@ -56,6 +56,11 @@ EDITS: tuple[Edit, ...] = (
             "            self._arrived.set_result(None)\n",
         ),
         (
+            "one address that does not answer takes all the time to connect",
+            "                happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS,\n",
+            "",
+        ),
+        (
             "H36: a body that nobody waits for any more keeps its connection",
             "            self.close()\n            raise\n",
             "            raise\n",

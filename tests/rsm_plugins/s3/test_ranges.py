@@ -1,9 +1,10 @@
 """Answers to ranged GETs that are received into memory that is used again."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -187,6 +188,30 @@ async def test_no_server_and_no_answer_are_left_to_aiohttp() -> None:
         assert await ask(made, url) is None
     async with connections() as made:
         assert await ask(made, url) is None
+
+
+async def test_an_address_that_does_not_answer_delays_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of the servers behind a name is down: its queue of connections is full and stays so."""
+    async with scripted(answering(HEAD % 3 + b"abc")) as url, connections() as made:
+        port = urlsplit(url).port
+        with ExitStack() as stack:
+            silent = stack.enter_context(socket.create_server(("127.0.0.2", port or 0), backlog=0))
+            for _ in range(4):
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(silent.getsockname())
+
+            async def both(*_: object, **__: object) -> list[object]:
+                kind = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, ""
+                return [(*kind, (host, port)) for host in ("127.0.0.2", "127.0.0.1")]
+
+            loop = asyncio.get_running_loop()
+            monkeypatch.setattr(loop, "getaddrinfo", both)
+            began = loop.time()
+            assert await read(made, f"http://s3.test:{port}/b/k") == b"abc"
+            assert loop.time() - began < 4.0, "the time to connect is 5 s"
 
 
 async def test_an_overloaded_server_is_not_asked_twice() -> None:
