@@ -140,6 +140,9 @@ class PacedWriter:
     def resume(self) -> None:
         """The socket took everything that it was given so far."""
         self._paused = False
+        if self._is_finishing:  # asyncio ends a transport twice that is closed during this call
+            asyncio.get_running_loop().call_soon(self._send)
+            return
         self._send()
         if not self._queue and not self._paused:
             self._on_drained()

@@ -40,6 +40,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *WRITER.edits(
         (
+            "a transport is closed while it says that it holds nothing, and ends twice",
+            "        if self._is_finishing:  # asyncio ends",
+            "        if False:  # asyncio ends",
+        ),
+        (
             "what a buffer held is given to the socket after it was used again",
             "            self.write(bytes(memoryview(view)[sent_bytes:]))",
             "            self.write(memoryview(view)[sent_bytes:])",

@@ -147,6 +147,22 @@ async def test_pieces_in_a_buffer_that_is_used_again_arrive_in_order(*, is_slow:
         assert await received(theirs, len(sent)) == sent
 
 
+async def test_a_connection_that_is_finished_with_bytes_queued_ends_once() -> None:
+    """asyncio ends a transport twice that is closed while it says that it holds nothing."""
+    failed: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+    data = bytes(range(256)) * 4_096
+    async with connected() as (side, theirs):
+        side.writer.write(data)
+        side.writer.finish()
+        assert side.writer.queued_bytes > 0
+        assert await received(theirs, len(data) + 1) == data
+        async with asyncio.timeout(5):
+            await side.is_lost.wait()
+        await asyncio.sleep(0)
+    assert failed == []
+
+
 async def test_a_closed_transport_gets_nothing_past_it() -> None:
     """The number of its descriptor may belong to another connection by then."""
     async with connected() as (side, theirs):
