@@ -8,6 +8,7 @@ after another, each after its successor has begun. The children die with the sup
 """
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -66,8 +67,17 @@ class Supervisor:
             await worker.replace()
 
 
+def watch_children_without_threads() -> None:
+    """Python 3.11 waits for each child in a thread of its own, and where no thread can be started
+    the child lives on unseen. Later versions wait for a descriptor of the process, as here.
+    """
+    if sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
+        asyncio.set_child_watcher(asyncio.PidfdChildWatcher())
+
+
 def run_supervised(make: Callable[[], Supervisor]) -> bool:
     """Run until stopped; False where a child refused, which has said why."""
+    watch_children_without_threads()
     try:
         asyncio.run(make().run())
     except Refused:

@@ -4,8 +4,9 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from rlm.clock import SystemClock
 from rlm.workers.children import Child, ChildPlan, Refused
+from rlm.workers.supervisor import watch_children_without_threads
 from tests.rlm.workers.core_site import until
 
 NOTE = (
@@ -355,4 +357,29 @@ async def test_h24_sighup_replaces_every_child(log: Path) -> None:
     finally:
         process.terminate()
         await asyncio.wait_for(process.wait(), 15)
+    assert_ended(log)
+
+
+@pytest.fixture
+def _no_threads_for_children(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As at a limit of processes: no thread can be started to wait for a child."""
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name.startswith("asyncio-waitpid"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    watch_children_without_threads()
+    yield
+    if sys.version_info < (3, 12):
+        asyncio.set_child_watcher(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("_no_threads_for_children")
+async def test_a_child_needs_no_thread_of_its_parent(log: Path) -> None:
+    async with running(Child(plan(log, STAYS), SystemClock())) as task:
+        await until(lambda: bool(noted(log, "begun")))
+        assert not task.done()
     assert_ended(log)
