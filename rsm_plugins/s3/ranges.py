@@ -18,7 +18,7 @@ import mmap
 import ssl
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -214,7 +214,7 @@ class RangeConnections:
         scheme, host, port = origin
         async with asyncio.timeout(self._connect_seconds):
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: _Connection(self._memory, self._idle[origin]),
+                lambda: _Connection(self._memory, self._idle[origin], lambda: self._is_closed),
                 host,
                 port,
                 ssl=context if scheme == "https" else None,
@@ -231,11 +231,14 @@ class RangeConnections:
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """One connection; `idle` is where it goes when it can be used again."""
+    """One connection; `idle` is where it goes when it can be used again, unless `is_over`."""
 
-    def __init__(self, memory: BodyMemory, idle: "list[_Connection]") -> None:
+    def __init__(
+        self, memory: BodyMemory, idle: "list[_Connection]", is_over: Callable[[], bool]
+    ) -> None:
         self._memory = memory
         self._idle = idle
+        self._is_over = is_over
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._head = memoryview(bytearray(_HEAD_MAX_BYTES))
@@ -324,7 +327,7 @@ class _Connection(asyncio.BufferedProtocol):
         if not body.advance(size_bytes):
             return
         self._body = self._answer = None
-        if self._may_stay:
+        if self._may_stay and not self._is_over():
             self.idle_since = self._loop.time()
             self._idle.append(self)
         else:

@@ -440,3 +440,24 @@ async def test_an_http_proxy_is_used_for_ranges_too(
             with pytest.raises(Unavailable, match="HTTP 403"):
                 await store.fetch_log_segment(locator, ByteRange(start=0, end=9))
         assert [asked.method for asked in proxy.asked] == ["GET"]
+
+
+async def test_a_connection_whose_body_ends_after_the_close_is_closed() -> None:
+    go, is_gone = asyncio.Event(), asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD % 6 + b"abc")
+        await go.wait()
+        writer.write(b"def")
+        with suppress(ConnectionError):
+            assert await reader.read(1) == b""
+        is_gone.set()
+
+    async with scripted(script) as url, connections() as made:
+        body = await ask(made, url)
+        assert body is not None
+        made.close()
+        go.set()
+        assert bytes(await body.read()) == b"abcdef"
+        await asyncio.wait_for(is_gone.wait(), 5)
