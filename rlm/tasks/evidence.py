@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from kip405.batches import BatchHeader, batch_headers, read_header
 from kip405.contracts import ExpectedSegment, IndexType, Presence, SegmentReader, StoreAdmin
-from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
 from kip405.ids import Uuid
 from kip405.indexes import IndexesObject, OffsetIndex
 from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, SegmentLocator
+from rlm.remote_log.objects import slice_bytes
 from rlm.remote_log.ports import Broker, Stores
 from rlm.stores.connection import identity_problem
 from rlmm.records import decode_value
@@ -186,7 +186,7 @@ class StoreEvidence:
         answer = await store.fetch_log_segment(
             self.locator(metadata), ByteRange(start=start, end=end)
         )
-        found = await self._threads.run(_bytes_of, answer)
+        found = await slice_bytes(answer, self._threads)
         for position, header in batch_headers(found):
             if header.base_offset == local.base_offset:
                 return found[position : position + header.size_bytes]
@@ -201,11 +201,3 @@ class StoreEvidence:
             log_size_bytes=metadata.segment_size_bytes,
             indexes_size_bytes=metadata.custom().indexes_size_bytes,
         )
-
-
-def _bytes_of(answer: ByteBuffer | FileSlice) -> bytes:
-    if not isinstance(answer, FileSlice):
-        return bytes(answer)
-    with open(answer.path, "rb") as file:
-        file.seek(answer.position)
-        return file.read(answer.size_bytes)
