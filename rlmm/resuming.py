@@ -98,6 +98,10 @@ class Resuming:
                 self._start_over(partition, why)
         return taken
 
+    def is_read_on(self, partition: TopicPartition) -> bool:
+        """Whether the partition is read on from its point, and the initial replay is not over."""
+        return partition in self._trusted
+
     def is_refuted(self, partition: TopicPartition, position: int, offsets: Sequence[int]) -> bool:
         """Whether records are missing between the position and the last of these offsets, which
         come next. Then the partition is not read on any more.

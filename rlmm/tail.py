@@ -233,9 +233,14 @@ class Tail:
         self._resuming = Resuming(points, start_over)
 
     def resume_point(self, topic_partition: TopicPartition) -> ResumePoint | None:
-        """Where a later process may read on; None where this one may have missed records."""
+        """Where a later process may read on; None where this one may have missed records, or where
+        no leader has confirmed the end of an epoch yet that this one has read: the point names the
+        newest epoch only.
+        """
         position = self.position(topic_partition)
         read = self._read_positions.newest().get(topic_partition)
+        if self._read_positions.has_unproven(topic_partition):
+            return None
         is_whole = self._caught_up.is_set() and topic_partition not in self._gapped
         if not is_whole or topic_partition in self.lost or read is None:
             return None
@@ -427,12 +432,15 @@ class Tail:
         self._check_caught_up()
 
     def _advance(self, reader: Reader, topic_partition: TopicPartition) -> None:
-        """Remember how far the partition is read; another epoch is a reason to verify."""
+        """Remember how far the partition is read; another epoch is a reason to verify. What is read
+        on from a point is no replay: another leader may have confirmed the point than now answers.
+        """
         position = self._next[topic_partition]
         epoch = reader.epoch_before(topic_partition, position)
         if epoch == NO_EPOCH:
             return
-        is_replay = position <= self._initial_end[topic_partition]
+        is_old = position <= self._initial_end[topic_partition]
+        is_replay = is_old and not self._resuming.is_read_on(topic_partition)
         read_position = ReadPosition(position=position, leader_epoch=epoch)
         self._read_positions.advance(topic_partition, read_position, is_replay=is_replay)
         if self._read_positions.has_unproven(topic_partition):

@@ -4,6 +4,7 @@ from tests.mutants.edits import Edit, Target
 
 RESUMING = Target("rlmm/resuming.py", ("tests/rlmm/test_resuming.py",))
 TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_resuming.py",))
+REWRITTEN = Target("rlmm/tail.py", ("tests/rlmm/test_rewritten_ledger_end.py",))
 CODEC = Target("rlmm/snapshot.py", ("tests/rlmm/test_snapshot.py",))
 REPLAY = Target("rlmm/replay.py", ("tests/rlmm/test_snapshot.py",))
 STORE = Target("rlmm/segment_store.py", ("tests/rlmm/test_snapshot.py",))
@@ -76,6 +77,19 @@ EDITS: tuple[Edit, ...] = (
             "H42: what was lost is left to the next process",
             "        if not is_whole or topic_partition in self.lost or read is None:\n",
             "        if not is_whole or read is None:\n",
+        ),
+    ),
+    *REWRITTEN.edits(
+        (
+            "H42: a later process begins where nobody knows which records were lost before",
+            "        if self._read_positions.has_unproven(topic_partition):\n"
+            "            return None\n",
+            "",
+        ),
+        (
+            "H42: another epoch behind a point is as of the leader that confirmed the point",
+            "        is_replay = is_old and not self._resuming.is_read_on(topic_partition)\n",
+            "        is_replay = is_old\n",
         ),
     ),
     *CODEC.edits(

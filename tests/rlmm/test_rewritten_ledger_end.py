@@ -1,0 +1,85 @@
+"""A ledger whose end another leader has replaced while nobody could be asked for it (H42)."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from kip405.errors import Unavailable
+from kip405.ids import TopicPartition
+from rlmm.leader_answers import NO_EPOCH, EpochEnd
+from tests.rlmm.builders import FINISHED, STARTED, record
+from tests.rlmm.histories import fold
+from tests.rlmm.test_resuming import ATTEMPT, EPOCH, PARTITION, LedgerLog, Process, left_by, until
+
+NEXT = EPOCH + 1
+READ = 4
+OTHERS = (
+    *ATTEMPT[:2],
+    record(2, 8, STARTED),
+    record(3, 8, FINISHED, previous=0),
+    record(4, 9, STARTED),
+    record(5, 9, FINISHED, previous=0),
+)
+
+
+class ElectedLog(LedgerLog):
+    """`is_deposed`: questions for epochs come to the former leader, fetches to the next one."""
+
+    def __init__(self) -> None:
+        super().__init__(ATTEMPT[:READ], READ)
+        self.next_epoch_at = READ
+        self.is_deposed = False
+
+    def elect(self, kept: int) -> None:
+        """A leader that had so many records, and has written others since."""
+        self.records = (*ATTEMPT[:kept], *OTHERS[kept:])
+        self.end, self.next_epoch_at = len(OTHERS), kept
+
+    async def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, EpochEnd]:
+        if self.is_away:
+            raise Unavailable("no broker answers")
+        if epochs[PARTITION] == NEXT:
+            return {PARTITION: EpochEnd(NEXT, self.end)}
+        return {PARTITION: EpochEnd(EPOCH, READ if self.is_deposed else self.next_epoch_at)}
+
+    def epoch_before(self, topic_partition: TopicPartition, position: int) -> int:
+        if position > self.next_epoch_at:
+            return NEXT
+        return EPOCH if position else NO_EPOCH
+
+
+@pytest.mark.parametrize("kept", [2, READ])
+async def test_h42_nothing_is_left_while_the_end_of_an_epoch_is_unconfirmed(kept: int) -> None:
+    log = ElectedLog()
+    async with Process(log).running() as process:
+        assert process.tail.resume_point(PARTITION) is not None
+        log.is_away = True
+        log.elect(kept)
+        await until(process, len(OTHERS))
+        assert not process.tail.lost
+        assert process.tail.resume_point(PARTITION) is None
+        log.is_away = False
+        await process.tail.verify()
+        assert bool(process.tail.lost) == (kept < READ)
+        point = process.tail.resume_point(PARTITION)
+        assert (point is None) == (kept < READ)
+        assert point is None or point.leader_epoch == NEXT
+
+
+@pytest.mark.parametrize("kept", [2, READ])
+async def test_h42_a_point_that_a_deposed_leader_confirmed_is_asked_for_again(kept: int) -> None:
+    log = ElectedLog()
+    log.elect(kept)
+    log.is_deposed = True
+    process = Process(log)
+    process.resume(*await left_by(ATTEMPT, READ))
+    async with process.running():
+        assert process.log.starts == [READ]
+        assert process.tail.doubt()
+        log.is_deposed = False
+        await process.tail.verify()
+        assert bool(process.tail.lost) == (kept < READ)
+        assert process.tail.doubt() is None
+        assert kept < READ or process.state() == fold(log.records)
