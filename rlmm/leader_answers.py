@@ -178,13 +178,19 @@ class ReadPositions:
                 return f"{partition}: epoch {read.leader_epoch} is over, its end not confirmed yet"
         return None
 
-    def newest(self) -> dict[TopicPartition, ReadPosition]:
-        """How far every partition was read, worth remembering across restarts."""
-        return {
-            partition: read
-            for partition, read in self._newest.items()
-            if read.leader_epoch != NO_EPOCH
-        }
+    def newest(self, partition: TopicPartition) -> ReadPosition | None:
+        """How far the partition was read, None where its epoch is not known."""
+        read = self._newest.get(partition)
+        return None if read is None or read.leader_epoch == NO_EPOCH else read
+
+    def worth_remembering(self) -> dict[TopicPartition, ReadPosition]:
+        """What the next process is to ask for: how far every partition was read, or the end of an
+        epoch that is not confirmed yet, of which a newer position says nothing.
+        """
+        read = {partition: self.newest(partition) for partition in self._newest}
+        unproven = {partition: reads[0] for partition, reads in self._unproven.items() if reads}
+        found = {**read, **unproven}
+        return {partition: one for partition, one in found.items() if one is not None}
 
 
 def _why_lost(read: ReadPosition, answer: EpochEnd) -> str | None:

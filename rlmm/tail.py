@@ -213,8 +213,8 @@ class Tail:
 
     @property
     def read_positions(self) -> dict[TopicPartition, ReadPosition]:
-        """How far every partition was read, worth remembering across restarts."""
-        return self._read_positions.newest()
+        """What of every partition is worth remembering across restarts."""
+        return self._read_positions.worth_remembering()
 
     def forget(self, topic: str) -> None:
         """Before `run`: an earlier process has read another topic of this name."""
@@ -238,7 +238,7 @@ class Tail:
         newest epoch only.
         """
         position = self.position(topic_partition)
-        read = self._read_positions.newest().get(topic_partition)
+        read = self._read_positions.newest(topic_partition)
         if self._read_positions.has_unproven(topic_partition):
             return None
         is_whole = self._caught_up.is_set() and topic_partition not in self._gapped

@@ -295,6 +295,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *DIVERGENCE.edits(
         (
+            "H42: what nobody has confirmed is forgotten when the process ends",
+            "        found = {**read, **unproven}\n",
+            "        found = {**unproven, **read}\n",
+        ),
+        (
             "H42: an epoch that ends below what was read is no loss",
             "    if answer.end_offset < read.position:\n",
             "    if answer.end_offset < 0:\n",

@@ -62,6 +62,21 @@ def test_h42_each_epoch_that_is_over_is_asked_for_before_the_newest() -> None:
     assert read_positions.doubt([PARTITION]) is None
 
 
+def test_h42_a_process_that_ends_leaves_what_was_not_confirmed() -> None:
+    """Another process has only this to find the loss by."""
+    former = ReadPosition(position=90, leader_epoch=4, remembered=True)
+    newer = ReadPosition(position=110, leader_epoch=6)
+    read_positions = ReadPositions({PARTITION: former})
+    read_positions.advance(PARTITION, MARK, is_replay=True)
+    for unconfirmed in (former, MARK):
+        read_positions.advance(PARTITION, newer, is_replay=False)
+        assert read_positions.worth_remembering() == {PARTITION: unconfirmed}
+        read_positions.take_answer(PARTITION, unconfirmed, EpochEnd(unconfirmed.leader_epoch, 200))
+    assert read_positions.worth_remembering() == {PARTITION: newer}
+    read_positions.advance(PARTITION, ReadPosition(position=1, leader_epoch=-1), is_replay=True)
+    assert read_positions.worth_remembering() == {}
+
+
 def test_h42_of_a_replay_only_the_newest_epoch_is_asked_for() -> None:
     read_positions = ReadPositions({})
     newer = ReadPosition(position=110, leader_epoch=6)
