@@ -1,11 +1,14 @@
-"""Free loopback ports that stay ours from the choice until the process that uses them starts.
+"""Free loopback ports that stay ours from the choice until the sandbox is taken down.
 
 Ports are taken below the ephemeral range: a port out of it may become the local end of somebody's
-outgoing connection while our process is down, and these ports must survive restarts.
+outgoing connection while our process is down, and these ports must survive restarts. A JVM needs
+seconds until it listens, and tests kill and start processes: in that time the port is claimed by a
+socket that is bound and does not listen, which keeps other sandboxes from taking it.
 """
 
 import contextlib
 import socket
+import sys
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +22,11 @@ _LOOPBACK = "127.0.0.1"
 
 
 class PortReservation:
-    """Ports held by bound sockets; `release` just before the process that listens is started."""
+    """Ports held by listening sockets; `lend` them just before the process that listens is started.
+
+    A port that is lent stays claimed until `release`: its own process can listen (with
+    SO_REUSEADDR, as all servers do), and `take`, in any process, chooses another.
+    """
 
     def __init__(self) -> None:
         self._held: dict[int, socket.socket] = {}
@@ -35,24 +42,30 @@ class PortReservation:
         top = _below_ephemeral()
         for _ in range(_TRIES):
             port = _LOWEST + _kernels_choice() % (top - _LOWEST)
-            if self.hold(port):
+            if _is_unclaimed(port) and self.hold(port):
                 return port
         raise SandboxError("no free loopback port found")
 
     def hold(self, port: int) -> bool:
         """Hold a port known from an earlier run; False when somebody else has it."""
-        held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        # As servers do: without it, connections of the last run in TIME_WAIT block the port. With
-        # it, two bound sockets may share a port on Linux until one listens; hence the listen.
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # With SO_REUSEADDR two bound sockets may share a port until one listens; hence the listen.
+        held = _bound(port)
         try:
-            held.bind((_LOOPBACK, port))
+            if held is None:
+                return False
             held.listen(1)
         except OSError:
             held.close()
             return False
         self._held[port] = held
         return True
+
+    def lend(self, *ports: int) -> None:
+        """Let a server of ours listen. Elsewhere than on Linux no claim can stay beside it."""
+        self.release(*ports)
+        if sys.platform == "linux":
+            claims = {port: _bound(port) for port in ports}
+            self._held |= {port: claim for port, claim in claims.items() if claim is not None}
 
     def release(self, *ports: int) -> None:
         for port in ports:
@@ -69,6 +82,30 @@ def port_is_free(port: int) -> bool:
     free = reservation.hold(port)
     reservation.release_all()
     return free
+
+
+def _bound(port: int) -> socket.socket | None:
+    """A socket as servers bind it: without SO_REUSEADDR, connections of the last run in TIME_WAIT
+    block the port.
+    """
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((_LOOPBACK, port))
+    except OSError:
+        bound.close()
+        return None
+    return bound
+
+
+def _is_unclaimed(port: int) -> bool:
+    """Whether no socket at all has the port: without SO_REUSEADDR a claim is in the way, too."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as strict:
+        try:
+            strict.bind((_LOOPBACK, port))
+        except OSError:
+            return False
+    return True
 
 
 def _kernels_choice() -> int:

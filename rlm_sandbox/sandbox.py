@@ -8,6 +8,7 @@ once; pausing it stops the plugins, the only way to it, so that every access han
 network disk.
 """
 
+import contextlib
 import json
 import shutil
 import signal
@@ -198,6 +199,7 @@ class Sandbox:
         self.layout = Layout(root=root)
         self._dists = dists
         self._clock = clock
+        self._ports = PortReservation()
 
     @classmethod
     def up(
@@ -219,8 +221,9 @@ class Sandbox:
             before = stopped_state(layout, spec)
             dists = _resolve(spec, progress)
             sandbox = cls(root, clock=clock or SystemClock(), dists=dists)
-            with PortReservation() as ports:
-                state = prepared(layout, spec, before, ports)
+            with contextlib.ExitStack() as undo:
+                undo.callback(sandbox._ports.release_all)
+                state = prepared(layout, spec, before, sandbox._ports)
                 if spec.services:
                     sandbox_store(layout, state).resolve(progress)
                 states.save(layout, state)
@@ -228,11 +231,12 @@ class Sandbox:
                     progress("formatting the storage")
                     sandbox._write_files(state)
                     format_storage(dists, layout, state)
-                    sandbox._start_all(state, ports, progress, timeout_ms)
+                    sandbox._start_all(state, progress, timeout_ms)
                 except BaseException:
                     progress("taking down what was started")
                     sandbox._stop_all()
                     raise
+                undo.pop_all()
         return sandbox
 
     @classmethod
@@ -321,6 +325,7 @@ class Sandbox:
     def down(self, *, delete: bool = False) -> None:
         """Stop all processes; with `delete` remove the directory too."""
         take_down(self.layout.root, delete=delete, clock=self._clock)
+        self._ports.release_all()
 
     def _verbs(self) -> Verbs:
         return Verbs(layout=self.layout, dists=self._dists, clock=self._clock)
@@ -343,14 +348,12 @@ class Sandbox:
             reader = reader_config(self.layout, state, number)
             write_atomically(self.layout.reader_config(number), _yaml(reader))
 
-    def _start_all(
-        self, state: SandboxState, ports: PortReservation, progress: Progress, timeout_ms: int
-    ) -> None:
+    def _start_all(self, state: SandboxState, progress: Progress, timeout_ms: int) -> None:
         def start(name: str) -> ProcessIdentity:
             nonlocal state
             progress(f"starting {name}")
             launcher = self._launcher(state)
-            ports.release(*launcher.ports_of(name))
+            self._ports.lend(*launcher.ports_of(name))
             identity = launcher.start(name)
             state = state.with_process(name, identity)
             states.save(self.layout, state)

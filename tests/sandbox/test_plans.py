@@ -9,6 +9,7 @@ from kip405.checkpoints import parse_properties
 from rlm.broker.versions import OLDEST_KAFKA
 from rlm.config.broker_files import broker_identity
 from rlm.config.loader import from_mapping, reader_from_mapping
+from rlm_sandbox import ports as sandbox_ports
 from rlm_sandbox.document import sandbox_document
 from rlm_sandbox.kafka_dist import KafkaDist
 from rlm_sandbox.kafka_versions import MIXED_KAFKA, SUPPORTED_KAFKA, support_table
@@ -223,7 +224,23 @@ def test_ports_are_held_until_released() -> None:
         assert not any(port_is_free(port) for port in taken)
         ports.release(taken[0])
         assert port_is_free(taken[0])
+        ports.lend(taken[1])
+        assert port_is_free(taken[1]), "its own server can listen"
     assert all(port_is_free(port) for port in taken)
+
+
+def test_nobody_takes_a_port_that_is_lent_while_its_server_is_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with PortReservation() as ours, PortReservation() as theirs:
+        lent = ours.take()
+        ours.lend(lent)
+        choices = iter([lent, lent, lent + 1 if lent < 30_000 else 20_000])
+        monkeypatch.setattr(
+            sandbox_ports, "_kernels_choice", lambda: next(choices) - sandbox_ports._LOWEST
+        )
+        assert theirs.take() != lent
+        assert theirs.hold(lent), "as a server of the sandbox would"
 
 
 def test_readers_come_last_and_are_listed_in_the_document() -> None:
