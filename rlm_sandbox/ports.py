@@ -50,9 +50,9 @@ class PortReservation:
         """Hold a port known from an earlier run; False when somebody else has it."""
         # With SO_REUSEADDR two bound sockets may share a port until one listens; hence the listen.
         held = _bound(port)
+        if held is None:
+            return False
         try:
-            if held is None:
-                return False
             held.listen(1)
         except OSError:
             held.close()

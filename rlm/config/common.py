@@ -188,6 +188,13 @@ class CommonConfig:
     fetch_ranges_max_in_flight: int = count(
         "fetch.ranges.max.in.flight", 64, "Requests for ranges that the store is sent at a time."
     )
+    fetch_hedge_max_percent: int = setting(
+        "fetch.hedge.max.percent",
+        integer(0, 50),
+        "Of the reads of a store, so many percent at most are asked for a second time because the "
+        "first request takes longer than nearly all others of its size. 0: none.",
+        default=5,
+    )
     heartbeat_interval_ms: int = milliseconds(
         "heartbeat.interval.ms", 10_000, "How often this service publishes its heartbeat."
     )

@@ -61,7 +61,7 @@ from rlm.service.problems import (
     ServiceSources,
     service_limits,
 )
-from rlm.service.read_path import read_gauges, throttle_gauges
+from rlm.service.read_path import hedge_gauges, read_gauges, throttle_gauges
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
@@ -160,7 +160,10 @@ class BrokerService:
             lambda: held_gauges(*self._tasks.bounded_retention.counts()),
             lambda: store_gauges(shared.stores.statuses()),
             lambda: log_dir_gauges(log_dirs.reports()),
-            lambda: read_gauges(shared.reader, shared.disk_cache),
+            lambda: (
+                read_gauges(shared.reader, shared.disk_cache)
+                | hedge_gauges(shared.stores.routed.hedges)
+            ),
             lambda: throttle_gauges(shared.throttle.counts),
         )
 

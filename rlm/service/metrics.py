@@ -247,6 +247,14 @@ TABLE: tuple[MetricRow, ...] = (
         is_read=True,
     ),
     MetricRow(
+        name="rlm_read_hedges_total",
+        kind=MetricKind.COUNTER,
+        doc="Reads that a store was asked for twice because the first request was late, by whose "
+        "answer came first: first (or neither's), second.",
+        labels=("won",),
+        is_read=True,
+    ),
+    MetricRow(
         name="rlm_read_refetches_total",
         kind=MetricKind.COUNTER,
         doc="Answers of the store that were missing or damaged and were requested again (H25).",

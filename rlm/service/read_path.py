@@ -10,6 +10,7 @@ from rlm.reading.disk_cache import DiskCache
 from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle, ThrottleCounts, ThrottleLimits
 from rlm.reading.values import ReadLimits
+from rlm.stores.hedging import HedgeCounts
 from rsm_plugins.threads import Threads
 
 
@@ -93,6 +94,12 @@ def read_gauges(
         "rlm_read_running": {(): reader.range_scheduler.running_count},
     }
     return shown if disk is None else shown | _disk_gauges(disk)
+
+
+def hedge_gauges(counts: HedgeCounts) -> dict[str, Mapping[tuple[str, ...], float]]:
+    """Second requests for reads that were late."""
+    second = counts.second_was_first
+    return {"rlm_read_hedges_total": {("first",): counts.asked_twice - second, ("second",): second}}
 
 
 def throttle_gauges(counts: ThrottleCounts) -> dict[str, Mapping[tuple[str, ...], float]]:

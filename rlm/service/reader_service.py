@@ -48,6 +48,7 @@ from rlm.service.read_path import (
     build_disk_cache,
     build_reader,
     build_throttle,
+    hedge_gauges,
     read_gauges,
     throttle_gauges,
 )
@@ -145,7 +146,7 @@ class ReaderService:
             lambda: thread_gauges(threads.pools()),
             lambda: problem_gauges(problems.current()),
             lambda: store_gauges(stores.statuses()),
-            lambda: read_gauges(reader, disk_cache),
+            lambda: read_gauges(reader, disk_cache) | hedge_gauges(stores.routed.hedges),
             lambda: throttle_gauges(throttle.counts),
         )
         health = partial(_health, metadata, stores, problems)

@@ -286,7 +286,7 @@ def open_stores(
     )
     return OpenStores(
         stores=stores,
-        routed=RoutedReader(stores),
+        routed=RoutedReader(stores, clock, config.fetch_hedge_max_percent),
         in_use=StoresInUse(metadata.manager, clock),
         settings=metadata.settings,
         plugins=plugins,

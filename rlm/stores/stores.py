@@ -15,6 +15,7 @@ need, and a store's lifecycle rules are evaluated by the topics that it really h
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from kip405.contracts import RemoteStorageManager, SegmentReader
@@ -30,6 +31,7 @@ from kip405.segments import (
 )
 from rlm.clock import Clock
 from rlm.stores.connection import Connection
+from rlm.stores.hedging import HedgeCounts, HedgedReads
 from rlmm.ledger import PartitionLedger, SegmentEntry
 from rsm_plugins.endpoints import EndpointProvider, StorageEndpoint
 
@@ -150,23 +152,37 @@ class Targets:
 
 
 class RoutedReader:
-    """Reads each segment from the store that its metadata names; implements SegmentReader."""
+    """Reads each segment from the store that its metadata names; implements SegmentReader.
 
-    def __init__(self, stores: Stores) -> None:
+    `hedged_percent`: of the reads of a store, at most so many are asked for twice.
+    """
+
+    def __init__(self, stores: Stores, clock: Clock, hedged_percent: float) -> None:
         self._stores = stores
+        self._clock = clock
+        self._hedged_percent = hedged_percent
+        self._hedged: dict[Uuid, HedgedReads] = {}
+        self.hedges = HedgeCounts()
 
     async def fetch_log_segment(
         self, locator: SegmentLocator, byte_range: ByteRange
     ) -> ByteBuffer | FileSlice:
         """See SegmentReader."""
-        return await self._of(locator).fetch_log_segment(locator, byte_range)
+        store_id = _store_id_of(locator)
+        store = self._stores.trusted(store_id)
+        ask = partial(store.fetch_log_segment, locator, byte_range)
+        return await self._reads_of(store_id).read(byte_range.size_bytes, ask)
 
     async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
         """See SegmentReader."""
-        return await self._of(locator).fetch_indexes(locator)
+        store_id = _store_id_of(locator)
+        store = self._stores.trusted(store_id)
+        return await self._reads_of(store_id).read(0, partial(store.fetch_indexes, locator))
 
-    def _of(self, locator: SegmentLocator) -> SegmentReader:
-        return self._stores.trusted(_store_id_of(locator))
+    def _reads_of(self, store_id: Uuid) -> HedgedReads:
+        if store_id not in self._hedged:
+            self._hedged[store_id] = HedgedReads(self._clock, self.hedges, self._hedged_percent)
+        return self._hedged[store_id]
 
 
 def _store_id_of(locator: SegmentLocator) -> Uuid:

@@ -221,7 +221,7 @@ class Watched:
             log=_Log(),
             stores=OpenStores(
                 stores=stores,
-                routed=RoutedReader(stores),
+                routed=RoutedReader(stores, rig.clock, 0),
                 in_use=StoresInUse(FullLedger(), rig.clock),
                 settings=rig.settings,
                 plugins=(),

@@ -57,6 +57,10 @@ WIRED: dict[str, Row] = {
         16_001,
         lambda service: _partition_problems(service).losses_to_come._lead_ms,
     ),
+    "fetch.hedge.max.percent": (
+        18,
+        lambda service: service._dependencies.stores.routed._hedged_percent,
+    ),
     "topic.deletion.max.topics": (
         17,
         lambda service: service._topics.ends._config.limits.max_topics,

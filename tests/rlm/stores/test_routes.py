@@ -1,14 +1,20 @@
 """Reads are routed by what segments record; a store that no plugin serves is Unavailable."""
 
+import asyncio
+from functools import partial
+
 import pytest
 
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import RemoteLogSegmentId, Uuid
 from kip405.segments import ByteRange, CustomMetadata, SegmentLocator
+from rlm.clock import SystemClock
+from rlm.stores.hedging import HedgeCounts
 from rlm.stores.stores import CopyTarget, RoutedReader, Stores, Targets
 from rlmm.settings_records import StoreRecord
 from rsm_plugins.endpoints import EndpointStore, RuleProvider, TopicRule
 from rsm_plugins.layout.keys import ObjectKind, object_name
+from tests.builders.clock import ManualClock
 from tests.builders.ledger import PARTITION
 from tests.builders.store import MemoryStore
 
@@ -68,7 +74,7 @@ def stores(hot: NamedConnection, cold: NamedConnection) -> Stores:
 
 @pytest.fixture
 def routed(stores: Stores) -> RoutedReader:
-    return RoutedReader(stores)
+    return RoutedReader(stores, ManualClock(), 0)
 
 
 async def test_a_segment_is_read_from_the_store_it_records(
@@ -80,6 +86,29 @@ async def test_a_segment_is_read_from_the_store_it_records(
     assert await routed.fetch_log_segment(one, ALL) == b"hot"
     assert await routed.fetch_log_segment(other, ALL) == b"cold"
     assert await routed.fetch_indexes(other) == b"cold"
+
+
+async def test_late_reads_are_asked_for_again_in_their_own_store(
+    hot: NamedConnection, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, late = list[str](), asyncio.Event()
+    routed = RoutedReader(stores, SystemClock(), 5)
+
+    async def fetch(where: SegmentLocator, *_range: ByteRange) -> bytes:
+        asked.append(str(where.start_offset))
+        if where.start_offset == 2 and asked.count("2") == 1:
+            await late.wait()
+        return b"found"
+
+    for name in ("fetch_log_segment", "fetch_indexes"):
+        monkeypatch.setattr(hot.store, name, fetch)
+    for read in (partial(routed.fetch_log_segment, byte_range=ALL), routed.fetch_indexes):
+        asked.clear()
+        for _ in range(60):
+            await read(locator(1, HOT))
+        assert await read(locator(2, HOT)) == b"found"
+        assert asked.count("2") == 2
+    assert routed.hedges == HedgeCounts(asked_twice=2, second_was_first=2)
 
 
 async def test_h11_a_store_that_nobody_serves_is_unavailable_never_not_found(

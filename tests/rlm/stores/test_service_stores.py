@@ -57,7 +57,7 @@ class World:
         self.service_stores = ServiceStores(
             opened=OpenStores(
                 stores=self.stores,
-                routed=RoutedReader(self.stores),
+                routed=RoutedReader(self.stores, clock, 0),
                 in_use=in_use,
                 settings=self.settings,
                 plugins=(),
