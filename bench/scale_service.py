@@ -29,11 +29,11 @@ from rlm.tasks.cleanup import CleanupStatus
 from rlm.tasks.copy import CopyStatus
 from rlm.tasks.expiry import ExpiryStatus
 from rlm.tasks.trim import TrimStatus
+from rlmm.log_reader import TailRecord
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.records import LedgerKey, RecordHeaders, encode_record_value, ledger_partition
 from rlmm.settings_codec import encode_settings_record
 from rlmm.settings_records import SettingsRecord, Stamp, StartRecord, TopicRecord, TotalRetention
-from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 NODE_ID = 1

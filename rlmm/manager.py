@@ -19,6 +19,7 @@ from kip405.segments import (
     is_lawful_change,
 )
 from rlmm.ledger import PartitionLedger, SegmentEntry, entry_of
+from rlmm.log_reader import TailRecord
 from rlmm.metadata_log import Log, MetadataLog
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import (
@@ -36,7 +37,6 @@ from rlmm.records import (
 )
 from rlmm.replay import FrozenLedger, LedgerState, PartitionState, Repair, repairs
 from rlmm.settings import Settings
-from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC
 
 __all__ = ["OutcomeUnknown", "TopicBasedRemoteLogMetadataManager"]

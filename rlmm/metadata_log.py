@@ -19,9 +19,10 @@ from kip405.ids import TopicPartition, Uuid
 from rlmm.clients import ConnectionSettings
 from rlmm.end_offsets import EndOffsetClient, EndOffsets
 from rlmm.leader_answers import NOTHING_READ, EpochEnd, RememberedReads
+from rlmm.log_reader import LogReader, Reader, TailRecord
 from rlmm.publisher import Publisher, Record, deadline
 from rlmm.resuming import ResumePoint
-from rlmm.tail import LogReader, Reader, Tail, TailRecord
+from rlmm.tail import Tail
 from rlmm.topic import (
     LEDGER_TOPIC,
     SETTINGS_TOPIC,

@@ -11,6 +11,7 @@ import structlog
 from kip405.errors import Fenced
 from kip405.ids import PartitionKey, TopicPartition, Uuid
 from rlmm.ledger import Hole
+from rlmm.log_reader import TailRecord
 from rlmm.log_time import RecordTimes
 from rlmm.metadata_log import Log
 from rlmm.publisher import OutcomeUnknown, Record
@@ -35,7 +36,7 @@ from rlmm.settings_records import (
     TrimRecord,
 )
 from rlmm.settings_view import AdoptedRecord, SettingsView
-from rlmm.tail import Changes, TailRecord
+from rlmm.tail import Changes
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, NowMs
 
 __all__ = [

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import TopicPartition, Uuid
+from rlmm.log_reader import TailRecord
 from rlmm.metadata_log import Sink
 from rlmm.publisher import OutcomeUnknown, Record
-from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 

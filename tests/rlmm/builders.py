@@ -7,6 +7,7 @@ from kip405.segments import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
+from rlmm.log_reader import TailRecord
 from rlmm.records import (
     NO_PREVIOUS,
     LedgerKey,
@@ -15,7 +16,6 @@ from rlmm.records import (
     encode_record_value,
     ledger_partition,
 )
-from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC
 
 TOPIC_ID = Uuid(bytes(range(16)))

@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from kip405.ids import TopicPartition, Uuid
 from rlmm.leader_answers import NO_EPOCH, EpochEnd
-from rlmm.tail import TailRecord
+from rlmm.log_reader import TailRecord
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class Leaders:
 
 
 class MemoryReader:
-    """rlmm.tail.Reader over `Leaders`; reads from whoever leads now."""
+    """rlmm.log_reader.Reader over `Leaders`; reads from whoever leads now."""
 
     def __init__(self, leaders: Leaders) -> None:
         self._leaders = leaders

@@ -15,10 +15,10 @@ from rlm.service.ledger_snapshot import LedgerSnapshots
 from rlm.service.metadata import ReadsFile
 from rlmm.clients import ConnectionSettings
 from rlmm.leader_answers import NOTHING_READ
+from rlmm.log_reader import LogReader, Reader
 from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
 from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings
-from rlmm.tail import LogReader, Reader
 from rlmm.topic import TopicDescription
 from rsm_plugins.threads import Threads
 

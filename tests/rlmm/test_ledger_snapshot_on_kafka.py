@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 from kip405.ids import TopicPartition
 from rlm_sandbox.sandbox import Sandbox
 from rlmm.clients import ConnectionSettings, make_consumer
+from rlmm.log_reader import LogReader, TailRecord
 from rlmm.records import ledger_partition
-from rlmm.tail import LogReader, TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment, uuid
 from tests.rlmm.running import RunningMetadata, running

@@ -11,10 +11,10 @@ from kip405.errors import Unavailable
 from kip405.ids import TopicPartition, Uuid
 from rlmm.clients import ConnectionSettings
 from rlmm.leader_answers import NOTHING_READ, ReadPosition, RememberedReads
+from rlmm.log_reader import TailRecord
 from rlmm.metadata_log import MetadataLog
 from rlmm.records import LEDGER_PARTITIONS
 from rlmm.resuming import ResumePoint
-from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicDescription, ledger_spec, settings_spec
 from tests.rlmm.builders import uuid
 from tests.rlmm.leaders import Leaders

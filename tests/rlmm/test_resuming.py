@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
 from rlmm.leader_answers import NO_EPOCH, EpochEnd
+from rlmm.log_reader import TailRecord
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.records import ledger_partition
 from rlmm.replay import LedgerState
 from rlmm.resuming import ResumePoint, has_gap
-from rlmm.tail import Tail, TailRecord
+from rlmm.tail import Tail
 from rlmm.topic import LEDGER_TOPIC
 from tests.rlmm.builders import FINISHED, KEY, STARTED, record, tail_record, uuid
 from tests.rlmm.histories import Log, compact, fold, histories, tombstones

@@ -9,7 +9,8 @@ import pytest
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
 from rlmm.leader_answers import EpochEnd, ReadPosition
-from rlmm.tail import Tail, TailRecord
+from rlmm.log_reader import TailRecord
+from rlmm.tail import Tail
 from tests.rlmm.leaders import Leaders
 
 PARTITION = TopicPartition("ledger", 0)

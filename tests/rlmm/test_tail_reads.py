@@ -8,7 +8,8 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from kip405.ids import TopicPartition
 from rlmm.leader_answers import NO_EPOCH, EpochEnd
-from rlmm.tail import Tail, TailRecord
+from rlmm.log_reader import TailRecord
+from rlmm.tail import Tail
 
 PARTITION = TopicPartition("ledger", 0)
 

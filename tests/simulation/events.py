@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from kip405.ids import MAX_OFFSET, Uuid
 from kip405.segments import RemoteLogSegmentState
+from rlmm.log_reader import TailRecord
 from rlmm.records import LedgerRecord
-from rlmm.tail import TailRecord
 from tests.simulation.invariants import decoded
 from tests.simulation.loop import Process
 from tests.simulation.model_cluster import Broker

@@ -12,9 +12,9 @@ from itertools import chain
 
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, SegmentLocator
+from rlmm.log_reader import TailRecord
 from rlmm.records import LaterRecord, LedgerRecord, PartitionDeleteRecord, decode_record
 from rlmm.replay import LedgerState
-from rlmm.tail import TailRecord
 from rsm_plugins.layout.keys import ObjectKind, ParsedName, object_name, parse_name
 from tests.builders.log_dir import CLUSTER_ID
 from tests.simulation.model_broker import BATCH_BYTES, RECORDS, Batch, content_of

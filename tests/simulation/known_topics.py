@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from kip405.ids import PartitionKey, Uuid
 from rlm.topics.recreated import is_gone_end
+from rlmm.log_reader import TailRecord
 from rlmm.records import ledger_partition
 from rlmm.settings_records import DELETION_DISABLE, TopicRecord
 from rlmm.settings_view import SettingsView
-from rlmm.tail import TailRecord
 from tests.builders.log_dir import TOPIC_ID
 from tests.simulation.ends import Ends
 from tests.simulation.invariants import Broken

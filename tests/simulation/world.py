@@ -17,6 +17,7 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.config import ServiceConfig
 from rlm.plans.discard import BEGUN
 from rlm.tasks.discard import CAUSE_DISCARDED
+from rlmm.log_reader import TailRecord
 from rlmm.publisher import Record
 from rlmm.records import LedgerRecord, PartitionDeleteRecord
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
@@ -31,7 +32,6 @@ from rlmm.settings_records import (
     TopicRecord,
     TotalRetention,
 )
-from rlmm.tail import TailRecord
 from tests.builders.log_dir import CLUSTER_ID, TOPIC
 from tests.simulation import events, peace, stories
 from tests.simulation.audit import Audit

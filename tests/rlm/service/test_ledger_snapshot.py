@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 
 from kip405.ids import TopicPartition, Uuid
 from rlm.service.ledger_snapshot import LedgerSnapshots
+from rlmm.log_reader import TailRecord
 from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
 from rlmm.records import ledger_partition
 from rlmm.resuming import ResumePoint
-from rlmm.tail import TailRecord
 from rlmm.topic import LEDGER_TOPIC
 from rsm_plugins.threads import Threads
 from tests.builders.clock import ManualClock
