@@ -30,17 +30,23 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.types import Array, Int8, Int16, Int32, Int64, Schema, String
 
 from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, LATEST_TIMESTAMP
+from kafka_protocol.error_codes import FENCED_LEADER_EPOCH
 from kafka_protocol.fetch import CONSUMER_REPLICA_ID
 from kip405.acls import Acl
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlmm.leader_answers import NO_EPOCH, EpochEnd, FetchedEpochs, LogEnd, ReplicaVotes
+from rlmm.leader_answers import (
+    NO_EPOCH,
+    EpochEnd,
+    EpochQuestion,
+    FetchedEpochs,
+    LogEnd,
+    ReplicaVotes,
+)
 
 _READ_UNCOMMITTED = 0
 _ANY_EPOCH = -1
-"""As current leader epoch: any broker that believes it is the leader answers; see
-`leader_answers`.
-"""
+"""As current leader epoch: any broker that believes it is the leader answers."""
 
 _LINGER_MS = 5
 """Records of copies and deletions that run side by side share requests, and so do the fetches that
@@ -91,30 +97,38 @@ class EpochEndsRequest(Request[EpochEndsStruct]):  # type: ignore[misc]
 
     API_KEY = 23
 
-    def __init__(self, epochs: Mapping[TopicPartition, int]) -> None:
-        self._epochs = epochs
+    def __init__(self, questions: Mapping[TopicPartition, EpochQuestion]) -> None:
+        self._questions = questions
 
     def build(self, request_struct_class: type[EpochEndsStruct]) -> EpochEndsStruct:
         topics: dict[str, list[tuple[int, int, int]]] = {}
-        for topic_partition, epoch in self._epochs.items():
+        for topic_partition, question in self._questions.items():
             topics.setdefault(topic_partition.topic, []).append(
-                (topic_partition.partition, _ANY_EPOCH, epoch)
+                (topic_partition.partition, _required_epoch(question), question.leader_epoch)
             )
         return request_struct_class(CONSUMER_REPLICA_ID, list(topics.items()))
 
 
+def _required_epoch(question: EpochQuestion) -> int:
+    """What is sent as current leader epoch. Whoever does not know the epoch that is asked for has
+    no answer anyway, so that one need not be named, and a leader of a newer one does not refuse.
+    """
+    is_newer = question.current_leader_epoch > question.leader_epoch
+    return question.current_leader_epoch if is_newer else _ANY_EPOCH
+
+
 def read_epoch_ends(
     answer: Any,
-) -> tuple[dict[TopicPartition, EpochEnd], dict[TopicPartition, str]]:
-    """The leader's answers, and the names of errors where it gave none."""
+) -> tuple[dict[TopicPartition, EpochEnd], dict[TopicPartition, int]]:
+    """The leader's answers, and the error codes where it gave none."""
     found: dict[TopicPartition, EpochEnd] = {}
-    refused: dict[TopicPartition, str] = {}
+    refused: dict[TopicPartition, int] = {}
     for topic, partitions in answer.topics:
         for error_code, partition, leader_epoch, end_offset in partitions:
             topic_partition = TopicPartition(topic, partition)
             if error_code:
-                refused[topic_partition] = for_code(error_code).__name__
-            else:
+                refused[topic_partition] = error_code
+            elif NO_EPOCH not in (leader_epoch, end_offset):
                 found[topic_partition] = EpochEnd(leader_epoch, end_offset)
     return found, refused
 
@@ -301,15 +315,15 @@ async def refresh_metadata(consumer: AIOKafkaConsumer) -> None:
 
 
 async def ask_epoch_ends(
-    consumer: AIOKafkaConsumer, epochs: Mapping[TopicPartition, int]
+    consumer: AIOKafkaConsumer, questions: Mapping[TopicPartition, EpochQuestion]
 ) -> dict[TopicPartition, EpochEnd]:
     """Where the leaders' logs end these epochs, all leaders at once; partitions whose leader gave
     no answer, or knows only older epochs, are left out after another try with fresh metadata.
     """
-    found = await _ask_leaders(consumer._client, epochs)
+    found = await _ask_leaders(consumer._client, questions)
     rest = {
-        topic_partition: epoch
-        for topic_partition, epoch in epochs.items()
+        topic_partition: question
+        for topic_partition, question in questions.items()
         if topic_partition not in found
     }
     if rest:
@@ -319,17 +333,17 @@ async def ask_epoch_ends(
 
 
 async def _ask_leaders(
-    client: AIOKafkaClient, epochs: Mapping[TopicPartition, int]
+    client: AIOKafkaClient, questions: Mapping[TopicPartition, EpochQuestion]
 ) -> dict[TopicPartition, EpochEnd]:
-    for topic in {topic_partition.topic for topic_partition in epochs}:
+    for topic in {topic_partition.topic for topic_partition in questions}:
         await client.add_topic(topic)
-    by_leader: dict[int, dict[TopicPartition, int]] = {}
-    for topic_partition, epoch in epochs.items():
+    by_leader: dict[int, dict[TopicPartition, EpochQuestion]] = {}
+    for topic_partition, question in questions.items():
         leader = client.cluster.leader_for_partition(structs.TopicPartition(*topic_partition))
         if leader is not None and leader >= 0:
-            by_leader.setdefault(leader, {})[topic_partition] = epoch
+            by_leader.setdefault(leader, {})[topic_partition] = question
     answers = await asyncio.gather(
-        *(_ask(client, leader, EpochEndsRequest(asked)) for leader, asked in by_leader.items()),
+        *(ask_leader(client, leader, asked) for leader, asked in by_leader.items()),
         return_exceptions=True,
     )
     found: dict[TopicPartition, EpochEnd] = {}
@@ -339,19 +353,34 @@ async def _ask_leaders(
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            answered, refused = read_epoch_ends(answer)
-            found |= {
-                topic_partition: end
-                for topic_partition, end in answered.items()
-                if NO_EPOCH not in end
-            }
-            for topic_partition, error in refused.items():
-                log.info(
-                    "epoch_end_refused",
-                    topic=topic_partition.topic,
-                    at=topic_partition.partition,
-                    error=error,
-                )
+            found |= answer
+    return found
+
+
+async def ask_leader(
+    client: AIOKafkaClient, leader: int, questions: Mapping[TopicPartition, EpochQuestion]
+) -> dict[TopicPartition, EpochEnd]:
+    """What one broker answers. Where it knows a newer epoch than the asker, the same broker is
+    asked again without one; any other may be the deposed one.
+    """
+    found, refused = read_epoch_ends(await _ask(client, leader, EpochEndsRequest(questions)))
+    fenced = {
+        topic_partition: EpochQuestion(questions[topic_partition].leader_epoch, _ANY_EPOCH)
+        for topic_partition, error_code in refused.items()
+        if error_code == FENCED_LEADER_EPOCH
+    }
+    if fenced:
+        again, still = read_epoch_ends(await _ask(client, leader, EpochEndsRequest(fenced)))
+        found |= again
+        refused = {one: code for one, code in refused.items() if one not in fenced} | still
+    for topic_partition, error_code in refused.items():
+        log.info(
+            "epoch_end_refused",
+            topic=topic_partition.topic,
+            at=topic_partition.partition,
+            error=for_code(error_code).__name__,
+            error_code=error_code,
+        )
     return found
 
 

@@ -26,7 +26,7 @@ from rlmm.clients import (
     refresh_metadata,
 )
 from rlmm.coalesced import Coalesced
-from rlmm.leader_answers import EpochEnd
+from rlmm.leader_answers import EpochEnd, EpochQuestion
 from rlmm.settings_codec import decode_settings_record
 from rlmm.settings_records import ClusterRecord
 from rlmm.topic import SETTINGS_TOPIC, SleepMs
@@ -156,13 +156,13 @@ class EndOffsetClient:
             ) from error
 
     async def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int]
+        self, questions: Mapping[TopicPartition, EpochQuestion]
     ) -> dict[TopicPartition, EpochEnd]:
         """Where leader epochs end now, of the partitions whose leader knows; Unavailable where no
         broker answers at all.
         """
         try:
-            return await ask_epoch_ends(await self._started(), epochs)
+            return await ask_epoch_ends(await self._started(), questions)
         except (KafkaError, OSError, TimeoutError) as error:
             raise Unavailable(f"ends of leader epochs: {error!r}") from error
 

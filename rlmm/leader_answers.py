@@ -17,7 +17,11 @@ where that epoch ends (OffsetForLeaderEpoch). For a reader that has read up to `
 - **The leader knows only older epochs: nothing is proven.** It was deposed before the last batch
   was written and has not noticed. The same holds for a partition for which no broker answers. The
   doubt remains until a leader answers: meanwhile nothing may be deleted or trimmed, and no barrier
-  is passed.
+  is passed. It must not answer for an epoch that it knows either: its log goes on to where it was
+  deposed, so it would confirm what the next leader never had. So each question names the newest
+  epoch that was read (current_leader_epoch), and Kafka refuses it where the broker has not heard of
+  that epoch (UNKNOWN_LEADER_EPOCH). A broker that has heard of a newer one refuses too
+  (FENCED_LEADER_EPOCH), but nothing speaks against its answer, and it is asked again without.
 - **The epoch ends at or above the position: nothing is lost.** By the rules of the log (one leader
   writes an epoch, epochs ascend) everything below is the same too.
 
@@ -47,6 +51,15 @@ NO_EPOCH = -1
 # Base offset, size of the batch after its first 12 bytes, leader epoch.
 _HEAD = struct.Struct(">qii")
 _PREFIX_BYTES = 12
+
+
+class EpochQuestion(NamedTuple):
+    """Where does `leader_epoch` end? Nobody is to answer who has not heard of
+    `current_leader_epoch`, the newest epoch that is known.
+    """
+
+    leader_epoch: int
+    current_leader_epoch: int
 
 
 class EpochEnd(NamedTuple):
@@ -143,6 +156,12 @@ class ReadPositions:
         """What the leader is to confirm next; None where nothing is known that could be asked."""
         read = next(iter(self._unproven.get(partition, ())), None) or self._newest.get(partition)
         return None if read is None or read.leader_epoch == NO_EPOCH else read
+
+    def newest_epoch(self, partition: TopicPartition) -> int:
+        """The newest epoch under which anything was read, by an earlier process too."""
+        newest = self._newest.get(partition)
+        read = [*self._unproven.get(partition, ()), *([newest] if newest else [])]
+        return max((one.leader_epoch for one in read), default=NO_EPOCH)
 
     def take_answer(
         self, partition: TopicPartition, read: ReadPosition, answer: EpochEnd | None

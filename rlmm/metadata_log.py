@@ -18,7 +18,7 @@ from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import TopicPartition, Uuid
 from rlmm.clients import ConnectionSettings
 from rlmm.end_offsets import EndOffsetClient, EndOffsets
-from rlmm.leader_answers import NOTHING_READ, EpochEnd, RememberedReads
+from rlmm.leader_answers import NOTHING_READ, EpochEnd, EpochQuestion, RememberedReads
 from rlmm.log_reader import LogReader, Reader, TailRecord
 from rlmm.publisher import Publisher, Record, deadline
 from rlmm.resuming import ResumePoint
@@ -102,7 +102,7 @@ class Ends(Protocol):
     ) -> int: ...
 
     async def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int]
+        self, questions: Mapping[TopicPartition, EpochQuestion]
     ) -> dict[TopicPartition, EpochEnd]: ...
 
     async def recorded_ledger_id(self) -> Uuid | None: ...

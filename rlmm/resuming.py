@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kip405.ids import TopicPartition
-from rlmm.leader_answers import NO_EPOCH, EpochEnd
+from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +75,16 @@ class Resuming:
         self._trusted: set[TopicPartition] = set()
         self._start_over = start_over
 
-    def questions(self) -> dict[TopicPartition, int]:
-        """Of which epochs the leaders must say where they end."""
+    def questions(
+        self, newest_epoch: Callable[[TopicPartition], int]
+    ) -> dict[TopicPartition, EpochQuestion]:
+        """Of which epochs the leaders must say where they end; `newest_epoch` is known of a
+        partition besides.
+        """
         return {
-            partition: point.leader_epoch
+            partition: EpochQuestion(
+                point.leader_epoch, max(point.leader_epoch, newest_epoch(partition))
+            )
             for partition, point in self._pending.items()
             if point.leader_epoch != NO_EPOCH
         }

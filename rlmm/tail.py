@@ -24,11 +24,13 @@ from kip405.acls import topic_acl
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
 from rlmm.clients import error_text
-from rlmm.leader_answers import NO_EPOCH, EpochEnd, ReadPosition, ReadPositions
+from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion, ReadPosition, ReadPositions
 from rlmm.log_reader import Reader, TailRecord
 from rlmm.resuming import ResumePoint, Resuming, has_gap
 
-AskEpochEnds = Callable[[Mapping[TopicPartition, int]], Awaitable[dict[TopicPartition, EpochEnd]]]
+AskEpochEnds = Callable[
+    [Mapping[TopicPartition, EpochQuestion]], Awaitable[dict[TopicPartition, EpochEnd]]
+]
 """Where leaders end these epochs, of those that know; Unavailable where no broker answers."""
 _POLL_MS = 250
 _BACKOFF_MS = (100, 250, 500, 1_000, 2_000)
@@ -180,11 +182,14 @@ class Tail:
         while asked := {
             topic_partition: read_position
             for topic_partition in pending
-            if (read_position := self._read_positions.question(topic_partition))
+            if (read_position := self._question(topic_partition))
         }:
             answers = await self._epoch_ends(
                 {
-                    topic_partition: read_position.leader_epoch
+                    topic_partition: EpochQuestion(
+                        read_position.leader_epoch,
+                        self._read_positions.newest_epoch(topic_partition),
+                    )
                     for topic_partition, read_position in asked.items()
                 }
             )
@@ -196,6 +201,20 @@ class Tail:
                 )
             )
         self._say_lost()
+
+    def _question(self, topic_partition: TopicPartition) -> ReadPosition | None:
+        """What the leader is to confirm next. For what an earlier process has read it is asked only
+        once this process has read as far: before, the newest epoch may not be known yet, without
+        which a deposed leader would confirm it.
+        """
+        read = self._read_positions.question(topic_partition)
+        is_early = read is not None and read.remembered and not self._is_replayed(topic_partition)
+        return None if is_early else read
+
+    def _is_replayed(self, topic_partition: TopicPartition) -> bool:
+        """Everything was read that was there at the start."""
+        end = self._initial_end.get(topic_partition)
+        return end is not None and self._next[topic_partition] >= end
 
     async def run_verifier(self) -> NoReturn:
         """Verify whenever the tail has seen a reason to, until cancelled. Apart from `run`, so that
@@ -292,7 +311,7 @@ class Tail:
 
     async def _resume(self) -> None:
         """Take those positions of which the leaders confirm that they are still there."""
-        asked = self._resuming.questions()
+        asked = self._resuming.questions(self._read_positions.newest_epoch)
         try:
             answers = await self._epoch_ends(asked) if asked else {}
         except Unavailable as error:
@@ -383,3 +402,4 @@ class Tail:
         if not self._caught_up.is_set() and next(behind, None) is None:
             self._resuming.end()
             self._caught_up.set()
+            self._unverified.set()

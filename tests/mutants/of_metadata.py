@@ -13,10 +13,23 @@ TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_tail_reads.py", "tests/rlmm/test
 DIVERGENCE = Target(
     "rlmm/leader_answers.py", ("tests/rlmm/test_divergence.py", "tests/rlmm/test_tail.py")
 )
+QUESTIONS = Target("rlmm/clients.py", ("tests/rlmm/test_epoch_questions.py",))
 TOPIC = Target("rlmm/topic.py", ("tests/rlmm/test_barrier.py",))
 AUX_STATE = Target("rlm/remote_log/aux_state.py", ("tests/rlm/api/test_aux_state.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *QUESTIONS.edits(
+        (
+            "H42: a deposed leader confirms an epoch that is over",
+            "    return question.current_leader_epoch if is_newer else _ANY_EPOCH\n",
+            "    return _ANY_EPOCH\n",
+        ),
+        (
+            "a leader that is newer than what was read is not asked again",
+            "        if error_code == FENCED_LEADER_EPOCH\n",
+            "        if error_code == -2\n",
+        ),
+    ),
     *AUX_STATE.edits(
         (
             "H4: a replica begins where the history has left a segment",
@@ -241,6 +254,16 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *TAIL.edits(
+        (
+            "H42: a deposed leader confirms what an earlier process had read",
+            "        return None if is_early else read\n",
+            "        return read\n",
+        ),
+        (
+            "H42: a question does not name the newest epoch",
+            "                        self._read_positions.newest_epoch(topic_partition),\n",
+            "                        read_position.leader_epoch,\n",
+        ),
         (
             "H6: records removed before they were read are no loss",
             "            if begin > position:\n",

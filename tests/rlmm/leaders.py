@@ -13,7 +13,7 @@ from aiokafka import structs
 from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from kip405.ids import TopicPartition, Uuid
-from rlmm.leader_answers import NO_EPOCH, EpochEnd
+from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion
 from rlmm.log_reader import TailRecord
 
 
@@ -53,8 +53,10 @@ class Leader:
         del self.records[self.log_end - count :]
         self.epochs = {one: at for one, at in self.epochs.items() if at < self.log_end or not at}
 
-    def end_of(self, epoch: int) -> EpochEnd:
-        """Source: LeaderEpochFileCache.endOffsetFor."""
+    def end_of(self, epoch: int, current_leader_epoch: int) -> EpochEnd:
+        """Source: LeaderEpochFileCache.endOffsetFor, Partition.checkCurrentLeaderEpoch."""
+        if current_leader_epoch > self.leader_epoch:
+            return EpochEnd(NO_EPOCH, -1)
         if epoch == max(self.epochs):
             return EpochEnd(epoch, self.log_end)
         higher = [one for one in sorted(self.epochs) if one > epoch]
@@ -71,7 +73,7 @@ class Leaders:
         self.now = {topic_partition: Leader() for topic_partition in topic_partitions}
         self.deposed: dict[TopicPartition, Leader] = {}
         self.away: set[TopicPartition] = set()
-        self.asked: list[tuple[TopicPartition, int]] = []
+        self.asked: list[tuple[TopicPartition, EpochQuestion]] = []
         self.fetches = 0
         self.ledger_id: Uuid | None = None
 
@@ -95,12 +97,12 @@ class Leaders:
         return self._who_answers(topic_partition).high_watermark
 
     async def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int]
+        self, questions: Mapping[TopicPartition, EpochQuestion]
     ) -> dict[TopicPartition, EpochEnd]:
-        self.asked += epochs.items()
+        self.asked += questions.items()
         ends = {
-            topic_partition: self._who_answers(topic_partition).end_of(epoch)
-            for topic_partition, epoch in epochs.items()
+            topic_partition: self._who_answers(topic_partition).end_of(*question)
+            for topic_partition, question in questions.items()
         }
         return {
             topic_partition: end

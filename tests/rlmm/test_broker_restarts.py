@@ -5,9 +5,15 @@ import asyncio
 import pytest
 
 from kip405.errors import Unavailable
-from rlm.clock import new_uuid
+from kip405.ids import TopicPartition
+from rlm.clock import SystemClock, new_uuid
+from rlmm.clients import ConnectionSettings
+from rlmm.end_offsets import EndOffsetClient
+from rlmm.leader_answers import EpochEnd, EpochQuestion
 from rlmm.publisher import OutcomeUnknown
+from rlmm.records import ledger_partition
 from rlmm.settings import StartRecord
+from rlmm.topic import LEDGER_TOPIC
 from tests.rlmm.builders import FINISHED, KEY, STARTED, segment
 from tests.rlmm.running import RunningMetadata, running
 from tests.sandbox_fixtures import SandboxFactory
@@ -53,3 +59,31 @@ async def _publish_at_last(records: RunningMetadata) -> None:
                 await records.manager.publish(segment(1, FINISHED), 5, STARTED)
         except (OutcomeUnknown, Unavailable):
             await asyncio.sleep(0.2)
+
+
+async def test_h42_a_broker_answers_for_an_epoch_unless_it_has_not_heard_of_the_newest(
+    sandbox_factory: SandboxFactory,
+) -> None:
+    """A newer leader than the asker knows of refuses the first question, and has an answer."""
+    sandbox = sandbox_factory(services=False)
+    partition = TopicPartition(LEDGER_TOPIC, ledger_partition(KEY))
+    async with running(sandbox.direct_bootstrap) as mine:
+        await mine.manager.publish(segment(1, STARTED), 5, -1)
+        read = mine.log.reads.read_positions[partition]
+    for _ in range(2):
+        await asyncio.to_thread(sandbox.kill, "broker:1")
+        await asyncio.to_thread(sandbox.start, "broker:1")
+    async with running(sandbox.direct_bootstrap) as mine:
+        await mine.manager.barrier(KEY, 20_000)
+    epoch = read.leader_epoch
+    connection = ConnectionSettings(
+        bootstrap_servers=(sandbox.direct_bootstrap,), client_id="asker"
+    )
+    asker = EndOffsetClient(connection, SystemClock().sleep_ms)
+    try:
+        for newest in (epoch, epoch + 1):
+            found = await asker.epoch_ends({partition: EpochQuestion(epoch, newest)})
+            assert found == {partition: EpochEnd(epoch, read.position)}
+        assert await asker.epoch_ends({partition: EpochQuestion(epoch, epoch + 1_000)}) == {}
+    finally:
+        await asker.close()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlmm.leader_answers import NO_EPOCH, EpochEnd
+from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion
 from rlmm.log_reader import TailRecord
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.records import ledger_partition
@@ -76,11 +76,11 @@ class LedgerLog:
         self.starts: list[int] = []
 
     async def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int]
+        self, questions: Mapping[TopicPartition, EpochQuestion]
     ) -> dict[TopicPartition, EpochEnd]:
         if self.is_away:
             raise Unavailable("no broker answers")
-        return {one: self.epochs[one] for one in epochs if one in self.epochs}
+        return {one: self.epochs[one] for one in questions if one in self.epochs}
 
     async def start(self) -> None: ...
 

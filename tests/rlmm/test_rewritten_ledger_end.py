@@ -6,7 +6,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlmm.leader_answers import NO_EPOCH, EpochEnd
+from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion
 from tests.rlmm.builders import FINISHED, STARTED, record
 from tests.rlmm.histories import fold
 from tests.rlmm.test_resuming import ATTEMPT, EPOCH, PARTITION, LedgerLog, Process, left_by, until
@@ -36,11 +36,14 @@ class ElectedLog(LedgerLog):
         self.end, self.next_epoch_at = len(OTHERS), kept
 
     async def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int]
+        self, questions: Mapping[TopicPartition, EpochQuestion]
     ) -> dict[TopicPartition, EpochEnd]:
         if self.is_away:
             raise Unavailable("no broker answers")
-        if epochs[PARTITION] == NEXT:
+        epoch, current_epoch = questions[PARTITION]
+        if self.is_deposed and current_epoch == NEXT:
+            return {}
+        if epoch == NEXT:
             return {PARTITION: EpochEnd(NEXT, self.end)}
         return {PARTITION: EpochEnd(EPOCH, READ if self.is_deposed else self.next_epoch_at)}
 

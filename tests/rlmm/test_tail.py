@@ -8,7 +8,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
-from rlmm.leader_answers import EpochEnd, ReadPosition
+from rlmm.leader_answers import EpochEnd, EpochQuestion, ReadPosition
 from rlmm.log_reader import TailRecord
 from rlmm.tail import Tail
 from tests.rlmm.leaders import Leaders
@@ -29,7 +29,7 @@ class Following:
             connect=leaders.reader,
             topic_partitions=leaders.now,
             deliver=self._take,
-            epoch_ends=lambda epochs: leaders.epoch_ends(epochs),
+            epoch_ends=lambda questions: leaders.epoch_ends(questions),
             sleep_ms=lambda _: asyncio.sleep(0),
             remembered=remembered or {},
         )
@@ -93,6 +93,15 @@ async def test_h42_an_end_below_what_was_read_is_a_loss_at_once_not_at_the_secon
         assert list(one.tail.lost) == [PARTITION]
 
 
+async def test_h42_after_an_out_of_range_the_leader_is_asked() -> None:
+    leaders = leaders_of(PARTITION)
+    async with following(leaders) as one:
+        await one.tail.wait_caught_up()
+        await until(lambda: leaders.asked)
+        leaders.now[PARTITION].lose(1)
+        await one.tail.wait_lost()
+
+
 async def test_h42_a_log_that_grew_to_exactly_the_position_is_a_loss() -> None:
     """Nothing is fetched and no end is below: the epoch alone tells."""
     leaders = leaders_of(PARTITION)
@@ -154,10 +163,47 @@ async def test_h42_a_leader_deposed_before_the_last_batch_proves_nothing_either_
         await one.tail.verify([PARTITION])
         assert not one.tail.lost
         assert one.tail.doubt([PARTITION]) == (
-            "no leader of ledger-0 confirms what was read: epoch 1 up to 1001"
+            "no leader of ledger-0 confirms what was read: epoch 0 up to 1000"
         )
         del leaders.deposed[PARTITION]
         await one.tail.verify([PARTITION])
+        assert one.tail.doubt() is None
+
+
+async def test_h42_a_deposed_leader_confirms_no_epoch_that_is_over() -> None:
+    """It has the whole epoch, of which the next leader has lost the end."""
+    leaders = leaders_of(PARTITION)
+    async with following(leaders) as one:
+        await one.tail.wait_caught_up()
+        leaders.depose(PARTITION)
+        leaders.now[PARTITION].lose(10)
+        leaders.now[PARTITION].elect(1)
+        leaders.now[PARTITION].append(20, b"new")
+        await until(lambda: one.values()[-1] == b"new")
+        await one.tail.verify()
+        assert "epoch 0 up to 1000" in (one.tail.doubt() or "")
+        del leaders.deposed[PARTITION]
+        await one.tail.verify()
+        assert "ends at 990" in one.tail.lost[PARTITION]
+
+
+@pytest.mark.parametrize("lost", [0, 10])
+async def test_h42_a_deposed_leader_confirms_nothing_of_an_earlier_process(lost: int) -> None:
+    """Questions come to it from the first connection on, and the replay is the next leader's."""
+    leaders = leaders_of(PARTITION)
+    leaders.depose(PARTITION)
+    leaders.now[PARTITION].lose(lost)
+    leaders.now[PARTITION].elect(1)
+    leaders.now[PARTITION].append(20, b"new")
+    remembered = {PARTITION: ReadPosition(position=1_000, leader_epoch=0, remembered=True)}
+    async with following(leaders, remembered) as one:
+        await one.tail.wait_caught_up()
+        await one.tail.verify()
+        assert one.tail.doubt() is not None
+        del leaders.deposed[PARTITION]
+        await one.tail.verify()
+        assert bool(one.tail.lost_before) == bool(lost)
+        assert not one.tail.lost
         assert one.tail.doubt() is None
 
 
@@ -190,7 +236,10 @@ async def test_h42_the_former_epoch_stays_in_doubt_until_its_end_is_confirmed() 
         leaders.away.clear()
         await one.tail.verify()
         assert one.tail.doubt() is None
-        assert leaders.asked[-2:] == [(PARTITION, 0), (PARTITION, 1)]
+        assert leaders.asked[-2:] == [
+            (PARTITION, EpochQuestion(0, 1)),
+            (PARTITION, EpochQuestion(1, 1)),
+        ]
 
 
 async def test_h42_what_an_earlier_process_had_read_is_asked_for_at_the_start() -> None:
@@ -243,7 +292,7 @@ async def test_a_history_of_epochs_is_read_without_a_question_for_each() -> None
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
         await one.tail.verify()
-        assert {epoch for _, epoch in leaders.asked} == {49}
+        assert {question for _, question in leaders.asked} == {EpochQuestion(49, 49)}
 
 
 async def test_no_broker_to_ask_is_unavailable_and_the_tail_goes_on() -> None:
@@ -251,7 +300,9 @@ async def test_no_broker_to_ask_is_unavailable_and_the_tail_goes_on() -> None:
     async with following(leaders) as one:
         await one.tail.wait_caught_up()
 
-        async def refuse(epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
+        async def refuse(
+            questions: Mapping[TopicPartition, EpochQuestion],
+        ) -> dict[TopicPartition, EpochEnd]:
             raise Unavailable("no broker")
 
         leaders.epoch_ends = refuse  # type: ignore[method-assign]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from aiokafka.errors import OffsetOutOfRangeError
 
 from kip405.ids import TopicPartition
-from rlmm.leader_answers import NO_EPOCH, EpochEnd
+from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion
 from rlmm.log_reader import TailRecord
 from rlmm.tail import Tail
 
@@ -58,7 +58,9 @@ def _record(offset: int) -> TailRecord:
 
 @contextlib.asynccontextmanager
 async def following(script: Script) -> AsyncIterator[Tail]:
-    async def nobody(epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochEnd]:
+    async def nobody(
+        questions: Mapping[TopicPartition, EpochQuestion],
+    ) -> dict[TopicPartition, EpochEnd]:
         return {}
 
     tail = Tail(
