@@ -41,7 +41,7 @@ where all replicas must have a record, the leader alone is enough.
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kip405.errors import Unavailable
@@ -147,6 +147,28 @@ class ReadPositions:
         if before is not None and before.leader_epoch != read.leader_epoch and not is_replay:
             self._unproven.setdefault(partition, []).append(before)
         self._newest[partition] = read
+
+    def remember(self, partition: TopicPartition, read: ReadPosition) -> None:
+        """An earlier process has read so far. What is known already, or says more of the same
+        epoch, is not asked for twice.
+        """
+        before = self._unproven.get(partition, [])
+        same = [one for one in before if one.leader_epoch == read.leader_epoch and one.remembered]
+        if read.leader_epoch == NO_EPOCH or any(one.position >= read.position for one in same):
+            return
+        others = [one for one in before if one not in same]
+        self._unproven[partition] = [*others, replace(read, remembered=True)]
+
+    def start_over(self, partition: TopicPartition) -> None:
+        """The partition is read from its beginning. What was read of it is as what an earlier
+        process has read: where the leader no longer has it, records are lost.
+        """
+        newest = self._newest.pop(partition, None)
+        reads = [*self._unproven.pop(partition, ()), *([newest] if newest else [])]
+        for read in reads:
+            self.remember(partition, read)
+        if partition in self.lost:
+            self.lost_before[partition] = self.lost.pop(partition)
 
     def has_unproven(self, partition: TopicPartition) -> bool:
         """Whether another epoch began, and no leader has confirmed the end of the former yet."""

@@ -256,7 +256,7 @@ class TopicBasedRemoteLogMetadataManager:
         self._restored.add(partition)
 
     def start_over(self, partition: int) -> None:
-        """Forget the ledger partition, which is read from its beginning."""
+        """Sink of the ledger topic: the partition is read from its beginning."""
         self._forget(partition)
         self._states[partition] = LedgerState()
         self._restored.discard(partition)

@@ -45,10 +45,16 @@ log = structlog.get_logger(__name__)
 
 
 class Sink(Protocol):
-    """Interprets one topic's records; both methods await nothing."""
+    """Interprets one topic's records; its methods await nothing."""
 
     def apply(self, record: TailRecord) -> None:
         """The next record of a partition, each offset once, ascending."""
+        ...
+
+    def start_over(self, partition: int) -> None:
+        """Forget what was read or taken over of the partition, which is read from its beginning;
+        before `go_live`.
+        """
         ...
 
     def go_live(self, replay_ms: int) -> None:
@@ -65,8 +71,8 @@ class EarlierLedger(Protocol):
         """
         ...
 
-    def start_over(self, topic_partition: TopicPartition, why: str) -> None:
-        """Forget what was taken over of the partition, which is read from its beginning."""
+    def dropped(self, topic_partition: TopicPartition, why: str) -> None:
+        """What was taken over of the partition was of no use: it is read from its beginning."""
         ...
 
 
@@ -162,7 +168,6 @@ class MetadataLog:
         self._may_create = may_create
         self._any_ledger = any_ledger
         self._describe = describe_topic
-        self._now_ms = now_ms
         self._sleep_ms = sleep_ms
         self._topics = _Topics(
             TopicGuard(settings_spec(replication_factor), ids.get(SETTINGS_TOPIC)),
@@ -180,7 +185,9 @@ class MetadataLog:
             connect=lambda: connect(connection),
             topic_partitions=self._topic_partitions,
             deliver=self._deliver,
+            start_over=self._start_over,
             epoch_ends=self._end_client.epoch_ends,
+            now_ms=now_ms,
             sleep_ms=sleep_ms,
             remembered=remembered_reads.read_positions,
         )
@@ -191,7 +198,7 @@ class MetadataLog:
         self._publisher = Publisher(connection, now_ms=now_ms, verify=self._verify_topic)
         self._unverified: str | None = "topics were not looked at yet"
         self._live = asyncio.Event()
-        self._began_ms: int | None = None
+        self._has_begun = False
         self._earlier: EarlierLedger | None = None
 
     def resume_with(self, earlier: EarlierLedger) -> None:
@@ -370,17 +377,18 @@ class MetadataLog:
     def _deliver(self, record: TailRecord) -> None:
         self._sinks[record.topic_partition.topic].apply(record)
 
+    def _start_over(self, topic_partition: TopicPartition) -> None:
+        self._sinks[topic_partition.topic].start_over(topic_partition.partition)
+
     async def _go_live(self) -> None:
-        """Once in the life of this process: a later run continues the replay of the first one,
-        and the time counts from the beginning of that one. What is compacted away in the meantime
-        must not count as something that never was there.
+        """Once in the life of this process: a later run continues with what was read, or begins
+        the replay again that was not over.
         """
-        if self._began_ms is None:
-            self._began_ms = self._now_ms()
+        self._has_begun = True
         if self._live.is_set():
             return
         await self._tail.wait_caught_up()
-        replay_ms = self._now_ms() - self._began_ms
+        replay_ms = self._tail.replay_ms
         for sink in self._sinks.values():
             sink.go_live(replay_ms)
         self._live.set()
@@ -391,7 +399,7 @@ class MetadataLog:
         earlier, self._earlier = self._earlier, None
         topic_id = self._topics.ledger.topic_id
         if earlier is not None and topic_id is not None:
-            self._tail.resume(await earlier.restore(topic_id), earlier.start_over)
+            self._tail.resume(await earlier.restore(topic_id), earlier.dropped)
 
     async def _ensure_topics(self) -> None:
         report = log.info  # brokers learn of a topic a moment after its creation
@@ -435,8 +443,8 @@ class MetadataLog:
         """
         settings, ledger = self._topics.settings, self._topics.ledger
         found = await self._describe(LEDGER_TOPIC) if ledger in self._topics.used else None
-        is_read = self._began_ms is not None
-        if found is None or found[0] == ledger.topic_id or is_read or self._any_ledger:
+        is_settled = self._has_begun or self._any_ledger
+        if found is None or found[0] == ledger.topic_id or is_settled:
             return
         settings.check(await self._describe(SETTINGS_TOPIC))
         self._refuse_unfit(SETTINGS_TOPIC)

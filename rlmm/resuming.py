@@ -63,17 +63,18 @@ def has_gap(expected: int, offsets: Sequence[int], since: int = 0) -> bool:
 
 class Resuming:
     """Partitions that are read on from a point, from the first question until the initial replay is
-    over. `start_over` is called with the reason for each one that must be read from its beginning.
+    over. `drop` is called with the point and the reason for each one that must be read from its
+    beginning.
     """
 
     def __init__(
         self,
         points: Mapping[TopicPartition, ResumePoint],
-        start_over: Callable[[TopicPartition, str], None],
+        drop: Callable[[TopicPartition, ResumePoint, str], None],
     ) -> None:
         self._pending = dict(points)
-        self._trusted: set[TopicPartition] = set()
-        self._start_over = start_over
+        self._trusted: dict[TopicPartition, ResumePoint] = {}
+        self._drop = drop
 
     def questions(
         self, newest_epoch: Callable[[TopicPartition], int]
@@ -99,9 +100,9 @@ class Resuming:
             why = point.refusal(log_starts[partition], answers.get(partition))
             if why is None:
                 taken[partition] = point
-                self._trusted.add(partition)
             else:
-                self._start_over(partition, why)
+                self._drop(partition, point, why)
+        self._trusted |= taken
         return taken
 
     def is_read_on(self, partition: TopicPartition) -> bool:
@@ -114,8 +115,8 @@ class Resuming:
         """
         if partition not in self._trusted or not has_gap(position, offsets):
             return False
-        self._trusted.discard(partition)
-        self._start_over(partition, f"records from {position} on were compacted away")
+        point = self._trusted.pop(partition)
+        self._drop(partition, point, f"records from {position} on were compacted away")
         return True
 
     def end(self) -> None:

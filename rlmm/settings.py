@@ -202,6 +202,10 @@ class Settings:
             self._say_skews()
         self._changes.notify()
 
+    def start_over(self, partition: int) -> None:
+        """Sink of the settings topic: it is read from its beginning."""
+        self.view = SettingsView(version=self.view.version + 1)
+
     def go_live(self, replay_ms: int) -> None:
         """Sink of the settings topic: the initial replay is over."""
         self._is_replay = False

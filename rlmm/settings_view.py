@@ -78,7 +78,7 @@ class AdoptedRecord:
 class SettingsView:
     """One reader's state of the settings topic; `apply` awaits nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: int = 0) -> None:
         self._adopted: KeyedRecords[AdoptedRecord] = KeyedRecords()
         self._newest_epoch: dict[str, int] = {}
         self._overruled: dict[str, int] = {}
@@ -86,7 +86,7 @@ class SettingsView:
         self._log_time = LogTime()
         self.next_offset = 0
         """Every record below was read."""
-        self.version = 0
+        self.version = version
 
     def apply(
         self,

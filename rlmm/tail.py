@@ -58,9 +58,12 @@ class _FollowedChanged(Exception):
 
 
 class Tail:
-    """`deliver` is called for each record, synchronously, in the order of its partition.
+    """`deliver` is called for each record, synchronously, in the order of its partition;
+    `start_over` says that the partition is delivered from its beginning, what came before is to be
+    forgotten.
 
-    `remembered`: how far an earlier process of this service had read.
+    `remembered`: how far an earlier process of this service had read. `now_ms`: a clock that is
+    never set.
     """
 
     def __init__(
@@ -69,7 +72,9 @@ class Tail:
         connect: Callable[[], Reader],
         topic_partitions: Iterable[TopicPartition],
         deliver: Callable[[TailRecord], None],
+        start_over: Callable[[TopicPartition], None],
         epoch_ends: AskEpochEnds,
+        now_ms: Callable[[], int],
         sleep_ms: Callable[[int], Awaitable[None]],
         remembered: Mapping[TopicPartition, ReadPosition],
     ) -> None:
@@ -77,13 +82,20 @@ class Tail:
         self._topic_partitions = tuple(topic_partitions)
         self._deliver = deliver
         self._epoch_ends = epoch_ends
+        self._start_over = start_over
+        self._now_ms = now_ms
         self._sleep_ms = sleep_ms
         self._remembered = remembered
         self._read_positions = ReadPositions(remembered)
         self._next: dict[TopicPartition, int] = {}
         self._begin: dict[TopicPartition, int] = {}
         self._initial_end: dict[TopicPartition, int] = {}
+        self._replay_began_ms = 0
+        self.replay_ms = 0
+        """How long the initial replay took that came to its end."""
         self._resuming = Resuming({}, lambda *_: None)
+        self._refuted: set[TopicPartition] = set()
+        self._is_continued = False
         self._gapped: set[TopicPartition] = set()
         self._waiters: dict[TopicPartition, list[tuple[int, asyncio.Future[None]]]] = {}
         self._caught_up = asyncio.Event()
@@ -125,13 +137,19 @@ class Tail:
     def resume(
         self,
         points: Mapping[TopicPartition, ResumePoint],
-        start_over: Callable[[TopicPartition, str], None],
+        dropped: Callable[[TopicPartition, str], None],
     ) -> None:
-        """Before `run`: read these partitions on from there. `start_over` is called, before any
-        record is delivered again, for each one that must be read from its beginning, with the
-        reason.
+        """Before `run`: read these partitions on from there. `dropped` is called for each one that
+        must be read from its beginning, with the reason.
         """
-        self._resuming = Resuming(points, start_over)
+
+        def drop(topic_partition: TopicPartition, point: ResumePoint, why: str) -> None:
+            read = ReadPosition(position=point.position, leader_epoch=point.leader_epoch)
+            self._read_positions.remember(topic_partition, read)
+            self._forget(topic_partition)
+            dropped(topic_partition, why)
+
+        self._resuming = Resuming(points, drop)
 
     def resume_point(self, topic_partition: TopicPartition) -> ResumePoint | None:
         """Where a later process may read on; None where this one may have missed records, or where
@@ -214,7 +232,7 @@ class Tail:
     def _is_replayed(self, topic_partition: TopicPartition) -> bool:
         """Everything was read that was there at the start."""
         end = self._initial_end.get(topic_partition)
-        return end is not None and self._next[topic_partition] >= end
+        return end is not None and self._next.get(topic_partition, 0) >= end
 
     async def run_verifier(self) -> NoReturn:
         """Verify whenever the tail has seen a reason to, until cancelled. Apart from `run`, so that
@@ -274,6 +292,7 @@ class Tail:
         try:
             await reader.start()
             self._unverified.set()
+            self._begin_again()
             await self._take_bounds(reader)
             followed = self._followed()
             reader.assign(
@@ -288,9 +307,34 @@ class Tail:
         finally:
             await reader.stop()
 
+    def _begin_again(self) -> None:
+        """The initial replay is read over one connection: what came over a former one may be
+        another leader's history, and records may have been compacted away meanwhile. Partitions
+        that are read on from a point are read on: the epoch and a gap tell.
+        """
+        is_continued, self._is_continued = self._is_continued, False
+        if self._caught_up.is_set() or is_continued:
+            return
+        begun = [one for one in self._next if not self._resuming.is_read_on(one)]
+        for topic_partition in begun:
+            self._forget(topic_partition)
+        if begun:
+            log.warning("replay_begins_again", partitions=len(begun))
+        self._refuted.clear()
+        self._initial_end = {}
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        """The partition is read from its beginning."""
+        self._next.pop(topic_partition, None)
+        self._gapped.discard(topic_partition)
+        self._read_positions.start_over(topic_partition)
+        self._start_over(topic_partition)
+
     async def _take_bounds(self, reader: Reader) -> None:
         if self._initial_end and not self._out_of_range:
             return
+        if not self._initial_end:
+            self._replay_began_ms = self._now_ms()
         bounds = await reader.bounds(self._topic_partitions)
         if not self._initial_end:
             self._begin = {topic_partition: begin for topic_partition, (begin, _) in bounds.items()}
@@ -322,27 +366,34 @@ class Tail:
             read = ReadPosition(position=point.position, leader_epoch=point.leader_epoch)
             self._read_positions.advance(topic_partition, read, is_replay=True)
 
-    def _check_gap(self, topic_partition: TopicPartition, offsets: Sequence[int]) -> None:
-        """Before records are delivered; an offset that is missing may have been a tombstone's."""
+    def _is_refuted(self, topic_partition: TopicPartition, offsets: Sequence[int]) -> bool:
+        """Before records are delivered: whether the partition must be read from its beginning
+        instead. An offset that is missing may have been a tombstone's.
+        """
+        if topic_partition in self._refuted:
+            return True
         position = self._next[topic_partition]
         if self._resuming.is_refuted(topic_partition, position, offsets):
-            self._next[topic_partition] = self._begin[topic_partition]
-            raise _FollowedChanged
+            self._refuted.add(topic_partition)
+            return True
         if has_gap(position, offsets, since=self._initial_end[topic_partition]):
             self._gapped.add(topic_partition)
+        return False
 
     async def _poll(self, reader: Reader) -> None:
         batches = await reader.read(_POLL_MS)
         for topic_partition, records in batches.items():
-            self._check_gap(topic_partition, [record.offset for record in records])
+            if self._is_refuted(topic_partition, [record.offset for record in records]):
+                continue
             for record in records:
                 self._deliver(record)
                 self._next[topic_partition] = record.offset + 1
             self._advance(reader, topic_partition)
         for topic_partition in self._behind():
             position = await reader.position(topic_partition)
-            if position > self._next[topic_partition]:
-                self._check_gap(topic_partition, [position])
+            is_ahead = position > self._next[topic_partition]
+            if is_ahead and self._is_refuted(topic_partition, [position]):
+                continue
             self._next[topic_partition] = max(self._next[topic_partition], position)
             self._advance(reader, topic_partition)
         for topic_partition in [*batches, *self._waiters]:
@@ -377,7 +428,7 @@ class Tail:
         return [
             topic_partition
             for topic_partition in self._followed()
-            if self._next[topic_partition] < self._initial_end[topic_partition]
+            if topic_partition not in self._refuted and not self._is_replayed(topic_partition)
         ]
 
     def _wake(self, topic_partition: TopicPartition) -> None:
@@ -394,12 +445,19 @@ class Tail:
             self._waiters[topic_partition] = still
 
     def _check_caught_up(self) -> None:
-        behind = (
-            end
-            for topic_partition, end in self._initial_end.items()
-            if self._next[topic_partition] < end
-        )
-        if not self._caught_up.is_set() and next(behind, None) is None:
-            self._resuming.end()
-            self._caught_up.set()
-            self._unverified.set()
+        """Partitions that were refuted are read from their beginnings together, over another
+        connection, once all others are at their ends.
+        """
+        if self._caught_up.is_set() or not all(
+            one in self._refuted or self._is_replayed(one) for one in self._topic_partitions
+        ):
+            return
+        if self._refuted:
+            self._next |= {one: self._begin[one] for one in self._refuted}
+            self._refuted.clear()
+            self._is_continued = True
+            raise _FollowedChanged
+        self._resuming.end()
+        self.replay_ms = self._now_ms() - self._replay_began_ms
+        self._caught_up.set()
+        self._unverified.set()

@@ -113,10 +113,9 @@ class LedgerSnapshots:
             if is_collecting:
                 gc.enable()
 
-    def start_over(self, topic_partition: TopicPartition, why: str) -> None:
+    def dropped(self, topic_partition: TopicPartition, why: str) -> None:
         """See EarlierLedger."""
         self._written_read = None
-        self._metadata.manager.start_over(topic_partition.partition)
         log.warning("ledger_snapshot_dropped", partition=str(topic_partition), why=why)
 
     async def run(self) -> None:

@@ -27,6 +27,7 @@ from rlm.broker.answers import TopicDescription as DescribedTopic
 from rlm.broker.own_broker import AnyBroker, OwnBroker
 from rlm.clock import Clock
 from rlm.config import CommonConfig, ReaderConfig, ServiceConfig
+from rlm.service.ledger_snapshot_file import FILE_NAME as SNAPSHOT_NAME
 from rlmm.clients import ConnectionSettings
 from rlmm.leader_answers import NOTHING_READ, ReadPosition, RememberedReads
 from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
@@ -97,10 +98,11 @@ class ReadsFile:
 
     def __init__(self, state_dir: Path, cluster_id: str) -> None:
         self._file = _StateFile(state_dir / _READS_FILE, cluster_id)
+        self._snapshot = state_dir / SNAPSHOT_NAME
 
     @property
     def path(self) -> Path:
-        """Where it lies; an operator removes it to end a loss."""
+        """Where it lies; an operator removes it, and the snapshot of the ledger, to end a loss."""
         return self._file.path
 
     @property
@@ -108,7 +110,7 @@ class ReadsFile:
         """How an operator ends a loss, as the end of a sentence that names what was lost."""
         return (
             "nothing is deleted or trimmed until the metadata is repaired, "
-            f"{self.path} is removed and this service is started again"
+            f"{self.path} and {self._snapshot} are removed and this service is started again"
         )
 
     def read(self) -> RememberedReads:

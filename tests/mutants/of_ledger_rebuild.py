@@ -139,8 +139,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H6: a process that has read one ledger goes on with another",
-            "        is_read = self._began_ms is not None\n",
-            "        is_read = False\n",
+            "        is_settled = self._has_begun or self._any_ledger\n",
+            "        is_settled = self._any_ledger\n",
         ),
         (
             "H6: a service that remembers nothing takes any ledger for its own",

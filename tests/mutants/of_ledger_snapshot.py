@@ -2,6 +2,7 @@
 
 from tests.mutants.edits import Edit, Target
 
+READS = Target("rlmm/tail.py", ("tests/rlmm/test_tail_reads.py", "tests/rlmm/test_metadata_log.py"))
 RESUMING = Target("rlmm/resuming.py", ("tests/rlmm/test_resuming.py",))
 TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_resuming.py",))
 REWRITTEN = Target("rlmm/tail.py", ("tests/rlmm/test_rewritten_ledger_end.py",))
@@ -54,9 +55,8 @@ EDITS: tuple[Edit, ...] = (
     *TAIL.edits(
         (
             "H3: a gap behind the last record is not seen",
-            "            if position > self._next[topic_partition]:\n"
-            "                self._check_gap(topic_partition, [position])\n",
-            "",
+            "            if is_ahead and self._is_refuted(topic_partition, [position]):\n",
+            "            if topic_partition in self._refuted:\n",
         ),
         (
             "H3: who missed records leaves what it made of the others",
@@ -65,8 +65,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H3: what is read again begins where the snapshot ended",
-            "            self._next[topic_partition] = self._begin[topic_partition]\n",
-            "            pass\n",
+            "            self._next |= {one: self._begin[one] for one in self._refuted}\n",
+            "            self._next |= {one: self._initial_end[one] for one in self._refuted}\n",
         ),
         (
             "H42: what was read on from is never asked for again",
@@ -79,12 +79,40 @@ EDITS: tuple[Edit, ...] = (
             "        if not is_whole or read is None:\n",
         ),
     ),
+    *READS.edits(
+        (
+            "H3: the time of a replay that broke off counts",
+            "        if not self._initial_end:\n"
+            "            self._replay_began_ms = self._now_ms()\n",
+            "        self._replay_began_ms = self._replay_began_ms or self._now_ms()\n",
+        ),
+        (
+            "H3: what a replay that broke off has read is not forgotten",
+            "        self._start_over(topic_partition)\n",
+            "",
+        ),
+    ),
     *REWRITTEN.edits(
         (
             "H42: a later process begins where nobody knows which records were lost before",
             "        if self._read_positions.has_unproven(topic_partition):\n"
             "            return None\n",
             "",
+        ),
+        (
+            "H42: a refused point is forgotten",
+            "            self._read_positions.remember(topic_partition, read)\n",
+            "            _ = read\n",
+        ),
+        (
+            "H42: a partition that is read again is no longer asked for what was read on from",
+            "        self._read_positions.start_over(topic_partition)\n",
+            "        self._read_positions._newest.pop(topic_partition, None)\n",
+        ),
+        (
+            "H42: a replay goes on over another connection",
+            "            self._begin_again()\n",
+            "            pass\n",
         ),
         (
             "H42: another epoch behind a point is as of the leader that confirmed the point",

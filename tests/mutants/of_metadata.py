@@ -307,8 +307,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: the initial replay counts as over too early",
-            "            if self._next[topic_partition] < end\n",
-            "            if self._next[topic_partition] < end - 1\n",
+            "        return end is not None and self._next.get(topic_partition, 0) >= end\n",
+            "        return end is not None and self._next.get(topic_partition, 0) >= end - 1\n",
         ),
         (
             "the end of a compacted log is never reached",

@@ -6,7 +6,7 @@ leader answers instead of the new one, `deposed` is its log.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from aiokafka import structs
@@ -75,6 +75,7 @@ class Leaders:
         self.away: set[TopicPartition] = set()
         self.asked: list[tuple[TopicPartition, EpochQuestion]] = []
         self.fetches = 0
+        self.when_fetched: Callable[[], None] = lambda: None
         self.ledger_id: Uuid | None = None
 
     def depose(self, topic_partition: TopicPartition) -> Leader:
@@ -142,6 +143,7 @@ class MemoryReader:
     async def read(self, timeout_ms: int) -> dict[TopicPartition, list[TailRecord]]:
         await asyncio.sleep(0)
         self._leaders.fetches += 1
+        self._leaders.when_fetched()
         found = {}
         for topic_partition, position in self._at.items():
             leader = self._leaders.now[topic_partition]

@@ -127,6 +127,8 @@ class Process:
             connect=lambda: log,
             topic_partitions=[PARTITION],
             deliver=self._take,
+            start_over=lambda one: self.manager.start_over(one.partition),
+            now_ms=lambda: 0,
             epoch_ends=log.epoch_ends,
             sleep_ms=lambda _: asyncio.sleep(0),
             remembered={},
@@ -138,12 +140,11 @@ class Process:
 
     def resume(self, point: ResumePoint, state: LedgerState) -> None:
         self.manager.restore(NUMBER, state)
-        self.tail.resume({PARTITION: point}, self._start_over)
+        self.tail.resume({PARTITION: point}, self._dropped)
 
-    def _start_over(self, topic_partition: TopicPartition, why: str) -> None:
+    def _dropped(self, topic_partition: TopicPartition, why: str) -> None:
         assert topic_partition == PARTITION
         self.began.append(why)
-        self.manager.start_over(topic_partition.partition)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Process"]:

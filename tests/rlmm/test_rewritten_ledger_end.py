@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
 from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion
+from rlmm.log_reader import TailRecord
 from tests.rlmm.builders import FINISHED, STARTED, record
 from tests.rlmm.histories import fold
 from tests.rlmm.test_resuming import ATTEMPT, EPOCH, PARTITION, LedgerLog, Process, left_by, until
@@ -23,12 +25,22 @@ OTHERS = (
 
 
 class ElectedLog(LedgerLog):
-    """`is_deposed`: questions for epochs come to the former leader, fetches to the next one."""
+    """`is_deposed`: questions for epochs come to the former leader, fetches to the next one.
+    `kept_later`: at the second fetch the connection breaks, and another leader has kept so many.
+    """
 
     def __init__(self) -> None:
         super().__init__(ATTEMPT[:READ], READ)
         self.next_epoch_at = READ
         self.is_deposed = False
+        self.kept_later: int | None = None
+
+    async def read(self, timeout_ms: int) -> dict[TopicPartition, list[TailRecord]]:
+        if self.at and self.kept_later is not None:
+            self.elect(self.kept_later)
+            self.kept_later = None
+            raise KafkaConnectionError
+        return await super().read(timeout_ms)
 
     def elect(self, kept: int) -> None:
         """A leader that had so many records, and has written others since."""
@@ -86,3 +98,68 @@ async def test_h42_a_point_that_a_deposed_leader_confirmed_is_asked_for_again(ke
         assert bool(process.tail.lost) == (kept < READ)
         assert process.tail.doubt() is None
         assert kept < READ or process.state() == fold(log.records)
+
+
+@pytest.mark.parametrize("kept", [2, 3])
+async def test_h42_no_state_is_of_two_leaders_whose_connection_broke_in_the_replay(
+    kept: int,
+) -> None:
+    """Three records were read when it broke; the next leader has them, or only two of them."""
+    log = ElectedLog()
+    log.kept_later = kept
+    async with Process(log).running() as process:
+        assert log.starts == [0, 0]
+        assert process.state() == fold(log.records)
+        await process.tail.verify()
+        assert bool(process.tail.lost_before) == (kept == 2)
+        assert not process.tail.lost
+        point = process.tail.resume_point(PARTITION)
+        assert point is not None
+        assert (point.position, point.leader_epoch) == (len(OTHERS), NEXT)
+
+
+async def test_h42_a_refused_point_is_as_what_an_earlier_process_had_read() -> None:
+    """The snapshot may know more than the file of read positions, or there is no such file."""
+    log = ElectedLog()
+    log.elect(2)
+    process = Process(log)
+    process.resume(*await left_by(ATTEMPT, READ))
+    async with process.running():
+        assert process.began == ["epoch 3 was read up to 4, ends at 2"]
+        await process.tail.verify()
+        assert "epoch 3 was read up to 4, ends at 2" in process.tail.lost_before[PARTITION]
+        assert not process.tail.lost
+
+
+@pytest.mark.parametrize("kept", [2, READ])
+async def test_h42_a_point_that_nobody_confirmed_is_asked_for_again(kept: int) -> None:
+    log = ElectedLog()
+    log.elect(kept)
+    log.is_away = True
+    process = Process(log)
+    process.resume(*await left_by(ATTEMPT, READ))
+    async with process.running():
+        assert process.began == ["no leader confirms epoch 3 up to 4"]
+        assert process.tail.resume_point(PARTITION) is None
+        log.is_away = False
+        await process.tail.verify()
+        assert bool(process.tail.lost_before) == (kept < READ)
+
+
+async def test_h42_a_partition_that_is_read_again_is_asked_for_what_was_read_on_from() -> None:
+    """A gap shows that the partition must be read again, and a deposed leader confirmed the point:
+    its epoch ends below it, and that is found out nevertheless.
+    """
+    log = ElectedLog()
+    log.elect(2)
+    log.records = (*log.records[:4], *log.records[5:])
+    log.is_deposed = True
+    process = Process(log)
+    process.resume(*await left_by(ATTEMPT, READ))
+    async with process.running():
+        assert process.began == ["records from 4 on were compacted away"]
+        assert process.state() == fold(log.records)
+        log.is_deposed = False
+        await process.tail.verify()
+        assert list(process.tail.lost_before) == [PARTITION]
+        assert not process.tail.lost

@@ -29,6 +29,8 @@ class Following:
             connect=leaders.reader,
             topic_partitions=leaders.now,
             deliver=self._take,
+            start_over=self._start_over,
+            now_ms=lambda: 0,
             epoch_ends=lambda questions: leaders.epoch_ends(questions),
             sleep_ms=lambda _: asyncio.sleep(0),
             remembered=remembered or {},
@@ -36,6 +38,9 @@ class Following:
 
     def _take(self, record: TailRecord) -> None:
         self.got.append((record.topic_partition, record.offset, record.value or b""))
+
+    def _start_over(self, topic_partition: TopicPartition) -> None:
+        self.got = [one for one in self.got if one[0] != topic_partition]
 
     def values(self, topic_partition: TopicPartition = PARTITION) -> list[bytes]:
         return [value for at, _, value in self.got if at == topic_partition]

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 
-from aiokafka.errors import OffsetOutOfRangeError
+import pytest
+from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 
 from kip405.ids import TopicPartition
 from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion
@@ -22,6 +23,8 @@ class Script:
         self.answers: asyncio.Queue[list[int] | Exception] = asyncio.Queue()
         self.reached = 0
         self.assigned: list[int] = []
+        self.got: list[int] = []
+        self.now_ms = 0
 
     async def start(self) -> None:
         return None
@@ -66,7 +69,9 @@ async def following(script: Script) -> AsyncIterator[Tail]:
     tail = Tail(
         connect=lambda: script,
         topic_partitions=[PARTITION],
-        deliver=lambda _: None,
+        deliver=lambda one: script.got.append(one.offset),
+        start_over=lambda _: script.got.clear(),
+        now_ms=lambda: script.now_ms,
         epoch_ends=nobody,
         sleep_ms=lambda _: asyncio.sleep(0),
         remembered={},
@@ -133,7 +138,7 @@ async def test_h17_a_waiting_caller_is_woken_by_the_record_itself() -> None:
 
 
 async def test_h06_records_removed_before_they_were_read_are_a_loss() -> None:
-    script = Script((0, 10), (5, 10))
+    script = Script((0, 2), (5, 10))
     async with following(script) as tail:
         script.answers.put_nowait([0, 1])
         script.answers.put_nowait(OffsetOutOfRangeError())
@@ -142,10 +147,37 @@ async def test_h06_records_removed_before_they_were_read_are_a_loss() -> None:
 
 
 async def test_h06_a_begin_at_the_position_is_no_loss() -> None:
-    script = Script((0, 10), (2, 10))
+    script = Script((0, 2), (2, 10))
     async with following(script) as tail:
         script.answers.put_nowait([0, 1])
         script.answers.put_nowait(OffsetOutOfRangeError())
         await settle()
         assert not tail.lost
         assert script.assigned == [0, 2]
+
+
+@pytest.mark.parametrize("error", [OffsetOutOfRangeError(), KafkaConnectionError()])
+async def test_h42_a_replay_that_broke_off_is_read_from_its_beginning(error: Exception) -> None:
+    """What came over the former connection may be of another leader, whose end is lost. The time
+    that counts is that of the replay that came to its end.
+    """
+    script = Script((0, 10), (3, 12), (9, 9))
+    script.now_ms = 1_000
+    async with following(script) as tail:
+        script.answers.put_nowait([0, 1, 2, 3])
+        await settle()
+        script.now_ms = 2_000
+        script.answers.put_nowait(error)
+        await settle()
+        assert (script.got, script.assigned) == ([], [0, 3])
+        script.answers.put_nowait(list(range(3, 11)))
+        await settle()
+        script.now_ms = 5_000
+        script.answers.put_nowait([11])
+        await settle()
+        assert script.got == list(range(3, 12))
+        assert tail.replay_ms == 3_000
+        script.answers.put_nowait(KafkaConnectionError())
+        await settle()
+        assert script.got == list(range(3, 12))
+        assert script.assigned == [0, 3, 12]

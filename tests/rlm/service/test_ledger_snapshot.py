@@ -151,7 +151,7 @@ async def test_the_next_process_begins_with_what_was_written(
     assert gc.isenabled()
     assert points == {PARTITION: ResumePoint(log_start=0, position=2, leader_epoch=EPOCH)}
     assert dict(following.manager.ledger(KEY).entries) == dict(ours.manager.ledger(KEY).entries)
-    following.snapshots.start_over(PARTITION, "a reason")
+    following.manager.start_over(NUMBER)
     assert following.manager.partitions() == ()
 
 
@@ -242,7 +242,7 @@ async def test_it_is_written_at_the_first_start_and_after_a_drop(
     assert first.file.exists()
     following = Service(tmp_path, threads)
     await restored(following)
-    following.snapshots.start_over(PARTITION, "a reason")
+    following.snapshots.dropped(PARTITION, "a reason")
     first.written()
     await following.start()
     assert following.written()
