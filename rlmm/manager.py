@@ -18,6 +18,7 @@ from kip405.segments import (
     RemotePartitionDeleteMetadata,
     is_lawful_change,
 )
+from rlmm.frozen import FrozenLedger
 from rlmm.ledger import PartitionLedger, SegmentEntry, entry_of
 from rlmm.log_reader import TailRecord
 from rlmm.metadata_log import Log, MetadataLog
@@ -35,7 +36,7 @@ from rlmm.records import (
     encode_record_value,
     ledger_partition,
 )
-from rlmm.replay import FrozenLedger, LedgerState, PartitionState, Repair, repairs
+from rlmm.replay import LedgerState, PartitionState, Repair, repairs
 from rlmm.settings import Settings
 from rlmm.topic import LEDGER_TOPIC
 
@@ -258,7 +259,8 @@ class TopicBasedRemoteLogMetadataManager:
     def start_over(self, partition: int) -> None:
         """Sink of the ledger topic: the partition is read from its beginning."""
         self._forget(partition)
-        self._states[partition] = LedgerState()
+        first_version = self._states[partition].newest_version + 1
+        self._states[partition] = LedgerState(first_version)
         self._restored.discard(partition)
 
     def _forget(self, partition: int) -> None:

@@ -16,10 +16,11 @@ the writer either
     says FINISHED (a correction may bring data back at any time), or has a newer epoch than the
     writer of that record.
 
-Disputes are the knowledge of one live reader: they are no part of the state and are gone after a
-restart. A reader that may have missed records through compaction knows less and disputes less: for
-keys of which it saw every record it checks everything, for others only the epoch. So whatever the
-leader republishes settles the key for all readers, and no reader disputes what a reader with full
+Disputes are the knowledge of one reader: they are no part of the state. They are gone after a
+restart that reads everything again, and are kept by a reader that goes on from what was frozen. A
+reader that may have missed records through compaction knows less and disputes less: for keys of
+which it saw every record it checks everything, for others only the epoch. So whatever the leader
+republishes settles the key for all readers, and no reader disputes what a reader with full
 knowledge accepts.
 
 Records are kept packed (`rlmm.packed`), a segment is decoded for whoever asks. What is usual, a
@@ -33,8 +34,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from kip405.ids import PartitionKey, TopicIdPartition, Uuid
+from kip405.ids import PartitionKey, Uuid
 from kip405.segments import LAWFUL_SEGMENT_CHANGES, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlmm.frozen import FrozenLedger, FrozenPartition, KeyKnowledge
 from rlmm.packed import ID_BYTES, Names, Stamp, is_certain, stamp_of, unpack, with_certainty
 from rlmm.record_packer import RecordPacker
 from rlmm.records import (
@@ -44,7 +46,7 @@ from rlmm.records import (
     LedgerRecord,
     PartitionDeleteRecord,
 )
-from rlmm.segment_store import Segments, SegmentStore
+from rlmm.segment_store import SegmentStore
 
 TOMBSTONE_MEMORY_MS = 2 * 24 * 3_600_000
 """Log time for which a deleted key is remembered: twice Kafka's delete.retention.ms."""
@@ -80,17 +82,6 @@ class Repair:
     expected_previous: int
 
 
-@dataclass(slots=True, kw_only=True)
-class KeyKnowledge:
-    """What one reader knows of a segment; never changed."""
-
-    newest: Stamp
-    lawful: Stamp | None
-    certain: bool
-    """Every record of the key was seen, from the first one on."""
-    why: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disputes:
     """What is disputed at one time; `hidden` are the packed FINISHED records, by raw segment id,
@@ -102,33 +93,6 @@ class Disputes:
 
 
 NO_DISPUTES = Disputes(by_segment=MappingProxyType({}), hidden=MappingProxyType({}))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenPartition:
-    """Everything that a reader knew of one user partition at one time."""
-
-    key: PartitionKey
-    segments: Segments
-    newest_epoch: int
-    version: int
-    deletion: PartitionDeleteRecord | None
-    unusual: tuple[KeyKnowledge, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenLedger:
-    """Everything that a reader knew of one ledger partition at one time. `tombstones`: raw segment
-    ids of the unusual ones that are to be forgotten, in this order.
-    """
-
-    partitions: tuple[FrozenPartition, ...]
-    topics: tuple[TopicIdPartition, ...]
-    writers: tuple[Uuid, ...]
-    next_offset: int
-    contiguous_since: int
-    absence_is_known: bool
-    tombstones: tuple[tuple[PartitionKey, bytes], ...]
 
 
 @dataclass(slots=True)
@@ -284,7 +248,11 @@ class PartitionState:
 class LedgerState:
     """One reader's state of one ledger partition; `apply` is the step of the fold."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_version: int = 0) -> None:
+        """`first_version` is that of every partition before its first record: one that is read
+        from its beginning again must not have a version that it had before.
+        """
+        self._first_version = first_version
         self.partitions: dict[PartitionKey, PartitionState] = {}
         self.names = Names()
         self.packer = RecordPacker(self.names)
@@ -331,6 +299,12 @@ class LedgerState:
         return state
 
     @property
+    def newest_version(self) -> int:
+        """No partition has a newer one."""
+        versions = (one.version for one in self.partitions.values())
+        return max(versions, default=self._first_version)
+
+    @property
     def is_complete(self) -> bool:
         """Every record ever written was read: nothing was compacted away before we came."""
         return self._contiguous_since == 0
@@ -357,7 +331,9 @@ class LedgerState:
     def _partition(self, key: PartitionKey) -> PartitionState:
         found = self.partitions.get(key)
         if found is None:
-            found = self.partitions[key] = PartitionState(key, self.names)
+            found = self.partitions[key] = PartitionState(
+                key, self.names, version=self._first_version
+            )
         return found
 
     def apply_deletion(self, record: PartitionDeleteRecord) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlmm import packed
+from rlmm.frozen import FrozenLedger, FrozenPartition, KeyKnowledge
 from rlmm.packed import LEAST_BYTES, Stamp, stamp_of
 from rlmm.records import (
     PartitionDeleteRecord,
@@ -25,7 +26,6 @@ from rlmm.records import (
     decode_partition_delete,
     encode_partition_delete,
 )
-from rlmm.replay import FrozenLedger, FrozenPartition, KeyKnowledge
 from rlmm.resuming import ResumePoint
 from rlmm.segment_store import Segments
 

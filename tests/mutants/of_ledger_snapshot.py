@@ -182,8 +182,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a partition that is read again keeps what was restored",
-            "        self._states[partition] = LedgerState()\n",
+            "        self._states[partition] = LedgerState(first_version)\n",
             "        pass\n",
+        ),
+        (
+            "H3: caches keep what they made of a partition before it was read again",
+            "        self._states[partition] = LedgerState(first_version)\n",
+            "        self._states[partition] = LedgerState()\n",
         ),
     ),
     *LOG.edits(

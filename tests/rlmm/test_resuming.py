@@ -278,6 +278,22 @@ def test_h03_a_restored_ledger_knows_no_more_than_the_former_did(was_known: bool
     assert bool(manager.ledger(KEY).disputes) == was_known
 
 
+def test_h03_what_is_read_again_has_no_version_that_it_had_before() -> None:
+    """Caches by `PartitionLedger.version` would keep what is not there any more."""
+    former = LedgerState()
+    former.apply(record(0, 1, STARTED))
+    former.apply(record(1, 1, FINISHED, previous=0))
+    manager = Process(LedgerLog((), 0)).manager
+    manager.restore(NUMBER, former)
+    seen = [manager.ledger(KEY)]
+    for _ in range(3):
+        manager.start_over(NUMBER)
+        for offset in (5, 6):
+            manager.apply(tail_record(record(offset, 2, STARTED)))
+            seen.append(manager.ledger(KEY))
+    assert len({view.version for view in seen}) == len(seen)
+
+
 async def until(process: Process, position: int) -> None:
     while process.tail.position(PARTITION) < position:  # noqa: ASYNC110 - turns of the loop
         await asyncio.sleep(0)
