@@ -25,7 +25,7 @@ from rlm.clock import SystemClock
 from rlm.service.ledger_snapshot import LedgerSnapshots
 from rlmm.manager import Metadata
 from rlmm.records import LEDGER_PARTITIONS
-from rlmm.resuming import ResumePoint
+from rlmm.resuming import RecordMark, ResumePoint
 from rlmm.topic import LEDGER_TOPIC
 from rsm_plugins.threads import Threads
 
@@ -51,7 +51,10 @@ class _Log:
 
     def ledger_point(self, number: int) -> ResumePoint | None:
         position = self._feeder.next_offset.get(number, 0)
-        return ResumePoint(log_start=0, position=position, leader_epoch=3) if position else None
+        if not position:
+            return None
+        last = RecordMark(position - 1, 0, 0)
+        return ResumePoint(log_start=0, position=position, leader_epoch=3, last=last)
 
 
 def _snapshots(feeder: Feeder, folder: Path, threads: Threads) -> LedgerSnapshots:

@@ -159,6 +159,10 @@ class ReadPositions:
         others = [one for one in before if one not in same]
         self._unproven[partition] = [*others, replace(read, remembered=True)]
 
+    def lose_before(self, partition: TopicPartition, why: str) -> None:
+        """What an earlier process had read is certainly not there any more."""
+        self.lost_before.setdefault(partition, f"{partition} has lost records: {why}")
+
     def start_over(self, partition: TopicPartition) -> None:
         """The partition is read from its beginning. What was read of it is as what an earlier
         process has read: where the leader no longer has it, records are lost.

@@ -3,8 +3,10 @@
 What an earlier process made of a partition up to `position` is what this one would make of it, if
 both of these hold. No clock has a part in it (H16).
 
-- **Everything below the position is what was read** (H6, H42): the log starts where it did, and the
-  leader says that the epoch of the last batch that was read goes on to the position or beyond it.
+- **Everything below the position is what was read** (H6, H42): the log starts where it did, the
+  leader says that the epoch of the last batch that was read goes on to the position or beyond it,
+  and the last record that was read is still at its offset. Epochs alone would not do: a cluster
+  that is restored from a backup writes other records under the numbers that were used before.
 - **Everything above it is there.** Compaction takes away a record where a newer one of its key
   follows, which does no harm, and tombstones some time after them. Who misses a tombstone takes a
   deleted segment for one that is there, for ever. Every record has an offset and only compaction
@@ -16,20 +18,47 @@ For the same reason only a process that saw no gap since its own replay leaves a
 module must not know what the records mean.
 """
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from kip405.crc import crc32c
 from kip405.ids import TopicPartition
 from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion
+
+Headers = Sequence[tuple[str, bytes]]
+_LENGTH = struct.Struct(">i")
+
+
+class RecordMark(NamedTuple):
+    """What tells a record from another one at its offset; `crc` is of key, value and headers."""
+
+    offset: int
+    timestamp_ms: int
+    crc: int
+
+
+def mark_of(
+    offset: int, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers
+) -> RecordMark:
+    """The mark of a record as Kafka delivers it."""
+    crc = 0
+    for part in (key, value, *(one for name, text in headers for one in (name.encode(), text))):
+        crc = crc32c(_LENGTH.pack(-1 if part is None else len(part)) + (part or b""), crc)
+    return RecordMark(offset, timestamp_ms, crc)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumePoint:
-    """Everything in [log_start, position) was read, the last batch under `leader_epoch`."""
+    """Everything in [log_start, position) was read, the last batch under `leader_epoch`; `last` is
+    the last record of it.
+    """
 
     log_start: int
     position: int
     leader_epoch: int
+    last: RecordMark
 
     def refusal(self, log_start: int, answer: EpochEnd | None) -> str | None:
         """Why the log may not be the one that was read, given where it starts now and the leader's
@@ -61,19 +90,30 @@ def has_gap(expected: int, offsets: Sequence[int], since: int = 0) -> bool:
     return max(offsets[-1] + 1, since) - max(expected, since) != seen
 
 
+class Dropped(NamedTuple):
+    """A point that is not read on from. `is_lost`: what was read is certainly not there any more;
+    otherwise nobody knows.
+    """
+
+    point: ResumePoint
+    why: str
+    is_lost: bool = False
+
+
 class Resuming:
     """Partitions that are read on from a point, from the first question until the initial replay is
-    over. `drop` is called with the point and the reason for each one that must be read from its
-    beginning.
+    over. `drop` is called for each one that must be read from its beginning.
     """
 
     def __init__(
         self,
         points: Mapping[TopicPartition, ResumePoint],
-        drop: Callable[[TopicPartition, ResumePoint, str], None],
+        drop: Callable[[TopicPartition, Dropped], None],
     ) -> None:
         self._pending = dict(points)
         self._trusted: dict[TopicPartition, ResumePoint] = {}
+        self._unseen: set[TopicPartition] = set()
+        """Of which the last record was not read again yet."""
         self._drop = drop
 
     def questions(
@@ -101,13 +141,34 @@ class Resuming:
             if why is None:
                 taken[partition] = point
             else:
-                self._drop(partition, point, why)
+                self._drop(partition, Dropped(point, why))
         self._trusted |= taken
+        self._unseen |= taken.keys()
         return taken
 
     def is_read_on(self, partition: TopicPartition) -> bool:
         """Whether the partition is read on from its point, and the initial replay is not over."""
         return partition in self._trusted
+
+    def last_unseen(self, partition: TopicPartition) -> RecordMark | None:
+        """The record from which the partition must be read, because it was not seen yet that it is
+        still there.
+        """
+        return self._trusted[partition].last if partition in self._unseen else None
+
+    def is_another(self, partition: TopicPartition, first: RecordMark | None) -> bool:
+        """Whether the partition is not read on any more, because the first record that comes, of
+        those below the point (None = there is none), is not the last one that was read.
+        """
+        last = self.last_unseen(partition)
+        self._unseen.discard(partition)
+        if last is None or first == last:
+            return False
+        is_lost = first is not None and first.offset == last.offset
+        why = "is another one now" if is_lost else "was compacted away"
+        point = self._trusted.pop(partition)
+        self._drop(partition, Dropped(point, f"the record at {last.offset} {why}", is_lost))
+        return True
 
     def is_refuted(self, partition: TopicPartition, position: int, offsets: Sequence[int]) -> bool:
         """Whether records are missing between the position and the last of these offsets, which
@@ -116,9 +177,11 @@ class Resuming:
         if partition not in self._trusted or not has_gap(position, offsets):
             return False
         point = self._trusted.pop(partition)
-        self._drop(partition, point, f"records from {position} on were compacted away")
+        why = f"records from {position} on were compacted away"
+        self._drop(partition, Dropped(point, why))
         return True
 
     def end(self) -> None:
         """The initial replay is over: a gap is no reason to start over any more."""
         self._trusted.clear()
+        self._unseen.clear()

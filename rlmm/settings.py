@@ -36,8 +36,8 @@ from rlmm.settings_records import (
     TrimRecord,
 )
 from rlmm.settings_view import AdoptedRecord, SettingsView
-from rlmm.tail import Changes
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, NowMs
+from rlmm.waiting import Changes
 
 __all__ = [
     "NO_LEADER_EPOCH",

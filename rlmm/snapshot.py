@@ -26,12 +26,13 @@ from rlmm.records import (
     decode_partition_delete,
     encode_partition_delete,
 )
-from rlmm.resuming import ResumePoint
+from rlmm.resuming import RecordMark, ResumePoint
 from rlmm.segment_store import Segments
 
-_HEAD = struct.Struct("<iqqiqq?IIIII")
-"""Ledger partition, log start, position, leader epoch; next offset, contiguous since, whether
-absence is known; how many topics, writers, partitions, unusual keys and tombstones follow.
+_HEAD = struct.Struct("<iqqiqqIqq?IIIII")
+"""Ledger partition, log start, position, leader epoch; offset, timestamp and CRC of the last
+record; next offset, contiguous since, whether absence is known; how many topics, writers,
+partitions, unusual keys and tombstones follow.
 """
 _TOPIC = struct.Struct("<16siH")
 _UUID = struct.Struct("<16s")
@@ -44,7 +45,7 @@ _UNUSUAL = struct.Struct("<?III")
 """Whether it is certain; sizes of the newest record, the lawful one (0 = none) and the reason."""
 _TOMBSTONE = struct.Struct("<16si16s")
 _LENGTH_BYTES: Final = 4
-_MEANING: Final = 1
+_MEANING: Final = 2
 """To be raised by whoever changes what the bytes mean, or what the fold makes of a record."""
 _STRUCTS = (_HEAD, _TOPIC, _UUID, _PARTITION, _DELETION, _UNUSUAL, _TOMBSTONE)
 LAYOUT: Final = " ".join(
@@ -71,6 +72,7 @@ def encode_section(section: LedgerSection) -> Iterator[bytes]:
         point.log_start,
         point.position,
         point.leader_epoch,
+        *point.last,
         ledger.next_offset,
         ledger.contiguous_since,
         ledger.absence_is_known,
@@ -133,7 +135,7 @@ def decode_section(data: bytes) -> LedgerSection:
 
 def _decode_section(cursor: "_Cursor") -> LedgerSection:
     number, log_start, position, leader_epoch, *rest = cursor.unpack(_HEAD)
-    next_offset, contiguous_since, absence_is_known, *counts = rest
+    offset, timestamp_ms, crc, next_offset, contiguous_since, absence_is_known, *counts = rest
     topics, writers, partitions, unusual, tombstones = counts
     names = tuple(_decode_topic(cursor) for _ in range(topics))
     writer_ids = tuple(Uuid(cursor.unpack(_UUID)[0]) for _ in range(writers))
@@ -149,7 +151,12 @@ def _decode_section(cursor: "_Cursor") -> LedgerSection:
     )
     return LedgerSection(
         partition=number,
-        point=ResumePoint(log_start=log_start, position=position, leader_epoch=leader_epoch),
+        point=ResumePoint(
+            log_start=log_start,
+            position=position,
+            leader_epoch=leader_epoch,
+            last=RecordMark(offset, timestamp_ms, crc),
+        ),
         ledger=FrozenLedger(
             partitions=made,
             topics=names,

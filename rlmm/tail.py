@@ -15,6 +15,7 @@ know what records mean.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import NoReturn
 
 import structlog
@@ -26,7 +27,8 @@ from kip405.ids import TopicPartition
 from rlmm.clients import error_text
 from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion, ReadPosition, ReadPositions
 from rlmm.log_reader import Reader, TailRecord
-from rlmm.resuming import ResumePoint, Resuming, has_gap
+from rlmm.resuming import Dropped, RecordMark, ResumePoint, Resuming, has_gap, mark_of
+from rlmm.waiting import OffsetWaiters
 
 AskEpochEnds = Callable[
     [Mapping[TopicPartition, EpochQuestion]], Awaitable[dict[TopicPartition, EpochEnd]]
@@ -37,20 +39,8 @@ _BACKOFF_MS = (100, 250, 500, 1_000, 2_000)
 log = structlog.get_logger(__name__)
 
 
-class Changes:
-    """`notify` awaits nothing; a waiter returns at the first notify after it began to wait."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-
-    def notify(self) -> None:
-        if self._event.is_set():
-            return
-        self._event.set()
-        self._event = asyncio.Event()
-
-    async def wait(self) -> None:
-        await self._event.wait()
+def _mark(record: TailRecord) -> RecordMark:
+    return mark_of(record.offset, record.timestamp_ms, record.key, record.value, record.headers)
 
 
 class _FollowedChanged(Exception):
@@ -96,8 +86,9 @@ class Tail:
         self._resuming = Resuming({}, lambda *_: None)
         self._refuted: set[TopicPartition] = set()
         self._is_continued = False
+        self._last: dict[TopicPartition, RecordMark] = {}
         self._gapped: set[TopicPartition] = set()
-        self._waiters: dict[TopicPartition, list[tuple[int, asyncio.Future[None]]]] = {}
+        self._waiters: OffsetWaiters[TopicPartition] = OffsetWaiters()
         self._caught_up = asyncio.Event()
         self._lost = asyncio.Event()
         self._unverified = asyncio.Event()
@@ -143,32 +134,37 @@ class Tail:
         must be read from its beginning, with the reason.
         """
 
-        def drop(topic_partition: TopicPartition, point: ResumePoint, why: str) -> None:
+        def drop(topic_partition: TopicPartition, what: Dropped) -> None:
+            point = what.point
             read = ReadPosition(position=point.position, leader_epoch=point.leader_epoch)
             self._read_positions.remember(topic_partition, read)
+            if what.is_lost:
+                self._read_positions.lose_before(topic_partition, what.why)
             self._forget(topic_partition)
-            dropped(topic_partition, why)
+            dropped(topic_partition, what.why)
 
         self._resuming = Resuming(points, drop)
 
     def resume_point(self, topic_partition: TopicPartition) -> ResumePoint | None:
-        """Where a later process may read on; None where this one may have missed records, or where
-        no leader has confirmed the end of an epoch yet that this one has read: the point names the
-        newest epoch only.
+        """Where a later process may read on; None where there is no record, where this process may
+        have missed one, or where no leader has confirmed the end of an epoch yet that it has read:
+        the point names the newest epoch only.
         """
         position = self.position(topic_partition)
         read = self._read_positions.newest(topic_partition)
+        last = self._last.get(topic_partition)
         if self._read_positions.has_unproven(topic_partition):
             return None
         is_whole = self._caught_up.is_set() and topic_partition not in self._gapped
         if not is_whole or topic_partition in self.lost or read is None:
             return None
-        if read.position != position:
+        if read.position != position or last is None:
             return None
         return ResumePoint(
             log_start=self._begin[topic_partition],
             position=position,
             leader_epoch=read.leader_epoch,
+            last=last,
         )
 
     async def wait_caught_up(self) -> None:
@@ -185,11 +181,8 @@ class Tail:
 
     async def wait_passed(self, topic_partition: TopicPartition, end: int) -> None:
         """Return once every record below `end` was delivered."""
-        if self.position(topic_partition) >= end:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(topic_partition, []).append((end, future))
-        await future
+        if self.position(topic_partition) < end:
+            await self._waiters.wait(topic_partition, end)
 
     async def verify(self, topic_partitions: Iterable[TopicPartition] | None = None) -> None:
         """Ask the leaders of the partitions (all) whether they still hold what was read.
@@ -232,7 +225,8 @@ class Tail:
     def _is_replayed(self, topic_partition: TopicPartition) -> bool:
         """Everything was read that was there at the start."""
         end = self._initial_end.get(topic_partition)
-        return end is not None and self._next.get(topic_partition, 0) >= end
+        is_seen = self._resuming.last_unseen(topic_partition) is None
+        return end is not None and is_seen and self._next.get(topic_partition, 0) >= end
 
     async def run_verifier(self) -> NoReturn:
         """Verify whenever the tail has seen a reason to, until cancelled. Apart from `run`, so that
@@ -296,7 +290,7 @@ class Tail:
             await self._take_bounds(reader)
             followed = self._followed()
             reader.assign(
-                {topic_partition: self._next[topic_partition] for topic_partition in followed}
+                {topic_partition: self._read_from(topic_partition) for topic_partition in followed}
             )
             self._check_caught_up()
             while True:
@@ -306,6 +300,11 @@ class Tail:
                     raise _FollowedChanged
         finally:
             await reader.stop()
+
+    def _read_from(self, topic_partition: TopicPartition) -> int:
+        """The offset after the last delivered record; or the last one of an earlier process."""
+        last = self._resuming.last_unseen(topic_partition)
+        return self._next[topic_partition] if last is None else last.offset
 
     def _begin_again(self) -> None:
         """The initial replay is read over one connection: what came over a former one may be
@@ -326,6 +325,7 @@ class Tail:
     def _forget(self, topic_partition: TopicPartition) -> None:
         """The partition is read from its beginning."""
         self._next.pop(topic_partition, None)
+        self._last.pop(topic_partition, None)
         self._gapped.discard(topic_partition)
         self._read_positions.start_over(topic_partition)
         self._start_over(topic_partition)
@@ -363,6 +363,7 @@ class Tail:
             answers = {}
         for topic_partition, point in self._resuming.take_answers(self._begin, answers).items():
             self._next[topic_partition] = point.position
+            self._last[topic_partition] = point.last
             read = ReadPosition(position=point.position, leader_epoch=point.leader_epoch)
             self._read_positions.advance(topic_partition, read, is_replay=True)
 
@@ -370,8 +371,6 @@ class Tail:
         """Before records are delivered: whether the partition must be read from its beginning
         instead. An offset that is missing may have been a tombstone's.
         """
-        if topic_partition in self._refuted:
-            return True
         position = self._next[topic_partition]
         if self._resuming.is_refuted(topic_partition, position, offsets):
             self._refuted.add(topic_partition)
@@ -383,22 +382,60 @@ class Tail:
     async def _poll(self, reader: Reader) -> None:
         batches = await reader.read(_POLL_MS)
         for topic_partition, records in batches.items():
-            if self._is_refuted(topic_partition, [record.offset for record in records]):
-                continue
-            for record in records:
-                self._deliver(record)
-                self._next[topic_partition] = record.offset + 1
-            self._advance(reader, topic_partition)
+            self._take(reader, topic_partition, records)
         for topic_partition in self._behind():
             position = await reader.position(topic_partition)
-            is_ahead = position > self._next[topic_partition]
-            if is_ahead and self._is_refuted(topic_partition, [position]):
-                continue
-            self._next[topic_partition] = max(self._next[topic_partition], position)
-            self._advance(reader, topic_partition)
-        for topic_partition in [*batches, *self._waiters]:
-            self._wake(topic_partition)
+            self._take_position(reader, topic_partition, position)
+        for topic_partition in self._waiters.partitions:
+            self._waiters.wake(topic_partition, self.position(topic_partition))
         self._check_caught_up()
+
+    def _take(
+        self, reader: Reader, topic_partition: TopicPartition, records: Sequence[TailRecord]
+    ) -> None:
+        """Deliver what comes next; what an earlier process has read is only compared."""
+        if topic_partition in self._refuted:
+            return
+        position = self._next[topic_partition]
+        known = list(takewhile(lambda record: record.offset < position, records))
+        if self._is_another(topic_partition, known[0] if known else None):
+            return
+        new = records[len(known) :]
+        if self._is_refuted(topic_partition, [record.offset for record in new]):
+            return
+        for record in new:
+            self._deliver(record)
+            self._next[topic_partition] = record.offset + 1
+        if new:
+            self._last[topic_partition] = _mark(new[-1])
+        self._advance(reader, topic_partition)
+
+    def _take_position(
+        self, reader: Reader, topic_partition: TopicPartition, position: int
+    ) -> None:
+        """The reader asks for this next: there is no record from the last one up to it."""
+        last = self._resuming.last_unseen(topic_partition)
+        if last is not None:
+            if position > last.offset:
+                self._is_another(topic_partition, None)
+            return
+        is_ahead = position > self._next[topic_partition]
+        if is_ahead and self._is_refuted(topic_partition, [position]):
+            return
+        self._next[topic_partition] = max(self._next[topic_partition], position)
+        self._advance(reader, topic_partition)
+
+    def _is_another(self, topic_partition: TopicPartition, first: TailRecord | None) -> bool:
+        """Whether the partition must be read from its beginning, because the last record that an
+        earlier process has read does not come first.
+        """
+        if self._resuming.last_unseen(topic_partition) is None:
+            return False
+        if not self._resuming.is_another(topic_partition, _mark(first) if first else None):
+            return False
+        self._refuted.add(topic_partition)
+        self._say_lost()
+        return True
 
     def _advance(self, reader: Reader, topic_partition: TopicPartition) -> None:
         """Remember how far the partition is read; another epoch is a reason to verify. What is read
@@ -420,29 +457,13 @@ class Tail:
         only the position shows it.
         """
         if self._caught_up.is_set():
-            return [
-                topic_partition
-                for topic_partition in self._followed()
-                if self._waiters.get(topic_partition)
-            ]
+            waited_for = self._waiters.partitions
+            return [one for one in self._followed() if one in waited_for]
         return [
             topic_partition
             for topic_partition in self._followed()
             if topic_partition not in self._refuted and not self._is_replayed(topic_partition)
         ]
-
-    def _wake(self, topic_partition: TopicPartition) -> None:
-        position = self.position(topic_partition)
-        still = []
-        for end, future in self._waiters.get(topic_partition, []):
-            if future.done():
-                continue
-            if end <= position:
-                future.set_result(None)
-            else:
-                still.append((end, future))
-        if topic_partition in self._waiters:
-            self._waiters[topic_partition] = still
 
     def _check_caught_up(self) -> None:
         """Partitions that were refuted are read from their beginnings together, over another

@@ -3,7 +3,10 @@
 from tests.mutants.edits import Edit, Target
 
 READS = Target("rlmm/tail.py", ("tests/rlmm/test_tail_reads.py", "tests/rlmm/test_metadata_log.py"))
-RESUMING = Target("rlmm/resuming.py", ("tests/rlmm/test_resuming.py",))
+RESUMING = Target(
+    "rlmm/resuming.py",
+    ("tests/rlmm/test_resuming.py", "tests/rlmm/test_rewritten_ledger_end.py"),
+)
 TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_resuming.py",))
 REWRITTEN = Target("rlmm/tail.py", ("tests/rlmm/test_rewritten_ledger_end.py",))
 CODEC = Target("rlmm/snapshot.py", ("tests/rlmm/test_snapshot.py",))
@@ -40,6 +43,26 @@ EDITS: tuple[Edit, ...] = (
             "        if answer.leader_epoch > self.leader_epoch:\n",
         ),
         (
+            "H42: the last record that was read may be any other one",
+            "        if last is None or first == last:\n",
+            "        if last is None or first is not None:\n",
+        ),
+        (
+            "H42: another record in place of the last one is no loss",
+            "        is_lost = first is not None and first.offset == last.offset\n",
+            "        is_lost = False\n",
+        ),
+        (
+            "H42: a last record that was compacted away is a loss",
+            "        is_lost = first is not None and first.offset == last.offset\n",
+            "        is_lost = True\n",
+        ),
+        (
+            "H42: an empty value is as a tombstone to the mark of a record",
+            "_LENGTH.pack(-1 if part is None else len(part))",
+            "_LENGTH.pack(len(part or b''))",
+        ),
+        (
             "H6: a log whose beginning is gone is read on",
             "        if log_start != self.log_start:\n",
             "        if log_start < self.log_start:\n",
@@ -55,8 +78,8 @@ EDITS: tuple[Edit, ...] = (
     *TAIL.edits(
         (
             "H3: a gap behind the last record is not seen",
-            "            if is_ahead and self._is_refuted(topic_partition, [position]):\n",
-            "            if topic_partition in self._refuted:\n",
+            "        if is_ahead and self._is_refuted(topic_partition, [position]):\n",
+            "        if topic_partition in self._refuted:\n",
         ),
         (
             "H3: who missed records leaves what it made of the others",
@@ -67,11 +90,6 @@ EDITS: tuple[Edit, ...] = (
             "H3: what is read again begins where the snapshot ended",
             "            self._next |= {one: self._begin[one] for one in self._refuted}\n",
             "            self._next |= {one: self._initial_end[one] for one in self._refuted}\n",
-        ),
-        (
-            "H42: what was read on from is never asked for again",
-            "            self._read_positions.advance(topic_partition, read, is_replay=True)\n",
-            "            _ = read\n",
         ),
         (
             "H42: what was lost is left to the next process",
@@ -93,6 +111,26 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *REWRITTEN.edits(
+        (
+            "H42: what was read on from is never asked for again",
+            "            self._read_positions.advance(topic_partition, read, is_replay=True)\n",
+            "            _ = read\n",
+        ),
+        (
+            "H42: a replay is over before the last record that was read is seen again",
+            "        return end is not None and is_seen and self._next",
+            "        return end is not None and self._next",
+        ),
+        (
+            "H3: a last record behind which the log ends is never missed",
+            "                self._is_another(topic_partition, None)\n",
+            "                pass\n",
+        ),
+        (
+            "H3: what was read before is delivered again",
+            "        new = records[len(known) :]\n",
+            "        new = records\n",
+        ),
         (
             "H42: a later process begins where nobody knows which records were lost before",
             "        if self._read_positions.has_unproven(topic_partition):\n"

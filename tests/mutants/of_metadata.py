@@ -10,6 +10,7 @@ COALESCED = Target(
 )
 BARRIER = Target("rlmm/end_offsets.py", ("tests/rlmm/test_barrier.py",))
 TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_tail_reads.py", "tests/rlmm/test_tail.py"))
+WAITING = Target("rlmm/waiting.py", ("tests/rlmm/test_tail_reads.py", "tests/rlmm/test_tail.py"))
 DIVERGENCE = Target(
     "rlmm/leader_answers.py", ("tests/rlmm/test_divergence.py", "tests/rlmm/test_tail.py")
 )
@@ -297,23 +298,25 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a record is delivered again after a restart",
-            "                self._next[topic_partition] = record.offset + 1\n",
-            "                self._next[topic_partition] = record.offset\n",
-        ),
-        (
-            "H17: who waits for the last offset is woken before it came",
-            "            if end <= position:\n",
-            "            if end <= position + 1:\n",
+            "            self._next[topic_partition] = record.offset + 1\n",
+            "            self._next[topic_partition] = record.offset\n",
         ),
         (
             "H17: the initial replay counts as over too early",
-            "        return end is not None and self._next.get(topic_partition, 0) >= end\n",
-            "        return end is not None and self._next.get(topic_partition, 0) >= end - 1\n",
+            "self._next.get(topic_partition, 0) >= end\n",
+            "self._next.get(topic_partition, 0) >= end - 1\n",
         ),
         (
             "the end of a compacted log is never reached",
             "            position = await reader.position(topic_partition)\n",
             "            position = self._next[topic_partition]\n",
+        ),
+    ),
+    *WAITING.edits(
+        (
+            "H17: who waits for the last offset is woken before it came",
+            "            if end <= position:\n",
+            "            if end <= position + 1:\n",
         ),
     ),
     *DIVERGENCE.edits(

@@ -16,6 +16,7 @@ from rlmm.records import (
     encode_record_value,
     ledger_partition,
 )
+from rlmm.resuming import RecordMark, ResumePoint, mark_of
 from rlmm.topic import LEDGER_TOPIC
 
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -95,4 +96,19 @@ def tail_record(one: LedgerRecord) -> TailRecord:
         key=one.key.encode(),
         value=encode_record_value(one.metadata),
         headers=tuple(one.headers.encode()),
+    )
+
+
+def mark(read: TailRecord) -> RecordMark:
+    """What tells a record from another one at its offset."""
+    return mark_of(read.offset, read.timestamp_ms, read.key, read.value, read.headers)
+
+
+def point(position: int, leader_epoch: int, last: RecordMark | None = None) -> ResumePoint:
+    """What a process leaves that has read a log from 0 on; without `last`, whatever it was."""
+    return ResumePoint(
+        log_start=0,
+        position=position,
+        leader_epoch=leader_epoch,
+        last=last or RecordMark(position - 1, 0, 0),
     )

@@ -152,7 +152,7 @@ class MemoryReader:
             offsets = range(position, leader.high_watermark)
             if offsets:
                 found[topic_partition] = [
-                    _record(topic_partition, one, leader.records[one][1]) for one in offsets
+                    memory_record(topic_partition, one, leader.records[one][1]) for one in offsets
                 ]
                 self._at[topic_partition] = leader.high_watermark
         return found
@@ -165,7 +165,7 @@ class MemoryReader:
         return records[position - 1][0] if 0 < position <= len(records) else NO_EPOCH
 
 
-def _record(topic_partition: TopicPartition, offset: int, value: bytes) -> TailRecord:
+def memory_record(topic_partition: TopicPartition, offset: int, value: bytes) -> TailRecord:
     return TailRecord(
         topic_partition=topic_partition,
         offset=offset,

@@ -16,8 +16,8 @@ from rlmm.metadata_log import MetadataLog
 from rlmm.records import LEDGER_PARTITIONS
 from rlmm.resuming import ResumePoint
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicDescription, ledger_spec, settings_spec
-from tests.rlmm.builders import uuid
-from tests.rlmm.leaders import Leaders
+from tests.rlmm.builders import mark, point, uuid
+from tests.rlmm.leaders import Leaders, memory_record
 
 PARTITION = TopicPartition(LEDGER_TOPIC, 7)
 OTHER = TopicPartition(LEDGER_TOPIC, 8)
@@ -333,8 +333,8 @@ async def test_the_ledger_is_read_on_from_where_an_earlier_process_stopped() -> 
     process.leaders.now[OTHER].append(5)
     earlier = Earlier(
         {
-            PARTITION: ResumePoint(log_start=0, position=90, leader_epoch=0),
-            OTHER: ResumePoint(log_start=0, position=9, leader_epoch=0),
+            PARTITION: point(90, 0, mark(memory_record(PARTITION, 89, b"old"))),
+            OTHER: point(9, 0),
         }
     )
     process.log.resume_with(earlier)
@@ -346,6 +346,6 @@ async def test_the_ledger_is_read_on_from_where_an_earlier_process_stopped() -> 
         assert earlier.asked == [uuid(1)]
         assert earlier.dropped_points == [OTHER]
         assert process.ledger.begun_again == [OTHER.partition]
-    point = process.log.ledger_point(PARTITION.partition)
-    assert point == ResumePoint(log_start=0, position=100, leader_epoch=0)
+    left = process.log.ledger_point(PARTITION.partition)
+    assert left == point(100, 0, mark(memory_record(PARTITION, 99, b"old")))
     assert process.log.ledger_read == 105

@@ -16,10 +16,10 @@ from rlmm.log_reader import TailRecord
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.records import ledger_partition
 from rlmm.replay import LedgerState
-from rlmm.resuming import ResumePoint, has_gap
+from rlmm.resuming import RecordMark, ResumePoint, has_gap, mark_of
 from rlmm.tail import Tail
 from rlmm.topic import LEDGER_TOPIC
-from tests.rlmm.builders import FINISHED, KEY, STARTED, record, tail_record, uuid
+from tests.rlmm.builders import FINISHED, KEY, STARTED, mark, point, record, tail_record, uuid
 from tests.rlmm.histories import Log, compact, fold, histories, tombstones
 
 EPOCH = 3
@@ -28,7 +28,7 @@ PARTITION = TopicPartition(LEDGER_TOPIC, NUMBER)
 
 
 @pytest.mark.parametrize(
-    ("point", "log_start", "answer", "why"),
+    ("read", "log_start", "answer", "why"),
     [
         ((0, 10, 3), 0, EpochEnd(3, 10), None),
         ((0, 10, 3), 0, EpochEnd(3, 11), None),
@@ -41,10 +41,11 @@ PARTITION = TopicPartition(LEDGER_TOPIC, NUMBER)
     ],
 )
 def test_h42_a_point_stands_only_in_the_log_that_was_read(
-    point: tuple[int, int, int], log_start: int, answer: EpochEnd | None, why: str | None
+    read: tuple[int, int, int], log_start: int, answer: EpochEnd | None, why: str | None
 ) -> None:
-    begin, position, epoch = point
-    made = ResumePoint(log_start=begin, position=position, leader_epoch=epoch)
+    begin, position, epoch = read
+    last = RecordMark(position - 1, 0, 0)
+    made = ResumePoint(log_start=begin, position=position, leader_epoch=epoch, last=last)
     refusal = made.refusal(log_start, answer)
     assert (refusal is None) == (why is None)
     assert (why or "") in (refusal or "")
@@ -61,6 +62,26 @@ def test_a_gap_is_an_offset_that_is_left_out(offsets: list[int], before: int, si
     missing = set(range(expected, end)) - set(offsets)
     assert has_gap(expected, offsets) == bool(missing)
     assert has_gap(expected, offsets, since=since) == any(one >= since for one in missing)
+
+
+def test_h42_marks_tell_records_apart_that_differ_in_any_part() -> None:
+    parts: list[tuple[Any, ...]] = [
+        (1, 5, b"k", b"v", (("h", b"x"),)),
+        (2, 5, b"k", b"v", (("h", b"x"),)),
+        (1, 6, b"k", b"v", (("h", b"x"),)),
+        (1, 5, b"kv", b"", (("h", b"x"),)),
+        (1, 5, b"k", b"w", (("h", b"x"),)),
+        (1, 5, b"k", b"", (("h", b"x"),)),
+        (1, 5, b"k", None, (("h", b"x"),)),
+        (1, 5, None, b"v", (("h", b"x"),)),
+        (1, 5, b"k", b"v", (("h", b"y"),)),
+        (1, 5, b"k", b"v", (("g", b"x"),)),
+        (1, 5, b"k", b"v", (("hx", b""),)),
+        (1, 5, b"k", b"v", ()),
+    ]
+    marks = [mark_of(*one) for one in parts]
+    assert len({*marks}) == len(parts)
+    assert mark_of(*parts[0]) == marks[0]
 
 
 class LedgerLog:
@@ -138,9 +159,9 @@ class Process:
         self.delivered += 1
         self.manager.apply(one)
 
-    def resume(self, point: ResumePoint, state: LedgerState) -> None:
+    def resume(self, left: ResumePoint, state: LedgerState) -> None:
         self.manager.restore(NUMBER, state)
-        self.tail.resume({PARTITION: point}, self._dropped)
+        self.tail.resume({PARTITION: left}, self._dropped)
 
     def _dropped(self, topic_partition: TopicPartition, why: str) -> None:
         assert topic_partition == PARTITION
@@ -166,10 +187,10 @@ async def left_by(log: Log, position: int) -> tuple[ResumePoint, LedgerState]:
     """What a process leaves that has read up to the position."""
     seen = tuple(one for one in log if one.offset < position)
     async with Process(LedgerLog(seen, position)).running() as former:
-        point, ledger = former.tail.resume_point(PARTITION), former.manager.freeze(NUMBER)
+        left, ledger = former.tail.resume_point(PARTITION), former.manager.freeze(NUMBER)
         assert ledger is not None
-        assert point == ResumePoint(log_start=0, position=position, leader_epoch=EPOCH)
-        return point, LedgerState.of(ledger)
+        assert left == point(position, EPOCH, mark(tail_record(seen[-1])))
+        return left, LedgerState.of(ledger)
 
 
 async def resumed(log: Log, position: int, now: LedgerLog) -> Process:
@@ -190,13 +211,13 @@ ATTEMPT = (
 
 async def test_a_process_that_resumes_reads_only_what_is_new() -> None:
     process = await resumed(ATTEMPT, 3, LedgerLog(ATTEMPT, 5))
-    assert (process.began, process.delivered, process.log.starts) == ([], 2, [3])
+    assert (process.began, process.delivered, process.log.starts) == ([], 2, [2])
     assert process.state() == fold(ATTEMPT)
     nothing_new = await resumed(ATTEMPT, 5, LedgerLog(ATTEMPT, 5))
     assert (nothing_new.began, nothing_new.delivered) == ([], 0)
     assert nothing_new.state() == fold(ATTEMPT)
     again = nothing_new.tail.resume_point(PARTITION)
-    assert again == ResumePoint(log_start=0, position=5, leader_epoch=EPOCH)
+    assert again == point(5, EPOCH, mark(tail_record(ATTEMPT[4])))
 
 
 @pytest.mark.parametrize("end", [4, 5])
@@ -206,7 +227,7 @@ async def test_h03_a_tombstone_that_was_compacted_away_revives_no_segment(end: i
     left = LedgerLog(compact(history, end), end)
     process = await resumed(history, 3, left)
     assert process.began == ["records from 3 on were compacted away"]
-    assert process.log.starts == [3, 0]
+    assert process.log.starts == [2, 0]
     assert process.state() == fold(history)
     assert uuid(1) not in process.state()[KEY]
 
@@ -216,9 +237,9 @@ def test_h03_whatever_was_compacted_since_the_state_is_that_of_the_log(
     log: Log, data: st.DataObject
 ) -> None:
     position = data.draw(st.integers(min(1, len(log)), len(log)))
-    if not position:
-        return
     before = compact(log, data.draw(st.integers(0, position)))
+    if not any(one.offset < position for one in before):
+        return
     cut = data.draw(st.integers(0, len(log)))
     kept = data.draw(st.frozensets(st.sampled_from(sorted(tombstones(log)) or [0])))
     now = LedgerLog(compact(log, cut, kept), len(log))
@@ -316,9 +337,8 @@ async def test_a_log_that_was_compacted_before_it_was_read_is_no_gap() -> None:
     log = LedgerLog(ATTEMPT[1:3], 4)
     async with Process(log).running() as process:
         await until(process, 4)
-        assert process.tail.resume_point(PARTITION) == ResumePoint(
-            log_start=0, position=4, leader_epoch=EPOCH
-        )
+        left = process.tail.resume_point(PARTITION)
+        assert left == point(4, EPOCH, mark(tail_record(ATTEMPT[2])))
         log.records, log.end = (*ATTEMPT[1:3], ATTEMPT[4]), 5
         await until(process, 5)
         assert process.tail.resume_point(PARTITION) is not None

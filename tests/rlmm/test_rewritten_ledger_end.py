@@ -9,9 +9,19 @@ from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
 from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion
 from rlmm.log_reader import TailRecord
+from rlmm.replay import LedgerState
 from tests.rlmm.builders import FINISHED, STARTED, record
 from tests.rlmm.histories import fold
-from tests.rlmm.test_resuming import ATTEMPT, EPOCH, PARTITION, LedgerLog, Process, left_by, until
+from tests.rlmm.test_resuming import (
+    ATTEMPT,
+    EPOCH,
+    NUMBER,
+    PARTITION,
+    LedgerLog,
+    Process,
+    left_by,
+    until,
+)
 
 NEXT = EPOCH + 1
 READ = 4
@@ -83,21 +93,72 @@ async def test_h42_nothing_is_left_while_the_end_of_an_epoch_is_unconfirmed(kept
         assert point is None or point.leader_epoch == NEXT
 
 
-@pytest.mark.parametrize("kept", [2, READ])
-async def test_h42_a_point_that_a_deposed_leader_confirmed_is_asked_for_again(kept: int) -> None:
+async def test_h42_a_point_that_a_deposed_leader_confirmed_is_asked_for_again() -> None:
     log = ElectedLog()
-    log.elect(kept)
+    log.elect(READ)
     log.is_deposed = True
     process = Process(log)
     process.resume(*await left_by(ATTEMPT, READ))
     async with process.running():
-        assert process.log.starts == [READ]
+        assert process.log.starts == [READ - 1]
         assert process.tail.doubt()
         log.is_deposed = False
         await process.tail.verify()
-        assert bool(process.tail.lost) == (kept < READ)
+        assert not process.tail.lost
         assert process.tail.doubt() is None
-        assert kept < READ or process.state() == fold(log.records)
+        assert process.state() == fold(log.records)
+
+
+@pytest.mark.parametrize("is_deposed", [True, False])
+async def test_h42_a_point_whose_last_record_is_another_one_is_a_loss(is_deposed: bool) -> None:
+    """A deposed leader confirms the epoch; or the cluster was restored from a backup, and numbers
+    its epochs as before.
+    """
+    log = ElectedLog()
+    log.elect(2)
+    log.is_deposed = is_deposed
+    log.next_epoch_at = READ
+    process = Process(log)
+    process.resume(*await left_by(ATTEMPT, READ))
+    async with process.running():
+        assert process.began == ["the record at 3 is another one now"]
+        assert log.starts == [3, 0]
+        assert process.state() == fold(log.records)
+        assert process.tail.lost_before == {
+            PARTITION: f"{PARTITION} has lost records: the record at 3 is another one now"
+        }
+        assert not process.tail.lost
+
+
+@pytest.mark.parametrize("what", ["end", "middle"])
+async def test_h03_a_point_whose_last_record_was_compacted_away_is_no_loss(what: str) -> None:
+    """A newer record of its key follows, here or where the log is no longer than it was."""
+    log = LedgerLog(ATTEMPT, len(ATTEMPT))
+    log.records = (*ATTEMPT[:2], *ATTEMPT[3:])
+    if what == "end":
+        log.records, log.end = ATTEMPT[:2], 3
+    process = Process(log)
+    process.resume(*await left_by(ATTEMPT, 3))
+    async with process.running():
+        assert process.began == ["the record at 2 was compacted away"]
+        assert process.state() == fold(log.records)
+        await process.tail.verify()
+        assert not process.tail.lost_before
+
+
+async def test_h03_what_another_replica_has_not_compacted_yet_is_read_over() -> None:
+    """The former leader had compacted the records between the last one and the position."""
+    former = LedgerLog(ATTEMPT[:2], READ)
+    async with Process(former).running() as process:
+        left, ledger = process.tail.resume_point(PARTITION), process.manager.freeze(NUMBER)
+    assert left is not None
+    assert ledger is not None
+    assert (left.last.offset, left.position) == (1, READ)
+    log = LedgerLog(ATTEMPT, len(ATTEMPT))
+    process = Process(log)
+    process.resume(left, LedgerState.of(ledger))
+    async with process.running():
+        assert (process.began, process.delivered, log.starts) == ([], 1, [1])
 
 
 @pytest.mark.parametrize("kept", [2, 3])
@@ -147,11 +208,9 @@ async def test_h42_a_point_that_nobody_confirmed_is_asked_for_again(kept: int) -
 
 
 async def test_h42_a_partition_that_is_read_again_is_asked_for_what_was_read_on_from() -> None:
-    """A gap shows that the partition must be read again, and a deposed leader confirmed the point:
-    its epoch ends below it, and that is found out nevertheless.
-    """
+    """A gap shows that it must be read again, and a deposed leader has confirmed the point."""
     log = ElectedLog()
-    log.elect(2)
+    log.elect(READ)
     log.records = (*log.records[:4], *log.records[5:])
     log.is_deposed = True
     process = Process(log)
@@ -159,7 +218,8 @@ async def test_h42_a_partition_that_is_read_again_is_asked_for_what_was_read_on_
     async with process.running():
         assert process.began == ["records from 4 on were compacted away"]
         assert process.state() == fold(log.records)
+        assert process.tail.resume_point(PARTITION) is None
         log.is_deposed = False
         await process.tail.verify()
-        assert list(process.tail.lost_before) == [PARTITION]
-        assert not process.tail.lost
+        assert not process.tail.lost_before
+        assert process.tail.resume_point(PARTITION) is not None

@@ -18,13 +18,15 @@ from rlmm.ledger import PartitionLedger
 from rlmm.packed import Names
 from rlmm.records import LaterRecord, LedgerKey, LedgerRecord, PartitionDeleteRecord, RecordHeaders
 from rlmm.replay import LedgerState, PartitionState
-from rlmm.resuming import ResumePoint
+from rlmm.resuming import RecordMark, ResumePoint
 from rlmm.segment_store import Segments, SegmentStore
 from rlmm.snapshot import LedgerSection, decode_section, encode_section
 from tests.rlmm.builders import FINISHED, KEY, STARTED, TOPIC_ID, record, uuid
 from tests.rlmm.histories import compact, fold, histories
 
-POINT = ResumePoint(log_start=2, position=77, leader_epoch=4)
+POINT = ResumePoint(
+    log_start=2, position=77, leader_epoch=4, last=RecordMark(75, 1_700_000_000_000, 0xFFFF_FFFE)
+)
 Read = LedgerRecord | PartitionDeleteRecord | int
 """What a reader takes in; a number is the offset of a record that it could not read."""
 

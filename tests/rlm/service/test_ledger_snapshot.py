@@ -18,7 +18,7 @@ from rlmm.resuming import ResumePoint
 from rlmm.topic import LEDGER_TOPIC
 from rsm_plugins.threads import Threads
 from tests.builders.clock import ManualClock
-from tests.rlmm.builders import FINISHED, KEY, STARTED, record, tail_record, uuid
+from tests.rlmm.builders import FINISHED, KEY, STARTED, mark, point, record, tail_record, uuid
 
 NUMBER = ledger_partition(KEY)
 PARTITION = TopicPartition(LEDGER_TOPIC, NUMBER)
@@ -90,9 +90,8 @@ class Service:
         for one in records:
             self.manager.apply(one)
             self.log.ledger_read += 1
-            self.log.points[one.topic_partition.partition] = ResumePoint(
-                log_start=0, position=one.offset + 1, leader_epoch=EPOCH
-            )
+            left = point(one.offset + 1, EPOCH, mark(one))
+            self.log.points[one.topic_partition.partition] = left
 
     async def start(self) -> None:
         self.manager.go_live(0)
@@ -149,7 +148,8 @@ async def test_the_next_process_begins_with_what_was_written(
     points, events = await restored(following)
     assert events == ["ledger_snapshot_loaded"]
     assert gc.isenabled()
-    assert points == {PARTITION: ResumePoint(log_start=0, position=2, leader_epoch=EPOCH)}
+    assert points == {PARTITION: ours.log.points[NUMBER]}
+    assert points[PARTITION].position == 2
     assert dict(following.manager.ledger(KEY).entries) == dict(ours.manager.ledger(KEY).entries)
     following.manager.start_over(NUMBER)
     assert following.manager.partitions() == ()
