@@ -9,6 +9,7 @@ RESUMING = Target(
 )
 TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_resuming.py",))
 REWRITTEN = Target("rlmm/tail.py", ("tests/rlmm/test_rewritten_ledger_end.py",))
+CHAIN = Target("rlmm/tail.py", ("tests/rlmm/test_ledger_chain.py",))
 CODEC = Target("rlmm/snapshot.py", ("tests/rlmm/test_snapshot.py",))
 REPLAY = Target("rlmm/replay.py", ("tests/rlmm/test_snapshot.py",))
 STORE = Target("rlmm/segment_store.py", ("tests/rlmm/test_snapshot.py",))
@@ -156,6 +157,23 @@ EDITS: tuple[Edit, ...] = (
             "H42: another epoch behind a point is as of the leader that confirmed the point",
             "        is_replay = is_old and not self._resuming.is_read_on(topic_partition)\n",
             "        is_replay = is_old\n",
+        ),
+    ),
+    *CHAIN.edits(
+        (
+            "H42: a chain of lives believes a deposed leader of an epoch that is over",
+            "                        self._read_positions.newest_epoch(topic_partition),\n",
+            "                        read_position.leader_epoch,\n",
+        ),
+        (
+            "H42: a chain of lives forgets a refused point",
+            "            self._read_positions.remember(topic_partition, read)\n",
+            "            _ = read\n",
+        ),
+        (
+            "H42: a chain of lives has states of two leaders",
+            "            self._begin_again()\n",
+            "            pass\n",
         ),
     ),
     *CODEC.edits(

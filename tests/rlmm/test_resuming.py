@@ -1,9 +1,8 @@
 """What is read on from where an earlier process stopped, and what is read from its beginning."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,18 +12,13 @@ from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
 from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion
 from rlmm.log_reader import TailRecord
-from rlmm.manager import TopicBasedRemoteLogMetadataManager
-from rlmm.records import ledger_partition
 from rlmm.replay import LedgerState
 from rlmm.resuming import RecordMark, ResumePoint, has_gap, mark_of
-from rlmm.tail import Tail
-from rlmm.topic import LEDGER_TOPIC
 from tests.rlmm.builders import FINISHED, KEY, STARTED, mark, point, record, tail_record, uuid
 from tests.rlmm.histories import Log, compact, fold, histories, tombstones
+from tests.rlmm.ledger_process import NUMBER, PARTITION, Process
 
 EPOCH = 3
-NUMBER = ledger_partition(KEY)
-PARTITION = TopicPartition(LEDGER_TOPIC, NUMBER)
 
 
 @pytest.mark.parametrize(
@@ -130,59 +124,6 @@ class LedgerLog:
         return EPOCH if position else NO_EPOCH
 
 
-class _NoLog:
-    def register(self, topic: str, sink: object) -> None: ...
-
-
-class Process:
-    """A tail and the ledger that it fills; `began` are the reasons to begin from the beginning."""
-
-    def __init__(self, log: LedgerLog) -> None:
-        self.log = log
-        self.manager = TopicBasedRemoteLogMetadataManager(
-            log=cast(Any, _NoLog()), writer=uuid(1), publish_timeout_ms=1
-        )
-        self.began: list[str] = []
-        self.delivered = 0
-        self.tail = Tail(
-            connect=lambda: log,
-            topic_partitions=[PARTITION],
-            deliver=self._take,
-            start_over=lambda one: self.manager.start_over(one.partition),
-            now_ms=lambda: 0,
-            epoch_ends=log.epoch_ends,
-            sleep_ms=lambda _: asyncio.sleep(0),
-            remembered={},
-        )
-
-    def _take(self, one: TailRecord) -> None:
-        self.delivered += 1
-        self.manager.apply(one)
-
-    def resume(self, left: ResumePoint, state: LedgerState) -> None:
-        self.manager.restore(NUMBER, state)
-        self.tail.resume({PARTITION: left}, self._dropped)
-
-    def _dropped(self, topic_partition: TopicPartition, why: str) -> None:
-        assert topic_partition == PARTITION
-        self.began.append(why)
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator["Process"]:
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-            life = group.create_task(self.tail.run())
-            await self.tail.wait_caught_up()
-            self.manager.go_live(0)
-            yield self
-            life.cancel()
-
-    def state(self) -> dict[Any, Any]:
-        ledger = self.manager.freeze(NUMBER)
-        assert ledger is not None
-        partitions = LedgerState.of(ledger).partitions.items()
-        return {key: dict(one.records) for key, one in partitions if one.records}
-
-
 async def left_by(log: Log, position: int) -> tuple[ResumePoint, LedgerState]:
     """What a process leaves that has read up to the position."""
     seen = tuple(one for one in log if one.offset < position)
@@ -193,7 +134,7 @@ async def left_by(log: Log, position: int) -> tuple[ResumePoint, LedgerState]:
         return left, LedgerState.of(ledger)
 
 
-async def resumed(log: Log, position: int, now: LedgerLog) -> Process:
+async def resumed(log: Log, position: int, now: LedgerLog) -> Process[LedgerLog]:
     process = Process(now)
     process.resume(*await left_by(log, position))
     async with process.running():
@@ -315,7 +256,7 @@ def test_h03_what_is_read_again_has_no_version_that_it_had_before() -> None:
     assert len({view.version for view in seen}) == len(seen)
 
 
-async def until(process: Process, position: int) -> None:
+async def until(process: Process[Any], position: int) -> None:
     while process.tail.position(PARTITION) < position:  # noqa: ASYNC110 - turns of the loop
         await asyncio.sleep(0)
 

@@ -12,16 +12,8 @@ from rlmm.log_reader import TailRecord
 from rlmm.replay import LedgerState
 from tests.rlmm.builders import FINISHED, STARTED, record
 from tests.rlmm.histories import fold
-from tests.rlmm.test_resuming import (
-    ATTEMPT,
-    EPOCH,
-    NUMBER,
-    PARTITION,
-    LedgerLog,
-    Process,
-    left_by,
-    until,
-)
+from tests.rlmm.ledger_process import NUMBER, PARTITION, Process
+from tests.rlmm.test_resuming import ATTEMPT, EPOCH, LedgerLog, left_by, until
 
 NEXT = EPOCH + 1
 READ = 4
