@@ -149,6 +149,7 @@ def _decode_section(cursor: "_Cursor") -> LedgerSection:
         _with_segments(one, items[begin:end])
         for (one, _), (begin, end) in zip(bare, pairwise(ends), strict=True)
     )
+    _refuse_strangers(made, buried)
     return LedgerSection(
         partition=number,
         point=ResumePoint(
@@ -167,6 +168,15 @@ def _decode_section(cursor: "_Cursor") -> LedgerSection:
             tombstones=buried,
         ),
     )
+
+
+def _refuse_strangers(
+    partitions: tuple[FrozenPartition, ...], tombstones: tuple[tuple[PartitionKey, bytes], ...]
+) -> None:
+    """ValueError where a tombstone is of no partition of the section."""
+    strangers = {key for key, _ in tombstones} - {one.key for one in partitions}
+    if strangers:
+        raise ValueError(f"a tombstone of {strangers.pop()}, which is not there")
 
 
 def _decode_topic(cursor: "_Cursor") -> TopicIdPartition:

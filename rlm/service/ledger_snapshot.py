@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from kip405.errors import NotFound, RemoteStorageError
+from kip405.errors import Corrupt, NotFound, RemoteStorageError
 from kip405.ids import TopicPartition, Uuid
 from kip405.process import software_version
 from rlm.clock import Clock
@@ -218,6 +218,8 @@ def build_ledger_snapshots(
 
 def _restored(data: bytes) -> _Restored:
     section = decode_section(data)
+    if section.partition not in range(LEDGER_PARTITIONS):
+        raise Corrupt(f"the ledger has no partition {section.partition}")
     return _Restored(
         partition=section.partition, point=section.point, state=LedgerState.of(section.ledger)
     )

@@ -139,6 +139,13 @@ def _read_directory(file: BinaryIO, origin: SnapshotOrigin) -> tuple[list[dict[s
     data = file.read(size_bytes)
     if crc32c(data) != crc:
         raise Corrupt("the directory does not have its checksum")
-    directory = json.loads(data)
-    origin.refuse_other(directory)
-    return directory["sections"], end_at - size_bytes
+    try:
+        directory = json.loads(data)
+        origin.refuse_other(directory)
+        sections = [
+            {"size_bytes": int(one["size_bytes"]), "crc32c": int(one["crc32c"])}
+            for one in directory["sections"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Corrupt(f"the directory is not what this software writes: {error!r}") from error
+    return sections, end_at - size_bytes

@@ -1,14 +1,19 @@
 """The file of the ledger snapshot: whole and of this ledger, or not read at all."""
 
-from dataclasses import replace
+import json
+import struct
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kip405.crc import crc32c
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
 from rlm.service.ledger_snapshot_file import SnapshotFile, SnapshotOrigin
 
+END = struct.Struct("<QI16s")
+MARK = b"rlm ledger end 1"
 ORIGIN = SnapshotOrigin(
     cluster_id="cluster",
     topic="ledger",
@@ -88,6 +93,29 @@ def test_h06_a_file_of_another_cluster_ledger_or_version_is_refused(
     write(file)
     with pytest.raises(Invalid, match=f"{name} is .*, not {value!r}"):
         read(file, replace(ORIGIN, **{name: value}))
+
+
+@pytest.mark.parametrize(
+    "directory",
+    [
+        [],
+        "text",
+        {},
+        {"sections": None},
+        {"sections": [{"size_bytes": 3}]},
+        {"sections": [{"size_bytes": None, "crc32c": 1}]},
+        {"sections": 5},
+    ],
+)
+def test_g09_a_directory_of_another_shape_is_corrupt(tmp_path: Path, directory: Any) -> None:
+    """Its checksum is right: other software has written it."""
+    file = SnapshotFile(tmp_path)
+    if isinstance(directory, dict) and directory:
+        directory = {**asdict(ORIGIN), **directory}
+    data = json.dumps(directory).encode()
+    file.path.write_bytes(data + END.pack(len(data), crc32c(data), MARK))
+    with pytest.raises((Corrupt, Invalid)):
+        read(file)
 
 
 def test_an_attempt_that_breaks_off_leaves_the_former_file(tmp_path: Path) -> None:

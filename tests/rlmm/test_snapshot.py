@@ -1,6 +1,7 @@
 """A process that begins with a snapshot knows what the one that wrote it would know (H3)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -216,6 +217,18 @@ def test_bytes_that_are_no_section_are_corrupt() -> None:
             decode_section(data[:size])
     with pytest.raises(Corrupt, match="the segments end at"):
         decode_section(data + b"x")
+
+
+def test_a_tombstone_of_a_partition_that_is_not_there_is_corrupt() -> None:
+    state = LedgerState()
+    state.apply(record(3, 1, None, previous=int(FINISHED)))
+    ledger = state.freeze()
+    assert ledger is not None
+    assert ledger.tombstones
+    torn = replace(ledger, partitions=())
+    data = b"".join(encode_section(LedgerSection(partition=7, point=POINT, ledger=torn)))
+    with pytest.raises(Corrupt, match="a tombstone of"):
+        decode_section(data)
 
 
 def test_segments_in_order_become_chunks_that_are_searched() -> None:
