@@ -247,6 +247,7 @@ class BrokerService:
         """Closes proxy and API first, connections last."""
         await self._clients.close()
         await self._listening.close()
+        await self._ledger_snapshots.close()
         await self._peers.close()
         await self._topics.brokers.close()
         await self._dependencies.stores.close()

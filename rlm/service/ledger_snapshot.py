@@ -119,17 +119,13 @@ class LedgerSnapshots:
         log.warning("ledger_snapshot_dropped", partition=str(topic_partition), why=why)
 
     async def run(self) -> None:
-        """Write when there is enough that is new, and before it ends by cancellation."""
+        """Write when there is enough that is new, until cancelled."""
         await self._metadata.log.wait_ready()
         self._latest_ms = self._clock.monotonic_ms() + _AT_LATEST_MS
-        try:
-            while True:
-                if self._is_due():
-                    await self._try_write()
-                await self._clock.sleep_ms(_CHECK_EVERY_MS)
-        except asyncio.CancelledError:
-            await self._write_at_stop()
-            raise
+        while True:
+            if self._is_due():
+                await self._try_write()
+            await self._clock.sleep_ms(_CHECK_EVERY_MS)
 
     def _is_due(self) -> bool:
         now_ms = self._clock.monotonic_ms()
@@ -138,8 +134,12 @@ class LedgerSnapshots:
         new = self._metadata.log.ledger_read - self._written_read
         return new >= _NEW_RECORDS or (new > 0 and now_ms >= self._latest_ms)
 
-    async def _write_at_stop(self) -> None:
-        if self._written_read == self._metadata.log.ledger_read:
+    async def close(self) -> None:
+        """Write what is new; for the end of the service, once it answers no client any more: they
+        need not wait for the disk.
+        """
+        metadata_log = self._metadata.log
+        if not metadata_log.is_ready or self._written_read == metadata_log.ledger_read:
             return
         try:
             async with asyncio.timeout(_AT_STOP_WITHIN_MS / 1000):

@@ -192,6 +192,7 @@ class ReaderService:
     async def close(self) -> None:
         """Closes the API first, connections last."""
         await self._listening.close()
+        await self._ledger_snapshots.close()
         await self._stores.close()
         await self._brokers.close()
 

@@ -288,9 +288,9 @@ EDITS: tuple[Edit, ...] = (
             "        if topic_id is None:\n",
         ),
         (
-            "nothing is written at a stop",
-            "            await self._write_at_stop()\n",
-            "            pass\n",
+            "what was not read yet replaces the snapshot at a stop",
+            "        if not metadata_log.is_ready or self._written_read",
+            "        if self._written_read",
         ),
         (
             "writing never rests",

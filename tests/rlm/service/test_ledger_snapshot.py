@@ -58,6 +58,7 @@ class MetadataLog:
         self.ledger_read = 0
         self.points: dict[int, ResumePoint] = {}
         self.earlier: object = None
+        self.is_ready = True
 
     def register(self, topic: str, sink: object) -> None: ...
 
@@ -109,6 +110,7 @@ class Service:
         assert self.life is not None
         self.life.cancel()
         await asyncio.gather(self.life, return_exceptions=True)
+        await self.snapshots.close()
 
     def written(self) -> bool:
         """Whether the file was written since the last question."""
@@ -231,6 +233,15 @@ async def test_it_is_written_at_a_stop_where_anything_is_new(ours: Service) -> N
     ours.read(tail_record(record(2, 2, STARTED)))
     await ours.stop()
     assert ours.written()
+
+
+async def test_nothing_is_written_at_a_stop_before_the_ledger_was_read(ours: Service) -> None:
+    """It would replace what an earlier process knew of it."""
+    ours.written()
+    ours.log.is_ready = False
+    ours.log.ledger_read += 1
+    await ours.snapshots.close()
+    assert not ours.written()
 
 
 async def test_it_is_written_at_the_first_start_and_after_a_drop(
