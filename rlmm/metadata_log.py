@@ -207,6 +207,12 @@ class MetadataLog:
         """
         self._earlier = earlier
 
+    def remember_read(self, partition: int, point: ResumePoint) -> None:
+        """An earlier process has read so far of a ledger partition that is read from its beginning
+        nevertheless; before `run`'s first record.
+        """
+        self._tail.remember(TopicPartition(LEDGER_TOPIC, partition), point)
+
     def register(self, topic: str, sink: Sink) -> None:
         """Give a topic's records to the sink; before `run`."""
         self._sinks[topic] = sink

@@ -135,15 +135,18 @@ class Tail:
         """
 
         def drop(topic_partition: TopicPartition, what: Dropped) -> None:
-            point = what.point
-            read = ReadPosition(position=point.position, leader_epoch=point.leader_epoch)
-            self._read_positions.remember(topic_partition, read)
+            self.remember(topic_partition, what.point)
             if what.is_lost:
                 self._read_positions.lose_before(topic_partition, what.why)
             self._forget(topic_partition)
             dropped(topic_partition, what.why)
 
         self._resuming = Resuming(points, drop)
+
+    def remember(self, topic_partition: TopicPartition, point: ResumePoint) -> None:
+        """An earlier process has read so far, and nothing is read on from there."""
+        read = ReadPosition(position=point.position, leader_epoch=point.leader_epoch)
+        self._read_positions.remember(topic_partition, read)
 
     def resume_point(self, topic_partition: TopicPartition) -> ResumePoint | None:
         """Where a later process may read on; None where there is no record, where this process may

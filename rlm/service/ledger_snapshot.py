@@ -43,6 +43,10 @@ there.
 _REST_OF_DURATION: Final = 20
 """Writing takes at most a twentieth of the time, however large the ledger is."""
 _AT_STOP_WITHIN_MS: Final = 5_000
+_DAY_MS: Final = 86_400_000
+"""Each day another partition of the ledger is read whole by those that start. A chain of snapshots
+keeps the names of writers, topics and partitions that nothing refers to, and mistakes.
+"""
 _READ_WITHIN_MS: Final = 30_000
 """Of a disk that hangs, nothing is waited for."""
 
@@ -94,12 +98,21 @@ class LedgerSnapshots:
             why = str(error) or f"the disk took more than {_READ_WITHIN_MS} ms"
             log.warning("ledger_snapshot_dropped", file=str(self._file.path), why=why)
             return {}
+        self._written_read = sum(one.point.position for one in found)
+        found = self._without_that_of_the_day(found)
         for one in found:
             self._metadata.manager.restore(one.partition, one.state)
-        self._written_read = sum(one.point.position for one in found)
         took_ms = self._clock.monotonic_ms() - began_ms
         log.info("ledger_snapshot_loaded", partitions=len(found), took_ms=took_ms)
         return {TopicPartition(LEDGER_TOPIC, one.partition): one.point for one in found}
+
+    def _without_that_of_the_day(self, found: list[_Restored]) -> list[_Restored]:
+        """Without the partition that is read whole today."""
+        number = self._clock.now_ms() // _DAY_MS % LEDGER_PARTITIONS
+        for one in found:
+            if one.partition == number:
+                self._metadata.log.remember_read(one.partition, one.point)
+        return [one for one in found if one.partition != number]
 
     async def _read(self, origin: SnapshotOrigin) -> list[_Restored]:
         """All that is made meanwhile is kept, so there is no garbage to be found in it. Looking for

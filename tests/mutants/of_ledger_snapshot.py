@@ -140,8 +140,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H42: a refused point is forgotten",
-            "            self._read_positions.remember(topic_partition, read)\n",
-            "            _ = read\n",
+            "            self.remember(topic_partition, what.point)\n",
+            "",
         ),
         (
             "H42: a partition that is read again is no longer asked for what was read on from",
@@ -167,8 +167,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H42: a chain of lives forgets a refused point",
-            "            self._read_positions.remember(topic_partition, read)\n",
-            "            _ = read\n",
+            "            self.remember(topic_partition, what.point)\n",
+            "",
         ),
         (
             "H42: a chain of lives has states of two leaders",
@@ -286,6 +286,16 @@ EDITS: tuple[Edit, ...] = (
             "H42: a damaged ledger is left to the next process",
             "        if topic_id is None or metadata_log.damage is not None:\n",
             "        if topic_id is None:\n",
+        ),
+        (
+            "no partition is ever read whole again",
+            "        return [one for one in found if one.partition != number]\n",
+            "        return found\n",
+        ),
+        (
+            "H42: what was known of the partition that is read whole is forgotten",
+            "                self._metadata.log.remember_read(one.partition, one.point)\n",
+            "                pass\n",
         ),
         (
             "what was not read yet replaces the snapshot at a stop",

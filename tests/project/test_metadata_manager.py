@@ -21,7 +21,7 @@ KAFKAS = (
 )
 """Of org.apache.kafka.server.log.remote.storage.RemoteLogMetadataManager, Kafka 4.3."""
 
-OF_THE_LOG = {"apply", "go_live"}
+OF_THE_LOG = {"apply", "start_over", "go_live"}
 """Called by rlmm/metadata_log.py, as its Sink, and not as a method of a ledger."""
 
 

@@ -34,6 +34,13 @@ class RunningMetadata:
     task: asyncio.Task[None]
 
 
+class _FirstDay(SystemClock):
+    """So that each day the same partition of the ledger, 0, is read whole."""
+
+    def now_ms(self) -> int:
+        return 0
+
+
 @contextlib.asynccontextmanager
 async def running(
     bootstrap_servers: str,
@@ -90,7 +97,7 @@ async def running(
     if state_dir is not None:
         metadata = Metadata(log=log, settings=settings, manager=manager)
         snapshots = LedgerSnapshots(
-            metadata, threads, clock, state_dir=state_dir, cluster_id=cluster_id
+            metadata, threads, _FirstDay(), state_dir=state_dir, cluster_id=cluster_id
         )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(_run(log))

@@ -59,8 +59,12 @@ class MetadataLog:
         self.points: dict[int, ResumePoint] = {}
         self.earlier: object = None
         self.is_ready = True
+        self.remembered: dict[int, ResumePoint] = {}
 
     def register(self, topic: str, sink: object) -> None: ...
+
+    def remember_read(self, partition: int, point: ResumePoint) -> None:
+        self.remembered[partition] = point
 
     def resume_with(self, earlier: object) -> None:
         self.earlier = earlier
@@ -172,6 +176,23 @@ async def test_h06_a_snapshot_that_is_not_of_this_ledger_is_dropped_with_a_word(
     assert gc.isenabled()
     assert (points, events) == ({}, ["ledger_snapshot_dropped"])
     assert following.manager.partitions() == ()
+
+
+@pytest.mark.parametrize("day", [NUMBER, NUMBER + 50, NUMBER + 1])
+async def test_each_day_another_partition_is_read_whole(
+    ours: Service, tmp_path: Path, threads: Threads, day: int
+) -> None:
+    """How far it was read is evidence all the same (H42)."""
+    following = Service(tmp_path, threads)
+    following.clock.wall_ahead_ms = day * 86_400_000
+    points, events = await restored(following)
+    assert events == ["ledger_snapshot_loaded"]
+    if day % 50 == NUMBER:
+        assert (points, following.manager.partitions()) == ({}, ())
+        assert following.log.remembered == ours.log.points
+    else:
+        assert list(points) == [PARTITION]
+        assert following.log.remembered == {}
 
 
 async def test_a_first_start_has_nothing_to_say(tmp_path: Path, threads: Threads) -> None:
