@@ -349,3 +349,17 @@ async def test_the_ledger_is_read_on_from_where_an_earlier_process_stopped() -> 
     left = process.log.ledger_point(PARTITION.partition)
     assert left == point(100, 0, mark(memory_record(PARTITION, 99, b"old")))
     assert process.log.ledger_read == 105
+
+
+@pytest.mark.parametrize("position", [100, 101])
+async def test_h42_what_is_read_whole_in_spite_of_a_point_is_evidence_all_the_same(
+    position: int,
+) -> None:
+    process = Process()
+    process.leaders.now[PARTITION].append(100)
+    process.log.remember_read(PARTITION.partition, point(position, 0))
+    async with process.running():
+        await process.log.wait_ready()
+        await process.barrier()
+        assert bool(process.log.loss) == (position > 100)
+        assert len(process.ledger.values) == 100
