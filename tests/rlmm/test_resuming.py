@@ -58,7 +58,7 @@ def test_a_gap_is_an_offset_that_is_left_out(offsets: list[int], before: int, si
     assert has_gap(expected, offsets, since=since) == any(one >= since for one in missing)
 
 
-def test_h42_marks_tell_records_apart_that_differ_in_any_part() -> None:
+def test_h42_records_that_differ_in_any_part_have_different_marks() -> None:
     parts: list[tuple[Any, ...]] = [
         (1, 5, b"k", b"v", (("h", b"x"),)),
         (2, 5, b"k", b"v", (("h", b"x"),)),
