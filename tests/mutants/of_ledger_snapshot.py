@@ -163,17 +163,17 @@ EDITS: tuple[Edit, ...] = (
         (
             "H42: a chain of lives believes a deposed leader of an epoch that is over",
             "                        self._read_positions.newest_epoch(topic_partition),\n",
-            "                        read_position.leader_epoch,\n",
+            "                        NO_EPOCH,\n",
         ),
         (
             "H42: a chain of lives forgets a refused point",
             "            self.remember(topic_partition, what.point)\n",
-            "",
+            "            pass\n",
         ),
         (
             "H42: a chain of lives has states of two leaders",
             "            self._begin_again()\n",
-            "            pass\n",
+            "            _ = self._begin_again\n",
         ),
     ),
     *CODEC.edits(
