@@ -25,7 +25,7 @@ import asyncio
 import ctypes
 import enum
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import structlog
@@ -47,6 +47,7 @@ _PASSING_SHARE = 3
 _NO_FOLDER = os.devnull
 T = TypeVar("T")
 Call = Callable[[], T]
+Needless = Coroutine[Any, Any, bool]
 
 log = structlog.get_logger(__name__)
 
@@ -86,6 +87,15 @@ class Session:
         """
         return await self._connection.run(self._client, operation, target, make, repeat)
 
+    async def call_unless(
+        self, operation: str, target: str, make: Call[object], is_needless: Callable[[], Needless]
+    ) -> None:
+        """As `call`, but returns too as soon as `is_needless` has returned True: the call then goes
+        on without its caller, within the call timeout, whatever becomes of it.
+        """
+        calling = self._connection.run(self._client, operation, target, make, Repeat.IF_NEVER_RAN)
+        await self._connection.unless(calling, is_needless())
+
 
 class Connection:
     """Owns the clients; its creator calls `close`."""
@@ -98,6 +108,7 @@ class Connection:
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
         self._seconds = settings.call_timeout_ms / 1000
         self._threads = Threads("hdfs", CALLS_AT_ONCE, hang_ms=settings.call_timeout_ms)
+        self._left: set[asyncio.Task[Any]] = set()
         self._closed = False
 
     @property
@@ -133,6 +144,34 @@ class Connection:
             return await self._in_time(client, operation, target, make, repeat)
         finally:
             self._slots.release()
+
+    async def unless(self, call: Coroutine[Any, Any, object], needless: Needless) -> None:
+        """See Session.call_unless."""
+        calling, asking = self._begun(call), self._begun(needless)
+        try:
+            await asyncio.wait((calling, asking), return_when=asyncio.FIRST_COMPLETED)
+            if not calling.done() and not asking.result():
+                await asyncio.wait((calling,))
+        except BaseException:
+            calling.cancel()
+            await asyncio.wait((calling,))
+            raise
+        finally:
+            asking.cancel()
+        if calling.done():
+            calling.result()
+
+    def _begun(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A task that is kept until it ends, also where nobody waits for it any more."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._left.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._left.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieved, so that asyncio does not report it
 
     async def _in_time(
         self, client: PooledClient, operation: str, target: str, make: Call[T], repeat: Repeat
@@ -221,6 +260,9 @@ class Connection:
         """
         self._closed = True
         await self._threads.finish(FINISH_MS)
+        for task in self._left:
+            task.cancel()
+        await asyncio.gather(*self._left, return_exceptions=True)
 
 
 def _kept_until_exit(client: RawClient) -> RawClient:
@@ -269,3 +311,31 @@ def _act_as(user: str) -> None:
 async def pause(seconds: float) -> None:
     """Wait in real time before a server is asked again."""
     await asyncio.sleep(seconds)  # noqa: TID251 - the one wait of this package
+
+
+PIECES_AT_ONCE = 4
+
+
+async def together(
+    work: Sequence[Coroutine[object, object, T]], *, at_once: int = PIECES_AT_ONCE
+) -> list[T]:
+    """Results in order, a bounded number at a time; the first failure ends the others and is raised
+    alone.
+    """
+    slots = asyncio.Semaphore(at_once)
+
+    async def one(coroutine: Coroutine[object, object, T]) -> T:
+        async with slots:
+            return await coroutine
+
+    if len(work) == 1:
+        return [await work[0]]
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(one(coroutine)) for coroutine in work]
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from failures.exceptions[0].__cause__
+    finally:
+        for coroutine in work:
+            coroutine.close()  # those that never began
+    return [task.result() for task in running]

@@ -31,11 +31,11 @@ from kip405.errors import Corrupt, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
 from rsm_plugins.files.segment_files import source_chunk
-from rsm_plugins.hdfs.connection import Connection, Session, pause
+from rsm_plugins.hdfs.connection import Connection, Session, pause, together
 from rsm_plugins.hdfs.errors import NOT_REPLICATED, is_caused_by
 from rsm_plugins.hdfs.findings import inspect_store
 from rsm_plugins.hdfs.settings import SETTINGS, HdfsSettings, settings_of
-from rsm_plugins.hdfs.tree import TEMPORARY_FOLDER, HdfsTree, NewFile, Writing, file_of, together
+from rsm_plugins.hdfs.tree import TEMPORARY_FOLDER, HdfsTree, NewFile, Writing, file_of
 from rsm_plugins.layout.keys import (
     ObjectKind,
     check_cluster_id,
@@ -144,18 +144,26 @@ class HdfsRemoteStorageManager:
         if crc32c(data.indexes) != data.indexes_crc32c:
             raise Corrupt(f"the indexes object given for {stem} does not have its CRC-32C")
         async with self._writing(locator, operation) as writing:
-            log = await self._written_log(data, writing, operation)
-            # Concurrently: the library often waits half a second before it asks again whether the
-            # NameNode considers a file complete.
-            _, indexes = await together(
-                [log.close(), writing.write(data.indexes, operation, self._options)]
+            indexes, log = await together(
+                [
+                    writing.write(data.indexes, operation, self._options),
+                    self._closed_log(data, writing, operation),
+                ]
             )
-            for path, kind, size_bytes in (
-                (indexes, ObjectKind.INDEXES, len(data.indexes)),
-                (log.path, ObjectKind.LOG, data.log.size_bytes),
-            ):
-                await writing.publish(path, f"{stem}.{kind.value}", size_bytes, operation)
+            await together(
+                [
+                    writing.publish(path, f"{stem}.{kind.value}", size_bytes, operation)
+                    for path, kind, size_bytes in (
+                        (indexes, ObjectKind.INDEXES, len(data.indexes)),
+                        (log, ObjectKind.LOG, data.log.size_bytes),
+                    )
+                ]
+            )
         return b""
+
+    async def _closed_log(self, data: LogSegmentData, writing: Writing, operation: str) -> str:
+        log = await self._written_log(data, writing, operation)
+        return await log.close()
 
     @asynccontextmanager
     async def _writing(self, locator: SegmentLocator, operation: str) -> AsyncIterator[Writing]:

@@ -8,15 +8,15 @@ missing (H11). This module must not know segments.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from hdfs_native import FileStatus, WriteOptions
 
 from kip405.contracts import StoreIdentity
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
-from rsm_plugins.hdfs.connection import Call, Connection, Repeat, Session, pause
+from rsm_plugins.hdfs.connection import Call, Connection, Repeat, Session, pause, together
 from rsm_plugins.hdfs.errors import NOT_EMPTY, is_caused_by
 from rsm_plugins.layout.keys import IDENTITY_NAME, check_prefix
 from rsm_plugins.layout.manifest import IDENTITY_MAX_BYTES, decode_identity, encode_identity
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 TEMPORARY_FOLDER = "~rlm-tmp"
 RANGE_BYTES = 8 << 20
-PIECES_AT_ONCE = 4
 PAGE_ENTRIES = 1000
 DEFAULT_BLOCK_BYTES = 128 << 20
 _FOLDER_MODE = 0o755
 _PUBLISH_TRIES = 20
 _BLOCK_REPORT_SECONDS = 0.05
+_COMPLETE_SECONDS = (0.01, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.1, 0.1)
+"""Pauses before the questions whether a block is complete; the library asks after 0.5 s itself."""
 T = TypeVar("T")
 
 
@@ -235,7 +236,7 @@ class HdfsTree:
         """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + self._connection.call_seconds
-        while await self._readable(session, path, operation) not in (None, size_bytes):
+        while await self.readable(session, path, operation) not in (None, size_bytes):
             found = await self._size_of(session, path, operation)
             if found not in (None, size_bytes):
                 raise Corrupt(
@@ -248,7 +249,7 @@ class HdfsTree:
                 )
             await pause(_BLOCK_REPORT_SECONDS)
 
-    async def _readable(self, session: Session, path: str, operation: str) -> int | None:
+    async def readable(self, session: Session, path: str, operation: str) -> int | None:
         """The bytes of a file that readers get now, None if there is no such file."""
         try:
             reader = await session.call(
@@ -363,7 +364,7 @@ class Writing:
             )
         except (FileNotFoundError, FileExistsError) as error:
             raise Unavailable(f"cannot {operation} {self._tree}: {error}") from error
-        return NewFile(path, writer, self.session, operation)
+        return NewFile(self._tree, path, writer, self.session, operation)
 
     async def write(self, data: bytes, operation: str, options: WriteOptions | None = None) -> str:
         """A whole small file, durable; its path."""
@@ -385,12 +386,19 @@ class NewFile:
     """
 
     def __init__(
-        self, path: str, writer: "RawFileWriter", session: Session, operation: str
+        self,
+        tree: HdfsTree,
+        path: str,
+        writer: "RawFileWriter",
+        session: Session,
+        operation: str,
     ) -> None:
         self.path = path
+        self._tree = tree
         self._writer = writer
         self._session = session
         self._operation = operation
+        self._size_bytes = 0
 
     async def block_bytes(self) -> int:
         """Size of the blocks the file is made of."""
@@ -402,6 +410,7 @@ class NewFile:
 
     async def append(self, data: bytes) -> None:
         await self._call(lambda: self._writer.write(data))
+        self._size_bytes += len(data)
 
     async def sync(self) -> None:
         """What was written of the present block is on the disks of its DataNodes; of an erasure
@@ -413,15 +422,53 @@ class NewFile:
             return
 
     async def close(self, *, durable: bool = True) -> str:
-        """Finish the file; the NameNode knows its length afterwards. Its path."""
+        """Finish the file; the NameNode knows its length afterwards. Its path.
+
+        The library asks the NameNode to complete the file right after the last packet. Mostly the
+        last block is not reported yet, and the library asks again after half a second. So the
+        NameNode is asked besides, as soon as that block is there (see `_completed`).
+        """
         if durable:
             await self.sync()
-        await self._call(self._writer.close)
+        with self._while_written():
+            if self._size_bytes:
+                await self._session.call_unless(
+                    self._operation, self.path, self._writer.close, self._completed
+                )
+            else:
+                await self._session.call(self._operation, self.path, self._writer.close)
         return self.path
 
-    async def _call(self, make: Call[object]) -> None:
+    async def _completed(self) -> bool:
+        """Whether the NameNode has ended the file at our word, once readers are given all of it.
+
+        Then its last block is complete: the library has asked once, with the final length, and a
+        DataNode has reported as much. Ending the lease of such a file completes it, and changes
+        nothing else. Asked before that, it would begin a recovery of the block.
+        """
         try:
+            for seconds in _COMPLETE_SECONDS:
+                await pause(seconds)
+                size_bytes = await self._tree.readable(self._session, self.path, self._operation)
+                if size_bytes is None:
+                    return False
+                if size_bytes == self._size_bytes:
+                    return await self._session.call(self._operation, self.path, self._recovered)
+        except (FileNotFoundError, RemoteStorageError):
+            return False  # the library's own question counts
+        return False
+
+    def _recovered(self) -> bool:
+        return self._session.client.recover_lease(self.path)
+
+    async def _call(self, make: Call[object]) -> None:
+        with self._while_written():
             await self._session.call(self._operation, self.path, make)
+
+    @contextmanager
+    def _while_written(self) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError as error:
             raise Unavailable(f"{self.path} was removed while it was being written") from error
 
@@ -439,28 +486,3 @@ def _page(listing: Iterator[FileStatus], found: list[FileStatus]) -> bool:
             return False
         found.append(one)
     return True
-
-
-async def together(
-    work: Sequence[Coroutine[object, object, T]], *, at_once: int = PIECES_AT_ONCE
-) -> list[T]:
-    """Results in order, a bounded number at a time; the first failure ends the others and is raised
-    alone.
-    """
-    slots = asyncio.Semaphore(at_once)
-
-    async def one(coroutine: Coroutine[object, object, T]) -> T:
-        async with slots:
-            return await coroutine
-
-    if len(work) == 1:
-        return [await work[0]]
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(one(coroutine)) for coroutine in work]
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from failures.exceptions[0].__cause__
-    finally:
-        for coroutine in work:
-            coroutine.close()  # those that never began
-    return [task.result() for task in running]

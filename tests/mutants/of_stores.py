@@ -14,8 +14,11 @@ UPLOADS = Target(
 )
 
 HDFS_CALLS = Target(
-    "rsm_plugins/hdfs/connection.py", ("tests/rsm_plugins/hdfs/test_connection.py",)
+    "rsm_plugins/hdfs/connection.py",
+    ("tests/rsm_plugins/hdfs/test_connection.py", "tests/rsm_plugins/hdfs/test_tree.py"),
 )
+
+HDFS_FILES = Target("rsm_plugins/hdfs/tree.py", ("tests/rsm_plugins/hdfs/test_tree.py",))
 
 HANGS = Target("rsm_plugins/process/hang_guard.py", ("tests/rsm_plugins/test_hang_guard.py",))
 
@@ -178,7 +181,34 @@ EDITS: tuple[Edit, ...] = (
             "            timer.cancelled()\n",
         ),
     ),
+    *HDFS_FILES.edits(
+        (
+            "a block that is not complete is recovered while its writer closes it",
+            "                if size_bytes == self._size_bytes:\n",
+            "                if self._size_bytes:\n",
+        ),
+        (
+            "a file whose lease did not end counts as closed",
+            "            return False  # the library's own question counts\n",
+            "            return True\n",
+        ),
+        (
+            "every file waits until the library asks again",
+            "return await self._session.call(self._operation, self.path, self._recovered)",
+            "return False",
+        ),
+    ),
     *HDFS_CALLS.edits(
+        (
+            "a call goes on alone though its caller gave up",
+            "            calling.cancel()\n            await asyncio.wait((calling,))\n",
+            "",
+        ),
+        (
+            "a call that failed counts as ended well",
+            "            calling.result()\n",
+            "            pass\n",
+        ),
         (
             "G10: every call to a silent NameNode takes a thread",
             "                await self._proven(client, ends_at)\n",

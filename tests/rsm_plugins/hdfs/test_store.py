@@ -116,6 +116,47 @@ async def test_blocks_smaller_than_the_log(hdfs_server: HdfsServer, tmp_path: Pa
                 assert await subject.fetch(segment.locator, start, end) == segment.log[start:end]
 
 
+async def test_a_file_that_is_completed_early_is_whole_and_its_own_close_agrees(
+    hdfs_server: HdfsServer, tmp_path: Path
+) -> None:
+    """What the library asks later, of a file that has another name by then, changes nothing. One
+    replica: with more of them the NameNode of these tests completes files that are not reported.
+    """
+    one = WriteOptions(create_parent=True, overwrite=False, replication=1)
+    async with hdfs_subject(hdfs_server, tmp_path) as subject:
+        tree = manager_of(subject)._tree
+        names = [f"early-{number}" for number in range(8)]
+        with capture_logs() as logs:
+            async with tree.writing("early") as writing:
+                for name in names:
+                    path = await writing.write(os.urandom(100) * 7000, "copy to", one)
+                    await writing.publish(path, name, 700_000, "copy to")
+            left = tuple(tree._connection._left)
+            assert left, "no file was completed before the library asked again"
+            assert await asyncio.gather(*left) == [None] * len(left)
+        assert replaced_clients(logs) == 0
+        for name in names:
+            assert len(await tree.read(name, "fetch from")) == 700_000
+
+
+async def test_readers_are_given_nothing_of_a_block_that_is_not_complete(
+    hdfs_server: HdfsServer, tmp_path: Path
+) -> None:
+    """Also where the NameNode knows its length already: or a lease would be ended too early."""
+    async with hdfs_subject(hdfs_server, tmp_path) as subject:
+        tree = manager_of(subject)._tree
+        async with tree.writing("open") as writing:
+            file = await writing.create("copy to")
+            await file.append(b"x" * 1000)
+            await file.sync()
+            found = await tree._status(writing.session, file.path, "copy to")
+            assert found is not None
+            assert found.length == 1000
+            assert await tree.readable(writing.session, file.path, "copy to") == 0
+            await file.close()
+            assert await tree.readable(writing.session, file.path, "copy to") == 1000
+
+
 async def test_findings(hdfs_server: HdfsServer, tmp_path: Path) -> None:
     async with hdfs_subject(hdfs_server, tmp_path) as subject:
         copies, free = await subject.manager.inspect()

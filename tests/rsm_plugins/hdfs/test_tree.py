@@ -2,6 +2,9 @@
 server.
 """
 
+import asyncio
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +39,7 @@ class Writer:
     files: dict[str, bytes]
     path: str
     taken: list[bytes]
+    closing: "Closing"
 
     def write(self, data: bytes) -> None:
         if self.taken:
@@ -47,7 +51,22 @@ class Writer:
         """Nothing to do."""
 
     def close(self) -> None:
-        """Nothing to do."""
+        self.closing.begun.set()
+        self.closing.may_end.wait()
+        if self.closing.error is not None:
+            raise self.closing.error
+
+
+@dataclass
+class Closing:
+    """How the library closes files: at once unless `may_end` is cleared."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+    may_end: threading.Event = field(default_factory=threading.Event)
+    error: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self.may_end.set()
 
 
 @dataclass
@@ -76,6 +95,11 @@ class Client:
     folders_made: list[str] = field(default_factory=list)
     removed_by_others: bool = False
     """Whether a delete has removed the temporary file before it is renamed."""
+    closing: Closing = field(default_factory=Closing)
+    leases: list[BaseException | bool] = field(default_factory=list)
+    """What the NameNode answers to the end of a lease, one after the other."""
+    leases_asked: int = 0
+    lease_asked: threading.Event = field(default_factory=threading.Event)
 
     def read(self, path: str) -> "Reader":
         if path not in self.files:
@@ -87,7 +111,16 @@ class Client:
 
     def create(self, path: str, options: Any) -> Writer:
         self.files[path] = b""
-        return Writer(self.files, path, self.taken)
+        return Writer(self.files, path, self.taken, self.closing)
+
+    def recover_lease(self, path: str) -> bool:
+        assert not self.short_reads, "asked too early, which would begin a recovery of the block"
+        self.leases_asked += 1
+        self.lease_asked.set()
+        answer = self.leases.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     def get_file_info(self, path: str) -> Status:
         if path not in self.files:
@@ -180,6 +213,86 @@ async def test_a_file_whose_last_block_nobody_reports_is_not_published() -> None
         ):
             await writing.publish(path, "the.log", 3, "copy to")
     assert client.files == {"/the.log": b"old"}
+
+
+@pytest.fixture
+def waiting() -> Iterator[Closing]:
+    """A library that waits before it asks again whether a file is complete; it ends with the
+    test.
+    """
+    closing = Closing()
+    closing.may_end.clear()
+    yield closing
+    closing.may_end.set()
+
+
+async def test_a_file_is_closed_as_soon_as_its_last_block_is_complete(waiting: Closing) -> None:
+    """The library's own close goes on alone, and what becomes of it does not count."""
+    client = Client(short_reads=3, closing=waiting, leases=[True])
+    waiting.error = RuntimeError('RPCError("java.io.FileNotFoundException", "x")')
+    async with asyncio.timeout(60), tree_of(client).writing("one") as writing:
+        path = await writing.write(b"abc", "copy to")
+        await writing.publish(path, "the.log", 3, "copy to")
+    assert not waiting.may_end.is_set()
+    assert (client.files, client.leases_asked) == ({"/the.log": b"abc"}, 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [False, REFUSED, FileNotFoundError("x"), RuntimeError('RPCError("java.io.IOException", "x")')],
+    ids=["not yet", "a broken connection", "a removed file", "a refusal"],
+)
+async def test_a_file_whose_lease_does_not_end_is_closed_by_the_library(
+    waiting: Closing, answer: BaseException | bool
+) -> None:
+    client = Client(closing=waiting, leases=[answer])
+    async with tree_of(client, call_timeout_ms=3_000).writing("one") as writing:
+        written = asyncio.ensure_future(writing.write(b"abc", "copy to"))
+        await asyncio.to_thread(client.lease_asked.wait)
+        await asyncio.sleep(0.05)
+        assert not written.done()
+        waiting.may_end.set()
+        await writing.publish(await written, "the.log", 3, "copy to")
+    assert client.files == {"/the.log": b"abc"}
+
+
+async def test_a_close_that_fails_fails_the_write(waiting: Closing) -> None:
+    waiting.error = RuntimeError('RPCError("java.io.IOException", "lost")')
+    client = Client(short_reads=1_000_000, closing=waiting)
+    async with tree_of(client).writing("one") as writing:
+        waiting.may_end.set()
+        with pytest.raises(Unavailable, match="lost"):
+            await writing.write(b"abc", "copy to")
+    assert client.leases_asked == 0
+
+
+async def test_bytes_that_were_written_twice_end_no_lease(waiting: Closing) -> None:
+    """Then the length is not the one that was written, and the library has the last word."""
+    client = Client(taken=[b"abc"], closing=waiting, leases=[True])
+    async with tree_of(client).writing("one") as writing:
+        written = asyncio.ensure_future(writing.write(b"abc", "copy to"))
+        await asyncio.to_thread(waiting.begun.wait)
+        await asyncio.sleep(0.1)
+        waiting.may_end.set()
+        with pytest.raises(Corrupt, match="came to 6 bytes instead of 3"):
+            await writing.publish(await written, "the.log", 3, "copy to")
+    assert client.leases_asked == 0
+
+
+async def test_a_write_that_is_given_up_waits_for_its_close(waiting: Closing) -> None:
+    """What is cleaned up then is not changed by the close afterwards."""
+    client = Client(short_reads=1_000_000, closing=waiting)
+    tree = tree_of(client)
+    async with tree.writing("one") as writing:
+        written = asyncio.ensure_future(writing.write(b"abc", "copy to"))
+        await asyncio.to_thread(waiting.begun.wait)
+        written.cancel()
+        await asyncio.sleep(0.05)
+        assert not written.done()
+        waiting.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await written
+    assert client.files == {}
 
 
 async def test_the_identity_is_created_once_readers_are_given_all_of_it() -> None:
