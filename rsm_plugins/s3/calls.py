@@ -18,8 +18,9 @@ import hashlib
 import logging
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from io import BytesIO
 from typing import Any, Protocol, TypeVar
 
@@ -31,46 +32,21 @@ from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
 
 from kip405.crc import ByteBuffer
+from rsm_plugins.s3.bodies import Body, BodyConnections, Pieces
 from rsm_plugins.s3.credentials import give_credentials, profile_of
 from rsm_plugins.s3.errors import FOREIGN_ERRORS, error_of_s3, verdict_of
 from rsm_plugins.s3.ranges import PARTIAL_CONTENT, RangeBody, RangeConnections
 from rsm_plugins.s3.settings import S3Settings
+from rsm_plugins.threads import Threads
 
 CONNECT_TIMEOUT_SECONDS_MAX = 10.0
 READ_BUFFER_BYTES = 1024 * 1024
-PIECE_BYTES = 256 * 1024
+THREAD_BYTES_MIN = 1024 * 1024
+"""A smaller body is in memory, and is sent by the event loop before a thread would have begun."""
 OPEN_SECONDS = 60.0
 """Longest time until the credentials are there; the caller may have no deadline."""
 _REGION_DEFAULT = "us-east-1"
 _CHATTY = ("aiobotocore", "botocore")
-
-
-class Pieces:
-    """A body in memory that is passed to the socket piece by piece, as it was read, without the
-    copies that aiohttp makes of large bytes and of files in memory.
-
-    botocore takes it for a file, because it has `read`, which nothing calls: payloads are not
-    signed.
-    """
-
-    def __init__(self, pieces: Sequence[bytes]) -> None:
-        self._pieces = pieces
-
-    def __len__(self) -> int:
-        return sum(map(len, self._pieces))
-
-    async def __aiter__(self) -> AsyncIterator[memoryview]:
-        for piece in self._pieces:
-            view = memoryview(piece)
-            for position in range(0, len(view), PIECE_BYTES):
-                yield view[position : position + PIECE_BYTES]
-
-    def read(self) -> bytes:
-        """All of it at once."""
-        return b"".join(self._pieces)
-
-    def seek(self, _position: int) -> None:
-        """Called before another try: each iteration begins at the first byte."""
 
 
 class BulkSession(AIOHTTPSession):  # type: ignore[misc] # published without types
@@ -80,13 +56,27 @@ class BulkSession(AIOHTTPSession):  # type: ignore[misc] # published without typ
     MiB, reading a GB costs a quarter less CPU.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        uploads: Threads | None = None,
+        patience_seconds: float = 0.0,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
-        self._ranges = RangeConnections(connect_seconds=self._timeout.sock_connect)
+        connect_seconds = self._timeout.sock_connect
+        self._ranges = RangeConnections(connect_seconds=connect_seconds)
+        self._bodies = None
+        if uploads is not None:
+            self._bodies = BodyConnections(
+                uploads, connect_seconds=connect_seconds, patience_seconds=patience_seconds
+            )
         self._context: ssl.SSLContext | None = None
 
     async def __aexit__(self, *error: Any) -> None:
         self._ranges.close()
+        if self._bodies is not None:
+            self._bodies.close()
         await super().__aexit__(*error)
 
     async def send(self, request: Any) -> Any:
@@ -95,19 +85,48 @@ class BulkSession(AIOHTTPSession):  # type: ignore[misc] # published without typ
         """
         if isinstance(request.body, BytesIO):
             request.body = Pieces((request.body.getvalue(),))
-        if isinstance(request.body, Pieces):
+        if isinstance(request.body, Body):
             del request.headers["Expect"]
-        return await self._received(request) or await super().send(request)
+        answer = await self._transferred(request)
+        if answer is not None:
+            return answer
+        if isinstance(request.body, Body):
+            request.body = await request.body.held()
+        return await super().send(request)
 
-    async def _received(self, request: Any) -> Any:
-        """The answer to a ranged GET, if it can be received into memory that is used again."""
-        max_bytes = range_bytes(request.headers.get("Range"))
-        if request.method != "GET" or max_bytes is None:
+    async def _transferred(self, request: Any) -> Any:
+        """The answer, if a transport of our own can get it; None behind an HTTP proxy."""
+        max_bytes = None
+        if request.method == "GET":
+            max_bytes = range_bytes(request.headers.get("Range"))
+        if max_bytes is None and not self._is_large(request):
             return None
         if self._proxy_config.proxy_url_for(request.url):
             return None
         if self._context is None:
             await self._get_session(None)  # which builds it
+        if max_bytes is None:
+            return await self._sent(request)
+        return await self._received(request, max_bytes)
+
+    def _is_large(self, request: Any) -> bool:
+        is_body = request.method == "PUT" and isinstance(request.body, Body)
+        return is_body and len(request.body) >= THREAD_BYTES_MIN
+
+    async def _sent(self, request: Any) -> Any:
+        """The answer to an upload whose body goes through a thread."""
+        if self._bodies is None:
+            return None
+        answer = await self._bodies.send(
+            request.url, texts(request.headers), request.body, self._context
+        )
+        if answer is None:
+            return None
+        text = AnswerText(answer.text, request.url)
+        return AioAWSResponse(request.url, answer.status, dict(answer.headers), text)
+
+    async def _received(self, request: Any, max_bytes: int) -> Any:
+        """The answer to a ranged GET, if it can be received into memory that is used again."""
         body = await self._ranges.receive(
             request.url, texts(request.headers), max_bytes, self._context
         )
@@ -149,6 +168,25 @@ class RangeStream:
         self._body.close()
 
 
+class AnswerText:
+    """What aiobotocore reads the text of an answer from."""
+
+    def __init__(self, text: bytes, url: str) -> None:
+        self.url = url
+        self._text = text
+
+    @property
+    def content(self) -> "AnswerText":
+        """aiohttp has the methods of a text in an object of their own."""
+        return self
+
+    async def read(self, _size: int = -1) -> bytes:
+        return self._text
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 def range_bytes(header: Any) -> int | None:
     """How many bytes a Range header of one bounded range asks for; None for any other."""
     if isinstance(header, bytes):
@@ -178,6 +216,9 @@ class Connection:
         self._open_seconds = open_seconds
         self._lock = asyncio.Lock()
         self._stack = AsyncExitStack()
+        self._uploads = Threads(
+            "s3-upload", settings.upload_concurrency, hang_ms=settings.call_timeout_ms
+        )
         self._client: Any = None
         self._closed = False
 
@@ -202,7 +243,7 @@ class Connection:
             "s3",
             region_name=region,
             endpoint_url=settings.endpoint,
-            config=client_config(settings),
+            config=client_config(settings, self._uploads),
         )
         client = await self._stack.enter_async_context(context)
         client.meta.events.register("before-sign.s3.DeleteObjects", _add_content_md5)
@@ -212,11 +253,12 @@ class Connection:
         """Close the connections; calls that are under way fail."""
         self._closed = True
         await self._stack.aclose()
+        self._uploads.close()
         self._client = None
 
 
-def client_config(settings: S3Settings) -> AioConfig:
-    """The configuration of botocore."""
+def client_config(settings: S3Settings, uploads: Threads) -> AioConfig:
+    """The configuration of botocore; `uploads` send large bodies."""
     attempt_seconds = settings.attempt_timeout_ms / 1000
     return AioConfig(
         connect_timeout=min(attempt_seconds, CONNECT_TIMEOUT_SECONDS_MAX),
@@ -230,7 +272,9 @@ def client_config(settings: S3Settings) -> AioConfig:
         },
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        http_session_cls=BulkSession,
+        http_session_cls=partial(
+            BulkSession, uploads=uploads, patience_seconds=settings.call_timeout_ms / 1000
+        ),
     )
 
 

@@ -107,16 +107,16 @@ class S3RemoteStorageManager:
         return b""
 
     async def _copy_small(self, stem: str, data: LogSegmentData, metadata: UserMetadata) -> None:
+        """The log first: it is proved while it is sent, and where that fails nothing stays."""
         async with self._uploads.permits:
-            body = await self._uploads.read_small(data)
-            log = self._objects.write(
+            await self._objects.write(
                 f"{stem}.{ObjectKind.LOG.value}",
-                body,
+                self._uploads.body_of(data),
                 metadata=metadata,
                 checksum=data.log_crc32c,
                 data=True,
             )
-            await together((self._write_indexes(stem, data, metadata), log))
+        await self._write_indexes(stem, data, metadata)
 
     async def _copy_large(self, stem: str, data: LogSegmentData, metadata: UserMetadata) -> None:
         upload = await self._uploads.upload(f"{stem}.{ObjectKind.LOG.value}", data, metadata)

@@ -27,7 +27,8 @@ from kip405.process import software_version
 from kip405.segments import ByteRange, SegmentLocator
 from rsm_plugins.layout.keys import with_prefix
 from rsm_plugins.layout.manifest import Manifest
-from rsm_plugins.s3.calls import Calls, Pieces, together
+from rsm_plugins.s3.bodies import Body
+from rsm_plugins.s3.calls import Calls, together
 from rsm_plugins.s3.errors import code_of, error_of_s3, status_of, verdict_of
 from rsm_plugins.s3.settings import S3Settings
 
@@ -162,7 +163,7 @@ class Objects:
     async def write(
         self,
         name: str,
-        body: bytes | Pieces,
+        body: bytes | Body,
         *,
         metadata: UserMetadata | None = None,
         checksum: int,

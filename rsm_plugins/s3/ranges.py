@@ -28,7 +28,7 @@ SLOT_BYTES = 16 << 20
 SLOTS_KEPT = 8
 IDLE_SECONDS = 12.0
 """Servers and what is before them drop idle connections, some without a word."""
-_NEXT_ADDRESS_SECONDS = 0.25
+NEXT_ADDRESS_SECONDS = 0.25
 """From RFC 8305, as aiohttp does it: an address that does not answer delays no more than this."""
 _HEAD_MAX_BYTES = 16 << 10
 _END_OF_HEAD = b"\r\n\r\n"
@@ -40,7 +40,7 @@ _FIRST_OF_SERVER = 500
 _ERROR_MAX_BYTES = 64 << 10
 _FRAMING = {"connection", "content-encoding", "content-length", "content-range"}
 """Headers that say what the body is; an answer with two of one kind is not understood here."""
-_PORTS = {"http": 80, "https": 443}
+PORTS = {"http": 80, "https": 443}
 _Slot = ctypes.c_ubyte * SLOT_BYTES
 _Origin: TypeAlias = tuple[str, str, int]
 
@@ -189,7 +189,7 @@ class RangeConnections:
         host = parts.hostname
         if self._is_closed or host is None or max_bytes > SLOT_BYTES:
             return None
-        origin = (parts.scheme, host, parts.port or _PORTS[parts.scheme])
+        origin = (parts.scheme, host, parts.port or PORTS[parts.scheme])
         try:
             request = request_head(parts, headers)
             connection = self._idle_one(origin) or await self._connect(origin, context)
@@ -218,7 +218,7 @@ class RangeConnections:
                 host,
                 port,
                 ssl=context if scheme == "https" else None,
-                happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS,
+                happy_eyeballs_delay=NEXT_ADDRESS_SECONDS,
             )
         return connection
 
@@ -345,14 +345,14 @@ class _Connection(asyncio.BufferedProtocol):
         self._answer = None
 
 
-def request_head(parts: SplitResult, headers: Mapping[str, str]) -> bytes:
-    """A GET of a URL whose parts are encoded already; ConnectionError for a header that would not
-    stay one line.
+def request_head(parts: SplitResult, headers: Mapping[str, str], *, method: str = "GET") -> bytes:
+    """The head of a request for a URL whose parts are encoded already; ConnectionError for a header
+    that would not stay one line.
     """
     target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    host = parts.netloc.removesuffix(f":{_PORTS[parts.scheme]}")  # as it is signed
+    host = parts.netloc.removesuffix(f":{PORTS[parts.scheme]}")  # as it is signed
     given = {"Host": host, "Accept-Encoding": "identity", **headers}
-    lines = [f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
     if any("\r" in line or "\n" in line for line in lines):
         raise ConnectionAbortedError("a header has more than one line")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -20,12 +20,11 @@ from botocore.exceptions import ClientError
 
 from kip405.crc import crc32c, joined_crc32c
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
-from kip405.segments import LogSegmentData
+from kip405.segments import FileSlice, LogSegmentData
 from rsm_plugins.files.durable import read_at
 from rsm_plugins.files.segment_files import open_source, source_errors
+from rsm_plugins.s3.bodies import PIECE_BYTES, Pieces
 from rsm_plugins.s3.calls import (
-    PIECE_BYTES,
-    Pieces,
     backoff_seconds,
     first_of,
     to_its_end,
@@ -86,37 +85,80 @@ class SourceReader:
 
     def _read(self, size_bytes: int) -> tuple[Pieces, int]:
         """Read and checksum piece by piece: each is still in the processor's cache then."""
-        source = self._data.log
-        end, part, pieces = self._position + size_bytes, 0, []
-        descriptor = open_source(source.path)
-        try:
-            with source_errors(source.path):
-                while left := end - self._position:
-                    at = source.position + self._position
-                    piece = read_at(descriptor, at, min(PIECE_BYTES, left))
-                    if not piece:
-                        raise self._cut_short()
-                    self._position += len(piece)
-                    part = crc32c(piece, part)
-                    pieces.append(piece)
-        finally:
-            os.close(descriptor)
+        part, pieces = 0, []
+        for piece in source_pieces(self._data.log, self._position, size_bytes):
+            part = crc32c(piece, part)
+            pieces.append(piece)
+        self._position += size_bytes
         self._whole = joined_crc32c(self._whole, part, size_bytes)
         return Pieces(pieces), part
 
-    def _cut_short(self) -> Fenced:
-        source = self._data.log
-        return Fenced(
-            f"{source.path} has only {self._position} of {source.size_bytes} bytes left to copy"
-        )
-
     def prove(self) -> None:
         """Corrupt unless the bytes that were read are those of the copy's plan."""
-        if self._whole != self._data.log_crc32c:
-            raise Corrupt(
-                f"the bytes copied from {self._data.log.path} have CRC-32C {self._whole:08x}, not "
-                f"{self._data.log_crc32c:08x}"
-            )
+        check_planned(self._data, self._whole)
+
+
+def source_pieces(source: FileSlice, position: int, size_bytes: int) -> Iterator[bytes]:
+    """The bytes at a position of the slice, from an open file; Fenced where it is cut short."""
+    end = position + size_bytes
+    descriptor = open_source(source.path)
+    try:
+        with source_errors(source.path):
+            while position < end:
+                at = source.position + position
+                piece = read_at(descriptor, at, min(PIECE_BYTES, end - position))
+                if not piece:
+                    raise Fenced(
+                        f"{source.path} has only {position} of {source.size_bytes} bytes left to "
+                        "copy"
+                    )
+                position += len(piece)
+                yield piece
+    finally:
+        os.close(descriptor)
+
+
+def check_planned(data: LogSegmentData, whole: int) -> None:
+    """Corrupt unless the CRC-32C of what was read is that of the copy's plan."""
+    if whole != data.log_crc32c:
+        raise Corrupt(
+            f"the bytes copied from {data.log.path} have CRC-32C {whole:08x}, not "
+            f"{data.log_crc32c:08x}"
+        )
+
+
+class LogBody:
+    """A log that is sent in one request, read while it is sent. Its last piece goes only where the
+    whole has the CRC-32C of the plan, so a server never gets another log whole. See Body.
+    """
+
+    def __init__(self, data: LogSegmentData, threads: FileThreads) -> None:
+        self._data = data
+        self._threads = threads
+
+    def __len__(self) -> int:
+        return self._data.log.size_bytes
+
+    def pieces(self) -> Iterator[bytes]:
+        """See Body; Corrupt, or Fenced where the file is gone or cut short."""
+        whole, left = 0, len(self)
+        for piece in source_pieces(self._data.log, 0, left):
+            whole = crc32c(piece, whole)
+            left -= len(piece)
+            if not left:
+                check_planned(self._data, whole)
+            yield piece
+
+    async def held(self) -> Pieces:
+        """See Body."""
+        return Pieces(await self._threads.run(lambda: list(self.pieces())))
+
+    def read(self) -> bytes:
+        """All of it at once."""
+        return b"".join(self.pieces())
+
+    def seek(self, _position: int) -> None:
+        """Called before another try: each iteration begins at the first byte."""
 
 
 class Uploads:
@@ -131,16 +173,13 @@ class Uploads:
         self._permits = asyncio.Semaphore(concurrency)
         self._lists_whole_names_only = False
 
-    async def read_small(self, data: LogSegmentData) -> Pieces:
-        """The whole proved log, for a log that is sent in one request; see `permits`."""
-        reader = SourceReader(data, self._threads)
-        body, _ = await reader.next(data.log.size_bytes)
-        reader.prove()
-        return body
+    def body_of(self, data: LogSegmentData) -> LogBody:
+        """The body of a log that is sent in one request; see `permits`."""
+        return LogBody(data, self._threads)
 
     @property
     def permits(self) -> asyncio.Semaphore:
-        """One permit is needed for each part or small log in memory."""
+        """One permit is needed for each part in memory, and for each log on its way."""
         return self._permits
 
     async def upload(self, name: str, data: LogSegmentData, metadata: UserMetadata) -> "Upload":

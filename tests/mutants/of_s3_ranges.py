@@ -57,7 +57,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "one address that does not answer takes all the time to connect",
-            "                happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS,\n",
+            "                happy_eyeballs_delay=NEXT_ADDRESS_SECONDS,\n",
             "",
         ),
         (

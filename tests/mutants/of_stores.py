@@ -13,6 +13,9 @@ UPLOADS = Target(
     ),
 )
 
+BODIES = Target("rsm_plugins/s3/bodies.py", ("tests/rsm_plugins/s3/test_bodies.py",))
+BODIES_OF_CALLS = Target("rsm_plugins/s3/calls.py", ("tests/rsm_plugins/s3/test_bodies.py",))
+
 HDFS_CALLS = Target(
     "rsm_plugins/hdfs/connection.py",
     ("tests/rsm_plugins/hdfs/test_connection.py", "tests/rsm_plugins/hdfs/test_tree.py"),
@@ -181,6 +184,50 @@ EDITS: tuple[Edit, ...] = (
             "            timer.cancelled()\n",
         ),
     ),
+    *BODIES.edits(
+        (
+            "a body that is given up goes on to its end",
+            "            if not (is_answered and connection.may_stay):\n",
+            "            if is_answered and not connection.may_stay:\n",
+        ),
+        (
+            "a connection whose caller was cancelled with its answer is left open",
+            "if not (is_answered and connection.may_stay):",
+            "if not connection.may_stay:",
+        ),
+        (
+            "a connection that did not get the whole body is used again",
+            "self.may_stay = was_sent and received.may_stay and is_plain",
+            "self.may_stay = received.may_stay",
+        ),
+        (
+            "an overloaded server is sent the body again",
+            "head.status >= _FIRST_OF_SERVER or head.status == _TOO_MANY",
+            "head.status > 599",
+        ),
+        (
+            "a connection that the server has ended is used again",
+            "connection.idle_since >= oldest and connection.is_quiet()",
+            "connection.idle_since >= oldest",
+        ),
+        (
+            "an interim answer counts as the answer",
+            "if found is None or found.status >= _FIRST_FINAL:",
+            "if found is None or found.status:",
+        ),
+        (
+            "the name in a certificate is not looked at",
+            "server_hostname=self._host",
+            "server_hostname='127.0.0.1'",
+        ),
+    ),
+    *BODIES_OF_CALLS.edits(
+        (
+            "bodies pass an HTTP proxy by",
+            "        if self._proxy_config.proxy_url_for(request.url):\n            return None\n",
+            "",
+        ),
+    ),
     *HDFS_FILES.edits(
         (
             "a block that is not complete is recovered while its writer closes it",
@@ -238,13 +285,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G9: a small log is not compared with the one that was planned",
-            "        body, _ = await reader.next(data.log.size_bytes)\n        reader.prove()\n",
-            "        body, _ = await reader.next(data.log.size_bytes)\n",
+            "                check_planned(self._data, whole)\n",
+            "                pass\n",
+        ),
+        (
+            "G9: the last piece of another log than the planned one goes up",
+            "            if not left:\n",
+            "            if left < 0:\n",
         ),
         (
             "H13: a file cut short under the upload goes up as it is",
-            "                        raise self._cut_short()\n",
-            "                        break\n",
+            "                if not piece:\n",
+            "                if not piece:\n                    return\n",
         ),
         (
             "G9: the checksum of the whole is that of the last part",
@@ -253,13 +305,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G9: a part is proved by the checksum of all before it",
-            "self._position + size_bytes, 0, []",
-            "self._position + size_bytes, self._whole, []",
+            "        part, pieces = 0, []\n",
+            "        part, pieces = self._whole, []\n",
         ),
         (
             "parts begin where the log does",
-            "at = source.position + self._position",
-            "at = source.position",
+            "at = source.position + position",
+            "at = position",
         ),
         (
             "a failed upload is left to be paid for",

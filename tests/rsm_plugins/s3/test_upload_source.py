@@ -11,10 +11,11 @@ from botocore.exceptions import ClientError
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced
 from kip405.segments import FileSlice, LogSegmentData
-from rsm_plugins.s3.calls import PIECE_BYTES, Calls, pause
+from rsm_plugins.s3.bodies import PIECE_BYTES
+from rsm_plugins.s3.calls import Calls, pause
 from rsm_plugins.s3.objects import Objects
 from rsm_plugins.s3.settings import S3Settings
-from rsm_plugins.s3.uploads import SourceReader, Upload, Uploads
+from rsm_plugins.s3.uploads import LogBody, SourceReader, Upload, Uploads
 from rsm_plugins.threads import FileThreads
 
 LOG = bytes(range(100))
@@ -82,9 +83,42 @@ async def test_g09_a_log_that_is_not_the_planned_one_is_refused(
     await reader.next(100)
     with pytest.raises(Corrupt, match="have CRC-32C"):
         reader.prove()
-    uploads = Uploads(objects(), threads, part_size_bytes=100, concurrency=1)
+
+
+async def test_a_log_of_one_request_goes_up_as_it_is_read_from_its_first_byte_at_each_try(
+    tmp_path: Path, threads: FileThreads
+) -> None:
+    log = os.urandom(2 * PIECE_BYTES + 2)
+    body = LogBody(source(tmp_path, log), threads)
+    assert len(body) == len(log)
+    for _ in range(2):
+        assert [len(piece) for piece in body.pieces()] == [PIECE_BYTES, PIECE_BYTES, 2]
+        assert b"".join(body.pieces()) == body.read() == log
+        assert (await body.held()).read() == log
+
+
+async def test_g09_the_last_piece_of_another_log_than_the_planned_one_does_not_go_up(
+    tmp_path: Path, threads: FileThreads
+) -> None:
+    log = os.urandom(2 * PIECE_BYTES + 2)
+    body = LogBody(source(tmp_path, log, crc=crc32c(log) ^ 1), threads)
+    sent: list[bytes] = []
     with pytest.raises(Corrupt, match="have CRC-32C"):
-        await uploads.read_small(data)
+        sent.extend(body.pieces())
+    assert b"".join(sent) == log[: 2 * PIECE_BYTES]
+    with pytest.raises(Corrupt, match="have CRC-32C"):
+        await body.held()
+
+
+async def test_h13_a_log_of_one_request_that_is_cut_short_does_not_go_up_as_it_is(
+    tmp_path: Path, threads: FileThreads
+) -> None:
+    body = LogBody(source(tmp_path, LOG, size_bytes=120), threads)
+    with pytest.raises(Fenced, match="has only 100 of 120 bytes"):
+        list(body.pieces())
+    (tmp_path / "segment.log").unlink()
+    with pytest.raises(Fenced, match="is gone"):
+        list(body.pieces())
 
 
 async def test_a_source_that_fails_gives_its_permit_back(
