@@ -192,7 +192,8 @@ class CommonConfig:
         "fetch.hedge.max.percent",
         integer(0, 50),
         "Of the reads of a store, so many percent at most are asked for a second time because the "
-        "first request takes longer than nearly all others of its size. 0: none.",
+        "first request takes longer than nearly all others of its size. Those of one store that "
+        "are under way ask for 32 MiB at most, beside fetch.chunk.cache.bytes. 0: none.",
         default=5,
     )
     heartbeat_interval_ms: int = milliseconds(

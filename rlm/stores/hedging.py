@@ -6,15 +6,19 @@ whichever answer comes first counts; the other request is given up ("hedged requ
 Barroso, The Tail at Scale, 2013). Both read the same immutable object, and what is read is verified
 by its checksums afterwards, so nothing depends on which one answers.
 
-At most a small share of the reads is asked for twice, and none for a while after the store has
-answered an error: a store with too much to do must not get more. An error counts only when both
-requests have ended with one: the first request's is the answer then.
+At most a small share of the reads is asked for twice, and none for a while after either request
+was answered with an error: a store with too much to do must not get more. The reader gets an error
+only when both requests have ended with one: the first request's.
+
+Whoever bounds the memory of reads counts each range once, so second requests are bounded here
+(H36).
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from kip405.errors import Corrupt, NotFound, RemoteStorageError
@@ -26,6 +30,10 @@ _FEWEST_SAMPLES = 50
 _LEAST_DELAY_MS = 20
 _MOST_SAVED = 10.0
 _PAUSE_MS = 30_000
+MOST_BYTES = 32 << 20
+"""What the second requests to one store that are under way ask for together; a single one may ask
+for more.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,6 +85,7 @@ class HedgedReads:
         self._most_percent = most_percent
         self._durations: dict[int, _Durations] = {}
         self._saved = 0.0
+        self._second_bytes = 0
         self._paused_until_ms = clock.monotonic_ms()
 
     async def read(self, size_bytes: int, ask: Callable[[], Awaitable[T]]) -> T:
@@ -87,23 +96,30 @@ class HedgedReads:
         delay_ms = durations.longer_than_most_ms(self._most_percent)
         self._saved = min(_MOST_SAVED, self._saved + self._most_percent / 100)
         began_ms = self._clock.monotonic_ms()
-        try:
-            found = await (ask() if delay_ms is None else self._race(ask, delay_ms))
-        except RemoteStorageError as error:
-            self._note(error)
-            raise
+        if delay_ms is None:
+            found = await self._noted(ask)
+        else:
+            found = await self._race(partial(self._noted, ask), delay_ms, size_bytes)
         durations.add(self._clock.monotonic_ms() - began_ms)
         return found
 
-    async def _race(self, ask: Callable[[], Awaitable[T]], delay_ms: int) -> T:
+    async def _noted(self, ask: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await ask()
+        except RemoteStorageError as error:
+            self._note(error)
+            raise
+
+    async def _race(self, ask: Callable[[], Awaitable[T]], delay_ms: int, size_bytes: int) -> T:
         async with asyncio.TaskGroup() as group:
             first = group.create_task(_outcome(ask))
             late = group.create_task(self._clock.sleep_ms(delay_ms))
             asked = [first]
             try:
                 await asyncio.wait((first, late), return_when=asyncio.FIRST_COMPLETED)
-                if not first.done() and self._may_ask_again():
+                if not first.done() and self._may_ask_again(size_bytes):
                     asked.append(group.create_task(_outcome(ask)))
+                    asked[-1].add_done_callback(partial(self._ended, size_bytes))
                 found = await self._first_success(asked)
             finally:
                 for task in (late, *asked):
@@ -112,12 +128,18 @@ class HedgedReads:
             raise found.error
         return found
 
-    def _may_ask_again(self) -> bool:
+    def _may_ask_again(self, size_bytes: int) -> bool:
         if self._saved < 1 or self._clock.monotonic_ms() < self._paused_until_ms:
             return False
+        if self._second_bytes and self._second_bytes + size_bytes > MOST_BYTES:
+            return False
         self._saved -= 1
+        self._second_bytes += size_bytes
         self._counts.asked_twice += 1
         return True
+
+    def _ended(self, size_bytes: int, _second: "asyncio.Task[object]") -> None:
+        self._second_bytes -= size_bytes
 
     async def _first_success(self, asked: Sequence[asyncio.Task[T | _Failure]]) -> T | _Failure:
         running = set(asked)

@@ -16,6 +16,21 @@ EDITS = (
             "            pass",
         ),
         ("errors of the store do not matter", "            self._note(error)\n", ""),
+        (
+            "second requests take any memory",
+            "self._second_bytes and self._second_bytes + size_bytes > MOST_BYTES",
+            "False",
+        ),
+        (
+            "a large range is never asked for twice",
+            "self._second_bytes and self._second_bytes + size_bytes > MOST_BYTES",
+            "self._second_bytes + size_bytes > MOST_BYTES",
+        ),
+        (
+            "the memory of second requests is taken for ever",
+            "self._second_bytes -= size_bytes",
+            "pass",
+        ),
         ("sizes are mixed", "size_bytes.bit_length()", "0"),
     ),
     *Target("rlm/stores/opened.py", ("tests/rlm/service/test_settings_wiring.py",)).edits(

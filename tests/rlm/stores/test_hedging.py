@@ -6,8 +6,8 @@ from operator import itemgetter
 
 import pytest
 
-from kip405.errors import NotFound, Unavailable
-from rlm.stores.hedging import HedgeCounts, HedgedReads
+from kip405.errors import Busy, NotFound, Unavailable
+from rlm.stores.hedging import MOST_BYTES, HedgeCounts, HedgedReads
 
 PERCENT = 5
 USUAL_MS = 100
@@ -33,12 +33,14 @@ class SteppedClock:
         await woken.wait()
 
     async def pass_ms(self, duration_ms: int) -> None:
+        """Those whose time is the same wake in the same turn of the loop."""
         end = self.now + duration_ms
         await settled()
         while due := [one for one in sorted(self._sleepers, key=itemgetter(0)) if one[0] <= end]:
-            self._sleepers.remove(due[0])
             self.now = due[0][0]
-            due[0][1].set()
+            for one in (one for one in due if one[0] == self.now):
+                self._sleepers.remove(one)
+                one[1].set()
             await settled()
         self.now = end
         await settled()
@@ -187,6 +189,44 @@ async def test_a_store_that_answers_errors_is_not_asked_twice_for_a_while() -> N
     assert bench.counts.asked_twice == 0
     await bench.clock.pass_ms(30_000)
     assert await bench.run([(9_000, b"slow"), (80, b"quick")], 200) == b"quick"
+
+
+async def test_an_error_of_the_second_request_counts_although_the_first_answers() -> None:
+    bench = Bench()
+    await bench.usual()
+    busy = Busy("too many requests")
+    assert await bench.run([(180, b"first"), (20, busy)], 200) == b"first"
+    assert await bench.run([(9_000, b"slow")], 9_000) == b"slow"
+    assert bench.counts.asked_twice == 1
+
+
+async def test_h36_second_requests_hold_little_memory_at_a_time() -> None:
+    """The memory of the read path counts one request for each range."""
+    bench = Bench()
+    size = MOST_BYTES // 4
+    for _ in range(300):
+        await bench.run([(USUAL_MS, b"usual")], USUAL_MS, size)
+    bench.store.requests = 0
+    readings = [bench.begin([], size) for _ in range(8)]
+    bench.store.answers = [(9_000, b"slow")] * 16
+    await bench.clock.pass_ms(1_000)
+    assert bench.store.requests == 8 + 4
+    await bench.clock.pass_ms(8_000)
+    assert await asyncio.gather(*readings) == [b"slow"] * 8
+    assert await bench.run([(9_000, b"slow"), (80, b"quick")], 200, size) == b"quick"
+
+
+async def test_a_range_that_is_larger_than_that_may_be_asked_for_twice_alone() -> None:
+    bench = Bench()
+    size = 2 * MOST_BYTES
+    for _ in range(100):
+        await bench.run([(USUAL_MS, b"usual")], USUAL_MS, size)
+    bench.store.requests = 0
+    readings = [bench.begin([], size) for _ in range(2)]
+    bench.store.answers = [(9_000, b"slow")] * 4
+    await bench.clock.pass_ms(10_000)
+    assert await asyncio.gather(*readings) == [b"slow"] * 2
+    assert bench.store.requests == 2 + 1
 
 
 async def test_whoever_gives_up_ends_both_requests() -> None:
