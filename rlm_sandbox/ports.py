@@ -29,7 +29,8 @@ class PortReservation:
     """
 
     def __init__(self) -> None:
-        self._held: dict[int, socket.socket] = {}
+        self._claims: dict[int, socket.socket] = {}
+        self._listening: dict[int, socket.socket] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -49,31 +50,37 @@ class PortReservation:
     def hold(self, port: int) -> bool:
         """Hold a port known from an earlier run; False when somebody else has it."""
         # With SO_REUSEADDR two bound sockets may share a port until one listens; hence the listen.
-        held = _bound(port)
-        if held is None:
-            return False
+        claim, listening = _bound(port), _bound(port)
         try:
-            held.listen(1)
+            if claim is None or listening is None:
+                raise OSError(f"port {port} is taken")
+            listening.listen(1)
         except OSError:
-            held.close()
+            for one in (claim, listening):
+                if one is not None:
+                    one.close()
             return False
-        self._held[port] = held
+        self._claims[port], self._listening[port] = claim, listening
         return True
 
     def lend(self, *ports: int) -> None:
-        """Let a server of ours listen. Elsewhere than on Linux no claim can stay beside it."""
-        self.release(*ports)
-        if sys.platform == "linux":
-            claims = {port: _bound(port) for port in ports}
-            self._held |= {port: claim for port, claim in claims.items() if claim is not None}
+        """Let a server of ours listen; there is no moment at which nothing has the port. Elsewhere
+        than on Linux no claim can stay beside the server.
+        """
+        for port in ports:
+            with contextlib.suppress(KeyError):
+                self._listening.pop(port).close()
+        if sys.platform != "linux":
+            self.release(*ports)
 
     def release(self, *ports: int) -> None:
         for port in ports:
-            with contextlib.suppress(KeyError):
-                self._held.pop(port).close()
+            for held in (self._listening, self._claims):
+                with contextlib.suppress(KeyError):
+                    held.pop(port).close()
 
     def release_all(self) -> None:
-        self.release(*tuple(self._held))
+        self.release(*tuple(self._claims))
 
 
 def port_is_free(port: int) -> bool:
