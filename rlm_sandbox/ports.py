@@ -19,6 +19,8 @@ _HIGHEST = 32_000
 _TRIES = 200
 _EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOOPBACK = "127.0.0.1"
+_CAN_CLAIM = sys.platform == "linux"
+"""Elsewhere a server cannot listen beside a socket that is only bound."""
 
 
 class PortReservation:
@@ -50,28 +52,30 @@ class PortReservation:
     def hold(self, port: int) -> bool:
         """Hold a port known from an earlier run; False when somebody else has it."""
         # With SO_REUSEADDR two bound sockets may share a port until one listens; hence the listen.
-        claim, listening = _bound(port), _bound(port)
+        held = [one for one in (_bound(port), _bound(port) if _CAN_CLAIM else None) if one]
         try:
-            if claim is None or listening is None:
+            if len(held) < 1 + _CAN_CLAIM:
                 raise OSError(f"port {port} is taken")
-            listening.listen(1)
+            held[0].listen(1)
         except OSError:
-            for one in (claim, listening):
-                if one is not None:
-                    one.close()
+            for one in held:
+                one.close()
             return False
-        self._claims[port], self._listening[port] = claim, listening
+        self._listening[port] = held[0]
+        for claim in held[1:]:
+            self._claims[port] = claim
         return True
 
     def lend(self, *ports: int) -> None:
-        """Let a server of ours listen; there is no moment at which nothing has the port. Elsewhere
-        than on Linux no claim can stay beside the server.
+        """Let a server of ours listen; where claims are possible, there is no moment at which
+        nothing has the port.
         """
         for port in ports:
             with contextlib.suppress(KeyError):
                 self._listening.pop(port).close()
-        if sys.platform != "linux":
-            self.release(*ports)
+
+    def lend_all(self) -> None:
+        self.lend(*tuple(self._listening))
 
     def release(self, *ports: int) -> None:
         for port in ports:
@@ -80,7 +84,7 @@ class PortReservation:
                     held.pop(port).close()
 
     def release_all(self) -> None:
-        self.release(*tuple(self._claims))
+        self.release(*{*self._claims, *self._listening})
 
 
 def port_is_free(port: int) -> bool:

@@ -236,6 +236,7 @@ class Sandbox:
                     progress("taking down what was started")
                     sandbox._stop_all()
                     raise
+                sandbox._ports.lend_all()  # those of processes that it does not have, too
                 undo.pop_all()
         return sandbox
 

@@ -226,6 +226,8 @@ def test_ports_are_held_until_released() -> None:
         assert port_is_free(taken[0])
         ports.lend(taken[1])
         assert port_is_free(taken[1]), "its own server can listen"
+        ports.lend_all()
+        assert all(port_is_free(port) for port in taken)
     assert all(port_is_free(port) for port in taken)
 
 
