@@ -9,6 +9,7 @@ socket that is bound and does not listen, which keeps other sandboxes from takin
 import contextlib
 import socket
 import sys
+import weakref
 from pathlib import Path
 from typing import Self
 
@@ -33,6 +34,7 @@ class PortReservation:
     def __init__(self) -> None:
         self._claims: dict[int, socket.socket] = {}
         self._listening: dict[int, socket.socket] = {}
+        weakref.finalize(self, _close_all, self._claims, self._listening)
 
     def __enter__(self) -> Self:
         return self
@@ -85,6 +87,13 @@ class PortReservation:
 
     def release_all(self) -> None:
         self.release(*{*self._claims, *self._listening})
+
+
+def _close_all(*held: dict[int, socket.socket]) -> None:
+    """Of a sandbox that somebody else has taken down, or that is to run on."""
+    for one in held:
+        while one:
+            one.popitem()[1].close()
 
 
 def port_is_free(port: int) -> bool:

@@ -245,6 +245,16 @@ def test_nobody_takes_a_port_that_is_lent_while_its_server_is_down(
         assert theirs.hold(lent), "as a server of the sandbox would"
 
 
+def test_claims_end_with_the_sandbox_object() -> None:
+    claimed = PortReservation()
+    port = claimed.take()
+    claimed.lend(port)
+    del claimed
+    with PortReservation() as later:
+        assert sandbox_ports._is_unclaimed(port)
+        assert later.hold(port)
+
+
 def test_readers_come_last_and_are_listed_in_the_document() -> None:
     overrides = (
         Override.parse("rlm.fetch.chunk.cache.bytes=2097152"),
