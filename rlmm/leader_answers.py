@@ -40,7 +40,7 @@ where all replicas must have a record, the leader alone is enough.
 """
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -67,6 +67,12 @@ class EpochEnd(NamedTuple):
 
     leader_epoch: int
     end_offset: int
+
+
+AskEpochEnds = Callable[
+    [Mapping[TopicPartition, EpochQuestion]], Awaitable[dict[TopicPartition, EpochEnd]]
+]
+"""Where leaders end these epochs, of those that know; Unavailable where no broker answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,10 +195,23 @@ class ReadPositions:
         read = [*self._unproven.get(partition, ()), *([newest] if newest else [])]
         return max((one.leader_epoch for one in read), default=NO_EPOCH)
 
+    def epoch_question(self, partition: TopicPartition, read: ReadPosition) -> EpochQuestion:
+        """What a leader is asked to confirm this."""
+        return EpochQuestion(read.leader_epoch, self.newest_epoch(partition))
+
     def take_answer(
-        self, partition: TopicPartition, read: ReadPosition, answer: EpochEnd | None
+        self,
+        partition: TopicPartition,
+        read: ReadPosition,
+        answer: EpochEnd | None,
+        *,
+        read_to: int,
     ) -> bool:
-        """Take in an answer to `read` (None = there was none); whether more is to be asked."""
+        """Take in an answer to `read` (None = there was none); whether more is to be asked. This
+        process has read everything below `read_to`. What an earlier one has read beyond that is
+        not confirmed: the log that is read may be shorter than that of the leader that answers,
+        which is deposed then, or has not told yet that all replicas have the rest.
+        """
         if answer is None or NO_EPOCH in answer:
             self._doubts[partition] = (
                 f"no leader of {partition} confirms what was read: epoch {read.leader_epoch} up to "
@@ -205,7 +224,7 @@ class ReadPositions:
             lost = self.lost_before if read.remembered else self.lost
             lost.setdefault(partition, f"{partition} has lost records that were read: {why}")
         unproven = self._unproven.get(partition, [])
-        if read not in unproven:
+        if read not in unproven or (why is None and read_to < read.position):
             return False
         unproven.remove(read)
         if not unproven:
@@ -220,6 +239,11 @@ class ReadPositions:
             if partition in self._doubts:
                 return self._doubts[partition]
             for read in self._unproven.get(partition, ()):
+                if read.remembered:
+                    return (
+                        f"{partition}: an earlier process has read epoch {read.leader_epoch} up to "
+                        f"{read.position}, which is not confirmed yet"
+                    )
                 return f"{partition}: epoch {read.leader_epoch} is over, its end not confirmed yet"
         return None
 

@@ -146,6 +146,21 @@ class Resuming:
         self._unseen |= taken.keys()
         return taken
 
+    def ask_again(self) -> set[TopicPartition]:
+        """The partitions of which the last record was not seen yet: the leaders must be asked for
+        their points once more.
+        """
+        again, self._unseen = self._unseen, set()
+        self._pending |= {one: self._trusted.pop(one) for one in again}
+        return again
+
+    def give_up(self, partition: TopicPartition, why: str) -> None:
+        """The partition is not read on any more, where it was."""
+        point = self._trusted.pop(partition, None)
+        self._unseen.discard(partition)
+        if point is not None:
+            self._drop(partition, Dropped(point, why))
+
     def is_read_on(self, partition: TopicPartition) -> bool:
         """Whether the partition is read on from its point, and the initial replay is not over."""
         return partition in self._trusted

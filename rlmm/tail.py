@@ -25,15 +25,11 @@ from kip405.acls import topic_acl
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition
 from rlmm.clients import error_text
-from rlmm.leader_answers import NO_EPOCH, EpochEnd, EpochQuestion, ReadPosition, ReadPositions
+from rlmm.leader_answers import NO_EPOCH, AskEpochEnds, ReadPosition, ReadPositions
 from rlmm.log_reader import Reader, TailRecord
 from rlmm.resuming import Dropped, RecordMark, ResumePoint, Resuming, has_gap, mark_of
 from rlmm.waiting import OffsetWaiters
 
-AskEpochEnds = Callable[
-    [Mapping[TopicPartition, EpochQuestion]], Awaitable[dict[TopicPartition, EpochEnd]]
-]
-"""Where leaders end these epochs, of those that know; Unavailable where no broker answers."""
 _POLL_MS = 250
 _BACKOFF_MS = (100, 250, 500, 1_000, 2_000)
 log = structlog.get_logger(__name__)
@@ -193,25 +189,15 @@ class Tail:
         Their answers show in `lost` and `doubt`. Unavailable where no broker answers at all.
         """
         pending = self._topic_partitions if topic_partitions is None else tuple(topic_partitions)
-        while asked := {
-            topic_partition: read_position
-            for topic_partition in pending
-            if (read_position := self._question(topic_partition))
-        }:
+        while asked := {one: read for one in pending if (read := self._question(one))}:
             answers = await self._epoch_ends(
-                {
-                    topic_partition: EpochQuestion(
-                        read_position.leader_epoch,
-                        self._read_positions.newest_epoch(topic_partition),
-                    )
-                    for topic_partition, read_position in asked.items()
-                }
+                {one: self._read_positions.epoch_question(one, read) for one, read in asked.items()}
             )
             pending = tuple(
-                topic_partition
-                for topic_partition, read_position in asked.items()
+                one
+                for one, read in asked.items()
                 if self._read_positions.take_answer(
-                    topic_partition, read_position, answers.get(topic_partition)
+                    one, read, answers.get(one), read_to=self.position(one)
                 )
             )
         self._say_lost()
@@ -248,12 +234,7 @@ class Tail:
         if lost and not self._lost.is_set():
             self._lost.set()
             for topic_partition, why in lost.items():
-                log.error(
-                    "metadata_lost",
-                    topic=topic_partition.topic,
-                    partition=topic_partition.partition,
-                    why=why,
-                )
+                log.error("metadata_lost", **topic_partition._asdict(), why=why)
 
     async def run(self) -> NoReturn:
         """Follow the log until cancelled."""
@@ -298,8 +279,10 @@ class Tail:
             self._check_caught_up()
             while True:
                 await self._poll(reader)
-                self._failures = 0
-                if followed != self._followed():
+                is_caught_up = self._caught_up.is_set()
+                if is_caught_up:
+                    self._failures = 0
+                if followed != self._followed() or (self.lost and not is_caught_up):
                     raise _FollowedChanged
         finally:
             await reader.stop()
@@ -312,11 +295,16 @@ class Tail:
     def _begin_again(self) -> None:
         """The initial replay is read over one connection: what came over a former one may be
         another leader's history, and records may have been compacted away meanwhile. Partitions
-        that are read on from a point are read on: the epoch and a gap tell.
+        that are read on from a point are read on: the epoch and a gap tell. A point of which the
+        last record did not come is asked for again: a deposed leader may have confirmed it.
         """
         is_continued, self._is_continued = self._is_continued, False
-        if self._caught_up.is_set() or is_continued:
+        if self._caught_up.is_set() or (is_continued and not self.lost):
             return
+        for topic_partition, why in tuple(self.lost.items()):
+            self._resuming.give_up(topic_partition, why)
+        for topic_partition in self._resuming.ask_again():
+            self._next.pop(topic_partition, None)
         begun = [one for one in self._next if not self._resuming.is_read_on(one)]
         for topic_partition in begun:
             self._forget(topic_partition)
@@ -389,9 +377,26 @@ class Tail:
         for topic_partition in self._behind():
             position = await reader.position(topic_partition)
             self._take_position(reader, topic_partition, position)
+        if not batches and not self._caught_up.is_set():
+            await self._refuse_short_logs(reader)
         for topic_partition in self._waiters.partitions:
             self._waiters.wake(topic_partition, self.position(topic_partition))
         self._check_caught_up()
+
+    async def _refuse_short_logs(self, reader: Reader) -> None:
+        """Nothing came: a log may have lost its end since the replay began. Where it ends below
+        what is to be read of it, nothing would ever come, and no error tells.
+        """
+        behind = self._behind()
+        try:
+            bounds = await reader.bounds(behind) if behind else {}
+        except KafkaError:
+            return  # a partition without a leader: what the others have is read meanwhile
+        for topic_partition, (_, end) in bounds.items():
+            last = self._resuming.last_unseen(topic_partition)
+            needed = max(self._initial_end[topic_partition], last.offset + 1 if last else 0)
+            if end < needed:
+                raise OffsetOutOfRangeError({topic_partition: needed})
 
     def _take(
         self, reader: Reader, topic_partition: TopicPartition, records: Sequence[TailRecord]

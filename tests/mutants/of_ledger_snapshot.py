@@ -9,6 +9,12 @@ RESUMING = Target(
 )
 TAIL = Target("rlmm/tail.py", ("tests/rlmm/test_resuming.py",))
 REWRITTEN = Target("rlmm/tail.py", ("tests/rlmm/test_rewritten_ledger_end.py",))
+NEVER_READY = Target("rlmm/tail.py", ("tests/rlmm/test_never_ready.py",))
+POINTS = Target("rlmm/resuming.py", ("tests/rlmm/test_never_ready.py",))
+QUESTIONS = Target("rlmm/leader_answers.py", ("tests/rlmm/test_ledger_chain.py",))
+ANSWERS = Target(
+    "rlmm/leader_answers.py", ("tests/rlmm/test_divergence.py", "tests/rlmm/test_never_ready.py")
+)
 CHAIN = Target("rlmm/tail.py", ("tests/rlmm/test_ledger_chain.py",))
 CODEC = Target("rlmm/snapshot.py", ("tests/rlmm/test_snapshot.py",))
 REPLAY = Target("rlmm/replay.py", ("tests/rlmm/test_snapshot.py",))
@@ -159,12 +165,45 @@ EDITS: tuple[Edit, ...] = (
             "        is_replay = is_old\n",
         ),
     ),
-    *CHAIN.edits(
+    *NEVER_READY.edits(
+        (
+            "H42: an end that is lost during the replay is waited for",
+            "            if end < needed:\n",
+            "            if end < 0:\n",
+        ),
+        (
+            "H42: a replay waits for a partition that is lost",
+            " or (self.lost and not is_caught_up):\n",
+            ":\n",
+        ),
+        (
+            "H42: a partition that is lost is read on from its point",
+            "            self._resuming.give_up(topic_partition, why)\n",
+            "            pass\n",
+        ),
+    ),
+    *POINTS.edits(
+        (
+            "H42: a point that was confirmed is never asked for again",
+            "        again, self._unseen = self._unseen, set()\n",
+            "        again: set[TopicPartition] = set()\n",
+        ),
+    ),
+    *ANSWERS.edits(
+        (
+            "H42: a deposed leader confirms what an earlier process had read beyond the end",
+            " or (why is None and read_to < read.position):\n",
+            ":\n",
+        ),
+    ),
+    *QUESTIONS.edits(
         (
             "H42: a chain of lives believes a deposed leader of an epoch that is over",
-            "                        self._read_positions.newest_epoch(topic_partition),\n",
-            "                        NO_EPOCH,\n",
+            "EpochQuestion(read.leader_epoch, self.newest_epoch(partition))",
+            "EpochQuestion(read.leader_epoch, NO_EPOCH)",
         ),
+    ),
+    *CHAIN.edits(
         (
             "H42: a chain of lives forgets a refused point",
             "            self.remember(topic_partition, what.point)\n",

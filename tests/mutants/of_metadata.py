@@ -261,11 +261,6 @@ EDITS: tuple[Edit, ...] = (
             "        return read\n",
         ),
         (
-            "H42: a question does not name the newest epoch",
-            "                        self._read_positions.newest_epoch(topic_partition),\n",
-            "                        read_position.leader_epoch,\n",
-        ),
-        (
             "H6: records removed before they were read are no loss",
             "            if begin > position:\n",
             "            if begin > position + 1_000_000:\n",
@@ -320,6 +315,11 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *DIVERGENCE.edits(
+        (
+            "H42: a question does not name the newest epoch",
+            "EpochQuestion(read.leader_epoch, self.newest_epoch(partition))",
+            "EpochQuestion(read.leader_epoch, read.leader_epoch)",
+        ),
         (
             "H42: what nobody has confirmed is forgotten when the process ends",
             "        found = {**read, **unproven}\n",

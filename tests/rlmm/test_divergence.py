@@ -32,7 +32,7 @@ def test_h42_an_epoch_that_ends_below_what_was_read_is_a_loss(
 ) -> None:
     read_positions = ReadPositions({})
     read_positions.advance(PARTITION, MARK, is_replay=False)
-    read_positions.take_answer(PARTITION, MARK, answer)
+    read_positions.take_answer(PARTITION, MARK, answer, read_to=MARK.position)
     assert (PARTITION in read_positions.lost) is is_lost
     assert read_positions.doubt([PARTITION]) is None
 
@@ -41,10 +41,10 @@ def test_h42_an_epoch_that_ends_below_what_was_read_is_a_loss(
 def test_h42_no_answer_is_a_doubt_until_there_is_one(answer: EpochEnd | None) -> None:
     read_positions = ReadPositions({})
     read_positions.advance(PARTITION, MARK, is_replay=False)
-    read_positions.take_answer(PARTITION, MARK, answer)
+    read_positions.take_answer(PARTITION, MARK, answer, read_to=MARK.position)
     assert not read_positions.lost
     assert read_positions.doubt([PARTITION]) is not None
-    read_positions.take_answer(PARTITION, MARK, EpochEnd(5, 100))
+    read_positions.take_answer(PARTITION, MARK, EpochEnd(5, 100), read_to=MARK.position)
     assert read_positions.doubt([PARTITION]) is None
 
 
@@ -56,9 +56,8 @@ def test_h42_each_epoch_that_is_over_is_asked_for_before_the_newest() -> None:
         read_positions.advance(PARTITION, read_position, is_replay=False)
     for read_position in (MARK, newer, newest):
         assert read_positions.question(PARTITION) == read_position
-        read_positions.take_answer(
-            PARTITION, read_position, EpochEnd(read_position.leader_epoch, read_position.position)
-        )
+        end = EpochEnd(read_position.leader_epoch, read_position.position)
+        read_positions.take_answer(PARTITION, read_position, end, read_to=newest.position)
     assert read_positions.doubt([PARTITION]) is None
 
 
@@ -71,10 +70,25 @@ def test_h42_a_process_that_ends_leaves_what_was_not_confirmed() -> None:
     for unconfirmed in (former, MARK):
         read_positions.advance(PARTITION, newer, is_replay=False)
         assert read_positions.worth_remembering() == {PARTITION: unconfirmed}
-        read_positions.take_answer(PARTITION, unconfirmed, EpochEnd(unconfirmed.leader_epoch, 200))
+        end = EpochEnd(unconfirmed.leader_epoch, 200)
+        read_positions.take_answer(PARTITION, unconfirmed, end, read_to=newer.position)
     assert read_positions.worth_remembering() == {PARTITION: newer}
     read_positions.advance(PARTITION, ReadPosition(position=1, leader_epoch=-1), is_replay=True)
     assert read_positions.worth_remembering() == {}
+
+
+@pytest.mark.parametrize("read_to", [89, 90])
+def test_h42_what_an_earlier_process_had_read_is_confirmed_once_this_one_has_read_it(
+    read_to: int,
+) -> None:
+    """A deposed leader may answer, while what is read is a shorter log."""
+    former = ReadPosition(position=90, leader_epoch=4, remembered=True)
+    read_positions = ReadPositions({PARTITION: former})
+    read_positions.take_answer(PARTITION, former, EpochEnd(4, 90), read_to=read_to)
+    assert (read_positions.doubt([PARTITION]) is None) is (read_to == 90)
+    read_positions.take_answer(PARTITION, former, EpochEnd(4, 89), read_to=read_to)
+    assert PARTITION in read_positions.lost_before
+    assert read_positions.doubt([PARTITION]) is None
 
 
 def test_h42_of_a_replay_only_the_newest_epoch_is_asked_for() -> None:

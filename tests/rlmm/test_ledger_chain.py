@@ -7,6 +7,7 @@ deposed ones answer; records are compacted, also tombstones; the cluster is rest
 - Who has no doubt and no loss knows exactly what a replay of every record says.
 - What anybody had read and is lost is found out as soon as the leader answers, and nothing else is
   called lost.
+- Every life becomes ready once the leader answers.
 
 `LEDGER_CHAINS=1000` runs so many seeds, `LEDGER_CHAINS=17:18` one of them.
 """
@@ -15,6 +16,7 @@ import asyncio
 import os
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import structlog
 
@@ -27,6 +29,10 @@ from tests.rlmm.ledger_process import NUMBER, PARTITION, Process
 from tests.rlmm.partition_log import PartitionLog
 
 SEEDS = 200
+_RARE = (405, 492, 537, 670, 787, 1088)
+"""More seeds: an end is lost, nothing is written, and only a deposed leader answers. Nobody became
+ready, or the loss was not found out.
+"""
 LIVES = 7
 _TURNS = 300
 _SLOW_MS = 3_600_000
@@ -84,7 +90,7 @@ class Chain:
                 self.log.append(self.dice.randint(1, 5))
             elif what < 0.6:
                 self.log.elect(self.dice.randint(1, 5) if what < 0.48 else 0)
-                self.log.append(self.dice.randint(1, 9))
+                self.log.append(self.dice.randint(0, 9))
             else:
                 self.log.compact()
 
@@ -117,8 +123,7 @@ class Life:
         if self.dice.random() < 0.5:
             tasks.append(asyncio.ensure_future(self.tail.run_verifier()))
         try:
-            if not await self._replay():
-                return
+            await self._replay()
             self.process.manager.go_live(_SLOW_MS if self.has_missed else 0)
             for _ in range(self.dice.randint(1, 3)):
                 if self.dice.random() < 0.4:
@@ -140,7 +145,7 @@ class Life:
             self.log.deposed = None
         self.log.away = self.dice.random() < 0.1
 
-    async def _replay(self) -> bool:
+    async def _replay(self) -> None:
         caught_up = asyncio.ensure_future(self.tail.wait_caught_up())
         happens_at = self.dice.randint(0, 12)
         for turn in range(_TURNS):
@@ -148,9 +153,16 @@ class Life:
                 self._happen()
             await asyncio.sleep(0)
             if caught_up.done():
-                return True
+                return
+        self.log.deposed, self.log.away = None, False
+        for _ in range(_TURNS):
+            await self.tail.verify()
+            await _turns(10)
+            if caught_up.done():
+                self.chain.seen["ready once the leader answered"] += 1
+                return
         caught_up.cancel()
-        return False
+        raise AssertionError(f"the leader answers, and nobody is ready: {self.tail.doubt()}")
 
     def _happen(self) -> None:
         losses, gone = len(self.log.losses), len(self.log.tombstones_gone)
@@ -218,12 +230,15 @@ async def _turns(count: int) -> None:
         await asyncio.sleep(0)
 
 
-def _seeds() -> range:
-    begin, _, end = os.environ.get("LEDGER_CHAINS", str(SEEDS)).rpartition(":")
+def _seeds() -> Sequence[int]:
+    wanted = os.environ.get("LEDGER_CHAINS")
+    if wanted is None:
+        return (*range(SEEDS), *_RARE)
+    begin, _, end = wanted.rpartition(":")
     return range(int(begin or 0), int(end))
 
 
-def _play(seeds: range) -> Counter[str]:
+def _play(seeds: Sequence[int]) -> Counter[str]:
     seen: Counter[str] = Counter()
     for seed in seeds:
         try:
