@@ -40,6 +40,7 @@ _WARM_S = 5.0
 _SETTLE_S = 2.0
 _IDLE_S = 8.0
 _LEAST_ACKS = 20
+_LEAST_ACKS_QUICK = 2
 _WATCH_S = 0.1
 """Ten looks a second do not take the processor from the producers."""
 _OPTIONS = ("size_mib", "segment_mib", "partitions", "rounds", "workers")
@@ -78,6 +79,7 @@ class CopyRatio:
 class _Producers:
     proxied: TimedProducer
     direct: TimedProducer
+    least_acks: int
 
     def took_ms(self, spans: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
         """Times of acknowledgement in these spans: through the proxy, and direct."""
@@ -87,7 +89,7 @@ class _Producers:
         )
         if self.proxied.failures or self.direct.failures:
             raise BenchError(f"not produced: {[*self.proxied.failures, *self.direct.failures]}")
-        if min(map(len, found)) < _LEAST_ACKS:
+        if min(map(len, found)) < self.least_acks:
             raise BenchError(f"{min(map(len, found))} records within {spans}: copy more data")
         return found[0], found[1]
 
@@ -146,7 +148,8 @@ def _run(
                 copies.append(_copy(sandbox, topic, closed, closed * segment_mib * MIB))
                 progress(f"{topic}: {copies[-1].mb_s} MB/s, load {copies[-1].load}")
                 idle.append(_idle())
-            producers = _Producers(proxied=proxied, direct=direct)
+            least = _LEAST_ACKS_QUICK if given.quick else _LEAST_ACKS
+            producers = _Producers(proxied=proxied, direct=direct, least_acks=least)
             return _windows(producers, idle, copies), _ratios(producers, idle, copies)
 
 
