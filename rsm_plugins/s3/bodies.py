@@ -16,55 +16,58 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections import defaultdict
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
-from rsm_plugins.s3.ranges import (
-    IDLE_SECONDS,
+from rsm_plugins.s3.plain_http import (
+    END_OF_HEAD,
+    HEAD_MAX_BYTES,
     NEXT_ADDRESS_SECONDS,
-    PORTS,
     Head,
+    IdleConnections,
+    Origin,
+    origin_of,
     parsed_head,
     request_head,
 )
 from rsm_plugins.threads import Threads
 
 PIECE_BYTES = 256 * 1024
-_END_OF_HEAD = b"\r\n\r\n"
-_HEAD_MAX_BYTES = 16 << 10
-_TEXT_MAX_BYTES = 64 << 10
 _READ_BYTES = 16 << 10
 _FIRST_FINAL = 200
-_TOO_MANY = 429
-_FIRST_OF_SERVER = 500
-_Origin: TypeAlias = tuple[str, str, int]
 
 
-@runtime_checkable
-class Body(Protocol):
+class Body(ABC):
     """Bytes to send. botocore takes it for a file, because it has `read`, which nothing calls:
     payloads are not signed.
     """
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
+    @abstractmethod
     def pieces(self) -> Iterator[bytes]:
         """All of it from the first byte on; blocks. It ends with an error of kip405's before the
         last piece where the bytes are not those that should be sent.
         """
-        ...
 
+    @abstractmethod
     async def held(self) -> "Pieces":
         """All of it in memory, for aiohttp, which cancels bodies that wait while it sends them."""
-        ...
+
+    def read(self) -> bytes:
+        """All of it at once."""
+        return b"".join(self.pieces())
+
+    def seek(self, _position: int) -> None:  # noqa: B027 - nothing moves
+        """Called before another try: each iteration begins at the first byte."""
 
 
-class Pieces:
+class Pieces(Body):
     """A body in memory, as it was read."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
@@ -87,13 +90,6 @@ class Pieces:
             view = memoryview(piece)
             for position in range(0, len(view), PIECE_BYTES):
                 yield view[position : position + PIECE_BYTES]
-
-    def read(self) -> bytes:
-        """All of it at once."""
-        return b"".join(self._pieces)
-
-    def seek(self, _position: int) -> None:
-        """Called before another try: each iteration begins at the first byte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +114,8 @@ class BodyConnections:
         self._threads = threads
         self._connect_seconds = connect_seconds
         self._hang_ms = int(patience_seconds * 1000)
-        self._idle: defaultdict[_Origin, list[_Connection]] = defaultdict(list)
+        self._idle: IdleConnections[_Connection] = IdleConnections()
         self._busy: set[_Connection] = set()
-        self._connecting: set[asyncio.Task[_Connection]] = set()
-        self._is_closed = False
 
     async def send(
         self,
@@ -135,16 +129,21 @@ class BodyConnections:
         who is cancelled ends the connection.
         """
         parts = urlsplit(url)
-        if self._is_closed or parts.hostname is None:
+        origin = origin_of(parts)
+        if self._idle.is_closed or origin is None:
             return None
-        origin = (parts.scheme, parts.hostname, parts.port or PORTS[parts.scheme])
         try:
             head = request_head(parts, headers, method="PUT")
-            connection = self._idle_one(origin) or await self._connected(origin, context)
+            connection = self._idle_one(origin)
+            if connection is None:
+                connection = await self._idle.made(self._connect(origin, context))
             answer = await self._exchanged(connection, head, body)
         except OSError:
             return None
-        self._keep(origin, connection)
+        if connection.may_stay:
+            self._idle.keep(origin, connection)
+        else:
+            connection.abort()
         return answer
 
     async def _exchanged(self, connection: "_Connection", head: bytes, body: Body) -> Answer | None:
@@ -165,35 +164,17 @@ class BodyConnections:
         finally:
             self._busy.discard(connection)
             if not (is_answered and connection.may_stay):
-                connection.end()
+                connection.abort()
 
-    def _idle_one(self, origin: _Origin) -> "_Connection | None":
-        """The connection that was used last, if it is not too old and the server has not ended
-        it.
-        """
-        idle = self._idle[origin]
-        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
-        while idle:
-            connection = idle.pop()
-            if connection.idle_since >= oldest and connection.is_quiet():
+    def _idle_one(self, origin: Origin) -> "_Connection | None":
+        """One that the server has not ended."""
+        while (connection := self._idle.take(origin)) is not None:
+            if connection.is_quiet():
                 return connection
-            connection.end()
+            connection.abort()
         return None
 
-    async def _connected(self, origin: _Origin, context: ssl.SSLContext | None) -> "_Connection":
-        """A connection that was made although its caller was cancelled is ended: asyncio leaves the
-        socket of one that is cancelled in that moment to the garbage collector.
-        """
-        connecting = asyncio.get_running_loop().create_task(self._connect(origin, context))
-        self._connecting.add(connecting)
-        connecting.add_done_callback(self._connecting.discard)
-        try:
-            return await asyncio.shield(connecting)
-        except asyncio.CancelledError:
-            connecting.add_done_callback(_end_unwanted)
-            raise
-
-    async def _connect(self, origin: _Origin, context: ssl.SSLContext | None) -> "_Connection":
+    async def _connect(self, origin: Origin, context: ssl.SSLContext | None) -> "_Connection":
         """asyncio tries several addresses; its transport is given up for the socket."""
         scheme, host, port = origin
         async with asyncio.timeout(self._connect_seconds):
@@ -206,26 +187,11 @@ class BodyConnections:
             transport.abort()
         return _Connection(found, host, context if scheme == "https" else None)
 
-    def _keep(self, origin: _Origin, connection: "_Connection") -> None:
-        if connection.may_stay and not self._is_closed:
-            connection.idle_since = asyncio.get_running_loop().time()
-            self._idle[origin].append(connection)
-        else:
-            connection.end()
-
     def close(self) -> None:
         """Close all connections; requests under way fail."""
-        self._is_closed = True
-        for idle in self._idle.values():
-            while idle:
-                idle.pop().end()
+        self._idle.close()
         for connection in self._busy:
-            connection.end()
-
-
-def _end_unwanted(connecting: "asyncio.Task[_Connection]") -> None:
-    if not connecting.cancelled() and connecting.exception() is None:
-        connecting.result().end()
+            connection.abort()
 
 
 class _Connection:
@@ -253,7 +219,7 @@ class _Connection:
             return False
         return False
 
-    def end(self) -> None:
+    def abort(self) -> None:
         """End the connection now: a thread that waits for the socket gets an error."""
         with self._lock:
             self._over.set()
@@ -283,7 +249,7 @@ class _Connection:
             self._stream = self._opened()
         was_sent = _send(self._stream, head, body)
         received, early = _received_head(self._stream)
-        size_bytes = _text_bytes(received)
+        size_bytes = None if received is None else received.text_bytes()
         if received is None or size_bytes is None:
             return None
         text = early + _received(self._stream, size_bytes - len(early))
@@ -292,7 +258,7 @@ class _Connection:
         return Answer(status=received.status, headers=received.headers, text=text[:size_bytes])
 
     def _opened(self) -> socket.socket:
-        """The socket, or TLS over a second descriptor of it: `end` must not touch TLS."""
+        """The socket, or TLS over a second descriptor of it: `abort` must not touch TLS."""
         if self._context is None:
             return self._raw
         return self._context.wrap_socket(self._raw.dup(), server_hostname=self._host)
@@ -319,8 +285,8 @@ def _send(stream: socket.socket, head: bytes, body: Body) -> bool:
 def _received_head(stream: socket.socket) -> tuple[Head | None, bytes]:
     """The head of the answer and what came with it; None for one that is not understood."""
     received = b""
-    while len(received) < _HEAD_MAX_BYTES:
-        head, end, early = received.partition(_END_OF_HEAD)
+    while len(received) < HEAD_MAX_BYTES:
+        head, end, early = received.partition(END_OF_HEAD)
         if end:
             found = parsed_head(head)
             if found is None or found.status >= _FIRST_FINAL:
@@ -329,15 +295,6 @@ def _received_head(stream: socket.socket) -> tuple[Head | None, bytes]:
             continue
         received += _some(stream, _READ_BYTES)
     return None, b""
-
-
-def _text_bytes(head: Head | None) -> int | None:
-    """How much of the text is read; None if the answer is left to aiohttp."""
-    if head is None:
-        return None
-    if head.size_bytes is not None and head.size_bytes <= _TEXT_MAX_BYTES:
-        return head.size_bytes
-    return 0 if head.status >= _FIRST_OF_SERVER or head.status == _TOO_MANY else None
 
 
 def _received(stream: socket.socket, size_bytes: int) -> bytes:

@@ -17,32 +17,30 @@ import ctypes
 import mmap
 import ssl
 import weakref
-from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
-from urllib.parse import SplitResult, urlsplit
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from rsm_plugins.s3.plain_http import (
+    END_OF_HEAD,
+    HEAD_MAX_BYTES,
+    NEXT_ADDRESS_SECONDS,
+    Head,
+    IdleConnections,
+    Origin,
+    origin_of,
+    parsed_head,
+    request_head,
+)
 
 SLOT_BYTES = 16 << 20
 """The largest range that a service asks for; a larger one goes through aiohttp."""
 SLOTS_KEPT = 8
-IDLE_SECONDS = 12.0
-"""Servers and what is before them drop idle connections, some without a word."""
-NEXT_ADDRESS_SECONDS = 0.25
-"""From RFC 8305, as aiohttp does it: an address that does not answer delays no more than this."""
-_HEAD_MAX_BYTES = 16 << 10
-_END_OF_HEAD = b"\r\n\r\n"
 PARTIAL_CONTENT = 206
 _OK = 200
 _FIRST_ERROR = 400
-_TOO_MANY = 429
-_FIRST_OF_SERVER = 500
-_ERROR_MAX_BYTES = 64 << 10
-_FRAMING = {"connection", "content-encoding", "content-length", "content-range"}
-"""Headers that say what the body is; an answer with two of one kind is not understood here."""
-PORTS = {"http": 80, "https": 443}
 _Slot = ctypes.c_ubyte * SLOT_BYTES
-_Origin: TypeAlias = tuple[str, str, int]
 
 
 class BodyMemory:
@@ -62,60 +60,14 @@ class BodyMemory:
         return memoryview(slot).cast("B")[:size_bytes]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """The head of an answer; names of headers are in lower case.
-
-    `size_bytes` is None where the body does not say its length or is encoded. `may_stay`: the
-    connection can be used again.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    size_bytes: int | None
-    may_stay: bool
-
-    def body_bytes(self, max_bytes: int) -> int | None:
-        """How much of the body is received here; None if the answer is left to aiohttp."""
-        size_bytes = self.size_bytes
-        if self.status == PARTIAL_CONTENT:
-            return size_bytes if size_bytes is not None and size_bytes <= max_bytes else None
-        if self.status == _OK:
-            return 0  # the whole object instead of a range, which nobody wants
-        if self.status < _FIRST_ERROR:
-            return None
-        if size_bytes is not None and size_bytes <= _ERROR_MAX_BYTES:
-            return size_bytes
-        return 0 if self.status >= _FIRST_OF_SERVER or self.status == _TOO_MANY else None
-
-
-def parsed_head(head: bytes) -> Head | None:
-    """The head of an answer; None for one that is not understood."""
-    line, *lines = head.split(b"\r\n")
-    version, _, rest = line.partition(b" ")
-    if version != b"HTTP/1.1" or not rest[:3].isdigit() or rest[3:4] not in (b" ", b""):
-        return None
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(b":")
-        key = name.decode("latin-1").lower()
-        if not colon or not name or name != name.strip() or key in _FRAMING & headers.keys():
-            return None
-        headers[key] = value.strip().decode("latin-1")
-    return Head(
-        status=int(rest[:3]),
-        headers=headers,
-        size_bytes=_plain_size(headers),
-        may_stay="close" not in headers.get("connection", "").lower(),
-    )
-
-
-def _plain_size(headers: Mapping[str, str]) -> int | None:
-    length = headers.get("content-length", "")
-    is_encoded = headers.get("content-encoding", "identity").lower() != "identity"
-    if is_encoded or "transfer-encoding" in headers:
-        return None
-    return int(length) if length.isascii() and length.isdecimal() else None
+def _body_bytes(head: Head, max_bytes: int) -> int | None:
+    """How much of the body is received here; None if the answer is left to aiohttp."""
+    size_bytes = head.size_bytes
+    if head.status == PARTIAL_CONTENT:
+        return size_bytes if size_bytes is not None and size_bytes <= max_bytes else None
+    if head.status == _OK:
+        return 0  # the whole object instead of a range, which nobody wants
+    return None if head.status < _FIRST_ERROR else head.text_bytes()
 
 
 class RangeBody:
@@ -172,8 +124,7 @@ class RangeConnections:
     def __init__(self, *, connect_seconds: float | None) -> None:
         self._connect_seconds = connect_seconds
         self._memory = BodyMemory()
-        self._idle: defaultdict[_Origin, list[_Connection]] = defaultdict(list)
-        self._is_closed = False
+        self._idle: IdleConnections[_Connection] = IdleConnections()
 
     async def receive(
         self,
@@ -186,35 +137,23 @@ class RangeConnections:
         where no connection can be made. `context` counts for https only.
         """
         parts = urlsplit(url)
-        host = parts.hostname
-        if self._is_closed or host is None or max_bytes > SLOT_BYTES:
+        origin = origin_of(parts)
+        if self._idle.is_closed or origin is None or max_bytes > SLOT_BYTES:
             return None
-        origin = (parts.scheme, host, parts.port or PORTS[parts.scheme])
         try:
             request = request_head(parts, headers)
-            connection = self._idle_one(origin) or await self._connect(origin, context)
+            connection = self._idle.take(origin)
+            if connection is None:
+                connection = await self._idle.made(self._connect(origin, context))
             return await connection.ask(request, max_bytes)
         except OSError:
             return None
 
-    def _idle_one(self, origin: _Origin) -> "_Connection | None":
-        """The connection that was used last, if it is not too old; a server, or something between,
-        may have dropped an older one without a word.
-        """
-        idle = self._idle[origin]
-        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
-        while idle:
-            connection = idle.pop()
-            if connection.idle_since >= oldest:
-                return connection
-            connection.abort()
-        return None
-
-    async def _connect(self, origin: _Origin, context: ssl.SSLContext | None) -> "_Connection":
+    async def _connect(self, origin: Origin, context: ssl.SSLContext | None) -> "_Connection":
         scheme, host, port = origin
         async with asyncio.timeout(self._connect_seconds):
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: _Connection(self._memory, self._idle[origin], lambda: self._is_closed),
+                lambda: _Connection(self._memory, self._idle, origin),
                 host,
                 port,
                 ssl=context if scheme == "https" else None,
@@ -224,24 +163,21 @@ class RangeConnections:
 
     def close(self) -> None:
         """Close idle connections; requests under way end with their callers."""
-        self._is_closed = True
-        for idle in self._idle.values():
-            while idle:
-                idle.pop().abort()
+        self._idle.close()
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """One connection; `idle` is where it goes when it can be used again, unless `is_over`."""
+    """One connection; `idle` is where it goes when it can be used again."""
 
     def __init__(
-        self, memory: BodyMemory, idle: "list[_Connection]", is_over: Callable[[], bool]
+        self, memory: BodyMemory, idle: "IdleConnections[_Connection]", origin: Origin
     ) -> None:
         self._memory = memory
         self._idle = idle
-        self._is_over = is_over
+        self._origin = origin
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._head = memoryview(bytearray(_HEAD_MAX_BYTES))
+        self._head = memoryview(bytearray(HEAD_MAX_BYTES))
         self._head_bytes = 0
         self._max_bytes = 0
         self._answer: asyncio.Future[RangeBody | None] | None = None
@@ -293,9 +229,9 @@ class _Connection(asyncio.BufferedProtocol):
             return
         self._head_bytes += nbytes
         received = bytes(self._head[: self._head_bytes])
-        end = received.find(_END_OF_HEAD)
+        end = received.find(END_OF_HEAD)
         if end >= 0:
-            early = received[end + len(_END_OF_HEAD) :]
+            early = received[end + len(END_OF_HEAD) :]
             self._begin(self._answer, parsed_head(received[:end]), early)
         elif self._head_bytes == len(self._head):
             self._decline(self._answer)
@@ -306,7 +242,7 @@ class _Connection(asyncio.BufferedProtocol):
     def _begin(
         self, answer: "asyncio.Future[RangeBody | None]", head: Head | None, early: bytes
     ) -> None:
-        size_bytes = None if head is None else head.body_bytes(self._max_bytes)
+        size_bytes = None if head is None else _body_bytes(head, self._max_bytes)
         if head is None or size_bytes is None:
             self._decline(answer)
             return
@@ -327,35 +263,21 @@ class _Connection(asyncio.BufferedProtocol):
         if not body.advance(size_bytes):
             return
         self._body = self._answer = None
-        if self._may_stay and not self._is_over():
-            self.idle_since = self._loop.time()
-            self._idle.append(self)
+        if self._may_stay:
+            self._idle.keep(self._origin, self)
         else:
             self.abort()
 
     def _end(self) -> None:
         error = ConnectionResetError("the connection ended before the answer did")
-        if self in self._idle:
-            self._idle.remove(self)
+        if self in self._idle[self._origin]:
+            self._idle[self._origin].remove(self)
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
         if self._body is not None:
             self._body.fail(error)
             self._body = None
         self._answer = None
-
-
-def request_head(parts: SplitResult, headers: Mapping[str, str], *, method: str = "GET") -> bytes:
-    """The head of a request for a URL whose parts are encoded already; ConnectionError for a header
-    that would not stay one line.
-    """
-    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    host = parts.netloc.removesuffix(f":{PORTS[parts.scheme]}")  # as it is signed
-    given = {"Host": host, "Accept-Encoding": "identity", **headers}
-    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
-    if any("\r" in line or "\n" in line for line in lines):
-        raise ConnectionAbortedError("a header has more than one line")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
 def _consume_exception(future: "asyncio.Future[Any]") -> None:

@@ -23,7 +23,7 @@ from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError
 from kip405.segments import FileSlice, LogSegmentData
 from rsm_plugins.files.durable import read_at
 from rsm_plugins.files.segment_files import open_source, source_errors
-from rsm_plugins.s3.bodies import PIECE_BYTES, Pieces
+from rsm_plugins.s3.bodies import PIECE_BYTES, Body, Pieces
 from rsm_plugins.s3.calls import (
     backoff_seconds,
     first_of,
@@ -127,7 +127,7 @@ def check_planned(data: LogSegmentData, whole: int) -> None:
         )
 
 
-class LogBody:
+class LogBody(Body):
     """A log that is sent in one request, read while it is sent. Its last piece goes only where the
     whole has the CRC-32C of the plan, so a server never gets another log whole. See Body.
     """
@@ -152,13 +152,6 @@ class LogBody:
     async def held(self) -> Pieces:
         """See Body."""
         return Pieces(await self._threads.run(lambda: list(self.pieces())))
-
-    def read(self) -> bytes:
-        """All of it at once."""
-        return b"".join(self.pieces())
-
-    def seek(self, _position: int) -> None:
-        """Called before another try: each iteration begins at the first byte."""
 
 
 class Uploads:

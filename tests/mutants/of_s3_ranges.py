@@ -3,6 +3,10 @@
 from tests.mutants.edits import Edit, Target
 
 RANGES = Target("rsm_plugins/s3/ranges.py", ("tests/rsm_plugins/s3/test_ranges.py",))
+PLAIN_HTTP = Target(
+    "rsm_plugins/s3/plain_http.py",
+    tuple(f"tests/rsm_plugins/s3/test_{name}.py" for name in ("ranges", "bodies", "plain_http")),
+)
 SLOTS = Target("rsm_plugins/contract/client_files.py", ("tests/rsm_plugins/test_handover.py",))
 
 SOURCE = Target(
@@ -41,16 +45,6 @@ EDITS: tuple[Edit, ...] = (
             "size_bytes is not None and size_bytes <= SLOT_BYTES",
         ),
         (
-            "G9: a body that is encoded is taken for plain",
-            'if is_encoded or "transfer-encoding" in headers:',
-            "if False:",
-        ),
-        (
-            "G9: an answer with two lengths is believed",
-            " or key in _FRAMING & headers.keys()",
-            "",
-        ),
-        (
             "G9: a body whose connection ended is taken for whole",
             "            self._arrived.set_exception(error)\n",
             "            self._arrived.set_result(None)\n",
@@ -71,14 +65,36 @@ EDITS: tuple[Edit, ...] = (
             "\n",
         ),
         (
-            "an overloaded server is asked twice",
-            "return 0 if self.status >= _FIRST_OF_SERVER or self.status == _TOO_MANY else None",
-            "return None",
-        ),
-        (
             "a cancelled request leaves its connection open",
             "            if answer.cancelled():\n                self.abort()\n",
             "            if answer.cancelled():\n                pass\n",
+        ),
+    ),
+    *PLAIN_HTTP.edits(
+        (
+            "a connection that was made for a cancelled caller stays open",
+            "            task.add_done_callback(_abort_unwanted)\n",
+            "",
+        ),
+        (
+            "a connection that was idle too long is used again",
+            "            if connection.idle_since >= oldest:\n",
+            "            if connection:\n",
+        ),
+        (
+            "G9: a body that is encoded is taken for plain",
+            'if is_encoded or "transfer-encoding" in headers:',
+            "if False:",
+        ),
+        (
+            "G9: an answer with two lengths is believed",
+            " or key in _FRAMING & headers.keys()",
+            "",
+        ),
+        (
+            "an overloaded server is asked twice",
+            "return 0 if self.status >= _FIRST_OF_SERVER or self.status == _TOO_MANY else None",
+            "return None",
         ),
     ),
     *SLOTS.edits(

@@ -201,14 +201,9 @@ EDITS: tuple[Edit, ...] = (
             "self.may_stay = received.may_stay",
         ),
         (
-            "an overloaded server is sent the body again",
-            "head.status >= _FIRST_OF_SERVER or head.status == _TOO_MANY",
-            "head.status > 599",
-        ),
-        (
             "a connection that the server has ended is used again",
-            "connection.idle_since >= oldest and connection.is_quiet()",
-            "connection.idle_since >= oldest",
+            "            if connection.is_quiet():\n",
+            "            if connection:\n",
         ),
         (
             "an interim answer counts as the answer",

@@ -161,7 +161,7 @@ async def test_a_refusal_before_the_whole_body_is_heard() -> None:
     assert answer is not None
     assert (answer.status, answer.text) == (403, b"text")
     assert not connection.may_stay
-    connection.end()
+    connection.abort()
     theirs.close()
 
 

@@ -14,14 +14,13 @@ import pytest
 from kip405.errors import Unavailable
 from kip405.segments import ByteRange
 from rsm_plugins.s3.calls import range_bytes
+from rsm_plugins.s3.plain_http import parsed_head, request_head
 from rsm_plugins.s3.ranges import (
     SLOT_BYTES,
     SLOTS_KEPT,
     BodyMemory,
     RangeBody,
     RangeConnections,
-    parsed_head,
-    request_head,
 )
 from tests.builders.certificates import Authority
 from tests.rsm_plugins.s3.recording import Answer, Asked, RecordingServer, recording_server
