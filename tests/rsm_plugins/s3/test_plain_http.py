@@ -15,11 +15,16 @@ class Connection:
 
     def __init__(self) -> None:
         self.idle_since = 0.0
-        self.is_ended = False
+        self.ended = asyncio.Event()
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it was."""
+        return self.ended.is_set()
 
     def abort(self) -> None:
         """See OneConnection."""
-        self.is_ended = True
+        self.ended.set()
 
 
 async def test_one_that_is_made_for_a_cancelled_caller_is_ended() -> None:
@@ -41,8 +46,7 @@ async def test_one_that_is_made_for_a_cancelled_caller_is_ended() -> None:
     assert not connection.is_ended
     may_connect.set()
     async with asyncio.timeout(5):
-        while not connection.is_ended:
-            await asyncio.sleep(0)
+        await connection.ended.wait()
 
 
 async def test_the_one_that_was_used_last_is_taken_first() -> None:
