@@ -1,6 +1,9 @@
-"""Small files written whole or not at all."""
+"""Small files written whole or not at all, and folders that one process fills at a time."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -17,3 +20,15 @@ def write_atomically(path: Path, text: str, *, private: bool = False) -> None:
     with open(made, "w", encoding="utf-8") as file:
         file.write(text)
     temporary.replace(path)
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Wait until no other process fills `folder`, and let no other begin meanwhile.
+
+    The lock ends with its process, whatever becomes of it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

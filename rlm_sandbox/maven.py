@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlm_sandbox.files import write_atomically
+from rlm_sandbox.files import one_at_a_time, write_atomically
 from rlm_sandbox.spec import SandboxError
 
 if TYPE_CHECKING:
@@ -215,14 +215,22 @@ def cached_jars(
     """The jars of `coordinates` out of the cache, fetched once where they are not in it whole.
 
     `name` is shown and names the stamp, as in `kafka-4.3.0`; `size_mib` is what a download takes at
-    most; `alone`: without what the jars need. Raises SandboxError with one line.
+    most; `alone`: without what the jars need. One process downloads at a time, of all that share
+    the cache: sets of jars have files in common. Raises SandboxError with one line.
     """
     stamp = cache / "stamps" / f"{name}.json"
     jars = _stamped_jars(stamp, coordinates, cache)
-    if not jars:
-        progress(f"{name} is fetched once, at most {size_mib} MiB, into {cache}")
-        jars = fetch_jars(coordinates, cache / "maven", repository, progress, alone=alone)
-        _write_stamp(stamp, coordinates, cache, jars)
+    if jars:
+        return jars
+    progress(f"{name} is fetched once, at most {size_mib} MiB, into {cache}")
+    try:
+        with one_at_a_time(cache / "maven"):
+            jars = _stamped_jars(stamp, coordinates, cache)
+            if not jars:
+                jars = fetch_jars(coordinates, cache / "maven", repository, progress, alone=alone)
+                _write_stamp(stamp, coordinates, cache, jars)
+    except OSError as error:
+        raise SandboxError(f"{name} cannot be kept in {cache}: {_cause(error)}") from error
     return jars
 
 

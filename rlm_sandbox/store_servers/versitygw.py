@@ -7,7 +7,6 @@ and is built once from its module, with the `go` on PATH, else with the one of P
 binary appears under its final name whole or not at all.
 """
 
-import fcntl
 import http.client
 import os
 import shutil
@@ -15,10 +14,10 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
+from rlm_sandbox.files import one_at_a_time
 from rlm_sandbox.kafka_dist import cache_dir
 from rlm_sandbox.maven import Progress
 from rlm_sandbox.readiness import http_status
@@ -38,22 +37,13 @@ def go_binary(module: str, version: str, program: str, cache: Path, progress: Pr
     if os.access(target, os.X_OK) and target.is_file():
         return target
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(target.parent):
+        with one_at_a_time(target.parent):
             if not target.is_file():
                 progress(f"{program} {version} is built once, in minutes, into {target.parent}")
                 _build(f"{module}@{version}", target, program, progress)
     except OSError as error:
         raise SandboxError(f"{program} cannot be built: {error}") from error
     return target
-
-
-@contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """While another process builds, this one waits for it: builds are heavy."""
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _build(package: str, target: Path, program: str, progress: Progress) -> None:

@@ -3,13 +3,14 @@
 import hashlib
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from rlm_sandbox.kafka_dist import java_environment, resolve_kafka
-from rlm_sandbox.maven import fetch_jars
+from rlm_sandbox.maven import cached_jars, fetch_jars
 from rlm_sandbox.spec import KAFKA_VERSION, SandboxError, kafka_coordinates
 
 POM = """<project><modelVersion>4.0.0</modelVersion>
@@ -104,6 +105,30 @@ def test_a_cut_download_is_continued_not_begun_again(
     ranges = [asked for path, asked in repository.asked if path == "/g/a/1/a-1.jar"]
     assert ranges[0] is None
     assert [asked and int(asked[6:-1]) > 0 for asked in ranges[1:]] == [True]
+
+
+def test_who_asks_at_the_same_time_waits_for_the_one_download(
+    repository: Repository, tmp_path: Path
+) -> None:
+    for name, needed in (("a", "c"), ("b", "c")):
+        repository.publish(name, needed)
+    repository.publish("c")
+
+    def cached(name: str) -> tuple[str, ...]:
+        url, said = repository.url, progress.append
+        jars = cached_jars(
+            name, (f"g:{name}:1",), tmp_path, repository=url, size_mib=1, progress=said
+        )
+        return tuple(jar.name for jar in jars)
+
+    progress: list[str] = []
+    names = ("a", "b") * 4
+    with ThreadPoolExecutor(len(names)) as pool:
+        found = list(pool.map(cached, names))
+    assert found == [(f"{name}-1.jar", "c-1.jar") for name in names]
+    jars = [path for path, _range in repository.asked if path.endswith(".jar")]
+    assert sorted(jars) == [f"/g/{name}/1/{name}-1.jar" for name in "abc"]
+    assert {line.split()[0] for line in progress if "fetched once" in line} == {"a", "b"}
 
 
 def test_a_wrong_jar_is_never_kept(repository: Repository, tmp_path: Path) -> None:
