@@ -1,8 +1,9 @@
 """The tier in a worker: its own mirror of the core's views, and calls of the core over a socket.
 
 Without the core nothing is ready: a call fails with Unavailable at once, bytes pass, and partitions
-of which anything is remote are "not ready" until the core is back (H17, H24). A call whose caller
-does not wait any more is cancelled in the core too, which completes a load for its cache.
+of which anything is remote are "not ready" until the core is back (H17, H24). So does a call while
+the core takes nothing, as one that was stopped, and much waits for it already (H36). A call whose
+caller does not wait any more is cancelled in the core too, which completes a load for its cache.
 """
 
 import asyncio
@@ -78,6 +79,11 @@ class RemoteCore:
         """Whether the core has answered."""
         return self._link is not None and self._link.is_open and self._has_greeted
 
+    @property
+    def takes_reports(self) -> bool:
+        """Whether what is sent to the core now does not wait behind much else."""
+        return self._link is not None and self.is_connected and not self._link.is_full
+
     async def run(self) -> None:
         """Connect, and again whenever the connection has ended, until cancelled."""
         failures = 0
@@ -150,9 +156,11 @@ class RemoteCore:
         return self._greeted(hello)
 
     def _core(self) -> FrameLink:
-        """The connection; Unavailable without one."""
+        """The connection; Unavailable without one, and where it is full."""
         if self._link is None or not self.is_connected:
             raise Unavailable("the core process of the service does not answer")
+        if self._link.is_full:
+            raise Unavailable("the core process of the service takes nothing")
         return self._link
 
     async def _ask(self, message: pb.ToCore) -> _Answer:

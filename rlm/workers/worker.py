@@ -136,9 +136,9 @@ class Worker:
             asyncio.get_running_loop().call_soon(self._report)
 
     def _report(self) -> None:
-        """What was counted goes to the core, and is kept while there is none."""
+        """What was counted goes to the core, and is kept while there is none that takes it."""
         self._is_reporting = False
-        if self._core.is_connected:
+        if self._core.takes_reports:
             counts = self._counts.taken()
             counts.purgatory_size = self.proxy.purgatory.size
             self._core.report(counts)

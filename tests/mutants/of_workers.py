@@ -137,6 +137,18 @@ EDITS: tuple[Edit, ...] = (
     ),
     *REMOTE_CORE.edits(
         (
+            "H36: calls fill the memory of a worker whose core has stopped",
+            "        if self._link.is_full:\n",
+            "        if self._link.is_full and not self._link.is_open:\n",
+        ),
+        (
+            "H36: counts fill the memory of a worker whose core has stopped",
+            "self._link is not None and self.is_connected and not self._link.is_full",
+            "self._link is not None and self.is_connected",
+        ),
+    ),
+    *REMOTE_CORE.edits(
+        (
             "H36: a read that was begun and is dropped goes on in the core",
             "        except BaseException:\n            if self._calls.pop(",
             "        except asyncio.CancelledError:\n            if self._calls.pop(",

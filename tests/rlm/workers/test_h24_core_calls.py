@@ -318,3 +318,30 @@ async def test_h24_a_worker_that_takes_nothing_does_not_fill_the_memory_of_the_c
         assert last.ready
         assert all(len(data) == mib for said, data in raw.said if said.call_id)
         raw.link.close()
+
+
+async def test_h36_a_core_that_takes_nothing_does_not_fill_the_memory_of_a_worker(
+    path: Path,
+) -> None:
+    """As one that was stopped: a call fails at once when much waits for the core already."""
+    mib = 1 << 20
+    name = TopicRef(name="n" * 10_000)
+    async with site(path) as s:
+        (link,) = s.core.server._links
+        link.frames._transport.pause_reading()  # type: ignore[union-attr]
+        queued = s.worker._link._transport.get_write_buffer_size  # type: ignore[union-attr]
+        counts = pb.Counts(spliced=[pb.ClientBytes(client_id="c" * 10_000, size_bytes=1)])
+        for _ in range(2_000):
+            with pytest.raises(Unavailable):
+                await s.worker.barrier(name, 0, 0)
+            if s.worker.takes_reports:
+                s.worker.report(counts)
+        assert queued() < 6 * mib
+        assert s.worker.ready()  # what it knows is as good as before
+        with pytest.raises(Unavailable, match="takes nothing"):
+            await s.worker.read(READ)
+        assert s.memory.held_bytes == 0
+        link.frames._transport.resume_reading()  # type: ignore[union-attr]
+        await until(lambda: s.worker.takes_reports)
+        assert await s.worker.barrier(NAMED, 0, 5_000) == tier_partition()
+        assert not s.worker._calls
