@@ -447,9 +447,10 @@ FENCED_RECORDS = (
     HistoryRecord,
     DivergenceRecord,
     HolesRecord,
+    CopyLimitRecord,
 )
 """Settings records whose late record could undo a newer one. Heartbeats only go on, starts only
-rise, a freeze that lands late errs on the safe side, a copy limit endangers no data and is shown.
+rise, and a freeze that lands late errs on the safe side: each stops the same.
 """
 
 

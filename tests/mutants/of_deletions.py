@@ -428,5 +428,10 @@ EDITS: tuple[Edit, ...] = (
             "    DeletionRecord,\n    DiscardRecord,\n    HistoryRecord,\n",
             "    DiscardRecord,\n    HistoryRecord,\n",
         ),
+        (
+            "H10: a late copy limit replaces a newer one",
+            "    HolesRecord,\n    CopyLimitRecord,\n)\n",
+            "    HolesRecord,\n)\n",
+        ),
     ),
 )

@@ -197,6 +197,20 @@ def test_a_copy_limit_of_a_node_counts_before_that_for_all() -> None:
     assert view.copy_limit(4) is None
 
 
+def test_h10_a_late_copy_limit_does_not_replace_a_newer_one() -> None:
+    """An operator gave the first command up, whose record lands after the second one's."""
+    view = SettingsView()
+    put(view, 0, copy_limit(4, 2 << 20), epoch=-1)
+    put(view, 1, copy_limit(4, 8 << 20), epoch=-1)
+    stamp = Stamp(node_id=1, leader_epoch=-1, writer=uuid(1), time_ms=2)
+    key, value = encode_settings_record(copy_limit(4, 4 << 20), stamp)
+    view.apply(key=key, value=value, offset=2, headers=WriterKnowledge(seen=1).encode())
+    assert view.copy_limit(4) == copy_limit(4, 8 << 20)
+    assert [found.record for found in view.reassert] == [copy_limit(4, 8 << 20)]
+    view.apply(key=key, value=value, offset=3, headers=WriterKnowledge(seen=3).encode())
+    assert view.copy_limit(4) == copy_limit(4, 4 << 20)
+
+
 @pytest.mark.parametrize("wrong", [0, -1, (1 << 20) - 1, True, "8388608", 1.5e9])
 def test_a_copy_limit_that_no_command_writes_is_corrupt(wrong: object) -> None:
     stamp = Stamp(node_id=1, leader_epoch=-1, writer=uuid(1), time_ms=0)
