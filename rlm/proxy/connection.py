@@ -28,6 +28,7 @@ from rlm.proxy.session import (
     RequestCutter,
     SessionError,
     Taken,
+    expected_by_us,
 )
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.sides import BrokerSide, ClientSide, Side
@@ -123,10 +124,7 @@ class Connection:
     @property
     def unsent_bytes(self) -> int:
         """Bytes of the broker that the client's socket has not taken yet."""
-        writer = self.client.writer
-        untaken_bytes = writer.untaken_bytes
-        is_remote = untaken_bytes and writer.taken_bytes < self._spliced_up_to
-        return 0 if is_remote else untaken_bytes
+        return self.client.writer.untaken_bytes - self.untaken_bytes
 
     # What the memory bound (`Holder`) and the deadlines read of the connection.
 
@@ -168,9 +166,13 @@ class Connection:
             + self.responses.held_bytes
             + self._asked_bytes
             + self.unsent_bytes
-            + (0 if self._broker is None else self._broker.writer.untaken_bytes)
+            + self._to_broker_bytes
         )
         self.shared.memory.hold(self, self._held_bytes)
+
+    @property
+    def _to_broker_bytes(self) -> int:
+        return 0 if self._broker is None else self._broker.writer.untaken_bytes
 
     # Callbacks of the client's side (`rlm.proxy.sides.Joined`).
 
@@ -193,10 +195,13 @@ class Connection:
         self.end("client_closed" if error is None else "client_error")
 
     def client_room(self) -> memoryview:
-        """The read buffer, or a small part of it for a stranger, or if much is held."""
+        """The read buffer, or a small part of it for a stranger, or if much is held. The last
+        request of a client that is drained is read to its end and no further.
+        """
         shared = self.shared
         is_free = self.is_admitted and not shared.memory.is_full
-        return shared.read_buffer if is_free else shared.read_buffer[:SMALL_BYTES]
+        room = shared.read_buffer if is_free else shared.read_buffer[:SMALL_BYTES]
+        return room[: self.requests.passing_bytes or None] if self._is_draining else room
 
     def client_data(self, size_bytes: int) -> None:
         """Bytes of the client are in the read buffer."""
@@ -291,7 +296,8 @@ class Connection:
         if self.responses.is_idle:
             if self._settled is not None and not self._settled.done():
                 self._settled.set_result(None)
-            if self._is_draining and not self._is_settling:
+            is_passing_on = self.requests.passing_bytes or self._to_broker_bytes
+            if self._is_draining and not self._is_settling and not is_passing_on:
                 self.end("shutdown")
 
     # What a handler may do (`Upstream`).
@@ -300,25 +306,13 @@ class Connection:
         self, frame: Buffer, api_version: int, correlation_id: int, stream_above: int | None
     ) -> bytearray | None:
         """See `rlm.proxy.reads.Upstream`."""
-        expected = Expected(
-            intercept=Intercept.ASKED,
-            api_version=api_version,
-            correlation_id=correlation_id,
-            stream_above=stream_above,
-        )
-        return await self._ask(frame, expected)
+        return await self._ask(frame, expected_by_us(api_version, correlation_id, stream_above))
 
     async def ask_fetch(
         self, frame: Buffer, api_version: int, correlation_id: int, entries: FetchEntries
     ) -> bytearray | None:
         """See `rlm.proxy.reads.FetchUpstream`."""
-        expected = Expected(
-            intercept=Intercept.ASKED,
-            api_version=api_version,
-            correlation_id=correlation_id,
-            stream_above=LEAST_RUN_BYTES,
-            entries=entries,
-        )
+        expected = expected_by_us(api_version, correlation_id, LEAST_RUN_BYTES, entries)
         return await self._ask(frame, expected)
 
     def go_on(self) -> None:
@@ -427,7 +421,7 @@ class Connection:
             return
         self._account()
         verdict = self.shared.memory.verdict(self)
-        to_broker_bytes = broker.writer.untaken_bytes
+        to_broker_bytes = self._to_broker_bytes
         # Requests without an answer (a producer with acks=0) still go to the broker's socket from
         # here.
         if verdict is Verdict.END and self._held_bytes - to_broker_bytes > SMALL_BYTES:
@@ -438,14 +432,16 @@ class Connection:
             wanted=has_room
             and not to_broker_bytes
             and requests.queued_bytes < _MAX_HELD_BYTES
-            and not self._is_draining,
+            and not (self._is_draining and not requests.passing_bytes),
         )
         is_taken = is_assembling or not self.client.writer.untaken_bytes
         broker.read(wanted=(has_room or is_assembling) and is_taken and not responses.is_waiting)
-        if requests.passing_bytes >= LEAST_RUN_BYTES and self.is_admitted and not self._is_draining:
+        if requests.passing_bytes >= LEAST_RUN_BYTES and self.is_admitted:
             self._splice(self.client, broker, requests.passing_bytes)
         if responses.passing_bytes >= LEAST_RUN_BYTES and not responses.is_waiting:
             self._splice(broker, self.client, responses.passing_bytes)
+        if self._is_draining:
+            self._check_settled()
 
     def _splice(self, source: Side, target: Side, run_bytes: int) -> None:
         """Move a run of bytes that pass unread within the kernel, if that is possible."""
@@ -466,12 +462,13 @@ class Connection:
         self._take_outputs(lambda: self.responses.skip(size_bytes))
 
     def drain(self) -> None:
-        """Take no more requests; end as soon as what is in flight was answered."""
+        """Take no more requests but the one whose beginning the broker has; end as soon as what is
+        in flight was answered.
+        """
         self._is_draining = True
         if self._broker is None:
             self.end("shutdown")
         self.flow()
-        self._check_settled()
 
     def _fail(self, error: BaseException) -> None:
         cause = error.cause if isinstance(error, SessionError) else "bad_frame"

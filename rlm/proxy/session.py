@@ -80,6 +80,22 @@ class Expected:
     admits: bool = True
 
 
+def expected_by_us(
+    api_version: int,
+    correlation_id: int,
+    stream_above: int | None,
+    entries: FetchEntries | None = None,
+) -> Expected:
+    """The answer to a request of a handler."""
+    return Expected(
+        intercept=Intercept.ASKED,
+        api_version=api_version,
+        correlation_id=correlation_id,
+        stream_above=stream_above,
+        entries=entries,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
     """A whole request (without its length) that a handler answers before the next one passes."""

@@ -12,6 +12,7 @@ FETCHES = Target("rlm/proxy/fetch.py", _FLOWING)
 PLANS = Target("rlm/proxy/fetch_plan.py", _FLOWING)
 RESPONSES = Target("rlm/proxy/responses.py", _FLOWING)
 CONNECTION = Target("rlm/proxy/connection.py", _FLOWING)
+ENDING = Target("rlm/proxy/connection.py", ("tests/rlm/proxy/test_pass_through.py",))
 SIDES = Target("rlm/proxy/sides.py", _FLOWING)
 SPLICING = Target("rlm/proxy/splicing.py", ("tests/rlm/proxy/test_splicing.py",))
 
@@ -112,6 +113,23 @@ EDITS: tuple[Edit, ...] = (
             "a run goes on for a connection that has ended",
             "                side.splicing.stop()\n",
             "                side.splicing = None\n",
+        ),
+    ),
+    *ENDING.edits(
+        (
+            "H24: a shutdown cuts off the request that is coming",
+            "and not (self._is_draining and not requests.passing_bytes)",
+            "and not self._is_draining",
+        ),
+        (
+            "H24: a shutdown takes the request behind the one that is coming",
+            "return room[: self.requests.passing_bytes or None] if self._is_draining else room",
+            "return room",
+        ),
+        (
+            "H24: a shutdown cuts off a request that has no answer",
+            "and not self._is_settling and not is_passing_on:",
+            "and not self._is_settling:",
         ),
     ),
     *SIDES.edits(

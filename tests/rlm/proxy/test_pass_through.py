@@ -1,6 +1,7 @@
 """All that is not Fetch or a position: opaque bytes, order, limits, how connections end."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
 
@@ -304,6 +305,52 @@ async def test_shutdown_lets_a_held_fetch_leave() -> None:
         assert only(await client.answer(FETCH, 12))["high_watermark"] == 200
         assert await ended(client)
         assert w.metrics.causes == ["shutdown"]
+
+
+@pytest.mark.parametrize("size_bytes", [50, 40_000, 3_000_000])
+@pytest.mark.parametrize("has_splice", [True, False])
+async def test_h24_shutdown_lets_a_request_come_whole_and_no_other_one(
+    size_bytes: int, has_splice: bool
+) -> None:
+    """As a Produce, which would be sent again and perhaps be written twice."""
+    broker = FakeBroker(raw_answers={UNKNOWN_KEY: b"ok"})
+    async with world(broker=broker, shutdown_timeout_ms=9_000) as w:
+        if not has_splice:
+            w.proxy._pipes._most = 0
+        client = await w.connect()
+        client.writer.write(raw_request(UNKNOWN_KEY, 1, b""))
+        await client.frame()
+        body = random.Random(size_bytes).randbytes(size_bytes)
+        request = raw_request(UNKNOWN_KEY, 2, body)
+        client.writer.write(request[: len(request) // 2])
+        [connection] = w.proxy.connections
+        await settle(lambda: connection.received_bytes >= 14 + len(request) // 2)
+        closing = asyncio.ensure_future(w.proxy.close())
+        await asyncio.sleep(0.05)
+        client.writer.write(request[len(request) // 2 :] + raw_request(UNKNOWN_KEY, 3, body))
+        async with asyncio.timeout(5):
+            assert await client.frame() == b"\0\0\0\x02ok"
+            assert await ended(client)
+            await closing
+        assert w.metrics.causes == ["shutdown"]
+        assert [seen[-size_bytes:] for _, seen in broker.seen[1:]] == [body]
+
+
+async def test_h24_shutdown_lets_a_request_without_an_answer_come_whole() -> None:
+    async with world(shutdown_timeout_ms=9_000) as w:
+        client = await w.connect()
+        await client.call(PRODUCE, 9, produce_request(9))
+        request = client.encode(PRODUCE, 9, produce_request(9, acks=0))
+        client.writer.write(request[:-20])
+        [connection] = w.proxy.connections
+        await settle(lambda: connection.requests.passing_bytes == 20)
+        closing = asyncio.ensure_future(w.proxy.close())
+        await asyncio.sleep(0.05)
+        client.writer.write(request[-20:])
+        assert await ended(client)
+        await closing
+        assert w.metrics.causes == ["shutdown"]
+        await settle(lambda: len(w.broker.requests(PRODUCE)) == 2)
 
 
 async def test_shutdown_is_bounded() -> None:
