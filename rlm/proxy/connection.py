@@ -204,7 +204,9 @@ class Connection:
         return room[: self.requests.passing_bytes or None] if self._is_draining else room
 
     def client_data(self, size_bytes: int) -> None:
-        """Bytes of the client are in the read buffer."""
+        """Bytes of the client are in the read buffer; after the end nobody needs them."""
+        if self.is_over:
+            return
         self.shared.moved(size_bytes)
         self.received_bytes += size_bytes
         try:

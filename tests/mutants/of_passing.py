@@ -13,6 +13,7 @@ PLANS = Target("rlm/proxy/fetch_plan.py", _FLOWING)
 RESPONSES = Target("rlm/proxy/responses.py", _FLOWING)
 CONNECTION = Target("rlm/proxy/connection.py", _FLOWING)
 ENDING = Target("rlm/proxy/connection.py", ("tests/rlm/proxy/test_pass_through.py",))
+ENDED = Target("rlm/proxy/connection.py", ("tests/rlm/proxy/test_h36_memory.py",))
 SIDES = Target("rlm/proxy/sides.py", _FLOWING)
 SPLICING = Target("rlm/proxy/splicing.py", ("tests/rlm/proxy/test_splicing.py",))
 
@@ -130,6 +131,13 @@ EDITS: tuple[Edit, ...] = (
             "H24: a shutdown cuts off a request that has no answer",
             "and not self._is_settling and not is_passing_on:",
             "and not self._is_settling:",
+        ),
+    ),
+    *ENDED.edits(
+        (
+            "H36: requests after the end of a connection are kept",
+            "        if self.is_over:\n            return\n        self.shared.moved(size_bytes)\n",
+            "        self.shared.moved(size_bytes)\n",
         ),
     ),
     *SIDES.edits(

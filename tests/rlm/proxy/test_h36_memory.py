@@ -372,3 +372,23 @@ async def test_h36_a_producer_without_acks_waits_for_a_slow_broker_and_is_not_en
         await asyncio.sleep(0)
         assert w.metrics.causes == []
         assert one.received_bytes < 32 * MIB
+
+
+async def test_h36_nothing_is_kept_of_what_comes_after_the_end() -> None:
+    """Of a client that still has to take an answer, but sends on instead."""
+    async with world(shutdown_timeout_ms=20_000) as w:
+        w.tier.record_bytes = 100_000
+        client = await w.connect()
+        size = 10 * MIB
+        request = fetch_request(12, asked(0, max_bytes=size), max_bytes=size, max_wait_ms=9_000)
+        client.writer.write(client.encode(FETCH, 12, request))
+        await until(lambda: any(one.untaken_bytes > MIB for one in w.proxy.connections))
+        [connection] = w.proxy.connections
+        client.writer.write(fetch_head(8) + bytes(8))  # which is no Fetch request
+        await until(lambda: connection.is_over)
+        client.writer.write(bytes(30 * MIB))
+        async with asyncio.timeout(10):
+            await client.writer.drain()
+        await asyncio.sleep(0.2)
+        assert connection.requests.held_bytes <= 64 * 1024
+        assert only(await client.answer(FETCH, 12))["records"] == blob(0, 100, 100_000)
