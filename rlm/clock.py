@@ -37,6 +37,13 @@ class SystemClock:
         await asyncio.sleep(duration_ms / 1000)
 
 
+async def next_turn() -> None:
+    """Let others have their turn of the event loop. What follows runs in the task that waits for
+    it, also where the proxy has begun it in another one (`rlm.proxy.begun`).
+    """
+    await asyncio.sleep(0)
+
+
 def processor_ms() -> float:
     """Time of the processor that this process took since it began, all its threads together."""
     return time.process_time_ns() / 1_000_000

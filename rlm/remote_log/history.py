@@ -24,6 +24,7 @@ from kip405.ids import PartitionKey, Uuid
 from kip405.indexes import AbortedTransaction, aborted_for_fetch
 from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlm.clock import next_turn
 from rlm.plans.coverage import SETTLED, Ranges, missed, unsettled_end
 from rlm.plans.fetch import ReadBounds, decided_below, has_transactions, open_at, shared_end
 from rlm.reading.reader import RemoteReader
@@ -347,6 +348,7 @@ class LineageReader:
         any object is deleted (G4), so a barrier shows it; a known loss has passed one.
         """
         if segment_id not in self.losses.segments(key):
+            await next_turn()  # a barrier has a deadline, which cancels the task that it began in
             with suppress(RemoteStorageError):
                 await self._ledgers.barrier(key, _BARRIER_DEADLINE_MS)
         entry = self._ledgers.ledger(key).entries.get(segment_id)

@@ -14,6 +14,7 @@ RESPONSES = Target("rlm/proxy/responses.py", _FLOWING)
 CONNECTION = Target("rlm/proxy/connection.py", _FLOWING)
 ENDING = Target("rlm/proxy/connection.py", ("tests/rlm/proxy/test_pass_through.py",))
 ENDED = Target("rlm/proxy/connection.py", ("tests/rlm/proxy/test_h36_memory.py",))
+LOSSES = Target("rlm/remote_log/history.py", ("tests/rlm/test_losses.py",))
 SIDES = Target("rlm/proxy/sides.py", _FLOWING)
 SPLICING = Target("rlm/proxy/splicing.py", ("tests/rlm/proxy/test_splicing.py",))
 
@@ -138,6 +139,13 @@ EDITS: tuple[Edit, ...] = (
             "H36: requests after the end of a connection are kept",
             "        if self.is_over:\n            return\n        self.shared.moved(size_bytes)\n",
             "        self.shared.moved(size_bytes)\n",
+        ),
+    ),
+    *LOSSES.edits(
+        (
+            "H25: the deadline of a barrier ends the fetch that began a read",
+            "            await next_turn()  # a barrier has",
+            "            # a barrier has",
         ),
     ),
     *SIDES.edits(

@@ -1,10 +1,20 @@
 """What is remembered of segments that readers found lost (H25)."""
 
+import asyncio
 import weakref
+from typing import Never
+
+import pytest
 
 from kip405.errors import Corrupt, NotFound
 from kip405.ids import PartitionKey, Uuid
-from rlm.remote_log.history import Losses
+from kip405.lineage import Lineage
+from kip405.segments import EpochEntry
+from rlm.proxy.begun import Begun, begin
+from rlm.reading.values import RemoteRead
+from rlm.remote_log.history import LineageReader, Losses, RemoteHistory
+from rlmm.publisher import deadline
+from tests.builders.ledger import PARTITION, MemoryLedger, metadata
 
 KEY = PartitionKey(Uuid(bytes(15) + b"\x01"), 0)
 ONE, TWO = Uuid(bytes(15) + b"\x02"), Uuid(bytes(15) + b"\x03")
@@ -67,3 +77,54 @@ def test_g10_a_loss_keeps_nothing_of_the_read_that_found_it() -> None:
         losses.note(KEY, ONE, error, {ONE})
     assert losses.damaged(KEY) == {ONE: "damaged"}
     assert [one() for one in found] == [None]
+
+
+class HangingLedger(MemoryLedger):
+    """No broker answers, so that a barrier takes all its time."""
+
+    async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
+        async with deadline(50, "barrier"):
+            await asyncio.Event().wait()
+
+
+class DamagedMetadata:
+    """A reader that need not wait to see that it cannot read."""
+
+    async def read(self, *_: object, **__: object) -> Never:
+        raise Corrupt("metadata are damaged")
+
+
+async def test_h25_a_loss_that_is_seen_at_once_cancels_nobody_who_begins_the_read() -> None:
+    """The proxy begins a read in the task of the fetch, and goes on with it in another one: the
+    deadline of the barrier must end the wait there.
+    """
+    ledger = HangingLedger()
+    ledger.copied(metadata(1, 0, 100, {0: 0}))
+    history = RemoteHistory(
+        name="t-0",
+        ledger=ledger.view,
+        lineage=Lineage((EpochEntry(epoch=0, start_offset=0),)),
+        log_end_offset=200,
+        trusted=True,
+    )
+    request = RemoteRead(
+        topic_id=PARTITION.topic_id,
+        partition=0,
+        offset=0,
+        upper_offset=100,
+        max_bytes=1 << 20,
+        at_least_one=True,
+        read_committed=False,
+    )
+    reader = LineageReader(DamagedMetadata(), ledger)  # type: ignore[arg-type]  # as far as it is used
+    begun = begin(reader.read(history, request))
+    assert isinstance(begun, Begun)
+
+    async def go_on() -> None:
+        await begun
+
+    going_on = asyncio.ensure_future(go_on())
+    await asyncio.sleep(0.2)  # as a fetch waits for the broker
+    with pytest.raises(Corrupt, match="damaged"):
+        await going_on
+    assert reader.losses.partitions == (PARTITION.key,)
