@@ -13,7 +13,7 @@ where that epoch ends (OffsetForLeaderEpoch). For a reader that has read up to `
 - **The leader has no such epoch, but newer ones: records are lost.** Other records have replaced
   them. (A replica that was created after compaction had removed every record of the epoch gives the
   same answer. A reader that follows the log is never so far behind; for what an earlier process
-  remembered, this answer is not held against the leader.)
+  remembered, or a replay had read, this answer is not held against the leader.)
 - **The leader knows only older epochs: nothing is proven.** It was deposed before the last batch
   was written and has not noticed. The same holds for a partition for which no broker answers. The
   doubt remains until a leader answers: meanwhile nothing may be deleted or trimmed, and no barrier
@@ -79,12 +79,14 @@ AskEpochEnds = Callable[
 class ReadPosition:
     """Everything below `position` was read, the last batch of it under `leader_epoch`.
 
-    `remembered`: an earlier process of this service read it.
+    `remembered`: an earlier process of this service read it. `replayed`: it was read in a replay,
+    far behind the leader, who may have no record of the epoch left.
     """
 
     position: int
     leader_epoch: int
     remembered: bool = False
+    replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +148,14 @@ class ReadPositions:
         """Likewise what an earlier process had read: what is there now was read from the start."""
 
     def advance(self, partition: TopicPartition, read: ReadPosition, *, is_replay: bool) -> None:
-        """More was read. Where another epoch began, a leader has to confirm the end of the former;
-        not in a replay, which reads the whole history as one leader has it.
+        """More was read. Where another epoch began, a leader has to confirm the end of the former:
+        in a replay too, of which another leader may have answered one part than the next. What is
+        read by one answer is one leader's history, whatever epochs it has.
         """
         before = self._newest.get(partition)
-        if before is not None and before.leader_epoch != read.leader_epoch and not is_replay:
-            self._unproven.setdefault(partition, []).append(before)
+        if before is not None and before.leader_epoch != read.leader_epoch:
+            unproven = replace(before, replayed=is_replay)
+            self._unproven.setdefault(partition, []).append(unproven)
         self._newest[partition] = read
 
     def remember(self, partition: TopicPartition, read: ReadPosition) -> None:
@@ -265,7 +269,8 @@ class ReadPositions:
 def _why_lost(read: ReadPosition, answer: EpochEnd) -> str | None:
     if answer.end_offset < read.position:
         return f"epoch {read.leader_epoch} was read up to {read.position}, ends at {answer[1]}"
-    if answer.leader_epoch < read.leader_epoch and not read.remembered:
+    is_far_behind = read.remembered or read.replayed
+    if answer.leader_epoch < read.leader_epoch and not is_far_behind:
         return f"epoch {read.leader_epoch} was read up to {read.position}, is not there any more"
     return None
 

@@ -446,15 +446,15 @@ class Tail:
         return True
 
     def _advance(self, reader: Reader, topic_partition: TopicPartition) -> None:
-        """Remember how far the partition is read; another epoch is a reason to verify. What is read
-        on from a point is no replay: another leader may have confirmed the point than now answers.
+        """Remember how far the partition is read; another epoch is a reason to verify. A reader
+        goes on at its position with whoever leads now: one that has written other records below it
+        is told from its predecessor by the epoch alone.
         """
         position = self._next[topic_partition]
         epoch = reader.epoch_before(topic_partition, position)
         if epoch == NO_EPOCH:
             return
-        is_old = position <= self._initial_end[topic_partition]
-        is_replay = is_old and not self._resuming.is_read_on(topic_partition)
+        is_replay = position <= self._initial_end[topic_partition]
         read_position = ReadPosition(position=position, leader_epoch=epoch)
         self._read_positions.advance(topic_partition, read_position, is_replay=is_replay)
         if self._read_positions.has_unproven(topic_partition):

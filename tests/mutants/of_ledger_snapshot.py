@@ -159,11 +159,6 @@ EDITS: tuple[Edit, ...] = (
             "            self._begin_again()\n",
             "            pass\n",
         ),
-        (
-            "H42: another epoch behind a point is as of the leader that confirmed the point",
-            "        is_replay = is_old and not self._resuming.is_read_on(topic_partition)\n",
-            "        is_replay = is_old\n",
-        ),
     ),
     *NEVER_READY.edits(
         (

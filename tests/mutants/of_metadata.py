@@ -316,6 +316,16 @@ EDITS: tuple[Edit, ...] = (
     ),
     *DIVERGENCE.edits(
         (
+            "H42: a replay goes on with another leader, and nobody asks for what was read before",
+            "        if before is not None and before.leader_epoch != read.leader_epoch:\n",
+            "        if before and before.leader_epoch != read.leader_epoch and not is_replay:\n",
+        ),
+        (
+            "H42: an epoch of a replay of which the leader has no record left is a loss",
+            "replace(before, replayed=is_replay)",
+            "replace(before, replayed=False)",
+        ),
+        (
             "H42: a question does not name the newest epoch",
             "EpochQuestion(read.leader_epoch, self.newest_epoch(partition))",
             "EpochQuestion(read.leader_epoch, read.leader_epoch)",
@@ -337,12 +347,12 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H42: an epoch that is not there any more is no loss",
-            "    if answer.leader_epoch < read.leader_epoch and not read.remembered:\n",
-            "    if answer.leader_epoch < read.leader_epoch and read.remembered:\n",
+            "    if answer.leader_epoch < read.leader_epoch and not is_far_behind:\n",
+            "    if answer.leader_epoch < read.leader_epoch and is_far_behind:\n",
         ),
         (
             "H42: an epoch that compaction took from an earlier process's reads is a loss",
-            "    if answer.leader_epoch < read.leader_epoch and not read.remembered:\n",
+            "    if answer.leader_epoch < read.leader_epoch and not is_far_behind:\n",
             "    if answer.leader_epoch < read.leader_epoch:\n",
         ),
         (
@@ -362,7 +372,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H42: the end of an epoch that is over need not be confirmed",
-            "            self._unproven.setdefault(partition, []).append(before)\n",
+            "            self._unproven.setdefault(partition, []).append(unproven)\n",
             "            pass\n",
         ),
         (

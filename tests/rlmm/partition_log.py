@@ -53,9 +53,13 @@ class _Contents:
 
 
 class PartitionLog:
-    """`deposed` answers instead of the leader, while it is there; `away`: nobody answers."""
+    """`deposed` answers instead of the leader, while it is there; `away`: nobody answers.
 
-    def __init__(self, dice: random.Random) -> None:
+    `breaks`: a reader gets an error when another broker leads. A consumer of aiokafka gets none: it
+    looks for the leader itself, and goes on at its position with whoever leads now.
+    """
+
+    def __init__(self, dice: random.Random, *, breaks: bool) -> None:
         self.now = _Contents()
         self.deposed: _Contents | None = None
         self.away = False
@@ -65,7 +69,7 @@ class PartitionLog:
         self.tombstones_gone: list[int] = []
         self._dice = dice
         self._backup: _Contents | None = None
-        self._broken = False
+        self._breaks, self._broken = breaks, False
         self._at = 0
         self._now_ms = 0
         self._fetched: list[tuple[int, int]] = []
@@ -84,7 +88,7 @@ class PartitionLog:
             )
 
     def elect(self, lost: int) -> None:
-        """Another leader, which lacks so many records at the end; connections break."""
+        """Another leader, which lacks so many records at the end."""
         before = self.now
         kept = max(before.cleaned_to, before.end - lost)
         if kept < before.end:
@@ -97,7 +101,7 @@ class PartitionLog:
             end=kept,
             epochs=(*epochs, (before.epochs[-1][0] + 1, kept)),
         )
-        self.deposed, self._broken = before, True
+        self.deposed, self._broken = before, self._breaks
 
     def compact(self) -> None:
         """Of each key the newest record stays, below an offset; a tombstone until the cleaning

@@ -1,6 +1,7 @@
 """What an answer about an epoch's end proves (H42), and which epochs were fetched."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -73,8 +74,9 @@ def test_h42_a_process_that_ends_leaves_what_was_not_confirmed() -> None:
         end = EpochEnd(unconfirmed.leader_epoch, 200)
         read_positions.take_answer(PARTITION, unconfirmed, end, read_to=newer.position)
     assert read_positions.worth_remembering() == {PARTITION: newer}
-    read_positions.advance(PARTITION, ReadPosition(position=1, leader_epoch=-1), is_replay=True)
-    assert read_positions.worth_remembering() == {}
+    unknown = ReadPositions({})
+    unknown.advance(PARTITION, ReadPosition(position=1, leader_epoch=-1), is_replay=True)
+    assert unknown.worth_remembering() == {}
 
 
 @pytest.mark.parametrize("read_to", [89, 90])
@@ -91,12 +93,33 @@ def test_h42_what_an_earlier_process_had_read_is_confirmed_once_this_one_has_rea
     assert read_positions.doubt([PARTITION]) is None
 
 
-def test_h42_of_a_replay_only_the_newest_epoch_is_asked_for() -> None:
+@pytest.mark.parametrize("answer", [EpochEnd(MARK.leader_epoch, 99), EpochEnd(0, 99)])
+def test_h42_a_replay_that_another_leader_has_gone_on_with_is_a_loss(answer: EpochEnd) -> None:
+    read_positions, newer = replayed()
+    asked = read_positions.question(PARTITION)
+    assert asked == replace(MARK, replayed=True)
+    assert read_positions.epoch_question(PARTITION, asked).current_leader_epoch == 6
+    read_positions.take_answer(PARTITION, asked, answer, read_to=newer.position)
+    assert "ends at 99" in read_positions.lost[PARTITION]
+
+
+@pytest.mark.parametrize("answer", [EpochEnd(MARK.leader_epoch, 100), EpochEnd(0, 120)])
+def test_h42_of_an_epoch_in_a_replay_the_leader_may_have_no_record_left(answer: EpochEnd) -> None:
+    read_positions, newer = replayed()
+    asked = read_positions.question(PARTITION)
+    assert asked is not None
+    assert read_positions.take_answer(PARTITION, asked, answer, read_to=newer.position)
+    assert not read_positions.lost
+    assert read_positions.question(PARTITION) == newer
+
+
+def replayed() -> tuple[ReadPositions, ReadPosition]:
+    """Two answers of a replay, of two epochs; and what was read by the second."""
     read_positions = ReadPositions({})
     newer = ReadPosition(position=110, leader_epoch=6)
     read_positions.advance(PARTITION, MARK, is_replay=True)
     read_positions.advance(PARTITION, newer, is_replay=True)
-    assert read_positions.question(PARTITION) == newer
+    return read_positions, newer
 
 
 def test_the_epochs_of_batches_are_those_of_their_headers() -> None:

@@ -28,7 +28,8 @@ OTHERS = (
 
 class ElectedLog(LedgerLog):
     """`is_deposed`: questions for epochs come to the former leader, fetches to the next one.
-    `kept_later`: at the second fetch the connection breaks, and another leader has kept so many.
+    `kept_later`: at the second fetch the connection breaks, unless `breaks` is False, and another
+    leader has kept so many.
     """
 
     def __init__(self) -> None:
@@ -36,12 +37,14 @@ class ElectedLog(LedgerLog):
         self.next_epoch_at = READ
         self.is_deposed = False
         self.kept_later: int | None = None
+        self.breaks = True
 
     async def read(self, timeout_ms: int) -> dict[TopicPartition, list[TailRecord]]:
         if self.at and self.kept_later is not None:
             self.elect(self.kept_later)
             self.kept_later = None
-            raise KafkaConnectionError
+            if self.breaks:
+                raise KafkaConnectionError
         return await super().read(timeout_ms)
 
     def elect(self, kept: int) -> None:
@@ -169,6 +172,26 @@ async def test_h42_no_state_is_of_two_leaders_whose_connection_broke_in_the_repl
         point = process.tail.resume_point(PARTITION)
         assert point is not None
         assert (point.position, point.leader_epoch) == (len(OTHERS), NEXT)
+
+
+@pytest.mark.parametrize("kept", [2, 3])
+async def test_h42_no_state_is_of_two_leaders_that_one_reader_has_read(kept: int) -> None:
+    """A consumer goes on at its position with whoever leads now, and no error tells. Three of six
+    records were read before; the next leader has them, or only two of them.
+    """
+    log = ElectedLog()
+    log.records, log.end = (*ATTEMPT[:READ], *OTHERS[READ:]), len(OTHERS)
+    log.next_epoch_at = log.end
+    log.kept_later, log.breaks = kept, False
+    async with Process(log).running() as process:
+        assert process.tail.resume_point(PARTITION) is None
+        await process.tail.verify()
+        assert log.starts == [0]
+        assert bool(process.tail.lost) == (kept == 2)
+        assert process.tail.doubt() is None
+        if not process.tail.lost:
+            assert process.state() == fold(log.records)
+            assert process.tail.resume_point(PARTITION) is not None
 
 
 async def test_h42_a_refused_point_is_as_what_an_earlier_process_had_read() -> None:

@@ -22,7 +22,7 @@ OF_MEANING = {2: "e07ca3780c8ce76dbe5f921b93b72464693b9435937074bb922d829b641b01
 def _bytes_of(seed: int) -> bytes:
     """A ledger partition that was compacted before it was read, and one record that was lost."""
     dice = random.Random(seed)
-    log = PartitionLog(dice)
+    log = PartitionLog(dice, breaks=True)
     log.append(30)
     log.compact()
     log.append(30)
