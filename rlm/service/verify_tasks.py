@@ -1,8 +1,9 @@
 """Wires verification of one service, on request and at intervals."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from kip405.ids import Uuid
 from rlm.broker.leadership import LedPartition
 from rlm.service.dependencies import Dependencies
 from rlm.service.metadata import BARRIER_DEADLINE_MS
@@ -10,7 +11,7 @@ from rlm.tasks.deep_check import DeepCheck
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.lost_segments import LostSegments
 from rlm.tasks.schedule import led_rows
-from rlm.tasks.unlisted_segments import UnlistedSegments
+from rlm.tasks.unlisted_segments import UnlistedSegments, stores_ever_used
 from rlm.tasks.verification import PartitionVerifier
 from rlm.tasks.verify_runs import VerifyRuns
 from rlm.tasks.verify_watch import VerifyWatch
@@ -67,9 +68,26 @@ def verify_tasks(
 
 
 def unlisted_segments(dependencies: Dependencies) -> UnlistedSegments:
+    """In the stores of this service, as far as they are known by now."""
+    return _unlisted(dependencies, dependencies.stores.stores.known)
+
+
+def unlisted_anywhere(dependencies: Dependencies) -> UnlistedSegments:
+    """In all stores that were ever used, which alone proves that nothing is there (H15)."""
+
+    def every_store() -> tuple[Uuid, ...]:
+        view = dependencies.metadata.settings.view
+        return stores_ever_used(view, dependencies.stores.stores.known())
+
+    return _unlisted(dependencies, every_store)
+
+
+def _unlisted(
+    dependencies: Dependencies, store_ids: Callable[[], Collection[Uuid]]
+) -> UnlistedSegments:
     return UnlistedSegments(
         stores=dependencies.stores.stores,
-        store_ids=dependencies.stores.stores.known,
+        store_ids=store_ids,
         ledger=dependencies.metadata.manager,
         cluster_id=dependencies.config.cluster_id,
     )

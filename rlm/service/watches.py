@@ -6,7 +6,7 @@ from functools import partial
 from rlm.broker.leadership import LedPartition
 from rlm.log_dir.held_segments import SegmentFiles
 from rlm.service.dependencies import Dependencies
-from rlm.service.verify_tasks import unlisted_segments
+from rlm.service.verify_tasks import unlisted_anywhere
 from rlm.tasks.bounded_retention import BoundedRetentionWatch, TieredPartition
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.hole_watch import HoleWatch
@@ -87,6 +87,6 @@ def hole_watch(dependencies: Dependencies, holes: HoleRecords, holds: SegmentHol
         settings=dependencies.metadata.settings,
         holes=holes,
         held=holds.missing,
-        unlisted=unlisted_segments(dependencies),
+        unlisted=unlisted_anywhere(dependencies),
         clock=dependencies.clock,
     )

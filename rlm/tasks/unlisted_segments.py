@@ -4,6 +4,9 @@ The objects are listed first; the caller takes a snapshot, with its barrier, and
 is still not listed. A copy publishes COPY_SEGMENT_STARTED before its first object, so objects of a
 copy under way are never among them. What the second listing does not have any more was deleted
 meanwhile. Nothing is deleted or published here.
+
+That a record was never stored, or is not stored any more, is proven only by all stores that were
+ever used. One that is not configured here any more, or whose plugin did not start yet, may have it.
 """
 
 from collections.abc import Callable, Collection
@@ -14,6 +17,7 @@ from kip405.ids import TopicIdPartition, Uuid
 from rlm.plans.verification import UnlistedSegment
 from rlm.remote_log.ports import Ledger, Stores
 from rlm.stores.connection import identity_problem
+from rlmm.settings_view import SettingsView
 from rsm_plugins.layout.keys import ObjectKind, parse_name
 
 
@@ -25,8 +29,15 @@ class Listing:
     errors: list[str] = field(default_factory=list)
 
 
+def stores_ever_used(view: SettingsView, known: Collection[Uuid]) -> tuple[Uuid, ...]:
+    """All that the settings know, and those of this service that are `known` by now. A store is on
+    record there before anything is copied to it.
+    """
+    return tuple(dict.fromkeys((*(one.store_id for one in view.stores()), *known)))
+
+
 class UnlistedSegments:
-    """`store_ids`: the stores of this service that are known by now."""
+    """`store_ids`: which stores are listed; one that this service does not have is an error."""
 
     def __init__(
         self,
@@ -41,10 +52,10 @@ class UnlistedSegments:
         self._ledger = ledger
         self._cluster_id = cluster_id
 
-    async def listing(self, partition: TopicIdPartition) -> Listing:
-        """The partition's objects as they are in all stores now."""
+    async def listing(self, partition: TopicIdPartition, without: Collection[Uuid] = ()) -> Listing:
+        """The partition's objects as they are in all stores now, but for some."""
         found = Listing()
-        for store_id in self._store_ids():
+        for store_id in (one for one in self._store_ids() if one not in without):
             try:
                 await self._list(store_id, partition, found)
             except RemoteStorageError as error:
@@ -52,12 +63,12 @@ class UnlistedSegments:
         return found
 
     async def confirmed(
-        self, partition: TopicIdPartition, before: Listing
+        self, partition: TopicIdPartition, before: Listing, without: Collection[Uuid] = ()
     ) -> tuple[UnlistedSegment, ...]:
         """Those that are still there, and still not listed; call it after a barrier."""
         if not before.segments:
             return ()
-        again = await self.listing(partition)
+        again = await self.listing(partition, without)
         before.errors += again.errors
         return tuple(
             segment

@@ -37,7 +37,7 @@ from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.segment_holds import SegmentHolds
 from rlm.tasks.trim import TrimSettings, TrimTask
-from rlm.tasks.unlisted_segments import UnlistedSegments
+from rlm.tasks.unlisted_segments import UnlistedSegments, stores_ever_used
 from rlm.tasks.unreferenced import UnreferencedSettings, UnreferencedTask
 from rlm.tasks.verification import PartitionVerifier
 from rlm.tasks.verify_runs import VerifyRuns
@@ -232,7 +232,7 @@ class Rig:
             settings=settings,
             holes=self.hole_records,
             held=self.holds.missing,
-            unlisted=self._unlisted(),
+            unlisted=self.unlisted(),
             clock=self.clock,
         )
 
@@ -308,16 +308,17 @@ class Rig:
                 clock=self.clock,
                 bytes_per_second=VERIFY_BYTES_PER_SECOND,
             ),
-            unlisted=self._unlisted(),
+            unlisted=self.unlisted(),
             lost=self.lost,
             clock=self.clock,
             barrier_deadline_ms=1_000,
         )
 
-    def _unlisted(self) -> UnlistedSegments:
+    def unlisted(self) -> UnlistedSegments:
+        """In all stores that were ever used."""
         return UnlistedSegments(
             stores=self.shelf,
-            store_ids=lambda: (STORE_ID,),
+            store_ids=lambda: stores_ever_used(self.settings.view, (STORE_ID,)),
             ledger=self.ledger,
             cluster_id=CLUSTER_ID,
         )

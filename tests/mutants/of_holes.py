@@ -5,9 +5,17 @@ from tests.mutants.edits import Edit, Target
 PLAN = Target("rlm/plans/holes.py", ("tests/rlm/tasks/test_hole_watch.py",))
 TASK = Target("rlm/tasks/hole_watch.py", ("tests/rlm/tasks/test_hole_watch.py",))
 FRESH = Target("rlm/tasks/hole_watch.py", ("tests/rlm/tasks/test_expiration.py",))
+STORES = Target("rlm/tasks/unlisted_segments.py", ("tests/rlm/tasks/test_hole_watch.py",))
 LOSS = Target("rlm/plans/loss.py", ("tests/rlm/plans/test_loss.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *STORES.edits(
+        (
+            "H15: a store that was used once and is not known here has nothing",
+            "(*(one.store_id for one in view.stores()), *known)",
+            "known",
+        ),
+    ),
     *PLAN.edits(
         (
             "H06: a gap below our own trim becomes a hole",

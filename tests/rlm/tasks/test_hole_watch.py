@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kip405.contracts import RemoteStorageManager
+from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm.plans.holes import BY_ANYBODY, BY_RETENTION, GIVEN_BACK
 from rlm.plans.problems import ProblemKind
@@ -13,10 +14,11 @@ from rlm.plans.verification import IssueKind
 from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.hole_watch import HoleWatch
 from rlmm.ledger import Hole
-from rlmm.settings_records import GivenBack, TopicRecord, TrimRecord
+from rlmm.settings_records import GivenBack, StoreRecord, TopicRecord, TrimRecord
 from tests.builders.ledger import PARTITION, metadata
+from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
-from tests.builders.store import STORE_ID
+from tests.builders.store import STORE_ID, MemoryStore
 from tests.rlm.tasks.test_unlisted_segments import verified
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
@@ -118,6 +120,28 @@ async def test_h15_what_nobody_saw_is_a_hole_once_every_store_was_listed(rig: Ri
     await run(rig)
     assert holes(rig) == [(100, 300, BY_RETENTION)]
     assert found(rig) == []
+
+
+@pytest.mark.parametrize("is_configured", [True, False])
+async def test_h15_a_store_that_is_not_known_here_was_not_listed(
+    rig: Rig, is_configured: bool
+) -> None:
+    """It was used once, and is not configured any more, or its plugin did not start yet: a copy
+    that the ledger has lost may lie there.
+    """
+    other = Uuid(b"\x52" * 16)
+    rig.settings.write(StoreRecord(store_id=other, plugin="s3", uri="s3://b", prefix=""))
+    await rig.copy.run(rig.led, CopyRequest(up_to_offset=100))
+    delete_up_to(rig, 300)
+    await run(rig)
+    assert holes(rig) == []
+    [text] = found(rig)
+    assert f"the objects in store {other} were not listed" in text
+    if is_configured:
+        rig.shelf.stores[other] = MemoryStore(CLUSTER_ID, other)
+        rig.clock.advance(LIST_AGAIN_MS)
+        await run(rig)
+        assert holes(rig) == [(100, 300, BY_RETENTION)]
 
 
 async def test_h06_a_copy_that_the_ledger_lost_is_no_hole(rig: Rig) -> None:
