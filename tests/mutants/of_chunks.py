@@ -5,25 +5,28 @@ from tests.mutants.edits import Edit, Target
 CHUNK_MEMORY = Target("rlm/reading/chunk_memory.py", ("tests/rlm/reading/test_chunk_memory.py",))
 BEGUN = Target("rlm/proxy/begun.py", ("tests/rlm/proxy/test_begun.py",))
 WRITER = Target("rlm/proxy/writer.py", ("tests/rlm/proxy/test_writer.py",))
+_KEPT_BY_SLOT = (
+    "        gone = weakref.finalize("
+    "slot, self._free.append, place._replace(is_used=True))\n"
+    "        gone.atexit = False\n"
+)
 
 EDITS: tuple[Edit, ...] = (
     *CHUNK_MEMORY.edits(
         (
             "G9: memory is used again while something refers to its chunk",
-            "        gone = weakref.finalize(slot, self._free.append, (mapping, position))\n"
-            "        gone.atexit = False\n",
-            "        self._free.append((mapping, position))\n",
+            _KEPT_BY_SLOT,
+            "        self._free.append(place._replace(is_used=True))\n",
         ),
         (
             "G10: memory of chunks is never used again",
-            "        gone = weakref.finalize(slot, self._free.append, (mapping, position))\n"
-            "        gone.atexit = False\n",
+            _KEPT_BY_SLOT,
             "",
         ),
         (
             "G9: all slots of a mapping are the same memory",
-            "(mapping, slot * SLOT_BYTES)",
-            "(mapping, 0)",
+            "_Place(mapping, position, False)",
+            "_Place(mapping, 0, False)",
         ),
         (
             "a view of a chunk can be written to",
