@@ -37,6 +37,7 @@ _TAIL_PARTITIONS = 50
 _PLACES_PARTITIONS = 8
 _SEGMENT_MIB = 16
 _MANY = 50
+_LEAST_ROOM = 1_000
 _OPTIONS = ("rounds", "connections", "seconds", "size_mib", "parts", "workers")
 _CPU = "user + system seconds of service, workers and plugin, and of the broker"
 
@@ -102,9 +103,12 @@ def summary(runs: Sequence[ConnectionsRun]) -> Iterator[str]:
 def _run(given: argparse.Namespace, progress: Callable[[str], None]) -> list[ConnectionsRun]:
     if given.quick:
         given.rounds, given.connections, given.seconds, given.size_mib = 1, 100, 5, 512
-    override = (Override.parse(f"rlm.proxy.workers={given.workers}"),)
+    overrides = (
+        Override.parse(f"rlm.proxy.workers={given.workers}"),
+        Override.parse(f"rlm.proxy.max.connections={2 * max(given.connections, _LEAST_ROOM)}"),
+    )
     runs: list[ConnectionsRun] = []
-    with production_sandbox(progress, overrides=override) as sandbox:
+    with production_sandbox(progress, overrides=overrides) as sandbox:
         _prepare(sandbox, given, progress)
         for number in range(given.rounds):
             for part, readers in _cases(given):

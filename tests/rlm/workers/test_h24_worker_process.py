@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from kafka_protocol.apis import FETCH, PRODUCE
+from kip405.open_files import raise_open_files_limit
 from rlm.proxy.settings import ProxySettings
 from rlm.workers.listening import listen
 from rlm.workers.supervisor import WORKER_COMMAND
@@ -32,6 +33,11 @@ from tests.rlm.proxy.fakes import (
 ROOT = Path(__file__).parents[3]
 START_S = 5
 """Generous: the bound of 1 s is one of a quiet machine."""
+IDLE_BYTES = 60 << 20
+"""Of an idle worker: all that is resident, shared libraries too."""
+IDLE_CONNECTIONS = 1_000
+"""This process has both ends of each: the client's and the broker's."""
+CONNECTION_BYTES = 40 << 10
 
 
 @asynccontextmanager
@@ -182,6 +188,33 @@ async def test_h24_a_worker_may_open_the_files_that_its_connections_need(tmp_pat
                 limit = psutil.Process(process.pid).rlimit(psutil.RLIMIT_NOFILE)[0]
                 assert limit >= min(2 * 1_000 + 100, hard)
             finally:
+                await end(process)
+
+
+async def test_h24_idle_connections_and_an_idle_worker_need_little_memory(tmp_path: Path) -> None:
+    """Each connection has produced and fetched before it is idle."""
+    raise_open_files_limit(2 * IDLE_CONNECTIONS + 500)
+    async with broker_behind() as broker:
+        with listen("127.0.0.1", 0) as (listening,):
+            process = await start(0, listening, broker, tmp_path, 2 * IDLE_CONNECTIONS)
+            clients: list[RawClient] = []
+            try:
+                assert process.stdout is not None
+                async with asyncio.timeout(60):
+                    assert await process.stdout.readline() == b"ready\n"
+                    idle = psutil.Process(process.pid).memory_info().rss
+                    while len(clients) < IDLE_CONNECTIONS:
+                        clients.append(await connect(listening))
+                        await pass_bytes(clients[-1])
+                grown = psutil.Process(process.pid).memory_info().rss - idle
+                each = grown / IDLE_CONNECTIONS
+                print(f"idle {idle / 2**20:.1f} MiB, a connection {each / 2**10:.1f} KiB")
+                assert broker.connections == IDLE_CONNECTIONS
+                assert idle <= IDLE_BYTES
+                assert each <= CONNECTION_BYTES
+            finally:
+                for client in clients:
+                    client.writer.close()
                 await end(process)
 
 
