@@ -11,7 +11,7 @@ from rsm_plugins.layout.manifest import Manifest, build_manifest
 from tests.sandbox_fixtures import SandboxFactory
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.faults import store_dir
-from tests.scenarios.objects import finished_segments
+from tests.scenarios.objects import MANIFEST, finished_segments
 
 pytestmark = pytest.mark.integration
 _LONG_AGO_S = 1_000_000_000
@@ -19,7 +19,7 @@ _LONG_AGO_S = 1_000_000_000
 
 def _folder(cluster: Cluster, topic: str, store: Path | None = None) -> Path:
     root = store or store_dir(cluster)
-    (found,) = root.glob(f"**/{cluster.sandbox.state.cluster_id}/{topic}-*/0")
+    (found,) = root.glob(f"{cluster.sandbox.state.cluster_id}/{topic}-*/0")
     return found
 
 
@@ -78,26 +78,42 @@ def test_h12_reconcile_deletes_nothing_of_another_cluster(one: Cluster) -> None:
     shutil.rmtree(folder.parents[2] / "another-cluster")
 
 
-@pytest.mark.long
 def test_h12_two_clusters_of_one_store_leave_each_other_alone(
     one: Cluster, sandbox_factory: SandboxFactory
 ) -> None:
-    """Each is reconciled beside the objects of the other, which are older than every grace and of
-    a topic of the same name. A store takes a second cluster below a prefix of its own only.
+    """Each is reconciled and cleaned beside real objects of the other, which are older than every
+    grace and of a topic of the same name: below the prefix of its own that the store takes a second
+    cluster with, and where copies of a bucket bring them, below the prefix of the first and below
+    its very name.
     """
     shared = (f"store.rsm.config.root={store_dir(one)}", "store.rsm.config.prefix=second")
     with Cluster(sandbox_factory(overrides=shared)) as two:
         topic = fresh("shared")
         rows = {cluster: _copied(cluster, topic) for cluster in (one, two)}
+        folders = {
+            cluster: _folder(cluster, topic, root)
+            for cluster, root in ((one, store_dir(one)), (two, store_dir(one) / "second"))
+        }
         for cluster, other in ((one, two), (two, one)):
-            folder = _folder(other, topic, store_dir(one))
-            before = {path: path.read_bytes() for path in map(_aged, folder.iterdir())}
-            assert len(before) > 2
+            theirs, named = folders[other], folders[cluster].parents[1]
+            brought = [named.parent / Path(*theirs.parts[-3:]), named / Path(*theirs.parts[-2:])]
+            for folder in brought:
+                shutil.copytree(theirs, folder)
+            before = {
+                path: path.read_bytes() for where in (theirs, *brought) for path in _all(where)
+            }
             command = ("reconcile", "--config", str(cluster.sandbox.layout.rlm_config(1)), "--yes")
             said = cluster.rlm(*command, check=False)
             assert "0 segments adopted, 0 registered" in said.stdout, said.stderr
-            assert "every object is listed in the ledger" in said.stdout
+            assert said.stdout.count(other.sandbox.state.cluster_id) == len(_all(theirs, MANIFEST))
             cluster.wait_for_expiration_tasks()
-            assert {path: path.read_bytes() for path in folder.iterdir()} == before
+            assert {path: path.read_bytes() for path in before} == before
+            shutil.rmtree(brought[0].parents[1])
+            shutil.rmtree(brought[1].parent)
         for cluster, expected in rows.items():
             assert_same(cluster.read_all(topic), expected)
+
+
+def _all(folder: Path, kind: str = "") -> list[Path]:
+    """Its files, which are old from now on."""
+    return [_aged(path) for path in folder.glob(f"*{kind}")]
