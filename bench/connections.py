@@ -63,7 +63,8 @@ class ConnectionsRun:
 
     @property
     def service_cpu_s_gb(self) -> float:
-        return self.service_cpu_s / (self.mb_s * self.wall_s / 1000)
+        gigabytes = self.mb_s * self.wall_s / 1000
+        return self.service_cpu_s / gigabytes if gigabytes else float("nan")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
