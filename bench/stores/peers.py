@@ -2,7 +2,7 @@
 
 Kafka 4.3.0's own tiered storage with Aiven's plugin (May 2026) on minio, one node, heap 1 GiB,
 2 shared cores, segments of 16 MiB, 1 KiB records, default fetches; November 2026. Another machine
-and another hour: for orientation, no ratio is made of them. CPU is the broker's, which holds the
+and another hour: a ratio to them is for orientation. CPU is the broker's, which holds the
 plugin; of several runs the range.
 """
 
@@ -76,7 +76,7 @@ GETS_PER_GIB = "320-456"
 COPY = "copy of a backlog, 8 partitions: 99-113 MB/s, broker 5.8-8.9 CPU s/GB"
 
 
-def best_read(partitions: int, delay_ms: int) -> float | None:
-    """The best of a row in MiB/s, None where it was not measured."""
-    rows = [one.best for one in READS if (one.partitions, one.delay_ms) == (partitions, delay_ms)]
-    return max(rows, default=None)
+def best_read(partitions: int, delay_ms: int) -> PeerFigure | None:
+    """The best of a kind of read, None where none was measured."""
+    rows = [one for one in READS if (one.partitions, one.delay_ms) == (partitions, delay_ms)]
+    return max(rows, key=lambda one: one.best, default=None)
