@@ -13,8 +13,16 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from rlm_sandbox.document import without_passwords
 from rlm_sandbox.sandbox import Sandbox, take_down
-from rlm_sandbox.spec import KAFKA_VERSION, Override, SandboxError, SandboxSpec
+from rlm_sandbox.spec import (
+    KAFKA_VERSION,
+    PLAINTEXT,
+    SECURITY,
+    Override,
+    SandboxError,
+    SandboxSpec,
+)
 
 _DIR = click.option(
     "--dir",
@@ -56,6 +64,12 @@ def sandbox() -> None:
     help="One, or one for each broker: 3.9.2,4.1.2,4.3.0.",
 )
 @click.option("--mode", default="kraft", show_default=True, help="kraft, or zookeeper up to 3.9.")
+@click.option(
+    "--security",
+    default=PLAINTEXT,
+    show_default=True,
+    help=f"{', '.join(SECURITY[:-1])} or {SECURITY[-1]}; all but the first with an authorizer.",
+)
 @click.option("--kafka-home", type=click.Path(path_type=Path), help="Use this Kafka (libs/*.jar).")
 @click.option("--native-tiering", is_flag=True, help="Brokers with LocalTieredStorage, as a peer.")
 @click.option("--store", default="local", show_default=True, help="local, s3 or hdfs.")
@@ -73,6 +87,7 @@ def up(
     log_dirs: int,
     kafka_version: str,
     mode: str,
+    security: str,
     kafka_home: Path | None,
     native_tiering: bool,
     store: str,
@@ -82,12 +97,16 @@ def up(
     readers: int,
     brokers_only: bool,
 ) -> None:
-    """Start everything, wait until it is healthy, print the sandbox's JSON document."""
+    """Start everything, wait until it is healthy, print the sandbox's JSON document.
+
+    The document is kept in DIR/sandbox.json; passwords are only there.
+    """
     spec = SandboxSpec(
         brokers=brokers,
         log_dirs=log_dirs,
         kafka_version=kafka_version,
         mode=mode,
+        security=security,
         kafka_home=str(kafka_home.resolve()) if kafka_home else None,
         native_tiering=native_tiering,
         store=store,
@@ -107,7 +126,7 @@ def up(
                 click.echo(line, err=True)
 
         made = Sandbox.up(root, spec, progress=show)
-    click.echo(json.dumps(made.json, indent=2))
+    click.echo(json.dumps(without_passwords(made.json), indent=2))
 
 
 @sandbox.command()

@@ -6,13 +6,19 @@ The names and shapes here are promised by the README; add, never rename.
 from typing import Any
 
 from rlm_sandbox.nodes import changed_broker_defaults
+from rlm_sandbox.security.cluster_security import ClusterSecurity
 from rlm_sandbox.spec import Layout, loopback
 from rlm_sandbox.state import SandboxState
 from rlm_sandbox.stores.choice import sandbox_store
 
 
-def sandbox_document(layout: Layout, state: SandboxState) -> dict[str, Any]:
-    """The JSON document that `up` prints last and keeps in `D/sandbox.json`."""
+def sandbox_document(
+    layout: Layout, state: SandboxState, security: ClusterSecurity | None = None
+) -> dict[str, Any]:
+    """The JSON document that is kept in `D/sandbox.json`; `up` prints it last, without passwords.
+
+    A sandbox in plaintext has no `security` in it.
+    """
     nodes = state.spec.broker_ids
     return {
         "bootstrap": ",".join(loopback(state.ports[node].proxy) for node in nodes),
@@ -20,6 +26,7 @@ def sandbox_document(layout: Layout, state: SandboxState) -> dict[str, Any]:
         "brokers": [_broker(layout, state, node) for node in nodes],
         "readers": [_reader(state, number) for number in state.spec.reader_ids],
         "store": _store(layout, state),
+        **({} if security is None else {"security": security.document()}),
         "plugin": loopback(state.ports[nodes[0]].plugin),
         "changed_broker_defaults": changed_broker_defaults(state.spec),
         "cluster_id": state.cluster_id,
@@ -62,3 +69,12 @@ def _store(layout: Layout, state: SandboxState) -> dict[str, Any]:
 def _pid(state: SandboxState, name: str) -> int | None:
     identity = state.processes.get(name)
     return identity.pid if identity else None
+
+
+def without_passwords(document: dict[str, Any]) -> dict[str, Any]:
+    """The document as it may be shown: output of commands is kept in logs of builds."""
+    return {
+        name: without_passwords(value) if isinstance(value, dict) else value
+        for name, value in document.items()
+        if name != "password"
+    }

@@ -1,8 +1,10 @@
-"""Small files written whole or not at all, and folders that one process fills at a time."""
+"""Small files written whole or not at all, the text of Java properties, and folders that one
+process fills at a time.
+"""
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,3 +34,15 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def encode_properties(properties: Mapping[str, str]) -> str:
+    """Text of a Java properties file: backslashes doubled, everything outside ASCII as \\uXXXX."""
+    return "".join(f"{key}={_escape(value)}\n" for key, value in properties.items())
+
+
+def _escape(value: str) -> str:
+    text = value.replace("\\", "\\\\")
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(chr(code) if code < 0x80 else f"\\u{code:04x}" for code in codes)

@@ -169,18 +169,42 @@ class KafkaDist:
         return self.java_command(TOOL_CLASSES.get(tool, tool), *args, jvm=jvm)
 
     def run_tool(
-        self, tool: str, *args: str, timeout_s: float = 120, stdin: str | None = None
+        self,
+        tool: str,
+        *args: str,
+        timeout_s: float = 120,
+        stdin: str | None = None,
+        argument_file: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a Kafka tool to its end; output is captured, a non-zero status is the caller's."""
-        return subprocess.run(  # noqa: S603 - our own Java on our own jars
-            self.tool_command(tool, *args),
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            input=stdin,
-            env=java_environment(),
-            check=False,
-        )
+        """Run a Kafka tool to its end; output is captured, a non-zero status is the caller's.
+
+        `argument_file`: Java reads the command line from this file, which exists meanwhile and only
+        its owner can read: what other users of the machine see of the process has no secrets.
+        """
+        command = self.tool_command(tool, *args)
+        if argument_file is not None:
+            text = "".join(f"{_quoted(word)}\n" for word in command[1:])
+            write_atomically(argument_file, text, private=True)
+            command = [command[0], f"@{argument_file}"]
+        try:
+            return subprocess.run(  # noqa: S603 - our own Java on our own jars
+                command,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                input=stdin,
+                env=java_environment(),
+                check=False,
+            )
+        finally:
+            if argument_file is not None:
+                argument_file.unlink()
+
+
+def _quoted(word: str) -> str:
+    """A word as Java's argument files have it."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def resolve_kafka(

@@ -17,6 +17,8 @@ from rlm_sandbox import readiness
 from rlm_sandbox.kafka_dist import KafkaDist, java_environment, loading_noted
 from rlm_sandbox.nodes import node_command
 from rlm_sandbox.processes import ProcessIdentity, spawn
+from rlm_sandbox.security.acls import create_acls, knows_acls
+from rlm_sandbox.security.cluster_security import ClusterSecurity
 from rlm_sandbox.services import plugin_command, reader_command, rlm_command
 from rlm_sandbox.spec import (
     CONTROLLER,
@@ -64,6 +66,7 @@ class Launcher:
     state: SandboxState
     dists: Mapping[str, KafkaDist]
     clock: Clock
+    security: ClusterSecurity | None = None
 
     @property
     def store(self) -> SandboxStore:
@@ -79,9 +82,11 @@ class Launcher:
             return rlm_command(self.layout, node)
         if kind == "reader":
             return reader_command(self.layout, node)
-        classes = self._class_options(name)
+        options = self._class_options(name)
+        if self.security is not None:
+            options = (*options, *self.security.jvm_options())
         dist = self._dist(node)
-        return node_command(dist, self.state.spec, self.layout, node, classes=classes)
+        return node_command(dist, self.state.spec, self.layout, node, options=options)
 
     def _dist(self, node: int) -> KafkaDist:
         return self.dists[self.state.spec.version_of(node)]
@@ -142,7 +147,7 @@ class Launcher:
             return readiness.plugin_answers(ports.plugin)
         if kind == "rlm":
             return readiness.service_is_ready(ports.http)
-        view = readiness.cluster_view(ports.direct)
+        view = self._view(node)
         return view is not None and node in view.broker_ids
 
     def wait_ready(
@@ -180,8 +185,25 @@ class Launcher:
                 )
 
     def _sees(self, node: int, everyone: frozenset[int]) -> bool:
-        view = readiness.cluster_view(self.state.ports[node].direct)
+        view = self._view(node)
         return view is not None and view.broker_ids == everyone and view.controller_id >= 0
+
+    def _view(self, node: int) -> readiness.ClusterView | None:
+        identity = None if self.security is None else self.security.admin
+        return readiness.cluster_view(self.state.ports[node].direct, identity)
+
+    def secure_cluster(self, *, timeout_ms: int) -> None:
+        """Create the ACLs of a secured cluster, and return when every broker has them."""
+        if self.security is None:
+            return
+        admin = self.security.admin
+        ports = [own.direct for own in self.state.ports.values()]
+        create_acls(ports[0], admin)
+        identity = self.state.processes["broker:1"]
+        deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        while not all(knows_acls(port, admin) for port in ports):
+            if identity.wait_gone(_POLL_MS) or self.clock.monotonic_ms() > deadline_ms:
+                raise SandboxError("the brokers do not learn the ACLs" + self._last_log("broker:1"))
 
     def _last_log(self, name: str) -> str:
         path = self.layout.log(name)

@@ -2,16 +2,20 @@
 
 Listeners: DIRECT (advertised at itself, between brokers and for the service), TIERED (bound to
 loopback, advertised at the proxy) and CONTROLLER. TIERED is never the inter-broker listener (H21).
+What `--security` makes of them is `security/listeners.py`.
 """
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rlm_sandbox.files import write_atomically
+from rlm_sandbox.files import encode_properties, write_atomically
 from rlm_sandbox.kafka_dist import KafkaDist
+from rlm_sandbox.security.cluster_security import ClusterSecurity
+from rlm_sandbox.security.listeners import protocol_map
 from rlm_sandbox.spec import (
     CONTROLLER_NODE_ID,
+    PLAINTEXT,
     Layout,
     NodePorts,
     SandboxError,
@@ -89,7 +93,12 @@ def changed_broker_defaults(spec: SandboxSpec) -> dict[str, str]:
 
 
 def broker_properties(
-    spec: SandboxSpec, layout: Layout, node_id: int, ports: Mapping[int, NodePorts], quorum: int
+    spec: SandboxSpec,
+    layout: Layout,
+    node_id: int,
+    ports: Mapping[int, NodePorts],
+    quorum: int,
+    security: ClusterSecurity | None = None,
 ) -> dict[str, str]:
     """All of server.properties of a broker; `quorum` is the port of the controller listener."""
     own = ports[node_id]
@@ -113,10 +122,16 @@ def broker_properties(
     }
     if spec.native_tiering:
         properties["rsm.config.dir"] = str(layout.native_store)
-    return properties | changed_broker_defaults(spec)
+    return properties | _secured(security) | changed_broker_defaults(spec)
 
 
-def controller_properties(spec: SandboxSpec, layout: Layout, quorum: int) -> dict[str, str]:
+def _secured(security: ClusterSecurity | None) -> dict[str, str]:
+    return {} if security is None else security.node_properties()
+
+
+def controller_properties(
+    spec: SandboxSpec, layout: Layout, quorum: int, security: ClusterSecurity | None = None
+) -> dict[str, str]:
     """server.properties of the controller that three brokers share."""
     node_id = CONTROLLER_NODE_ID
     return {
@@ -124,6 +139,7 @@ def controller_properties(spec: SandboxSpec, layout: Layout, quorum: int) -> dic
         "process.roles": "controller",
         "listeners": f"CONTROLLER://{loopback(quorum)}",
         "log.dirs": str(layout.metadata_dir(node_id)),
+        **_secured(security),
     } | changed_broker_defaults(spec)
 
 
@@ -132,7 +148,7 @@ def _with_zookeeper(node_id: int, port: int) -> dict[str, str]:
         "broker.id": str(node_id),
         "zookeeper.connect": loopback(port),
         "zookeeper.session.timeout.ms": str(3 * _ZOOKEEPER_TICK_MS),
-        "listener.security.protocol.map": "DIRECT:PLAINTEXT,TIERED:PLAINTEXT",
+        "listener.security.protocol.map": protocol_map(PLAINTEXT, controller=False),
     }
 
 
@@ -151,36 +167,21 @@ def zookeeper_properties(layout: Layout, port: int) -> dict[str, str]:
 def _common_properties(
     spec: SandboxSpec, layout: Layout, node_id: int, quorum: int
 ) -> dict[str, str]:
-    voter = CONTROLLER_NODE_ID if spec.dedicated_controller else node_id
     return {
         "node.id": str(node_id),
-        "controller.quorum.voters": f"{voter}@{loopback(quorum)}",
+        "controller.quorum.voters": f"{controller_id(spec)}@{loopback(quorum)}",
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": (
-            "DIRECT:PLAINTEXT,TIERED:PLAINTEXT,CONTROLLER:PLAINTEXT"
-        ),
+        "listener.security.protocol.map": protocol_map(spec.security),
         "metadata.log.dir": str(layout.metadata_dir(node_id)),
     }
 
 
-def encode_properties(properties: Mapping[str, str]) -> str:
-    """Text of a Java properties file: backslashes doubled, everything outside ASCII as \\uXXXX."""
-    return "".join(f"{key}={_escape(value)}\n" for key, value in properties.items())
-
-
-def _escape(value: str) -> str:
-    text = value.replace("\\", "\\\\")
-    units = text.encode("utf-16-be")
-    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
-    return "".join(chr(code) if code < 0x80 else f"\\u{code:04x}" for code in codes)
-
-
 def node_command(
-    dist: KafkaDist, spec: SandboxSpec, layout: Layout, node_id: int, *, classes: Sequence[str] = ()
+    dist: KafkaDist, spec: SandboxSpec, layout: Layout, node_id: int, *, options: Sequence[str] = ()
 ) -> list[str]:
-    """Argument vector of a broker or the controller; `classes`: JVM options of a class archive."""
+    """Argument vector of a broker or the controller; `options`: of a class archive, of security."""
     heap_mib = 256 if node_id == CONTROLLER_NODE_ID else spec.heap_mib
-    jvm = [f"-Xmx{heap_mib}m", "-XX:-UsePerfData", *_JVM_PROFILES[spec.jvm], *classes]
+    jvm = [f"-Xmx{heap_mib}m", "-XX:-UsePerfData", *_JVM_PROFILES[spec.jvm], *options]
     if is_before_4(dist.version):
         jvm.append(f"-Dlog4j.configuration={_uri(layout.reload4j)}")
     else:
@@ -213,7 +214,7 @@ def _uri(path: Path) -> str:
 _FORMAT_TIMEOUT_S = 90
 
 
-def write_node_files(layout: Layout, state: SandboxState) -> None:
+def write_node_files(layout: Layout, state: SandboxState, security: ClusterSecurity | None) -> None:
     """Write (again) what the nodes read at their start."""
     write_atomically(layout.log4j, LOG4J)
     write_atomically(layout.reload4j, RELOAD4J)
@@ -221,21 +222,28 @@ def write_node_files(layout: Layout, state: SandboxState) -> None:
         if node_id == CONTROLLER_NODE_ID and state.spec.has_zookeeper:
             properties = zookeeper_properties(layout, state.quorum_port)
         elif node_id == CONTROLLER_NODE_ID:
-            properties = controller_properties(state.spec, layout, state.quorum_port)
+            properties = controller_properties(state.spec, layout, state.quorum_port, security)
         else:
             properties = broker_properties(
-                state.spec, layout, node_id, state.ports, state.quorum_port
+                state.spec, layout, node_id, state.ports, state.quorum_port, security
             )
-        write_atomically(layout.server_properties(node_id), encode_properties(properties))
+        text = encode_properties(properties)
+        write_atomically(layout.server_properties(node_id), text, private=security is not None)
     if state.spec.native_tiering:
         layout.native_store.mkdir(exist_ok=True)
 
 
-def format_storage(dists: Mapping[str, KafkaDist], layout: Layout, state: SandboxState) -> None:
+def format_storage(
+    dists: Mapping[str, KafkaDist],
+    layout: Layout,
+    state: SandboxState,
+    security: ClusterSecurity | None,
+) -> None:
     """Run Kafka's own format on every node with a directory that is not formatted.
 
     That is each node at first, and a broker whose disk was emptied (H4). A broker with ZooKeeper
-    formats its own.
+    formats its own. SCRAM users begin with the metadata log, hence at the controller; their
+    passwords are on no command line.
     """
     if state.spec.has_zookeeper:
         return
@@ -247,11 +255,14 @@ def format_storage(dists: Mapping[str, KafkaDist], layout: Layout, state: Sandbo
 
     def format_node(node_id: int) -> None:
         config = str(layout.server_properties(node_id))
-        done = dists[state.spec.version_of(node_id)].run_tool(
-            "storage",
-            *("format", "--cluster-id", state.cluster_id, "--config", config, "--ignore-formatted"),
-            timeout_s=_FORMAT_TIMEOUT_S,
-        )
+        words = ["format", "--cluster-id", state.cluster_id, "--config", config]
+        words.append("--ignore-formatted")
+        hidden = None
+        if security is not None and node_id == controller_id(state.spec):
+            words += security.format_options()
+            hidden = security.files.format_arguments
+        dist = dists[state.spec.version_of(node_id)]
+        done = dist.run_tool("storage", *words, timeout_s=_FORMAT_TIMEOUT_S, argument_file=hidden)
         if done.returncode != 0:
             reason = _reason(done.stderr + done.stdout) or f"status {done.returncode}"
             raise SandboxError(f"formatting the storage of node {node_id} failed: {reason}")
@@ -276,3 +287,8 @@ def _reason(output: str) -> str:
 def node_ids(spec: SandboxSpec) -> tuple[int, ...]:
     controller = (CONTROLLER_NODE_ID,) if spec.dedicated_controller else ()
     return (*controller, *spec.broker_ids)
+
+
+def controller_id(spec: SandboxSpec) -> int:
+    """The one node of the quorum."""
+    return CONTROLLER_NODE_ID if spec.dedicated_controller else spec.broker_ids[0]

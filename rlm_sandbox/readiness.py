@@ -1,21 +1,17 @@
-"""Whether the processes of a sandbox answer. Each probe is one short request, never a wait.
-
-The broker is asked by one hand-made Metadata request: a client library would retry, log and cache.
-"""
+"""Whether the processes of a sandbox answer. Each probe is one short request, never a wait."""
 
 import http.client
 import json
-import socket
-import struct
 from dataclasses import dataclass
 
+from kafka_protocol.apis import METADATA
+from kafka_protocol.primitives import WireError
 from rlm.plans.problems import ProblemKind
+from rlm_sandbox.security.broker_calls import broker_calls
+from rlm_sandbox.security.clients import ClientIdentity
 
 _TIMEOUT_S = 1.0
-_METADATA_KEY = 3
 _METADATA_VERSION = 1
-_CLIENT_ID = b"rlm-sandbox"
-_MAX_ANSWER_BYTES = 1 << 20
 _NOT_YET = {
     kind.value
     for kind in (ProblemKind.STARTING, ProblemKind.METADATA, ProblemKind.STORE_UNAVAILABLE)
@@ -31,18 +27,19 @@ class ClusterView:
     controller_id: int
 
 
-def cluster_view(port: int) -> ClusterView | None:
-    """Ask the broker on a loopback port; None when it does not answer (yet)."""
+def cluster_view(port: int, identity: ClientIdentity | None = None) -> ClusterView | None:
+    """Ask the broker on a loopback port; None when it does not answer (yet). `identity`: who asks,
+    where the listener wants to know.
+    """
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT_S) as connection:
-            connection.settimeout(_TIMEOUT_S)
-            connection.sendall(_metadata_request())
-            (size_bytes,) = struct.unpack(">i", _receive(connection, 4))
-            if not 0 < size_bytes <= _MAX_ANSWER_BYTES:
-                return None
-            return _parse_metadata(_receive(connection, size_bytes))
-    except (OSError, struct.error, EOFError):
+        with broker_calls(port, identity, timeout_s=_TIMEOUT_S) as calls:
+            answer = calls.call(METADATA, _METADATA_VERSION, {"topics": []})
+    except (OSError, EOFError, WireError):
         return None
+    return ClusterView(
+        broker_ids=frozenset(broker["node_id"] for broker in answer["brokers"]),
+        controller_id=answer["controller_id"],
+    )
 
 
 def http_status(port: int, path: str) -> int | None:
@@ -85,34 +82,3 @@ def plugin_answers(port: int) -> bool:
 
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         return answers(channel, _TIMEOUT_S)
-
-
-def _metadata_request() -> bytes:
-    """Metadata v1 for no topics: header v1 (key, version, correlation id, client id), int32 0."""
-    header = struct.pack(">hhih", _METADATA_KEY, _METADATA_VERSION, 1, len(_CLIENT_ID))
-    body = header + _CLIENT_ID + struct.pack(">i", 0)
-    return struct.pack(">i", len(body)) + body
-
-
-def _parse_metadata(answer: bytes) -> ClusterView:
-    (_correlation, count) = struct.unpack_from(">ii", answer)
-    position = 8
-    ids = set()
-    for _ in range(count):
-        (node_id, host_bytes) = struct.unpack_from(">ih", answer, position)
-        position += 6 + host_bytes + 4
-        (rack_bytes,) = struct.unpack_from(">h", answer, position)
-        position += 2 + max(0, rack_bytes)
-        ids.add(node_id)
-    (controller_id,) = struct.unpack_from(">i", answer, position)
-    return ClusterView(broker_ids=frozenset(ids), controller_id=controller_id)
-
-
-def _receive(connection: socket.socket, size_bytes: int) -> bytes:
-    received = bytearray()
-    while len(received) < size_bytes:
-        piece = connection.recv(size_bytes - len(received))
-        if not piece:
-            raise EOFError
-        received += piece
-    return bytes(received)

@@ -29,6 +29,7 @@ from rlm_sandbox.launcher import Launcher, run_stage, stages
 from rlm_sandbox.nodes import format_storage, write_node_files
 from rlm_sandbox.ports import PortReservation, port_is_free
 from rlm_sandbox.processes import ProcessIdentity, kill_group, pause_group, stop_all
+from rlm_sandbox.security.cluster_security import prepare_security, security_of
 from rlm_sandbox.services import plugin_config, reader_config, rlm_config
 from rlm_sandbox.spec import Layout, SandboxError, SandboxSpec
 from rlm_sandbox.state import SandboxState, checked_root, locked, prepared, stopped_state
@@ -69,7 +70,7 @@ class Verbs:
             if not port_is_free(port):
                 raise SandboxError(f"{name}: port {port} is taken by another process")
         if name.startswith("broker:"):
-            format_storage(self.dists, self.layout, state)
+            format_storage(self.dists, self.layout, state, security_of(self.layout, state.spec))
         state = state.with_process(name, launcher.start(name))
         self._remember(state)
         return state
@@ -114,12 +115,11 @@ class Verbs:
         return state
 
     def _launcher(self, state: SandboxState) -> Launcher:
-        return Launcher(layout=self.layout, state=state, dists=self.dists, clock=self.clock)
+        return _launcher(self.layout, state, self.dists, self.clock)
 
     def _remember(self, state: SandboxState) -> None:
         states.save(self.layout, state)
-        document = sandbox_document(self.layout, state)
-        write_atomically(self.layout.document, json.dumps(document, indent=2) + "\n")
+        _write_document(self.layout, state)
 
     def _move_store_away(self) -> None:
         if self.layout.store.exists():
@@ -133,6 +133,20 @@ class Verbs:
                 raise SandboxError(f"{self.layout.store} was recreated while the store was away")
             self.layout.store.rmdir()
         self.layout.store_away.rename(self.layout.store)
+
+
+def _launcher(
+    layout: Layout, state: SandboxState, dists: Mapping[str, KafkaDist], clock: Clock
+) -> Launcher:
+    security = security_of(layout, state.spec)
+    return Launcher(layout=layout, state=state, dists=dists, clock=clock, security=security)
+
+
+def _write_document(layout: Layout, state: SandboxState) -> None:
+    security = security_of(layout, state.spec)
+    document = sandbox_document(layout, state, security)
+    text = json.dumps(document, indent=2) + "\n"
+    write_atomically(layout.document, text, private=security is not None)
 
 
 def _is_directory(state: SandboxState, target: str) -> bool:
@@ -229,8 +243,9 @@ class Sandbox:
                 states.save(layout, state)
                 try:
                     progress("formatting the storage")
+                    prepare_security(layout, spec, now_ms=sandbox._clock.now_ms())
                     sandbox._write_files(state)
-                    format_storage(dists, layout, state)
+                    format_storage(dists, layout, state, security_of(layout, spec))
                     sandbox._start_all(state, progress, timeout_ms)
                 except BaseException:
                     progress("taking down what was started")
@@ -332,10 +347,10 @@ class Sandbox:
         return Verbs(layout=self.layout, dists=self._dists, clock=self._clock)
 
     def _launcher(self, state: SandboxState) -> Launcher:
-        return Launcher(layout=self.layout, state=state, dists=self._dists, clock=self._clock)
+        return _launcher(self.layout, state, self._dists, self._clock)
 
     def _write_files(self, state: SandboxState) -> None:
-        write_node_files(self.layout, state)
+        write_node_files(self.layout, state, security_of(self.layout, state.spec))
         if not state.spec.services:
             return
         store = sandbox_store(self.layout, state)
@@ -372,11 +387,11 @@ class Sandbox:
                 sandbox_store(self.layout, state).create()
             if "broker:1" in stage:
                 self._launcher(state).wait_cluster(timeout_ms=timeout_ms)
+                self._launcher(state).secure_cluster(timeout_ms=timeout_ms)
                 if state.spec.has_zookeeper:
                     state = self._with_cluster_id_of_the_disks(state)
         self._launcher(state).keep_classes(progress)
-        document = sandbox_document(self.layout, state)
-        write_atomically(self.layout.document, json.dumps(document, indent=2) + "\n")
+        _write_document(self.layout, state)
 
     def _with_cluster_id_of_the_disks(self, state: SandboxState) -> SandboxState:
         """With ZooKeeper it is the first broker that makes up the cluster id."""

@@ -45,6 +45,11 @@ CONTROLLER_NODE_ID = 100
 CONTROLLER = "controller"
 ZOOKEEPER = "zookeeper"
 LAST_WITH_ZOOKEEPER = "3.9.2"
+PLAINTEXT = "plaintext"
+SECURITY = (PLAINTEXT, "sasl_plaintext", "sasl_ssl", "mtls")
+FIRST_WITH_SECURITY = "3.6.2"
+"""Before 3.6 Kafka has no delegation tokens in KRaft, and before 3.5 no SCRAM users (KIP-900)."""
+
 PORT_NAMES = ("direct", "tiered", "controller", "proxy", "grpc", "http", "plugin")
 STORE_PROCESSES = {
     "local": (),
@@ -95,9 +100,10 @@ class SandboxSpec:
     """The options of `rlm sandbox up`.
 
     `kafka_version` is one version, or one for each broker, separated by commas. `mode` is where the
-    cluster's metadata is: `kraft`, or `zookeeper` before Kafka 4.0. `services` False starts
-    brokers only. `readers`: services without a broker. `jvm` is `full` (as in production; the bench
-    needs it) or `quick` (C1 compiler and serial collector: starts faster, half the CPU on small
+    cluster's metadata is: `kraft`, or `zookeeper` before Kafka 4.0. `security` says how clients,
+    brokers and controllers authenticate (`security/listeners.py`). `services` False starts brokers
+    only. `readers`: services without a broker. `jvm` is `full` (as in production; the bench needs
+    it) or `quick` (C1 compiler and serial collector: starts faster, half the CPU on small
     machines).
     """
 
@@ -105,6 +111,7 @@ class SandboxSpec:
     log_dirs: int = 1
     kafka_version: str = KAFKA_VERSION
     mode: str = "kraft"
+    security: str = PLAINTEXT
     kafka_home: str | None = None
     native_tiering: bool = False
     store: str = "local"
@@ -118,6 +125,7 @@ class SandboxSpec:
         if self.brokers not in (1, 3):
             raise SandboxError(f"--brokers {self.brokers}: allowed are 1 and 3")
         self._check_kafka()
+        self._check_security()
         if not 1 <= self.log_dirs <= 16:
             raise SandboxError(f"--log-dirs {self.log_dirs}: allowed are 1 to 16")
         if self.store not in STORE_PROCESSES:
@@ -144,6 +152,26 @@ class SandboxSpec:
             raise SandboxError(
                 f"--mode zookeeper: Kafka {self.kafka_version} has no ZooKeeper; give "
                 f"--kafka-version {LAST_WITH_ZOOKEEPER} or older"
+            )
+
+    def _check_security(self) -> None:
+        if self.security not in SECURITY:
+            raise SandboxError(f"--security {self.security}: allowed are {', '.join(SECURITY)}")
+        if self.security == PLAINTEXT:
+            return
+        if self.services:
+            raise SandboxError(
+                f"--security {self.security}: services have no secured clients; add --brokers-only"
+            )
+        if self.has_zookeeper:
+            raise SandboxError(f"--security {self.security}: not with --mode zookeeper")
+        if self.native_tiering:
+            raise SandboxError(f"--security {self.security}: not with --native-tiering")
+        oldest = min(self.kafka_versions, key=version_key)
+        if version_key(oldest) < version_key(FIRST_WITH_SECURITY)[:2]:
+            raise SandboxError(
+                f"--security {self.security}: Kafka {oldest} has no delegation tokens in "
+                f"KRaft; give --kafka-version {FIRST_WITH_SECURITY} or newer"
             )
 
     @property
@@ -196,6 +224,7 @@ class SandboxSpec:
             "log_dirs": self.log_dirs,
             "kafka_version": self.kafka_version,
             "mode": self.mode,
+            "security": self.security,
             "kafka_home": self.kafka_home,
             "native_tiering": self.native_tiering,
             "store": self.store,
@@ -249,6 +278,11 @@ class Layout:
 
     def reader_state(self, number: int) -> Path:
         return self.root / f"reader-{number}-state"
+
+    @property
+    def security(self) -> Path:
+        """Certificates and secrets of a secured sandbox; only the owner may enter."""
+        return self.root / "security"
 
     @property
     def store(self) -> Path:

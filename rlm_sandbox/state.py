@@ -129,7 +129,7 @@ def stopped_state(layout: Layout, spec: SandboxSpec) -> SandboxState | None:
         return None
     if any(identity.find() for identity in before.processes.values()):
         raise SandboxError(f"the sandbox {layout.root} is running: take it down first")
-    for option in ("brokers", "log_dirs", "store", "kafka_version", "mode"):
+    for option in ("brokers", "log_dirs", "store", "kafka_version", "mode", "security"):
         was, now = getattr(before.spec, option), getattr(spec, option)
         if was != now:
             raise SandboxError(

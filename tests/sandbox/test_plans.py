@@ -11,6 +11,7 @@ from rlm.config.broker_files import broker_identity
 from rlm.config.loader import from_mapping, reader_from_mapping
 from rlm_sandbox import ports as sandbox_ports
 from rlm_sandbox.document import sandbox_document
+from rlm_sandbox.files import encode_properties
 from rlm_sandbox.kafka_dist import KafkaDist
 from rlm_sandbox.kafka_versions import MIXED_KAFKA, SUPPORTED_KAFKA, support_table
 from rlm_sandbox.launcher import stages
@@ -18,7 +19,6 @@ from rlm_sandbox.nodes import (
     broker_properties,
     changed_broker_defaults,
     controller_properties,
-    encode_properties,
     node_command,
     zookeeper_properties,
 )
