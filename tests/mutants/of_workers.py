@@ -92,8 +92,18 @@ EDITS: tuple[Edit, ...] = (
     *MIRROR.edits(
         (
             "H17: a worker keeps the partitions of the core of before",
-            "            self._partitions.clear()\n",
-            "            pass\n",
+            "            self._now = _Shown()\n",
+            "            self._now.names.clear()\n",
+        ),
+        (
+            "H17: what a core of before has shown is never dropped",
+            "            self._before = None\n",
+            "            self._before = self._before or None\n",
+        ),
+        (
+            "H22: log starts change to local ones until the next core is ready",
+            "            self._before = self._before or self._now\n",
+            "",
         ),
     ),
     *CORE.edits(

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kip405.errors import ErrorKind, RemoteStorageError, Unavailable, error_of_kind
+from kip405.errors import ErrorKind, Invalid, RemoteStorageError, Unavailable, error_of_kind
 from kip405.ids import Uuid
 from rlm.proxy.begun import begin
 from rlm.reading.values import RemoteRead, TimestampedOffset
 from rlm.remote_log.tier import ChangedMeanwhile, TopicRef
 from rlm.workers.v1 import core_pb2 as pb
+from tests.builders.snapshots import epochs_from
 from tests.rlm.proxy.fakes import TOPIC_ID, WATERMARKS, FakeTier, blob, tier_partition
 from tests.rlm.workers.core_site import HELLO, NAMED, RATE, RawWorker, core_at, site, until
 
@@ -207,6 +208,39 @@ async def test_h24_without_the_core_calls_fail_at_once_and_all_is_back_with_it(p
         gone = s.worker.partition(NAMED, 0)
         assert gone is not None and gone.remote_next_offset == -1
         assert (await s.worker.read(READ)).size_bytes == 200
+
+
+async def test_h22_what_was_known_is_shown_until_the_next_core_is_ready(path: Path) -> None:
+    """A core that has just started shows no views: log starts would change to local ones."""
+    async with site(path) as s:
+        epochs = epochs_from((3, 0), (4, 50))
+        s.core.source.epochs[0] = epochs
+        await s.core.feed.compare_all()
+        await until(lambda: s.worker.epoch_end(TOPIC_ID, 0, 3) is not None)
+        await s.core.server.close()
+        await until(lambda: not s.worker.is_connected)
+        s.core.source.epochs.clear()
+        s.core.tier.partitions = {1: tier_partition(partition=1)}
+        s.core.begin()
+        await s.core.server.start()
+        await until(lambda: s.worker.is_connected)
+        with pytest.raises(Invalid):  # the first views came before this answer
+            await s.worker._ask(pb.ToCore())
+        assert not s.worker.ready()
+        assert s.worker.partition(NAMED, 0) == tier_partition()
+        assert s.worker.epoch_end(TOPIC_ID, 0, 3) == epochs.end_of(3)
+        assert await s.worker.barrier(NAMED, 1, 5_000) == tier_partition(partition=1)
+        assert s.worker.partition(NAMED, 1) == tier_partition(partition=1)
+        await s.core.feed.compare_all()
+        await until(s.worker.ready)
+        gone = s.worker.partition(NAMED, 0)
+        assert gone is not None and gone.remote_next_offset == -1
+        assert s.worker.epoch_end(TOPIC_ID, 0, 3) is None
+        s.core.tier.is_ready = False
+        await s.core.feed.compare_all()
+        await until(lambda: not s.worker.ready())
+        gone = s.worker.partition(NAMED, 0)
+        assert gone is not None and gone.remote_next_offset == -1
 
 
 async def test_h24_an_answer_never_replaces_a_newer_view(path: Path) -> None:
