@@ -340,7 +340,10 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
             async def here(led: LedPartition) -> pb.AcceptLossResponse:
                 found = await self._dependencies.losses.accept(
-                    led.key, by=caller.principal, apply=request.apply
+                    led.key,
+                    by=caller.principal,
+                    apply=request.apply,
+                    without=messages.store_ids_of(request),
                 )
                 rows = [messages.lost_range_message(one) for one in found]
                 return pb.AcceptLossResponse(ranges=rows)

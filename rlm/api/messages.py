@@ -288,6 +288,14 @@ def piece_bytes(piece: Piece) -> bytes:
     return with_bytes_field(rest.SerializeToString(), _BATCHES, piece.batches)
 
 
+def store_ids_of(request: admin_pb2.AcceptLossRequest) -> tuple[Uuid, ...]:
+    """The stores that are left out; Invalid where one is no id."""
+    try:
+        return tuple(map(Uuid, request.without_store_ids))
+    except ValueError as error:
+        raise Invalid(f"without_store_ids: {error}") from error
+
+
 def lost_range_message(lost: LostRange) -> admin_pb2.LostRange:
     return admin_pb2.LostRange(
         start_offset=lost.start,

@@ -4,7 +4,7 @@ The composition root provides them: the tasks and snapshots behind `PartitionSta
 task behind `CopyNow`, and this service's broker, settings and ledger directly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -173,7 +173,9 @@ class Problems(Protocol):
 class Losses(Protocol):
     """Data that is lost permanently, and may be accepted as lost (rlm.tasks.accept_loss)."""
 
-    async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]: ...
+    async def accept(
+        self, key: PartitionKey, *, by: str, apply: bool, without: Collection[Uuid]
+    ) -> tuple[LostRange, ...]: ...
 
 
 class Purge(Protocol):

@@ -1,4 +1,4 @@
-"""Values of options that people write with units."""
+"""Values of options that people write with units, or that are ids."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from kip405.errors import Invalid
+from kip405.ids import Uuid
 from rlm.plans.retention import parse_duration_ms, parse_size_bytes
 
 _INT64_MAX = (1 << 63) - 1  # the most that a message of the API can carry
@@ -28,6 +29,17 @@ class _Parsed(click.ParamType[int]):
         return found
 
 
+class _StoreId(click.ParamType[Uuid]):
+    name = "store_id"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Uuid:
+        try:
+            return value if isinstance(value, Uuid) else Uuid.parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 DURATION = _Parsed("duration", parse_duration_ms)
 SIZE = _Parsed("size", parse_size_bytes)
+STORE_ID = _StoreId()
 NODE_ID = click.IntRange(min=0, max=(1 << 31) - 1)

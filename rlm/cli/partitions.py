@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 import grpc
 
+from kip405.ids import Uuid
 from rlm.cli.output import (
     human_ms,
     human_size,
@@ -18,6 +19,7 @@ from rlm.cli.output import (
     show_table,
     warn,
 )
+from rlm.cli.parameters import STORE_ID
 from rlm.cli.target import Connect, Target, service_options
 from rlm.v1 import admin_pb2, fetch_pb2
 
@@ -151,11 +153,29 @@ def _times(plan: admin_pb2.DiscardPlan) -> str:
 @partition.command("accept-loss")
 @click.argument("topic")
 @partition_option
+@click.option(
+    "--without-store",
+    "without",
+    multiple=True,
+    type=STORE_ID,
+    help="A store that was used once and is gone for good. Repeatable.",
+)
 @click.option("--yes", is_flag=True, help="Accept the loss; without this option it is only shown.")
 @service_options
-def accept_loss(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
-    """Let readers of TOPIC skip records that no store and no broker has any more."""
-    request = admin_pb2.AcceptLossRequest(topic=topic, partition=partition, apply=yes)
+def accept_loss(
+    *, topic: str, partition: int, without: tuple[Uuid, ...], yes: bool, connect: Connect
+) -> None:
+    """Let readers of TOPIC skip records that no store and no broker has any more.
+
+    Of offsets that the ledger does not list at all, every store that was ever used must show that
+    it has no copy.
+    """
+    request = admin_pb2.AcceptLossRequest(
+        topic=topic,
+        partition=partition,
+        apply=yes,
+        without_store_ids=[one.raw for one in without],
+    )
     with connect.open() as target:
         answer = target.ask(target.admin.AcceptLoss, request)
     if connect.as_json:

@@ -89,6 +89,15 @@ def uncopied(view: GapView, seen: Ranges) -> Ranges:
     return missed(union((*files, *seen)), union(_readable(view)))
 
 
+def unlisted_gaps(view: GapView, open_ranges: Ranges) -> Ranges:
+    """Offsets that the ledger does not list at all and the log does not have, also below our own
+    trims, ascending: the ledger has lost their copies, or there never was one. Left out is what an
+    attempt or a disputed segment may yet have, and what the service holds open (`open_ranges`).
+    """
+    doubtful = ((one.start_offset, one.next_offset) for one in unsettled(view.ledger))
+    return missed(not_in_tier(view), union((*doubtful, *open_ranges)))
+
+
 def not_in_tier(view: GapView) -> Ranges:
     """Offsets below the broker's log start that no usable segment and no recorded hole has,
     ascending.

@@ -37,6 +37,7 @@ from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import DEAD_AFTER_BEATS, TaskWiring, certain_time
 from rlm.service.unreferenced import partition_end
+from rlm.service.verify_tasks import unlisted_anywhere
 from rlm.tasks.accept_loss import LossAcceptance
 from rlm.tasks.copy_progress import Copying
 from rlm.tasks.evidence import StoreEvidence
@@ -430,6 +431,8 @@ def _loss_acceptance(dependencies: Dependencies, tasks: TaskWiring) -> LossAccep
         evidence=tasks.evidence,
         lost=tasks.lost,
         holes=tasks.holes,
+        unlisted=unlisted_anywhere(dependencies),
+        held=tasks.holds.missing,
     )
 
 

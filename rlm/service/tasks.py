@@ -145,11 +145,11 @@ class TaskWiring:
         self.holes = HoleRecords(
             settings=dependencies.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
-        self._holds = segment_holds(dependencies)
+        self.holds = segment_holds(dependencies)
         self.verify = verify_tasks(dependencies, self.evidence, self.lost)
         self.partition_tasks = PartitionTasks(
             copy=self._copy_task(live, counts),
-            hole_watch=hole_watch(dependencies, self.holes, self._holds),
+            hole_watch=hole_watch(dependencies, self.holes, self.holds),
             trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost, retention),
             expiry=(expiry := _expiry_task(dependencies, deleter, live, counts, time)),
             unreferenced=unreferenced_task(
@@ -171,7 +171,7 @@ class TaskWiring:
             interval_ms=config.remote_log_manager_task_interval_ms,
         )
         self.bounded_retention = bounded_retention_watch(
-            dependencies, self._holds, self.partition_tasks.copy, self._copy_watch.request
+            dependencies, self.holds, self.partition_tasks.copy, self._copy_watch.request
         )
         self._expiration_task = ExpirationTask(
             snapshots=dependencies.snapshots,
@@ -200,7 +200,7 @@ class TaskWiring:
             snapshot_wait_ms=config.copy_snapshot_wait_ms,
             limit=CopyLimit(slots=config.copy_segments_max_in_flight),
             needs_flush=NeedsFlush(config.copy_recovery_point),
-            holds=self._holds,
+            holds=self.holds,
             copied=counts.segment_copied,
         )
 

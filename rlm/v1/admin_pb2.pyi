@@ -575,14 +575,16 @@ class PartitionRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class AcceptLossRequest(_message.Message):
-    __slots__ = ("topic", "partition", "apply")
+    __slots__ = ("topic", "partition", "apply", "without_store_ids")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     APPLY_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_STORE_IDS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     apply: bool
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., apply: _Optional[bool] = ...) -> None: ...
+    without_store_ids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., apply: _Optional[bool] = ..., without_store_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class AcceptLossResponse(_message.Message):
     __slots__ = ("ranges",)

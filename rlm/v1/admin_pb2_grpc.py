@@ -317,7 +317,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AcceptLoss(self, request, context):
-        """Lists offsets that no store has any more and the leader's log does not have. With `apply` they are recorded as a
+        """Lists offsets that no store has (any more) and the leader's log does not have. With `apply` they are recorded as a
         hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

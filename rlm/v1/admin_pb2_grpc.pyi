@@ -89,7 +89,7 @@ class AdminServiceStub:
     AdoptLogStart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
     """Raises the remote log start to a log start of the broker that somebody else has moved."""
     AcceptLoss: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]
-    """Lists offsets that no store has any more and the leader's log does not have. With `apply` they are recorded as a
+    """Lists offsets that no store has (any more) and the leader's log does not have. With `apply` they are recorded as a
     hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
     """
     Verify: _grpc.UnaryStreamMultiCallable[_admin_pb2.VerifyRequest, _admin_pb2.VerifyResponse]
@@ -173,7 +173,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     AdoptLogStart: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
     """Raises the remote log start to a log start of the broker that somebody else has moved."""
     AcceptLoss: _aio.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]  # type: ignore[assignment]
-    """Lists offsets that no store has any more and the leader's log does not have. With `apply` they are recorded as a
+    """Lists offsets that no store has (any more) and the leader's log does not have. With `apply` they are recorded as a
     hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
     """
     Verify: _aio.UnaryStreamMultiCallable[_admin_pb2.VerifyRequest, _admin_pb2.VerifyResponse]  # type: ignore[assignment]
@@ -374,7 +374,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.AcceptLossRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.AcceptLossResponse, _abc.Awaitable[_admin_pb2.AcceptLossResponse]]:
-        """Lists offsets that no store has any more and the leader's log does not have. With `apply` they are recorded as a
+        """Lists offsets that no store has (any more) and the leader's log does not have. With `apply` they are recorded as a
         hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
         """
 

@@ -5,10 +5,52 @@ from tests.mutants.edits import Edit, Target
 PLAN = Target("rlm/plans/holes.py", ("tests/rlm/tasks/test_hole_watch.py",))
 TASK = Target("rlm/tasks/hole_watch.py", ("tests/rlm/tasks/test_hole_watch.py",))
 FRESH = Target("rlm/tasks/hole_watch.py", ("tests/rlm/tasks/test_expiration.py",))
+ACCEPTED = Target(
+    "rlm/tasks/accept_loss.py",
+    ("tests/rlm/tasks/test_h06_trimmed_lineage.py", "tests/rlm/tasks/test_accept_loss.py"),
+)
+UNLISTED = Target(
+    "rlm/plans/holes.py",
+    ("tests/rlm/tasks/test_h06_trimmed_lineage.py", "tests/rlm/tasks/test_accept_loss.py"),
+)
 STORES = Target("rlm/tasks/unlisted_segments.py", ("tests/rlm/tasks/test_hole_watch.py",))
 LOSS = Target("rlm/plans/loss.py", ("tests/rlm/plans/test_loss.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *ACCEPTED.edits(
+        (
+            "H15: a store that could not be listed does not have what is accepted as lost",
+            "        if listing.errors:\n",
+            "        if listing is None:\n",
+        ),
+        (
+            "H06: what a store has and the ledger does not list is accepted as lost",
+            "        proven = cannot_be_stored(still, stored)\n",
+            "        proven = still\n",
+        ),
+        (
+            "H15: what is listed while the stores are listed is accepted as lost",
+            "        still = in_both(self._gaps(snapshot), seen)\n",
+            "        still = seen\n",
+        ),
+        (
+            "H04: copies of another history are not named to the operator",
+            "            if others:\n",
+            "            if others < 0:\n",
+        ),
+    ),
+    *UNLISTED.edits(
+        (
+            "H15: what an attempt may yet have is accepted as lost",
+            "union((*doubtful, *open_ranges))",
+            "union(open_ranges)",
+        ),
+        (
+            "H14: what is held open and not copied yet is accepted as lost",
+            "union((*doubtful, *open_ranges))",
+            "union(doubtful)",
+        ),
+    ),
     *STORES.edits(
         (
             "H15: a store that was used once and is not known here has nothing",

@@ -1,7 +1,7 @@
 """Stores, losses and deleted topics of one node, as the API asks for them."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field
 
 from kip405.errors import Fenced, NotFound, RemoteStorageError
@@ -41,10 +41,14 @@ class ApiLosses:
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, str, bool]] = []
+        self.without: tuple[Uuid, ...] = ()
         self.discards = ApiDiscards()
 
-    async def accept(self, key: PartitionKey, *, by: str, apply: bool) -> tuple[LostRange, ...]:
+    async def accept(
+        self, key: PartitionKey, *, by: str, apply: bool, without: Collection[Uuid]
+    ) -> tuple[LostRange, ...]:
         self.asked.append((key.partition, by, apply))
+        self.without = tuple(without)
         return (LostRange(start=10, next_offset=20, segments=1, size_bytes=99, why="gone"),)
 
 

@@ -18,6 +18,7 @@ from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlmm.settings_records import TrimRecord
 from rsm_plugins.contract.status import error_of_call
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.builders.store import STORE_ID
 from tests.rlm.api.harness import Log, Node, api_node, channel_to
 from tests.rlm.topics.world import Cluster
 
@@ -272,6 +273,12 @@ async def test_h15_losses_are_reported_and_accepted_by_the_leaders_service() -> 
         assert (lost.size_bytes, lost.why) == (99, "gone")
         await call(node, "AcceptLoss", pb.AcceptLossRequest(topic=TOPIC, partition=1, apply=True))
         assert node.losses.asked == [(0, "tests", False), (1, "tests", True)]
+        request.without_store_ids.append(STORE_ID.raw)
+        await call(node, "AcceptLoss", request)
+        assert node.losses.without == (STORE_ID,)
+        request.without_store_ids.append(b"no id")
+        with pytest.raises(Invalid, match="without_store_ids"):
+            await call(node, "AcceptLoss", request)
 
 
 async def test_health_is_served() -> None:

@@ -22,6 +22,7 @@ from rlm.topics.purge import TopicEnd
 from rlmm.settings_records import ReaderRecord
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.builders.store import STORE_ID
 from tests.rlm.api.harness import Log, Node, api_node
 from tests.rlm.topics.world import Cluster
 
@@ -150,6 +151,10 @@ async def test_h15_partition_accept_loss_shows_first_what_would_be_accepted() ->
         assert [apply for _, _, apply in node.losses.asked] == [False, True]
         as_json = await asked(node, "partition", "accept-loss", TOPIC, "-p", "0", "--json")
         assert json.loads(as_json.stdout)["ranges"][0]["start_offset"] == 10
+        command = ("partition", "accept-loss", TOPIC, "-p", "0", "--without-store")
+        assert (await asked(node, *command, str(STORE_ID))).exit_code == 0
+        assert node.losses.without == (STORE_ID,)
+        assert "--without-store" in (await asked(node, *command, "no-id")).output
 
 
 async def test_disable_delete_needs_a_yes() -> None:

@@ -64,6 +64,8 @@ def acceptance(rig: Rig) -> LossAcceptance:
         evidence=StoreEvidence(rig.shelf, cluster_id=CLUSTER_ID, threads=rig.threads.evidence),
         lost=rig.lost,
         holes=HoleRecords(settings=rig.settings, barrier_deadline_ms=1_000),
+        unlisted=rig.unlisted(),
+        held=rig.holds.missing,
     )
 
 
@@ -188,6 +190,24 @@ async def test_h25_what_lacks_more_than_its_manifest_is_lost(
         rig.store.objects[name] = data + change if change else data[:-1]
     (found,) = await acceptance(rig).accept(PARTITION.key, by="op", apply=False)
     assert (found.start, found.next_offset) == (100, 200)
+
+
+async def test_h14_what_the_service_holds_open_is_copied_not_accepted_as_lost(
+    tmp_path: Path,
+) -> None:
+    """The broker's retention has deleted two segments, of which the service has one open."""
+    rig = Rig(tmp_path)
+    rig.write_log(0, 100, 200, 300, end=350)
+    rig.remote_start(0)
+    assert await rig.holds.hold(await rig.snapshots.take(rig.led), {100}) == 1
+    rig.broker.log_start_offset = 200
+    for base in (0, 100):
+        for path in rig.disk.path.glob(f"{base:020d}.*"):
+            path.unlink()
+    (found,) = await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
+    assert (found.start, found.next_offset, found.segments) == (0, 100, 0)
+    await rig.copy.run(rig.led)
+    assert [one.start_offset for one in finished(rig)] == [100, 200]
 
 
 async def test_h15_what_was_accepted_and_is_copied_after_all_is_a_hole_no_more(
