@@ -72,6 +72,9 @@ def discard_plan_message(plan: DiscardPlan) -> admin_pb2.DiscardPlan:
         local_log_start_offset=plan.log_start_offset,
         local_log_end_offset=plan.log_end_offset,
         delay_ms=plan.delay_ms,
+        own_segments=plan.own.segments,
+        own_size_bytes=plan.own.size_bytes,
+        own_only_remote_records=plan.own.only_remote_records,
     )
 
 

@@ -131,6 +131,7 @@ def discard(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
             ("given up", f"{answer.records} records, {human_size(answer.size_bytes)}"),
             ("in segments", str(answer.segments)),
             ("oldest, newest (UTC)", _times(answer)),
+            ("of the leader's own history", _own(answer)),
             (
                 "what stays",
                 f"the leader's log: {answer.local_log_start_offset} to "
@@ -143,6 +144,13 @@ def discard(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
         f"It is deleted in {delay}; {undo} keeps it until then."
         if yes
         else f"Nothing was changed: --yes gives it up, and deletes it after {delay}."
+    )
+
+
+def _own(plan: admin_pb2.DiscardPlan) -> str:
+    return (
+        f"{plan.own_segments} segments, {human_size(plan.own_size_bytes)}; "
+        f"{plan.own_only_remote_records} records of it are in no tier then"
     )
 
 

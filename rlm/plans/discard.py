@@ -18,9 +18,10 @@ beyond them.
 from dataclasses import dataclass
 from enum import Enum
 
+from kip405.ids import MAX_OFFSET
 from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentState, RemotePartitionDeleteState
-from rlm.plans.coverage import Cover, OffsetRange
+from rlm.plans.coverage import Cover, OffsetRange, missed
 from rlm.plans.freeze import Frozen
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import NO_RECORD_YET, DiscardRecord, TrimRecord
@@ -163,6 +164,43 @@ class RemotePart:
     size_bytes: int
     oldest_ms: int
     newest_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPart:
+    """What a discard deletes of the leader's own history. `only_remote_records`: offsets above the
+    remote log start that the leader's log does not have; afterwards no tier has them.
+    """
+
+    segments: int
+    size_bytes: int
+    only_remote_records: int
+
+
+def own_part(
+    ledger: PartitionLedger,
+    lineage: Lineage,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    remote_log_start_offset: int,
+) -> OwnPart:
+    """The segments that have anything of it, as the leader's tier would read them."""
+    usable = ledger.usable(lineage, MAX_OFFSET, remote_log_start_offset)
+    ranges = Cover.of(
+        OffsetRange(
+            start=max(one.metadata.start_offset, remote_log_start_offset),
+            next_offset=one.next_offset,
+        )
+        for one in usable
+    ).ranges
+    local = ((log_start_offset, log_end_offset),)
+    gone = missed(((one.start, one.next_offset) for one in ranges), local)
+    return OwnPart(
+        segments=len(usable),
+        size_bytes=sum(one.metadata.segment_size_bytes for one in usable),
+        only_remote_records=sum(end - start for start, end in gone),
+    )
 
 
 def remote_part(ledger: PartitionLedger) -> RemotePart:

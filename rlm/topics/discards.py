@@ -16,7 +16,15 @@ import structlog
 from kip405.errors import Fenced, Invalid, NotFound
 from kip405.ids import PartitionKey
 from rlm.clock import Clock
-from rlm.plans.discard import BEGUN, RemotePart, is_same_log, last_epoch, remote_part
+from rlm.plans.discard import (
+    BEGUN,
+    OwnPart,
+    RemotePart,
+    is_same_log,
+    last_epoch,
+    own_part,
+    remote_part,
+)
 from rlm.remote_log.ports import Settings
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlmm.ledger import PartitionLedger
@@ -35,12 +43,15 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscardPlan:
-    """What a discard deletes, and the log that stays: [log_start_offset, log_end_offset)."""
+    """What a discard deletes, how much of it is of the leader's own history, and the log that
+    stays: [log_start_offset, log_end_offset).
+    """
 
     topic: str
     partition: int
     frozen: str
     remote: RemotePart
+    own: OwnPart
     log_start_offset: int
     log_end_offset: int
     delay_ms: int
@@ -177,6 +188,13 @@ class Discards:
             partition=partition.partition,
             frozen=snapshot.frozen.reason,
             remote=remote_part(snapshot.ledger),
+            own=own_part(
+                snapshot.ledger,
+                snapshot.lineage,
+                log_start_offset=snapshot.watermarks.log_start_offset,
+                log_end_offset=snapshot.log_end_offset,
+                remote_log_start_offset=snapshot.remote_log_start_offset or 0,
+            ),
             log_start_offset=snapshot.watermarks.log_start_offset,
             log_end_offset=snapshot.log_end_offset,
             delay_ms=self._delay_ms,

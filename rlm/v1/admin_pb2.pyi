@@ -283,7 +283,7 @@ class DiscardPartitionRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., confirm: _Optional[bool] = ...) -> None: ...
 
 class DiscardPlan(_message.Message):
-    __slots__ = ("topic", "partition", "frozen", "segments", "records", "size_bytes", "oldest_ms", "newest_ms", "local_log_start_offset", "local_log_end_offset", "delay_ms")
+    __slots__ = ("topic", "partition", "frozen", "segments", "records", "size_bytes", "oldest_ms", "newest_ms", "local_log_start_offset", "local_log_end_offset", "delay_ms", "own_segments", "own_size_bytes", "own_only_remote_records")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FROZEN_FIELD_NUMBER: _ClassVar[int]
@@ -295,6 +295,9 @@ class DiscardPlan(_message.Message):
     LOCAL_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOCAL_LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    OWN_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    OWN_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OWN_ONLY_REMOTE_RECORDS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     frozen: str
@@ -306,7 +309,10 @@ class DiscardPlan(_message.Message):
     local_log_start_offset: int
     local_log_end_offset: int
     delay_ms: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., frozen: _Optional[str] = ..., segments: _Optional[int] = ..., records: _Optional[int] = ..., size_bytes: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., local_log_end_offset: _Optional[int] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+    own_segments: int
+    own_size_bytes: int
+    own_only_remote_records: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., frozen: _Optional[str] = ..., segments: _Optional[int] = ..., records: _Optional[int] = ..., size_bytes: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., local_log_end_offset: _Optional[int] = ..., delay_ms: _Optional[int] = ..., own_segments: _Optional[int] = ..., own_size_bytes: _Optional[int] = ..., own_only_remote_records: _Optional[int] = ...) -> None: ...
 
 class FreezeRequest(_message.Message):
     __slots__ = ("topic", "why")

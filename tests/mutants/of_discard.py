@@ -30,6 +30,16 @@ EDITS: tuple[Edit, ...] = (
     ),
     *PLAN.edits(
         (
+            "H4: what has ended counts as of the leader's own history",
+            "            start=max(one.metadata.start_offset, remote_log_start_offset),\n",
+            "            start=one.metadata.start_offset,\n",
+        ),
+        (
+            "H4: what the log has is in no tier afterwards",
+            "    gone = missed(((one.start, one.next_offset) for one in ranges), local)\n",
+            "    gone = [(one.start, one.next_offset) for one in ranges]\n",
+        ),
+        (
             "H4: a log that lost records since is the one that was seen",
             "    if log_end_offset < record.offset:\n        return False\n",
             "",

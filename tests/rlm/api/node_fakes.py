@@ -12,7 +12,7 @@ from rlm.broker.answers import OwnOffsets
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.plans.coverage import LostRange
-from rlm.plans.discard import RemotePart
+from rlm.plans.discard import OwnPart, RemotePart
 from rlm.plans.disk import LogDirReport
 from rlm.plans.expiry import PartitionExpiry
 from rlm.plans.remote_extent import RemoteExtent
@@ -67,6 +67,7 @@ class ApiDiscards:
             partition=key.partition,
             frozen="orphans",
             remote=_REMOTE,
+            own=OwnPart(segments=2, size_bytes=1_024, only_remote_records=30),
             log_start_offset=0,
             log_end_offset=120,
             delay_ms=60_000,

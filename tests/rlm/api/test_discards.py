@@ -24,6 +24,11 @@ async def test_h04_a_discard_is_decided_and_undone_by_the_leaders_service() -> N
         assert (plan.segments, plan.records, plan.size_bytes) == (5, 500, 2048)
         assert (plan.local_log_start_offset, plan.local_log_end_offset) == (0, 120)
         assert (plan.oldest_ms, plan.newest_ms, plan.delay_ms) == (0, 60_000, 60_000)
+        assert (plan.own_segments, plan.own_size_bytes, plan.own_only_remote_records) == (
+            2,
+            1_024,
+            30,
+        )
         assert one.losses.discards.decisions == {}
         request.confirm = True
         await call(two, "DiscardPartition", request)
@@ -42,6 +47,7 @@ async def test_a_discard_is_shown_first_and_needs_yes() -> None:
         shown = await asked(node, "partition", "discard", TOPIC, "-p", "0")
         assert shown.exit_code == 0, shown.output
         assert "500 records, 2.0 KiB" in shown.stdout
+        assert "2 segments, 1.0 KiB; 30 records of it are in no tier then" in shown.stdout
         assert "Nothing was changed: --yes gives it up, and deletes it after 1m" in shown.stdout
         assert node.losses.discards.decisions == {}
         done = await asked(node, "partition", "discard", TOPIC, "-p", "0", "--yes")

@@ -6,6 +6,7 @@ from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentState, RemotePartitionDeleteState
 from rlm.plans.discard import (
     DiscardStep,
+    OwnPart,
     RemotePart,
     both,
     discard_freeze,
@@ -14,6 +15,7 @@ from rlm.plans.discard import (
     is_same_log,
     last_epoch,
     next_step,
+    own_part,
     remote_part,
     start_alone,
 )
@@ -183,6 +185,28 @@ def test_what_is_given_up_counts_each_offset_once() -> None:
     ledger.copied(metadata(3, 200, 300, {5: 200}))
     whole = RemotePart(segments=3, records=250, size_bytes=3, oldest_ms=0, newest_ms=0)
     assert remote_part(ledger.view) == whole
+
+
+@pytest.mark.parametrize(
+    ("log", "records"), [((150, 400), 130), ((0, 400), 0), ((150, 150), 130), ((100, 140), 90)]
+)
+def test_h04_what_a_discard_takes_of_the_leaders_own_history_is_counted(
+    log: tuple[int, int], records: int
+) -> None:
+    """The second segment is of it up to 150, and the third one is not. What the log has is in a
+    tier afterwards too.
+    """
+    ledger = MemoryLedger()
+    ledger.copied(metadata(1, 0, 100, {5: 0}), metadata(2, 100, 200, {5: 100}))
+    ledger.copied(metadata(3, 200, 300, {6: 200}))
+    found = own_part(
+        ledger.view,
+        lineage({5: 0, 7: 150}),
+        log_start_offset=log[0],
+        log_end_offset=log[1],
+        remote_log_start_offset=20,
+    )
+    assert found == OwnPart(segments=2, size_bytes=2, only_remote_records=records)
 
 
 def test_h04_what_a_later_leader_has_copied_was_not_given_up() -> None:
