@@ -9,7 +9,16 @@ from bench.plan import VARIANTS, Options
 from bench.read import run_read
 from bench.report import Run, tables
 
-_OPTIONS = ("size_mib", "segment_mib", "passes", "partitions", "fetch_mib", "variants")
+_OPTIONS = (
+    "size_mib",
+    "segment_mib",
+    "passes",
+    "partitions",
+    "fetch_mib",
+    "variants",
+    "warm",
+    "batches_of_one",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def run() -> tuple[list[str], dict[str, Any]]:
         result = run_read(options, say)
-        runs = tables([Run(**run) for run in result["runs"]], options.shapes)
+        rows = [Run(**run) for run in result["runs"]]
+        runs = tables(rows, options.shapes, ones=options.batches_of_one)
         share, caches = result["remote_share"], result["caches"]
         return [runs, f"\nremote share of records: {share}\ncaches: {caches}"], result
 
@@ -34,6 +44,10 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--partitions", type=numbers(), help="such as 8,1")
     made.add_argument("--fetch-mib", type=numbers(), help="such as 1,16")
     made.add_argument("--variants", type=words(VARIANTS), help=f"some of {','.join(VARIANTS)}")
+    made.add_argument("--warm", action="store_true", default=None, help="keep the caches")
+    made.add_argument(
+        "--batches-of-one", action="store_true", default=None, help="one record in each batch"
+    )
     return made
 
 

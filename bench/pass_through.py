@@ -11,15 +11,21 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Self
-
-import psutil
+from typing import Any
 
 from bench.command import document, measure, parser, say, words
 from bench.consumer import read_topic
 from bench.machine import load_in_words
 from bench.plan import DIRECT, MIB, PROXY, order_of
-from bench.processes import BenchError, machine_busy_seconds, run_measured, wait_idle
+from bench.processes import (
+    BenchError,
+    TreeMark,
+    machine_busy_seconds,
+    peak_mib,
+    reset_peak,
+    run_measured,
+    wait_idle,
+)
 from bench.production import production_sandbox
 from bench.topics import make_topic
 from rlm_sandbox.sandbox import Sandbox
@@ -79,32 +85,6 @@ class PassRun:
     @property
     def service_s_gb(self) -> float:
         return self.service_user_s_gb + self.service_system_s_gb
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ServiceMark:
-    """Counters of the service's process and its workers."""
-
-    user_s: float
-    system_s: float
-    faults: int
-
-    @classmethod
-    def of(cls, pid: int) -> Self:
-        user_s = system_s = 0.0
-        faults = 0
-        for one in _tree(pid):
-            used = psutil.Process(one).cpu_times()
-            user_s, system_s = user_s + used.user, system_s + used.system
-            with open(f"/proc/{one}/stat", encoding="ascii") as file:
-                fields = file.read().rpartition(")")[2].split()
-            faults += int(fields[7]) + int(fields[9])
-        return cls(user_s=user_s, system_s=system_s, faults=faults)
-
-
-def _tree(pid: int) -> list[int]:
-    """The process and its children."""
-    return [pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))]
 
 
 def cases(parts: Sequence[str], *, quick: bool) -> tuple[Case, ...]:
@@ -219,11 +199,11 @@ def _measured(sandbox: Sandbox, case: Case, variant: str, number: int, size_mib:
     records = _size_mib(case.part, size_mib) * MIB // case.record_bytes
     if case.part == PRODUCE:
         records = size_mib * MIB // case.record_bytes
-    _reset_peak(pid)
-    before, busy_s = _ServiceMark.of(pid), machine_busy_seconds()
+    reset_peak(pid)
+    before, busy_s = TreeMark.of(pid), machine_busy_seconds()
     took = _consumed if case.fetch_bytes is not None else _produced
     mb_s, wall_s, latencies = took(sandbox, case, bootstrap, records)
-    after, busy_s = _ServiceMark.of(pid), machine_busy_seconds() - busy_s
+    after, busy_s = TreeMark.of(pid), machine_busy_seconds() - busy_s
     gigabytes = records * case.record_bytes / 1e9
     user_s, system_s = after.user_s - before.user_s, after.system_s - before.system_s
     return PassRun(
@@ -235,7 +215,7 @@ def _measured(sandbox: Sandbox, case: Case, variant: str, number: int, size_mib:
         service_user_s_gb=round(user_s / gigabytes, 3),
         service_system_s_gb=round(system_s / gigabytes, 3),
         faults_gb=round((after.faults - before.faults) / gigabytes),
-        peak_mib=_peak_mib(pid),
+        peak_mib=peak_mib(pid),
         p50_ms=None if latencies is None else latencies[0],
         p99_ms=None if latencies is None else latencies[1],
         foreign_cores=round(max(0.0, busy_s - user_s - system_s) / wall_s, 2),
@@ -267,23 +247,6 @@ def _produced(sandbox: Sandbox, case: Case, bootstrap: str, records: int) -> _To
     if found is None or rate is None:
         raise BenchError(f"ProducerPerformance printed no result: {ran.output[-500:]!r}")
     return float(rate[1]) * MIB / 1e6, ran.wall_s, (int(found[2]), int(found[4]))
-
-
-def _reset_peak(pid: int) -> None:
-    """Let VmHWM begin again at what is resident now."""
-    for one in _tree(pid):
-        with open(f"/proc/{one}/clear_refs", "w", encoding="ascii") as file:
-            file.write("5")
-
-
-def _peak_mib(pid: int) -> float:
-    """Of all processes, each at its own time."""
-    kib = 0
-    for one in _tree(pid):
-        with open(f"/proc/{one}/status", encoding="ascii") as file:
-            [line] = [line for line in file if line.startswith("VmHWM:")]
-        kib += int(line.split()[1])
-    return round(kib / 1024, 1)
 
 
 def _line(run: PassRun) -> str:

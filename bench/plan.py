@@ -33,7 +33,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line chooses; sizes in MiB of values."""
+    """What the command line chooses; sizes in MiB of values. `warm`: the service keeps its caches.
+    `batches_of_one`: each batch has one record.
+    """
 
     size_mib: int
     segment_mib: int
@@ -43,6 +45,8 @@ class Options:
     variants: tuple[str, ...]
     warm_up: bool
     jvm: str
+    warm: bool = False
+    batches_of_one: bool = False
 
     @classmethod
     def full(cls) -> Self:

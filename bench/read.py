@@ -1,7 +1,8 @@
 """The benchmark of historical reads: remote data through the proxy against its two rivals.
 
 One broker holds all topics, so that heap, JIT and page cache are the same for all. The service is
-restarted before every read through it: its chunk cache is empty; the page cache is warm for all.
+restarted before every read through it, so that its chunk cache is empty, or with `--warm` never:
+then each read follows one of the same topic. The page cache is warm for all.
 The sandbox's short intervals serve to get the data remote; while it is read, the service keeps its
 production intervals, and so does the broker's own tiering.
 """
@@ -18,7 +19,7 @@ from bench.consumer import read_topic
 from bench.machine import commit, load_in_words, machine_in_words
 from bench.plan import NATIVE, PRODUCER_SEED, PROXY, RECORD_BYTES, Options, Shape, order_of
 from bench.plan import topic_name as name_of
-from bench.processes import CpuMark, wait_idle
+from bench.processes import CpuMark, TreeMark, peak_mib, reset_peak, wait_idle
 from bench.report import Run, raw_line, summary
 from bench.topics import prepare
 from rlm_sandbox.sandbox import Sandbox
@@ -37,10 +38,17 @@ _NATIVE_INTERVAL = Override.parse("broker.remote.log.manager.task.interval.ms=10
 _WARM_UP_PASS = 0
 Progress = Callable[[str], None]
 
-CACHES = (
-    "page cache warm for all (data just written; nothing dropped); service restarted before each "
-    "read through the proxy, so its caches are empty, and idle again; broker, JIT and plugin warm"
-)
+_CACHES = {
+    False: (
+        "page cache warm for all (data just written; nothing dropped); service restarted before "
+        "each read through the proxy, so its caches are empty, and idle again; broker, JIT and "
+        "plugin warm"
+    ),
+    True: (
+        "all warm (data just written; nothing dropped): the service is not restarted, and before "
+        "each read through the proxy the same topic is read once without being counted"
+    ),
+}
 
 
 def run_read(options: Options, progress: Progress) -> dict[str, Any]:
@@ -85,7 +93,10 @@ def _run_shape(
 ) -> list[Run]:
     runs = []
     for variant in order_of(options.variants, number):
-        if variant == PROXY:
+        if variant == PROXY and options.warm:
+            measure(sandbox, options, shape, variant, number)
+            wait_idle(sandbox.json["brokers"][0]["rlm_pid"])
+        elif variant == PROXY:
             restart_service(sandbox)
         runs.append(measure(sandbox, options, shape, variant, number))
         progress(raw_line(runs[-1]))
@@ -119,7 +130,9 @@ def measure(sandbox: Sandbox, options: Options, shape: Shape, variant: str, numb
         "plugin": broker["plugin_pid"],
     }
     records = options.records(shape.partitions)
-    before = CpuMark.now(pids)
+    ours = (broker["rlm_pid"], broker["plugin_pid"])
+    reset_peak(*ours)
+    before, ours_before = CpuMark.now(pids), TreeMark.of(*ours)
     read = read_topic(
         sandbox.dist,
         bootstrap=sandbox.bootstrap if variant == PROXY else sandbox.direct_bootstrap,
@@ -127,7 +140,7 @@ def measure(sandbox: Sandbox, options: Options, shape: Shape, variant: str, numb
         records=records,
         fetch_bytes=shape.fetch_bytes,
     )
-    after = CpuMark.now(pids)
+    after, ours_after = CpuMark.now(pids), TreeMark.of(*ours)
     used = {role: after.roles[role] - before.roles[role] for role in pids}
     foreign_s = after.machine - before.machine - sum(used.values()) - read.process.cpu_s
     gigabytes = records * RECORD_BYTES / 1e9
@@ -143,6 +156,10 @@ def measure(sandbox: Sandbox, options: Options, shape: Shape, variant: str, numb
         service_cpu_s_gb=round((used["service"] + used["plugin"]) / gigabytes, 3),
         consumer_cpu_s_gb=round(read.process.cpu_s / gigabytes, 3),
         foreign_cores=round(max(0.0, foreign_s) / read.process.wall_s, 3),
+        service_user_s_gb=round((ours_after.user_s - ours_before.user_s) / gigabytes, 3),
+        service_system_s_gb=round((ours_after.system_s - ours_before.system_s) / gigabytes, 3),
+        service_faults_gb=round((ours_after.faults - ours_before.faults) / gigabytes),
+        service_peak_mib=peak_mib(*ours),
     )
 
 
@@ -162,14 +179,14 @@ def _document(
         "kafka": sandbox.dist.version,
         "seeds": {"producer values (SplittableRandom)": PRODUCER_SEED},
         "options": asdict(options),
-        "caches": CACHES,
+        "caches": _CACHES[options.warm],
         "rivals": {
             "direct": "untrimmed twin topic, direct listener of the same broker",
             "native": "Kafka's own tiered storage with LocalTieredStorage, same broker",
         },
         "cpu": "user + system seconds per 1e9 bytes of values over the consumer's process life",
         "remote_share": {name: round(share, 4) for name, share in shares.items()},
-        **summary(runs, options.shapes),
+        **summary(runs, options.shapes, ones=options.batches_of_one),
         "runs": [asdict(run) for run in runs],
         "warm_up_runs": [asdict(run) for run in warm_ups],
     }

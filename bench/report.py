@@ -35,7 +35,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One read of a topic. CPU is per 1e9 bytes of values, over the whole life of the consumer."""
+    """One read of a topic. CPU and page faults are per 1e9 bytes of values, over the whole life of
+    the consumer. `user`, `system`, faults and the peak of the memory are of service and plugin.
+    """
 
     pass_number: int
     variant: str
@@ -49,6 +51,10 @@ class Run:
     consumer_cpu_s_gb: float
     foreign_cores: float
     """Cores kept busy by everything that is not part of the benchmark: the noise."""
+    service_user_s_gb: float
+    service_system_s_gb: float
+    service_faults_gb: int
+    service_peak_mib: float
 
     @property
     def shape(self) -> Shape:
@@ -169,6 +175,10 @@ _MEASURES: tuple[tuple[str, Callable[[Run], float]], ...] = (
     ("service_cpu_s_gb", lambda run: run.service_cpu_s_gb),
     ("consumer_cpu_s_gb", lambda run: run.consumer_cpu_s_gb),
     ("foreign_cores", lambda run: run.foreign_cores),
+    ("service_user_s_gb", lambda run: run.service_user_s_gb),
+    ("service_system_s_gb", lambda run: run.service_system_s_gb),
+    ("service_faults_gb", lambda run: run.service_faults_gb),
+    ("service_peak_mib", lambda run: run.service_peak_mib),
 )
 
 
@@ -200,23 +210,26 @@ def tables(runs: Sequence[Run], shapes: Iterable[Shape], *, ones: bool = False) 
     result = summary(runs, shapes, ones=ones)
     lines = [
         "",
-        f"{'medians; CPU in s/GB':26}{'MiB/s':>8}{'broker':>9}{'service':>9}{'consumer':>10}",
+        f"{'medians; CPU in s/GB':26}{'MiB/s':>8}{'broker':>9}{'service':>9}{'user':>7}"
+        f"{'system':>8}{'consumer':>10}{'faults/GB':>11}{'peak MiB':>10}",
     ]
     lines += [
         f"{row['shape']:18}{row['variant']:8}{row['mib_s']:8.1f}{row['broker_cpu_s_gb']:9.2f}"
-        f"{row['service_cpu_s_gb']:9.2f}{row['consumer_cpu_s_gb']:10.2f}"
+        f"{row['service_cpu_s_gb']:9.2f}{row['service_user_s_gb']:7.2f}"
+        f"{row['service_system_s_gb']:8.2f}{row['consumer_cpu_s_gb']:10.2f}"
+        f"{row['service_faults_gb']:11.0f}{row['service_peak_mib']:10.0f}"
         for row in result["medians"]
     ]
     lines += ["", "ratios of speed, pair by pair"]
     for row in result["pair_ratios"]:
         values = " ".join(f"{value:.2f}" for value in row["values"])
         lines.append(f"{row['shape']:18}{row['of']:14} median {row['median']:.2f}   ({values})")
-    lines += ["", f"{'wanted':45}{'measured':>8}  {'':8}{'':7}{KAFKAS_OWN:>12}"]
+    lines += ["", f"{'wanted':45}{'measured':>8}  {'':10}{'':7}{KAFKAS_OWN:>12}"]
     for row in result["wanted"]:
         word = "met" if row["met"] else "MISSED"
         native = "-" if row["native"] is None else f"{row['native']:.2f}"
         lines.append(
-            f"{row['shape']:18}{row['what']:27}{row['measured']:8.2f}  {row['wanted']:8}{word:7}"
+            f"{row['shape']:18}{row['what']:27}{row['measured']:8.2f}  {row['wanted']:10}{word:7}"
             f"{native:>12}"
         )
     return "\n".join(lines)

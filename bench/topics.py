@@ -42,7 +42,8 @@ def prepare(sandbox: Sandbox, options: Options, progress: Progress) -> dict[str,
     for variant, partitions in options.topics():
         name = topic_name(variant, partitions)
         progress(f"producing {options.records(partitions) * RECORD_BYTES // MIB} MiB to {name}")
-        produce(sandbox, name, options.records(partitions))
+        properties = ("batch.size=1",) if options.batches_of_one else ()
+        produce(sandbox, name, options.records(partitions), properties=properties)
     shares = {}
     for variant, partitions in options.topics():
         name = topic_name(variant, partitions)
@@ -144,8 +145,17 @@ def enable(sandbox: Sandbox, topic: str, *options: str) -> None:
     raise failure
 
 
-def produce(sandbox: Sandbox, topic: str, records: int, *, records_s: int = -1) -> None:
-    """Records of RECORD_BYTES by ProducerPerformance, so many a second, or as fast as they go."""
+def produce(
+    sandbox: Sandbox,
+    topic: str,
+    records: int,
+    *,
+    records_s: int = -1,
+    properties: tuple[str, ...] = (),
+) -> None:
+    """Records of RECORD_BYTES by ProducerPerformance, so many a second, or as fast as they go.
+    `properties` are of the producer, such as `batch.size=1`.
+    """
     argv = sandbox.dist.java_command(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--bootstrap-server", sandbox.direct_bootstrap),
@@ -153,6 +163,7 @@ def produce(sandbox: Sandbox, topic: str, records: int, *, records_s: int = -1) 
         *("--num-records", str(records)),
         *("--record-size", str(RECORD_BYTES)),
         *("--throughput", str(records_s)),
+        *(("--command-property", *properties) if properties else ()),
         jvm=("-Xmx512m",),
     )
     run_measured(argv)

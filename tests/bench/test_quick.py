@@ -14,10 +14,12 @@ from bench.plan import VARIANTS
 def test_quick_reads_all_three_ways_and_writes_its_result(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--quick", "--out", str(tmp_path)]) == 0
+    options = ("--warm", "--batches-of-one")  # a service that starts again: the stores' benchmark
+    assert main(["--quick", "--out", str(tmp_path), *options]) == 0
     result = json.loads((tmp_path / "read-quick.json").read_text(encoding="utf-8"))
     assert {run["variant"] for run in result["runs"]} == set(VARIANTS)
-    assert all(run["mib_s"] > 0 for run in result["runs"])
+    assert all(run["mib_s"] > 0 and run["service_peak_mib"] > 0 for run in result["runs"])
+    assert result["caches"].startswith("all warm")
     assert result["remote_share"]["bench-proxy-8"] > 0.5
     assert result["remote_share"]["bench-native-8"] > 0.5
     assert result["remote_share"]["bench-direct-8"] == 0

@@ -23,6 +23,10 @@ def run(number: int, variant: str, mib_s: float, *, service: float = 0.5, fetch:
         service_cpu_s_gb=service,
         consumer_cpu_s_gb=3.0,
         foreign_cores=0.1,
+        service_user_s_gb=service / 4,
+        service_system_s_gb=service * 3 / 4,
+        service_faults_gb=1_000,
+        service_peak_mib=300.0,
     )
 
 
@@ -88,6 +92,7 @@ def test_the_tables_show_all_pairs_and_say_what_was_missed() -> None:
     text = tables(runs, [SHAPE])
     assert "median 0.55   (0.50 0.60)" in text
     assert "MISSED" in text
+    assert "0.12    0.38      3.00       1000       300" in text
     assert summary(runs, [SHAPE])["pair_ratios"][0]["values"] == [0.5, 0.6]
 
 
