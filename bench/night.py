@@ -68,6 +68,7 @@ def _connections(part: str, workers: int) -> Part:
 _READ_8 = ("--partitions", "8", "--fetch-mib", "1", "--size-mib", "256", "--passes", "5")
 PARTS = (
     *(_pass_through(part, n) for part in ("consume", "consume_ones", "produce") for n in (0, 2)),
+    Part(name="small-requests", module="bench.small_requests"),
     *(_connections(part, workers) for part in ("tails", "places") for workers in (0, 2)),
     *(_read(partitions, mib) for partitions in (1, 8, 64) for mib in (1, 16, 50)),
     Part(name="read-8-1mib-warm", module="bench", arguments=(*_READ_8, "--warm")),
