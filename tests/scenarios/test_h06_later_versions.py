@@ -16,7 +16,7 @@ from tests.scenarios.replicas import disk
 from tests.scenarios.steps import TieredTopic
 from tests.scenarios.test_h26_delete_records import restart_service
 
-pytestmark = [pytest.mark.integration, pytest.mark.long]
+pytestmark = pytest.mark.integration
 
 
 def _publish(cluster: Cluster, key: PartitionKey, value: bytes | None) -> None:
