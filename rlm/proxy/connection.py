@@ -2,15 +2,16 @@
 
 Bytes that need no inspection go from socket to socket in callbacks, long runs of them within the
 kernel. A side is read only once the other one has taken everything, so that no more than one read
-is held between them. A task handles each intercepted request while later requests wait: a broker
-also works on one request of a connection at a time. This module must not know what a handler
-decides.
+is held between them. Intercepted requests are handled one at a time while later requests wait: a
+broker also works on one request of a connection at a time. A handler that waits for nothing but the
+broker needs no task. This module must not know what a handler decides.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -18,6 +19,7 @@ from kafka_protocol.api_versions import cap_api_versions
 from kafka_protocol.frames import frame_length
 from kafka_protocol.primitives import Buffer, WireError
 from kafka_protocol.produce import LogStartLookup, patch_produce_log_start
+from rlm.proxy.begun import Steps
 from rlm.proxy.limits import SMALL_BYTES, ConnectionMemory, Verdict
 from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed
 from rlm.proxy.session import (
@@ -92,9 +94,9 @@ class Connection:
         self._cause = ""
         self._is_draining = False
         self._tasks = asyncio.TaskGroup()
-        self._work: asyncio.Task[None] | None = None
+        self._work = Steps(self._tasks.create_task, self._go_on)
+        self._beside: set[asyncio.Task[None]] = set()
         self._is_settling = False
-        self._answer: asyncio.Future[bytearray | None] | None = None
         self._settled: asyncio.Future[None] | None = None
         self._over = asyncio.Event()
         self._client_gone = asyncio.Event()
@@ -225,7 +227,7 @@ class Connection:
         if cut.taken is not None:
             self._is_settling = True
             self._settling_bytes = len(cut.taken.frame)
-            self._work = self._tasks.create_task(self._settle(cut.taken))
+            self._work.start(self._settle(cut.taken))
 
     # Callbacks of the broker's side.
 
@@ -274,6 +276,8 @@ class Connection:
             self._fail(failed)
         if self.responses.has_admitted:
             self.requests.admit()
+        if self._work.awaited is not None and self._work.awaited.done():
+            self._work.go_on()
         self._check_settled()
 
     def _assembled(self, whole: Assembled) -> tuple[Buffer, ...]:
@@ -291,8 +295,9 @@ class Connection:
         return frame_length(len(frame)), frame
 
     def _resolve(self, frame: bytearray | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(frame)
+        answer = self._work.awaited
+        if answer is not None and not answer.done():
+            answer.set_result(frame)
 
     def _check_settled(self) -> None:
         if self.responses.is_idle:
@@ -321,17 +326,26 @@ class Connection:
         """See `rlm.proxy.reads.FetchUpstream`."""
         self.memory_freed()
 
+    def beside(self, work: Coroutine[Any, None, None]) -> None:
+        """See `rlm.proxy.reads.FetchUpstream`."""
+        task = self._tasks.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
     async def _ask(self, frame: Buffer, expected: Expected) -> bytearray | None:
         broker = self._broker
         if broker is None or self.is_over:
             raise ConnectionResetError("the connection to the broker is gone")
-        self._answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[bytearray | None] = asyncio.get_running_loop().create_future()
+        self._work.awaited = answer
         self.responses.expect(expected)
         broker.writer.write_all([frame_length(len(frame)), frame])
         try:
-            return await self._answer
+            return await answer
         finally:
-            self._answer = None  # an answer may be large, and the next request may come much later
+            # An answer may be large, and the next request may come much later.
+            del answer
+            self._work.awaited = None
 
     async def settled(self) -> None:
         """See `rlm.proxy.reads.Upstream`."""
@@ -345,9 +359,11 @@ class Connection:
         """Connect to the broker and handle intercepted requests until either side ends."""
         try:
             async with self._tasks:
-                self._work = self._tasks.create_task(self._connect())
+                self.beside(self._connect())
                 await self._over.wait()
-                self._work.cancel()  # the task of connecting, or of the request being handled
+                self._work.stop()
+                for task in self._beside:
+                    task.cancel()
             await self._flush()
         finally:
             self.end("crashed")
@@ -362,9 +378,7 @@ class Connection:
                 await self._client_gone.wait()
 
     async def _settle(self, taken: Taken) -> None:
-        """Answer one request, then take the next one.
-
-        Each request has a task of its own, so that nothing refers to request and answer while the
+        """Answer one request; `_go_on` follows. Nothing refers to request and answer while the
         connection waits for the next request, which may never come.
         """
         try:
@@ -381,7 +395,6 @@ class Connection:
                 self._spliced_up_to = self.client.writer.accepted_bytes
         self._is_settling = False
         self._check_settled()
-        self._go_on()
 
     def _go_on(self) -> None:
         """Pass on the requests that arrived while one was being settled."""

@@ -20,6 +20,7 @@ from kafka_protocol.frames import encode_response, frame_length, parse_request_h
 from kafka_protocol.primitives import Buffer
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
+from rlm.proxy.begun import in_task
 from rlm.proxy.fetch_answer import FetchAnswer, StorageErrors
 from rlm.proxy.fetch_plan import (
     Key,
@@ -115,29 +116,30 @@ class FetchHandler:
             ready=self._dependencies.tier.ready(),
             high_watermarks=self._dependencies.high_watermarks,
         )
-        async with asyncio.TaskGroup() as group:
-            clock = self._dependencies.clock
-            deadline_ms = clock.monotonic_ms() + max(request.max_wait_ms, 0)
-            permit = Permit(self._quota, header.client_id or "", clock)
-            reads = RemoteReads(
-                group,
-                self._dependencies.tier,
-                permit,
-                self._dependencies.purgatory,
-                clock,
-                read_committed=plan.read_committed,
-                deadline_ms=deadline_ms,
-            )
-            answer = FetchAnswer(
-                plan, reads, permit, self._dependencies.metrics, self._storage_errors
-            )
-            one = _OneFetch(
-                self._dependencies, taken, upstream, group, answer, deadline_ms, self._unanswered
-            )
-            try:
-                return await one.settle()
-            finally:
-                reads.cancel()
+        clock = self._dependencies.clock
+        deadline_ms = clock.monotonic_ms() + max(request.max_wait_ms, 0)
+        permit = Permit(self._quota, header.client_id or "", clock)
+        reads = RemoteReads(
+            self._dependencies.tier,
+            permit,
+            self._dependencies.purgatory,
+            clock,
+            read_committed=plan.read_committed,
+            deadline_ms=deadline_ms,
+        )
+        answer = FetchAnswer(plan, reads, permit, self._dependencies.metrics, self._storage_errors)
+        one = _OneFetch(self._dependencies, taken, upstream, answer, deadline_ms, self._unanswered)
+        try:
+            if await one.answer_at_once():
+                return one.pieces
+            await in_task()
+            async with asyncio.TaskGroup() as group:
+                try:
+                    return await one.settle(group)
+                finally:
+                    reads.cancel()
+        finally:
+            reads.cancel()
 
 
 class _OneFetch:
@@ -148,7 +150,6 @@ class _OneFetch:
         dependencies: FetchDependencies,
         taken: Taken,
         upstream: FetchUpstream,
-        group: asyncio.TaskGroup,
         answer: FetchAnswer,
         deadline_ms: int,
         unanswered: set[Key],
@@ -161,12 +162,15 @@ class _OneFetch:
         self._high_watermarks = dependencies.high_watermarks
         self._taken = taken
         self._upstream = upstream
-        self._group = group
         self._answer = answer
         self._plan, self._reads = answer.plan, answer.reads
         self._deadline_ms = deadline_ms
         self._unanswered = unanswered
         self._frame = bytearray()
+        self._is_held = False
+        self._answered: tuple[FetchResponse, CheckedAnswer] | None = None
+        self.pieces: list[Buffer] | None = None
+        """The answer; None: the broker's answer went straight to the client."""
         self._is_tier_late = False
         self._reads_begun_ms = self._clock.monotonic_ms()
 
@@ -189,40 +193,63 @@ class _OneFetch:
             or (remote_bytes > 0 and not self._reads.is_pending)
         )
 
-    async def settle(self) -> list[Buffer] | None:
+    async def answer_at_once(self) -> bool:
+        """Ask the broker once, without a task. False: something must be waited for, or asked again,
+        and `settle` goes on from here.
+        """
+        self._start_planned_reads()
+        self._is_held = any(self._plan.sources(Source.ASSUMED))
+        if self._plan.is_contended or self._reads.is_pending:
+            return False
+        self._drop_ended()
+        if await self._ask(self._first_wait_ms) is None:
+            return True
+        assert self._answered is not None  # noqa: S101 - `_ask` has set it
+        response, checked = self._answered
+        if checked.is_unsettled or self._must_wait(response, checked):
+            return False
+        await self._answer_with(response, checked)
+        return True
+
+    async def settle(self, group: asyncio.TaskGroup) -> list[Buffer] | None:
         """Ask the broker, settle every partition, wait for bytes, and return the answer as pieces.
         None: the broker's answer went straight to the client.
         """
-        self._start_planned_reads()
-        if self._plan.is_contended:
+        self._reads.wait_in(group)
+        if self._answered is None and self._plan.is_contended:
             await self._wait_for_new_reads()
-        is_held = any(self._plan.sources(Source.ASSUMED))
-        wait_ms = 0 if is_held else max(self._plan.request.max_wait_ms, 0)
-        repeats = 0
+        wait_ms, repeats = self._first_wait_ms, 0
         while True:
-            self._drop_ended()
-            response = await self._ask(wait_ms)
-            if response is None:
-                return None
-            if response.error_code != NONE or not response.topics:
-                return [frame_length(len(self._frame)), self._frame]
-            checked = check_answer(self._plan, response, self._high_watermarks)
-            for partition in checked.dropped:
-                self._reads.forget(partition)
-            asked_again = await self._settle_partitions(checked) + checked.dropped
+            if self._answered is None:
+                self._drop_ended()
+                if await self._ask(wait_ms) is None:
+                    return self.pieces
+            assert self._answered is not None  # noqa: S101 - `_ask` has set it
+            (response, checked), self._answered = self._answered, None
+            asked_again = await self._settle_partitions(group, checked) + checked.dropped
             if asked_again and repeats < _MOST_REPEATS:
                 wait_ms, repeats = 0, repeats + 1
                 continue
             for partition in asked_again:
                 not_ready(partition, partition.watermarks)
             if await self._hold(response, checked):
-                bound_ms = max(self._left_ms(), GRACE_MS)
-                answered = self._plan.sources(Source.BROKER)
-                self._unanswered.difference_update(partition.key for partition in answered)
-                return await self._answer.pieces(self._frame, response, checked, bound_ms)
+                return await self._answer_with(response, checked)
             slice_ms = _SLICE_MS if self._is_ours_to_hold else self._left_ms()
             wait_ms = max(1, min(slice_ms, self._left_ms()))
             self._reads.begin_put_off()
+
+    async def _answer_with(
+        self, response: FetchResponse, checked: CheckedAnswer
+    ) -> list[Buffer] | None:
+        bound_ms = max(self._left_ms(), GRACE_MS)
+        answered = self._plan.sources(Source.BROKER)
+        self._unanswered.difference_update(partition.key for partition in answered)
+        self.pieces = await self._answer.pieces(self._frame, response, checked, bound_ms)
+        return self.pieces
+
+    @property
+    def _first_wait_ms(self) -> int:
+        return 0 if self._is_held else max(self._plan.request.max_wait_ms, 0)
 
     def _drop_ended(self) -> None:
         """Let the broker answer for offsets that have ended, and a barrier settle its answer."""
@@ -230,7 +257,8 @@ class _OneFetch:
             drop(partition)
             self._reads.forget(partition)
 
-    async def _ask(self, wait_ms: int) -> FetchResponse | None:
+    async def _ask(self, wait_ms: int) -> CheckedAnswer | None:
+        """Ask the broker, and check its answer. None: that is the answer, as `pieces` has it."""
         frame = patch_fetch_request(
             self._taken.frame,
             self._plan.request,
@@ -255,10 +283,18 @@ class _OneFetch:
         if answer is None:
             return None
         self._frame = answer
-        return scan_fetch_response(answer, self._taken.api_version)
+        response = scan_fetch_response(answer, self._taken.api_version)
+        if response.error_code != NONE or not response.topics:
+            self.pieces = [frame_length(len(answer)), answer]
+            return None
+        checked = check_answer(self._plan, response, self._high_watermarks)
+        for partition in checked.dropped:
+            self._reads.forget(partition)
+        self._answered = response, checked
+        return checked
 
     def _begin_settling(self, passed: PassedFetch, partition: PartitionFetch) -> None:
-        self._group.create_task(self._settle_passed(passed, partition))
+        self._upstream.beside(self._settle_passed(passed, partition))
 
     async def _settle_passed(self, passed: PassedFetch, partition: PartitionFetch) -> None:
         """Settle an OFFSET_OUT_OF_RANGE at which an answer on its way to the client has stopped."""
@@ -268,8 +304,11 @@ class _OneFetch:
                 partition,
                 await watermarks_or_none(self._tier, partition.ref, index, _LEAST_BARRIER_MS),
             )
-        elif await self._out_of_range(partition):
-            not_ready(partition, partition.watermarks)  # the broker cannot be asked in between
+        else:
+            async with asyncio.TaskGroup() as group:
+                again = await self._out_of_range(group, partition)
+            if again:  # the broker cannot be asked in between
+                not_ready(partition, partition.watermarks)
         passed.settled(partition)
         self._upstream.go_on()
 
@@ -281,17 +320,17 @@ class _OneFetch:
             planned_bytes += self._reads.start(partition, self._plan.request.max_bytes)
             self._reads_begun_ms = self._clock.monotonic_ms()
 
-    async def _settle_partitions(self, checked: CheckedAnswer) -> tuple[PartitionFetch, ...]:
+    async def _settle_partitions(
+        self, group: asyncio.TaskGroup, checked: CheckedAnswer
+    ) -> tuple[PartitionFetch, ...]:
         """Settle every OFFSET_OUT_OF_RANGE and every doubtful answer. Returns the partitions for
         which the broker must be asked again.
         """
         verdicts = [
-            (partition, self._group.create_task(self._out_of_range(partition)))
+            (partition, group.create_task(self._out_of_range(group, partition)))
             for partition in checked.out_of_range
         ]
-        doubts = [
-            self._group.create_task(self._doubted(partition)) for partition in checked.doubted
-        ]
+        doubts = [group.create_task(self._doubted(partition)) for partition in checked.doubted]
         again = tuple([partition for partition, verdict in verdicts if await verdict])
         for doubt in doubts:
             await doubt
@@ -301,15 +340,13 @@ class _OneFetch:
                 self._reads_begun_ms = self._clock.monotonic_ms()
         return again
 
-    async def _out_of_range(self, partition: PartitionFetch) -> bool:
+    async def _out_of_range(self, group: asyncio.TaskGroup, partition: PartitionFetch) -> bool:
         if partition.tiered is not None and not partition.tiered.led_here:
             refuse_follower(partition)
             return False
         bound_ms = max(self._left_ms(), _LEAST_BARRIER_MS)
         index = partition.asked.index
-        asking = self._group.create_task(
-            watermarks_or_none(self._tier, partition.ref, index, bound_ms)
-        )
+        asking = group.create_task(watermarks_or_none(self._tier, partition.ref, index, bound_ms))
         view = await self._barrier(partition, bound_ms)
         if view is None:
             asking.cancel()
@@ -351,6 +388,14 @@ class _OneFetch:
         if epoch < 0:
             return None
         return self._tier.epoch_end(view.topic_id, view.partition, epoch)
+
+    def _must_wait(self, response: FetchResponse, checked: CheckedAnswer) -> bool:
+        """Whether the answer may gain from a wait beyond the broker's own."""
+        if checked.leave_now or self._plan.is_plain or self._has_final_error(response):
+            return False
+        if not self._is_ours_to_hold and not any(self._plan.sources(Source.HOLE)):
+            return False  # the broker itself held the request for max_wait
+        return not self._is_enough(checked)
 
     async def _hold(self, response: FetchResponse, checked: CheckedAnswer) -> bool:
         """Wait for bytes. True: the answer can be sent. False: the broker must be asked again

@@ -22,6 +22,7 @@ from kafka_protocol.fetch import (
 )
 from kafka_protocol.primitives import Buffer
 from rlm.clock import Clock
+from rlm.proxy.begun import in_task
 from rlm.proxy.fetch_plan import (
     AnswerRoom,
     FetchPlan,
@@ -251,6 +252,7 @@ class FetchAnswer:
         self, partition: PartitionFetch, max_bytes: int, at_least_one: bool, bound_ms: int
     ) -> RemoteRecords | None:
         """The records, None if they cannot be read within the bound."""
+        await in_task()
         try:
             async with asyncio.timeout(bound_ms / 1000):
                 outcome = await self.reads.read(partition, max_bytes, at_least_one)

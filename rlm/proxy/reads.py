@@ -14,10 +14,10 @@ know the broker, sockets, frames, or how quotas are counted.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -135,13 +135,15 @@ def is_lost(outcome: Outcome | None) -> bool:
     return isinstance(outcome, RemoteStorageError) and not outcome.retriable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Running:
-    """A remote fetch, and the task that completes it; None: it needed none for its `found`."""
+    """A remote fetch, and the task that completes it; None: it needed none for its `found`, or has
+    none yet.
+    """
 
     fetch: RemoteFetch
-    task: asyncio.Task[Outcome] | None
     found: Outcome | None
+    task: asyncio.Task[Outcome] | None = None
 
     @property
     def outcome(self) -> Outcome | None:
@@ -160,12 +162,12 @@ class RemoteReads:
     """The remote fetches of one Fetch, at most one per partition. `cancel` abandons them, but the
     cache still gets their chunks.
 
-    One that the quota delays begins with a later `begin_put_off`.
+    One that the quota delays begins with a later `begin_put_off`. One that has to wait goes on in a
+    task of the group that `wait_in` gives.
     """
 
     def __init__(
         self,
-        group: asyncio.TaskGroup,
         tier: Tier,
         permit: Permit,
         purgatory: RemoteFetchPurgatory,
@@ -174,7 +176,7 @@ class RemoteReads:
         read_committed: bool,
         deadline_ms: int,
     ) -> None:
-        self._group = group
+        self._group: asyncio.TaskGroup | None = None
         self._tier = tier
         self._permit = permit
         self._purgatory = purgatory
@@ -199,14 +201,24 @@ class RemoteReads:
             deadline_ms = max(self._deadline_ms, self._clock.monotonic_ms() + READ_FIRST_MS)
             read_once = partial(self.read, partition, size_bytes, True)
             fetch = RemoteFetch(self._purgatory, read_once, deadline_ms, self._changed)
-            found, task = fetch.begin(), None
-            if found is None:
-                task = self._group.create_task(fetch.complete())
-                task.add_done_callback(lambda _: self._changed.set())
-            self._running[partition.key] = _Running(fetch=fetch, task=task, found=found)
+            found = fetch.begin()
+            self._running[partition.key] = running = _Running(fetch=fetch, found=found)
+            if found is None and self._group is not None:
+                self._complete(running, self._group)
         else:
             self._put_off.add(partition.key)
         return size_bytes
+
+    def _complete(self, running: _Running, group: asyncio.TaskGroup) -> None:
+        running.task = group.create_task(running.fetch.complete())
+        running.task.add_done_callback(lambda _: self._changed.set())
+
+    def wait_in(self, group: asyncio.TaskGroup) -> None:
+        """Reads that have to wait do so in tasks of this group from now on."""
+        self._group = group
+        for running in self._running.values():
+            if running.found is None:
+                self._complete(running, group)
 
     def begin_put_off(self) -> None:
         """Begin the reads that the quota delayed, as far as it lets them now."""
@@ -349,4 +361,8 @@ class FetchUpstream(Upstream, Protocol):
 
     def go_on(self) -> None:
         """Show `entries` again the partition that it did not let pass."""
+        ...
+
+    def beside(self, work: Coroutine[Any, None, None]) -> None:
+        """Run work in a task of its own, which is cancelled with the connection."""
         ...

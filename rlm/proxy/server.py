@@ -22,6 +22,7 @@ from kafka_protocol.apis import (
 from kafka_protocol.primitives import Buffer
 from kip405.errors import Invalid
 from rlm.clock import Clock
+from rlm.proxy.begun import in_task
 from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Handle, Shared
 from rlm.proxy.delete_records import DeleteRecordsHandler
 from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
@@ -186,9 +187,9 @@ class ProxyServer:
         )
         handlers: dict[int, Handle] = {
             FETCH.key: fetches.handle,
-            LIST_OFFSETS.key: positions.list_offsets,
-            OFFSET_FOR_LEADER_EPOCH.key: positions.offset_for_leader_epoch,
-            DELETE_RECORDS.key: deletes.handle,
+            LIST_OFFSETS.key: _in_task(positions.list_offsets),
+            OFFSET_FOR_LEADER_EPOCH.key: _in_task(positions.offset_for_leader_epoch),
+            DELETE_RECORDS.key: _in_task(deletes.handle),
             API_VERSIONS.key: _refuse_newer_api_versions,
         }
         return Connection(self._shared, handlers, self._accept)
@@ -224,6 +225,16 @@ class ProxyServer:
         if view is None or not has_remote(view):
             return None
         return view.remote_log_start_offset
+
+
+def _in_task(handle: Handle) -> Handle:
+    """The same handler, in a task from its beginning."""
+
+    async def handled(taken: Taken, connection: Connection) -> list[Buffer] | None:
+        await in_task()
+        return await handle(taken, connection)
+
+    return handled
 
 
 async def _refuse_newer_api_versions(taken: Taken, connection: Connection) -> list[Buffer]:

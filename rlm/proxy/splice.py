@@ -59,6 +59,11 @@ class CheckedAnswer:
     leave_now: bool = False
     broker_bytes: int = 0
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether anything has to be found out, or asked again."""
+        return bool(self.out_of_range or self.dropped or self.became_remote or self.doubted)
+
 
 def check_answer(
     plan: FetchPlan, response: FetchResponse, high_watermarks: dict[Key, int]
