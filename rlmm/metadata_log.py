@@ -237,15 +237,20 @@ class MetadataLog:
         """Why what was read may not be all there is. That no broker can be asked now is no such
         reason: what was read before stays true, as far as it goes.
         """
-        own = [guard.problem for guard in self._topics.used]
-        lost = f"{self.loss}; {self._remedy}" if self.loss else None
-        return next((why for why in (*own, lost) if why), None)
+        for guard in self._topics.used:
+            if guard.problem:
+                return guard.problem
+        loss = self.loss
+        return f"{loss}; {self._remedy}" if loss else None
 
     @property
     def loss(self) -> str | None:
         """Records that were read, by this process or an earlier one, and are permanently lost."""
-        found = (*self._tail.lost.values(), *self._tail.lost_before.values(), self._lost_earlier)
-        return next((why for why in found if why), None)
+        for lost in (self._tail.lost, self._tail.lost_before):
+            for why in lost.values():
+                if why:
+                    return why
+        return self._lost_earlier or None
 
     @property
     def reads(self) -> RememberedReads:

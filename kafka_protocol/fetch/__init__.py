@@ -4,6 +4,7 @@ A Fetch answer is mostly record bytes, which must not be copied or decoded. This
 know why a partition is replaced, or by what.
 """
 
+from kafka_protocol.fetch.repeated import FetchRequests
 from kafka_protocol.fetch.request import (
     CONSUMER_REPLICA_ID,
     FetchPartition,
@@ -32,6 +33,7 @@ __all__ = [
     "CONSUMER_REPLICA_ID",
     "FetchPartition",
     "FetchRequest",
+    "FetchRequests",
     "FetchResponse",
     "FetchResponseScanner",
     "FetchTopic",

@@ -7,7 +7,6 @@ why.
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka_protocol.apis import FETCH
@@ -50,8 +49,7 @@ class FetchTopic(NamedTuple):
     partitions: tuple[FetchPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRequest:
+class FetchRequest(NamedTuple):
     """The content of a Fetch request; `*_position` are positions in its frame, -1 = no such
     field.
     """
@@ -73,11 +71,15 @@ class FetchRequest:
 
 
 class _PartitionLayout(NamedTuple):
-    """Fixed part of a partition: offsets of the wanted fields from its start."""
+    """Fixed part of a partition: offsets of the wanted fields from its start, and where those begin
+    and end that vary while a consumer reads on: epochs and the offset.
+    """
 
     layout: struct.Struct
     fetch_offset: int
     partition_max_bytes: int
+    varying_start: int
+    varying_end: int
 
 
 def _partition_layout(version: int) -> _PartitionLayout:
@@ -85,15 +87,15 @@ def _partition_layout(version: int) -> _PartitionLayout:
     epochs those that the version has; pad bytes for the rest.
     """
     if version >= _FIRST_WITH_FETCHED_EPOCH:
-        return _PartitionLayout(struct.Struct(">iiqi8xi"), 8, 28)
+        return _PartitionLayout(struct.Struct(">iiqi8xi"), 8, 28, 4, 20)
     if version >= _FIRST_WITH_LEADER_EPOCH:
-        return _PartitionLayout(struct.Struct(">iiq8xi"), 8, 24)
+        return _PartitionLayout(struct.Struct(">iiq8xi"), 8, 24, 4, 16)
     if version >= 5:
-        return _PartitionLayout(struct.Struct(">iq8xi"), 4, 20)
-    return _PartitionLayout(struct.Struct(">iqi"), 4, 12)
+        return _PartitionLayout(struct.Struct(">iq8xi"), 4, 20, 4, 12)
+    return _PartitionLayout(struct.Struct(">iqi"), 4, 12, 4, 12)
 
 
-_LAYOUTS = {
+LAYOUTS = {
     version: _partition_layout(version)
     for version in range(FETCH.versions.low, FETCH.versions.high + 1)
 }
@@ -103,7 +105,7 @@ def scan_fetch_request(frame: Buffer, header: RequestHeader) -> FetchRequest:
     """Read the fields of a Fetch request, v4 to v18. Raises `WireError`."""
     version = header.api_version
     reader = Reader(frame, header.body_offset, what=f"Fetch v{version} request")
-    if version not in _LAYOUTS:
+    if version not in LAYOUTS:
         raise reader.fail(f"only {FETCH.versions} are handled")
     flexible = FETCH.is_flexible(version)
     replica_id = reader.int32() if version <= 14 else CONSUMER_REPLICA_ID
@@ -189,7 +191,9 @@ def _topic(reader: Reader, version: int) -> FetchTopic:
     topic_id = reader.uuid() if version >= 13 else None
     count = reader.count(flexible=flexible)
     try:
-        partitions, reader.position = _partitions(reader.buffer, reader.position, count, version)
+        partitions, reader.position = scan_partitions(
+            reader.buffer, reader.position, count, version
+        )
     except (struct.error, IndexError, ValueError) as error:
         raise reader.fail(f"{count} partitions expected: {error}") from error
     if flexible:
@@ -197,10 +201,11 @@ def _topic(reader: Reader, version: int) -> FetchTopic:
     return FetchTopic(name, topic_id, partitions)
 
 
-def _partitions(
+def scan_partitions(
     buffer: memoryview, position: int, count: int, version: int
 ) -> tuple[tuple[FetchPartition, ...], int]:
-    layout, fetch_offset_at, max_bytes_at = _LAYOUTS[version]
+    """The partitions of a topic, the first one at the position, and the position behind them."""
+    layout, fetch_offset_at, max_bytes_at, _, _ = LAYOUTS[version]
     unpack, size_bytes = layout.unpack_from, layout.size
     flexible = FETCH.is_flexible(version)
     partitions = []

@@ -11,12 +11,12 @@ from kafka_protocol.apis import FETCH
 from kafka_protocol.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE, OFFSET_OUT_OF_RANGE
 from kafka_protocol.fetch import (
     FetchedPartition,
+    FetchRequests,
     FetchResponse,
     patch_fetch_request,
-    scan_fetch_request,
     scan_fetch_response,
 )
-from kafka_protocol.frames import encode_response, frame_length, parse_request_header
+from kafka_protocol.frames import encode_response, frame_length
 from kafka_protocol.primitives import Buffer
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
@@ -95,13 +95,13 @@ class FetchHandler:
         self._storage_errors = StorageErrors(dependencies.clock)
         self._quota = dependencies.quota.connection()
         self._unanswered: set[Key] = set()
+        self._requests = FetchRequests()
 
     async def handle(self, taken: Taken, upstream: FetchUpstream) -> list[Buffer] | None:
         """The answer as pieces with its length; None when the broker's answer went straight to the
         client.
         """
-        header = parse_request_header(taken.frame)
-        request = scan_fetch_request(taken.frame, header)
+        client_id, request = self._requests.scan(taken.frame)
         if not is_consumer(request):
             await upstream.ask(taken.frame, taken.api_version, taken.correlation_id, STREAMED)
             return None
@@ -118,7 +118,7 @@ class FetchHandler:
         )
         clock = self._dependencies.clock
         deadline_ms = clock.monotonic_ms() + max(request.max_wait_ms, 0)
-        permit = Permit(self._quota, header.client_id or "", clock)
+        permit = Permit(self._quota, client_id or "", clock)
         reads = RemoteReads(
             self._dependencies.tier,
             permit,

@@ -61,8 +61,11 @@ class RemoteFetchPurgatory:
             yield
         finally:
             self._size -= 1
-            duration_ms = self.clock.monotonic_ms() - began_ms
-            self._metrics.remote_fetch_completed(fetch.completion.value, duration_ms)
+            self.completed(fetch, self.clock.monotonic_ms() - began_ms)
+
+    def completed(self, fetch: "RemoteFetch", duration_ms: int) -> None:
+        """Count how a remote fetch ended."""
+        self._metrics.remote_fetch_completed(fetch.completion.value, duration_ms)
 
 
 class RemoteFetch:
@@ -109,8 +112,8 @@ class RemoteFetch:
             self._first = first
             return None
         self._outcome = first
-        with self._purgatory.held(self):
-            return first
+        self._purgatory.completed(self, 0)
+        return first
 
     async def complete(self) -> Outcome:
         """Records, a lasting error, or at the deadline an error that is none for the client."""

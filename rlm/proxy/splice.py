@@ -71,7 +71,7 @@ def check_answer(
     """Apply one answer of the broker to the plan: what it proves, what must be found out, and
     whether it ends the wait.
     """
-    found: dict[News, list[PartitionFetch]] = {news: [] for news in News}
+    found: dict[News, list[PartitionFetch]] = {}
     leave_now = False
     broker_bytes = 0
     for _, partition, answered in answers_of(plan, response):
@@ -82,12 +82,12 @@ def check_answer(
             broker_bytes += max(answered.records_size, 0)
             leave_now |= answered.preferred_read_replica != -1
         if news is not None:
-            found[news].append(partition)
+            found.setdefault(news, []).append(partition)
     return CheckedAnswer(
-        out_of_range=tuple(found[News.OUT_OF_RANGE]),
-        became_remote=tuple(found[News.BECAME_REMOTE]),
-        dropped=tuple(found[News.DROPPED]),
-        doubted=tuple(found[News.DOUBTED]),
+        out_of_range=tuple(found.get(News.OUT_OF_RANGE, ())),
+        became_remote=tuple(found.get(News.BECAME_REMOTE, ())),
+        dropped=tuple(found.get(News.DROPPED, ())),
+        doubted=tuple(found.get(News.DOUBTED, ())),
         leave_now=leave_now,
         broker_bytes=broker_bytes,
     )

@@ -107,14 +107,16 @@ class RemoteReader:
         Unavailable or Busy: try again. NotFound or Corrupt: the store was asked twice, the objects
         are gone or damaged.
         """
-        max_bytes = min(bounds.max_bytes, self.memory.answer_bytes())
+        answer_bytes = self.memory.answer_bytes()
+        if answer_bytes < bounds.max_bytes:
+            bounds = replace(bounds, max_bytes=answer_bytes)
         one = _OneRead(
             loader=self._loader,
             chunks=self.chunks,
             counts=self.counts,
             limits=self._limits,
             segment=segment,
-            bounds=replace(bounds, max_bytes=max_bytes),
+            bounds=bounds,
         )
         cursor = self._cursor(segment, bounds.offset) if following is not None else None
         one.reader = cursor.reader if cursor is not None else self._cursors.new_reader()

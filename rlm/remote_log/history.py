@@ -186,7 +186,7 @@ class LineageReader:
 
         NotFound or Corrupt: every copy is lost. Unavailable: a gap is not settled yet.
         """
-        offset = request.offset
+        offset = asked_offset = request.offset
         missing: tuple[tuple[int, int], ...] = ()
         while offset < request.upper_offset:
             usable = history.segment_at(offset)
@@ -197,12 +197,14 @@ class LineageReader:
             history.refuse_unsettled(offset, start)
             if start > offset:
                 missing += missed([(offset, start)], history.empty)
-            usable, read = await self._read_copy(history, usable, replace(request, offset=offset))
+            if offset != request.offset:
+                request = replace(request, offset=offset)
+            usable, read = await self._read_copy(history, usable, request)
             if read.size_bytes or not read.exhausted:
                 return replace(read, missing=missing) if missing else read
             offset = usable.next_offset
         return RemoteRecords(
-            records=(), size_bytes=0, next_offset=request.offset, aborted=(), missing=missing
+            records=(), size_bytes=0, next_offset=asked_offset, aborted=(), missing=missing
         )
 
     async def _read_copy(

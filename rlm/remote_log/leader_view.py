@@ -22,6 +22,7 @@ from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotTaker
 from rlm.remote_log.tier import ChangedMeanwhile, EpochEnd, TierPartition, TopicRef, Watermarks
+from rlmm.ledger import Hole
 from rlmm.settings_records import TopicRecord
 
 
@@ -64,6 +65,9 @@ class LocalTier:
         self.lineage_reader = LineageReader(reader, ledger)
         self.losses = self.lineage_reader.losses
         self._views: dict[PartitionKey, tuple[_Seen, TierPartition]] = {}
+        self._histories: dict[
+            PartitionKey, tuple[PartitionSnapshot, tuple[Hole, ...], RemoteHistory]
+        ] = {}
 
     def ready(self) -> bool:
         return (
@@ -227,15 +231,27 @@ class LocalTier:
         return snapshot, self._history(snapshot)
 
     def _history(self, snapshot: PartitionSnapshot) -> RemoteHistory:
-        """The remote records inside the lineage of the snapshot, by the current ledger."""
-        return RemoteHistory(
+        """The remote records inside the lineage of the snapshot, by the current ledger; made again
+        only when one of these has changed.
+        """
+        key = snapshot.key
+        ledger, trusted = self._ledger.ledger(key), self._ledger.problem is None
+        holes = self._settings.view.holes(key)
+        known = self._histories.get(key)
+        if known is not None and known[0] is snapshot and known[1] is holes:
+            history = known[2]
+            if history.ledger is ledger and history.trusted is trusted:
+                return history
+        history = RemoteHistory(
             name=str(snapshot.led),
-            ledger=self._ledger.ledger(snapshot.key),
+            ledger=ledger,
             lineage=snapshot.lineage,
             log_end_offset=snapshot.log_end_offset,
-            trusted=self._ledger.problem is None,
-            empty=ranges_without_records(self._settings.view.holes(snapshot.key)),
+            trusted=trusted,
+            empty=ranges_without_records(holes),
         )
+        self._histories[key] = snapshot, holes, history
+        return history
 
     def _record_in_view(self, topic: TopicRef) -> TopicRecord | None:
         if topic.topic_id is not None:

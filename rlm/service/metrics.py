@@ -359,6 +359,9 @@ class ServiceMetrics:
         self._registry = CollectorRegistry()
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
+        # Of what is counted for each fetch: the library looks labels up under a lock.
+        self._answers: dict[tuple[str, str], Counter] = {}
+        self._fetch_waits: dict[str, Histogram] = {}
         for row in TABLE:
             if row.kind is MetricKind.COUNTER and row.is_counted:
                 self._counters[row.name] = Counter(
@@ -400,7 +403,11 @@ class ServiceMetrics:
 
     def answers(self, api: str, outcome: str, count: int) -> None:
         """So many answers of a worker."""
-        self._counters["rlm_proxy_answers_total"].labels(api, outcome).inc(count)
+        counter = self._answers.get((api, outcome))
+        if counter is None:
+            counter = self._counters["rlm_proxy_answers_total"].labels(api, outcome)
+            self._answers[api, outcome] = counter
+        counter.inc(count)
 
     def spliced(self, size_bytes: int) -> None:
         """See `ProxyMetrics`."""
@@ -413,8 +420,11 @@ class ServiceMetrics:
 
     def remote_fetch_completed(self, outcome: str, duration_ms: int) -> None:
         """See `ProxyMetrics`."""
-        waited = self._histograms["rlm_remote_fetch_wait_seconds"]
-        waited.labels(outcome).observe(duration_ms / 1000)
+        waited = self._fetch_waits.get(outcome)
+        if waited is None:
+            waited = self._histograms["rlm_remote_fetch_wait_seconds"].labels(outcome)
+            self._fetch_waits[outcome] = waited
+        waited.observe(duration_ms / 1000)
 
     def segment_copied(self, topic: str, size_bytes: int) -> None:
         """One segment is remote and FINISHED."""
