@@ -197,6 +197,13 @@ class Reader:
             raise self.fail("string is null")
         return value
 
+    def skip_string(self, *, flexible: bool) -> None:
+        """A string, null or not, whatever bytes it has."""
+        size_bytes = self.uvarint() - 1 if flexible else self.int16()
+        if size_bytes < -1:
+            raise self.fail(f"negative length {size_bytes}")
+        self.view(max(size_bytes, 0))
+
     def skip_tags(self) -> None:
         """Tagged fields of a flexible struct, whatever they are (KIP-482)."""
         for _ in range(self.uvarint()):

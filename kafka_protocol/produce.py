@@ -1,7 +1,8 @@
-"""Produce: the acks of a request, and the log start offset in its answer.
+"""Produce: the acks of a request, and what is changed in its answer.
 
 A request with acks=0 has no response and must not wait for one; answers of tiered topics show the
-remote log start offset (H22). This module must not know which topics are tiered.
+remote log start offset (H22), and node endpoints other addresses. This module must not know which
+topics are tiered.
 """
 
 import struct
@@ -9,6 +10,11 @@ from collections.abc import Callable
 
 from kafka_protocol.apis import PRODUCE
 from kafka_protocol.frames import RequestHeader
+from kafka_protocol.node_addresses import (
+    FIRST_PRODUCE_WITH_ENDPOINTS,
+    NodeAddresses,
+    rewrite_node_endpoints,
+)
 from kafka_protocol.primitives import Buffer, Reader, WireError
 
 LogStartLookup = Callable[[str | None, bytes | None, int], int | None]
@@ -57,30 +63,40 @@ def read_acks(frame: Buffer, header: RequestHeader) -> int:
     if not PRODUCE.versions.has(version):
         raise reader.fail(f"only {PRODUCE.versions} are handled")
     if version >= _FIRST_WITH_TRANSACTIONAL_ID:
-        _skip_string(reader, PRODUCE.is_flexible(version))
+        reader.skip_string(flexible=PRODUCE.is_flexible(version))
     return reader.int16()
 
 
-def patch_produce_log_start(frame: Buffer, api_version: int, lookup: LogStartLookup) -> Buffer:
-    """Overwrite log_start_offset (v5 on) where `lookup(name, topic_id, partition)` answers one.
+def patch_produce_response(
+    frame: Buffer, api_version: int, lookup: LogStartLookup, nodes: NodeAddresses | None = None
+) -> Buffer:
+    """Overwrite log_start_offset (v5 on) where `lookup(name, topic_id, partition)` answers one, and
+    the addresses of node endpoints (v10 on) by `nodes`.
 
-    The frame has no length before it. A bytearray is patched in place and answered; another frame
-    is copied if anything changes. A log start below 0 stays (H22). Raises `WireError`.
+    The frame has no length before it. A bytearray is patched in place and answered, except for node
+    endpoints; another frame is copied if anything changes. A log start below 0 stays (H22). Raises
+    `WireError`.
     """
     if not PRODUCE.versions.has(api_version):
         raise WireError(f"Produce v{api_version} response: only {PRODUCE.versions} are handled")
     if api_version < _FIRST_WITH_LOG_START:
         return frame
-    patches = _patches(frame, api_version, lookup)
-    if not patches:
+    patches, tags_position = _patches(frame, api_version, lookup)
+    has_endpoints = api_version >= FIRST_PRODUCE_WITH_ENDPOINTS and frame[tags_position] != 0
+    if not patches and (nodes is None or not has_endpoints):
         return frame
     patched = frame if isinstance(frame, bytearray) else bytearray(frame)
     for position, log_start_offset in patches:
         _INT64.pack_into(patched, position, log_start_offset)
+    if has_endpoints and nodes is not None:
+        return rewrite_node_endpoints(patched, tags_position, nodes)
     return patched
 
 
-def _patches(frame: Buffer, version: int, lookup: LogStartLookup) -> list[tuple[int, int]]:
+def _patches(
+    frame: Buffer, version: int, lookup: LogStartLookup
+) -> tuple[list[tuple[int, int]], int]:
+    """Log start offsets by position, and where the last tagged fields begin."""
     reader = Reader(frame, what=_RESPONSE_NAMES[version])
     flexible = PRODUCE.is_flexible(version)
     reader.int32()  # correlation id
@@ -102,11 +118,12 @@ def _patches(frame: Buffer, version: int, lookup: LogStartLookup) -> list[tuple[
         if flexible:
             reader.skip_tags()
     reader.int32()  # throttle_time_ms
+    tags_position = reader.position
     if flexible:
         reader.skip_tags()
     if reader.remaining():
         raise reader.fail(f"{reader.remaining()} bytes left")
-    return patches
+    return patches, tags_position
 
 
 def _usual_layout(version: int) -> tuple[struct.Struct, tuple[int, ...]]:
@@ -145,17 +162,10 @@ def _any_partition(reader: Reader, version: int) -> tuple[int, int, int]:
     if version >= _FIRST_WITH_RECORD_ERRORS:
         for _ in range(reader.count(flexible=flexible)):
             reader.int32()  # batch_index
-            _skip_string(reader, flexible)
+            reader.skip_string(flexible=flexible)
             if flexible:
                 reader.skip_tags()
-        _skip_string(reader, flexible)  # error_message
+        reader.skip_string(flexible=flexible)  # error_message
     if flexible:
         reader.skip_tags()
     return index, log_start_position, log_start_offset
-
-
-def _skip_string(reader: Reader, flexible: bool) -> None:
-    size_bytes = reader.uvarint() - 1 if flexible else reader.int16()
-    if size_bytes < -1:
-        raise reader.fail(f"negative length {size_bytes}")
-    reader.view(max(size_bytes, 0))

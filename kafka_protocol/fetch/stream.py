@@ -60,6 +60,11 @@ class FetchResponseScanner:
         return self._topic
 
     @property
+    def is_at_tags(self) -> bool:
+        """Whether the last tagged fields of the frame come next."""
+        return self._part is _Part.TAGS
+
+    @property
     def records_bytes(self) -> int:
         """Bytes of records that come next."""
         return self._records_bytes if self._part is _Part.RECORDS else 0

@@ -18,7 +18,7 @@ import structlog
 from kafka_protocol.api_versions import cap_api_versions
 from kafka_protocol.frames import frame_length
 from kafka_protocol.primitives import Buffer, WireError
-from kafka_protocol.produce import LogStartLookup, patch_produce_log_start
+from kafka_protocol.produce import LogStartLookup, patch_produce_response
 from rlm.proxy.begun import Steps
 from rlm.proxy.limits import SMALL_BYTES, ConnectionMemory, Verdict
 from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed
@@ -289,7 +289,7 @@ class Connection:
             self._resolve(whole.frame)
             return ()
         if whole.expected.intercept is Intercept.PRODUCE:
-            frame = patch_produce_log_start(frame, version, self.shared.produce_log_start)
+            frame = patch_produce_response(frame, version, self.shared.produce_log_start)
         elif whole.expected.intercept is Intercept.API_VERSIONS:
             frame = cap_api_versions(frame, version)
         return frame_length(len(frame)), frame

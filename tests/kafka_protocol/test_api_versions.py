@@ -9,7 +9,7 @@ from kafka_protocol.apis import API_VERSIONS, APIS
 from kafka_protocol.fetch import scan_fetch_request, scan_fetch_response
 from kafka_protocol.frames import encode_response, parse_request_header
 from kafka_protocol.primitives import WireError
-from kafka_protocol.produce import patch_produce_log_start, read_acks
+from kafka_protocol.produce import patch_produce_response, read_acks
 from kafka_protocol.schema import decode, encode
 from tests.kafka_protocol.oracle import UNKNOWN_TAGS, Json, Oracle, version_range
 
@@ -57,7 +57,7 @@ def test_every_offered_version_of_a_read_api_is_handled(oracle: Oracle) -> None:
                 scan_fetch_response(answered, version)
             elif api.name == "Produce":
                 assert read_acks(asked, header) == request["Acks"]
-                patch_produce_log_start(answered, version, lambda *_: 0)
+                patch_produce_response(answered, version, lambda *_: 0)
             elif api.name == "ApiVersions":
                 cap_api_versions(answered, version)
             assert encode(api.response, version, {})

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_protocol.frames import parse_request_header
 from kafka_protocol.primitives import Buffer, WireError
-from kafka_protocol.produce import LogStartLookup, patch_produce_log_start, read_acks, usual_acks
+from kafka_protocol.produce import LogStartLookup, patch_produce_response, read_acks, usual_acks
 from tests.kafka_protocol.oracle import Oracle
 
 LogStarts = dict[tuple[str | None, bytes | None, int], int]
@@ -79,7 +79,7 @@ def test_h22_log_start_is_overwritten_where_wanted_and_given(
                 if partition.get("LogStartOffset", -1) >= 0 and key in wanted:
                     partition["LogStartOffset"] = wanted[key]
         frame = kind(oracle.response_frame("Produce", version, value))
-        patched = patch_produce_log_start(frame, version, lookup_in(wanted))
+        patched = patch_produce_response(frame, version, lookup_in(wanted))
         assert patched == oracle.response_frame("Produce", version, expected)
         if isinstance(frame, bytearray):
             assert patched is frame
@@ -105,7 +105,7 @@ def test_h22_answers_with_and_without_errors_are_mixed(oracle: Oracle, version: 
             for partition in topic["PartitionResponses"]:
                 if partition["LogStartOffset"] >= 0:
                     partition["LogStartOffset"] = 77
-        patched = patch_produce_log_start(frame, version, lambda *_: 77)
+        patched = patch_produce_response(frame, version, lambda *_: 77)
         assert patched == oracle.response_frame("Produce", version, value)
 
 
@@ -115,11 +115,11 @@ def test_cut_answers_are_a_wire_error(oracle: Oracle, version: int) -> None:
     frame = oracle.response_frame("Produce", version, value)
     for size in range(len(frame)):
         with pytest.raises(WireError):
-            patch_produce_log_start(frame[:size], version, lambda *_: 1)
+            patch_produce_response(frame[:size], version, lambda *_: 1)
     with pytest.raises(WireError, match="bytes left"):
-        patch_produce_log_start(frame + b"x", version, lambda *_: 1)
+        patch_produce_response(frame + b"x", version, lambda *_: 1)
 
 
 def test_another_version_is_a_wire_error() -> None:
     with pytest.raises(WireError, match="v14 response"):
-        patch_produce_log_start(bytes(40), 14, lambda *_: 1)
+        patch_produce_response(bytes(40), 14, lambda *_: 1)
