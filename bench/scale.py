@@ -83,6 +83,7 @@ def _to_trim(snapshot: PartitionSnapshot) -> int:
         retention_unknown=None,
         replicas=(NODE_ID,),
         live_nodes={NODE_ID},
+        namers=(),
         replicas_short_ms=None,
         hold_max_ms=0,
     )

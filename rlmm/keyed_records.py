@@ -51,6 +51,10 @@ class KeyedRecords(Generic[R]):
         found = self._by_kind.get(kind, {})
         return tuple(found[key] for key in sorted(found))
 
+    def has_kind(self, kind: str) -> bool:
+        """Whether there is any record of one kind."""
+        return bool(self._by_kind.get(kind))
+
     def of_partitions(self, kind: str, partitions: Sequence[PartitionKey]) -> list[R | None]:
         """The record of the kind of each partition, without a step of Python for each."""
         found = self._by_kind.get(kind)

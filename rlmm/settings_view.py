@@ -178,6 +178,16 @@ class SettingsView:
     def topics(self) -> tuple[TopicRecord, ...]:
         return self._all_of(TopicRecord)
 
+    @property
+    def has_topics(self) -> bool:
+        """Whether any topic has something to do with the remote tier."""
+        return self._adopted.has_kind(TopicRecord.KIND)
+
+    @property
+    def has_trims(self) -> bool:
+        """Whether brokers may miss records of any topic because of our trims."""
+        return self._adopted.has_kind(TrimRecord.KIND)
+
     def deletion(self, topic_id: Uuid) -> DeletionRecord | None:
         """The decision that makes data of the topic deletable, while it can be undone."""
         return self._of(DeletionRecord, f"{DeletionRecord.KIND}/{topic_id}")

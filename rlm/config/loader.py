@@ -18,7 +18,7 @@ from rlm.config.broker_files import (
 from rlm.config.common import CommonConfig
 from rlm.config.offload import read_offload_rules
 from rlm.config.secured import NOT_YET
-from rlm.config.service import ReaderConfig, ServiceConfig, settings
+from rlm.config.service import REWRITE, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
 from rsm_plugins.contract.tls import require_both
 from rsm_plugins.process.config import yaml_fault
@@ -167,27 +167,26 @@ def _fill_from_properties(values: dict[str, Any], identity: BrokerIdentity, path
             listed = ",".join(map(str, identity.log_dirs))
             raise Invalid(f"log.dirs: must be {listed} as in {path}")
     tiered = str(values.get("broker_tiered_listener_name", "TIERED")).upper()
-    _check_listeners(identity, tiered, path)
+    is_shared = values.get("proxy_attach") == REWRITE
+    _check_listeners(identity, tiered, path, is_shared=is_shared)
     values.setdefault("broker_tiered_address", identity.listeners[tiered])
     direct = identity.listeners.get(identity.inter_broker_listener or "")
     if direct is not None:
         values.setdefault("broker_direct_address", direct)
     _check_port(values, "broker_tiered_address", {identity.listeners[tiered].port}, path)
-    others = {one.port for name, one in identity.listeners.items() if name != tiered}
-    _check_port(values, "broker_direct_address", others, path)
-    _check_direct_protocol(values.get("broker_direct_address"), identity, tiered, path)
+    own = {name: one for name, one in identity.listeners.items() if is_shared or name != tiered}
+    _check_port(values, "broker_direct_address", {one.port for one in own.values()}, path)
+    _check_direct_protocol(values.get("broker_direct_address"), identity, own, path)
 
 
 def _check_direct_protocol(
-    direct: Address | None, identity: BrokerIdentity, tiered: str, path: Path
+    direct: Address | None, identity: BrokerIdentity, listeners: Mapping[str, Address], path: Path
 ) -> None:
     """A protocol that the service's own clients lack is refused at once, not retried."""
     if direct is None:
         return
     controllers = {name.upper() for name in identity.controller_listeners}
-    own = {
-        name: one for name, one in identity.listeners.items() if name not in (tiered, *controllers)
-    }
+    own = {name: one for name, one in listeners.items() if name not in controllers}
     for name, address in own.items():
         protocol = identity.protocols.get(name, PLAINTEXT)
         if address.port != direct.port or protocol == PLAINTEXT:
@@ -209,16 +208,19 @@ def _check_direct_protocol(
         )
 
 
-def _check_listeners(identity: BrokerIdentity, tiered: str, path: Path) -> None:
-    """H21: answers spliced into a follower's fetch would corrupt its log."""
+def _check_listeners(identity: BrokerIdentity, tiered: str, path: Path, *, is_shared: bool) -> None:
+    """H21: answers spliced into a follower's fetch would corrupt its log. `is_shared`: brokers
+    advertise the listener past the proxy, so followers come to it past the proxy too.
+    """
     key = "broker.tiered.listener.name"
-    if tiered == identity.inter_broker_listener:
+    if tiered == identity.inter_broker_listener and not is_shared:
         raise Invalid(f"{key}: {tiered} must not be the inter-broker listener of {path} (H21)")
     if tiered in {name.upper() for name in identity.controller_listeners}:
         raise Invalid(f"{key}: {tiered} must not be a controller listener of {path} (H21)")
     if tiered not in identity.listeners:
         names = ", ".join(identity.listeners)
-        raise Invalid(f"{key}: {path} has no listener {tiered}; it has {names}")
+        advice = "; name the one that clients use" if is_shared else ""
+        raise Invalid(f"{key}: {path} has no listener {tiered}; it has {names}{advice}")
 
 
 def _check_port(values: Mapping[str, Any], name: str, ports: set[int], path: Path) -> None:

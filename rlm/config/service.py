@@ -33,6 +33,7 @@ from rlmm.settings_records import LEAST_COPY_BYTES_PER_SECOND, OffloadThresholds
 from rsm_plugins.endpoints import EndpointProvider, TopicRule
 
 AUTO = "auto"
+REWRITE = "rewrite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,27 +68,39 @@ class ServiceConfig(CommonConfig):
     broker_tiered_address: Address = setting(
         "broker.tiered.address",
         TCP,
-        "Address to which the broker binds the listener that it advertises at the proxy.",
+        "Address to which the broker binds the listener behind the proxy.",
         default_doc="that listener of broker.server.properties",
     )
     broker_tiered_listener_name: str = setting(
         "broker.tiered.listener.name",
         TEXT,
-        "Name of that listener; never the inter-broker or a controller listener.",
+        "Name of that listener; never a controller listener. With proxy.attach=listener it is one "
+        "that the broker advertises at the proxy, and never the inter-broker listener.",
         default="TIERED",
+    )
+    proxy_attach: str = setting(
+        "proxy.attach",
+        choice("listener", REWRITE),
+        "How clients come to the proxies. `listener`: each broker has a listener that it "
+        "advertises at its proxy. `rewrite`: the proxy stands before a listener that the broker "
+        "has anyway, and changes the addresses of brokers in answers, so that no broker is "
+        "configured or restarted. Set it on all services of a cluster alike.",
+        default="listener",
     )
     proxy_listen: Address = setting("proxy.listen", TCP, "Where Kafka clients are served.")
     proxy_advertised: Address = setting(
         "proxy.advertised",
         TCP,
-        "The proxy's address for clients. It must equal the address that the broker advertises.",
+        "The proxy's address for clients. With proxy.attach=listener it must equal the address "
+        "that the broker advertises; with rewrite it must not.",
         default_doc="proxy.listen",
     )
     allow_other_advertised: bool = setting(
         "allow_other_advertised",
         FLAG,
         "Start although the broker advertises another address for its tiered listener than "
-        "proxy.advertised, for example that of a load balancer in front of the proxy.",
+        "proxy.advertised, for example that of a load balancer in front of the proxy; or, with "
+        "proxy.attach=rewrite, the same one.",
         default=False,
     )
     allow_shared_identity: bool = setting(
@@ -402,6 +415,11 @@ class ServiceConfig(CommonConfig):
     shutdown_timeout_ms: int = _ms(
         "shutdown.timeout.ms", 5_000, "How long running work may take to end at shutdown.", least=0
     )
+
+    @property
+    def rewrites_addresses(self) -> bool:
+        """Whether the proxy, not the broker, sends clients to the proxies."""
+        return self.proxy_attach == REWRITE
 
     def shown(self) -> dict[str, str]:
         """See CommonConfig."""

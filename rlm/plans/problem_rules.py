@@ -359,7 +359,8 @@ def hung_threads_finding(pool: str, count: int, longest_ms: int) -> Finding:
 def peer_findings(
     replicas: Mapping[int, Collection[str]], live: Collection[int], limits: Limits, followed_ms: int
 ) -> Iterator[Finding]:
-    """Brokers with replicas of enabled topics (by node id) that have no live service (H18).
+    """Brokers with replicas of enabled topics (by node id) that have no live service (H18). One
+    without replicas is named where every broker needs a service (proxy.attach: rewrite).
 
     `followed_ms`: for how long heartbeats have been received live.
     """
@@ -367,6 +368,15 @@ def peer_findings(
         return
     for node_id in sorted(replicas.keys() - set(live)):
         topics = sorted(replicas[node_id])
+        if not topics:
+            yield Finding(
+                kind=ProblemKind.PEER_ABSENT,
+                subject=f"node {node_id}",
+                text="this broker has no live service: clients that come to it learn the addresses "
+                "of brokers there instead of those of proxies, so nothing is trimmed, and once "
+                "something was, proxies do not name it; start `rlm serve` beside it",
+            )
+            continue
         more = f" and {len(topics) - 3} others" if len(topics) > 3 else ""
         yield Finding(
             kind=ProblemKind.PEER_ABSENT,

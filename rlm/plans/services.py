@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from kip405.ids import Uuid
 from rlmm.settings_view import SettingsView
 
+DEAD_AFTER_BEATS = 3
+"""A service that was not heard for so many intervals of heartbeats is dead."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:

@@ -33,6 +33,9 @@ class NoTrim(enum.Enum):
     RETENTION_BOUNDED = "a broker's own retention is bounded"
     RETENTION_UNKNOWN = "a broker did not say whether its own retention is off"
     NO_LIVE_SERVICE = "a broker with a replica has no live service"
+    PAST_PROXIES = (
+        "clients may learn the brokers' own addresses from a broker without a live service"
+    )
     ISR_HOLD = "waiting for replicas to catch up"
     UNLIMITED = "local retention has no limit"
     NOTHING_COPIED = "nothing more is contiguously remote"
@@ -48,8 +51,9 @@ class TrimGuards:
 
     `deletion`: what forbids every deletion. `retention_bounded`: text if there is one.
     `retention_unknown`: which broker did not answer for its retention, None if all did.
-    `replicas_short_ms`: how long ISR has been smaller than the replicas, None if it is not.
-    `hold_max_ms`: trim.hold.max.ms.
+    `namers`: brokers that tell clients the addresses of brokers instead of those of proxies, unless
+    a service does it for them (proxy.attach: rewrite). `replicas_short_ms`: how long ISR has been
+    smaller than the replicas, None if it is not. `hold_max_ms`: trim.hold.max.ms.
     """
 
     deletion: DeletionGuards
@@ -60,6 +64,7 @@ class TrimGuards:
     retention_unknown: str | None
     replicas: Sequence[int]
     live_nodes: Collection[int]
+    namers: Collection[int]
     replicas_short_ms: int | None
     hold_max_ms: int
 
@@ -182,6 +187,9 @@ def _forbidden_trim(guards: TrimGuards) -> Held | None:
     dead = sorted(set(guards.replicas) - set(guards.live_nodes))
     if dead or not guards.replicas:
         return Held(reason=NoTrim.NO_LIVE_SERVICE, detail=f"brokers {dead}")
+    unproxied = sorted(set(guards.namers) - set(guards.live_nodes))
+    if unproxied:
+        return Held(reason=NoTrim.PAST_PROXIES, detail=f"brokers {unproxied}")
     if guards.replicas_short_ms is not None and not is_hold_overdue(guards):
         return Held(reason=NoTrim.ISR_HOLD, detail=_for_seconds(guards.replicas_short_ms))
     return None

@@ -15,13 +15,13 @@ from typing import Any
 
 import structlog
 
-from kafka_protocol.api_versions import cap_api_versions
 from kafka_protocol.frames import frame_length
+from kafka_protocol.node_addresses import AddressLookup
 from kafka_protocol.primitives import Buffer, WireError
-from kafka_protocol.produce import LogStartLookup, patch_produce_response
+from kafka_protocol.produce import LogStartLookup
 from rlm.proxy.begun import Steps
 from rlm.proxy.limits import SMALL_BYTES, ConnectionMemory, Verdict
-from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed
+from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed, altered
 from rlm.proxy.session import (
     Cut,
     Expected,
@@ -60,6 +60,7 @@ class Shared:
     metrics: ProxyMetrics
     memory: ConnectionMemory
     produce_log_start: LogStartLookup
+    node_addresses: AddressLookup
     read_buffer: memoryview
     pipes: Pipes
     moved: Callable[[int], None]
@@ -82,7 +83,9 @@ class Connection:
         self._broker: BrokerSide | None = None
         settings = shared.settings
         self.requests = RequestCutter(
-            settings.max_frame_bytes, settings.unauthenticated_frame_max_bytes
+            settings.max_frame_bytes,
+            settings.unauthenticated_frame_max_bytes,
+            rewrites=shared.node_addresses() is not None,
         )
         self.responses = ResponseCutter(settings.max_frame_bytes, self._may_assemble)
         self._settling_bytes = 0
@@ -280,19 +283,14 @@ class Connection:
             self._work.go_on()
         self._check_settled()
 
-    def _assembled(self, whole: Assembled) -> tuple[Buffer, ...]:
+    def _assembled(self, whole: Assembled) -> list[Buffer]:
         """What the client gets of an answer now."""
-        frame: Buffer = whole.frame
-        version = whole.expected.api_version
         if whole.expected.intercept is Intercept.ASKED:
             self._asked_bytes = len(whole.frame)
             self._resolve(whole.frame)
-            return ()
-        if whole.expected.intercept is Intercept.PRODUCE:
-            frame = patch_produce_response(frame, version, self.shared.produce_log_start)
-        elif whole.expected.intercept is Intercept.API_VERSIONS:
-            frame = cap_api_versions(frame, version)
-        return frame_length(len(frame)), frame
+            return []
+        pieces = altered(whole, self.shared.produce_log_start, self.shared.node_addresses())
+        return [frame_length(sum(map(len, pieces))), *pieces]
 
     def _resolve(self, frame: bytearray | None) -> None:
         answer = self._work.awaited

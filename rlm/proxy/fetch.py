@@ -17,6 +17,11 @@ from kafka_protocol.fetch import (
     scan_fetch_response,
 )
 from kafka_protocol.frames import encode_response, frame_length
+from kafka_protocol.node_addresses import (
+    FIRST_FETCH_WITH_ENDPOINTS,
+    AddressLookup,
+    rewrite_node_endpoints,
+)
 from kafka_protocol.primitives import Buffer
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
@@ -76,7 +81,9 @@ class HighWatermarks(dict[Key, int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchDependencies:
-    """What fetches work with; all connections share `high_watermarks`, `quota` and `purgatory`."""
+    """What fetches work with; all connections share `high_watermarks`, `quota` and `purgatory`.
+    `node_addresses`: of the nodes that an answer names.
+    """
 
     settings: ProxySettings
     tier: Tier
@@ -85,6 +92,7 @@ class FetchDependencies:
     high_watermarks: HighWatermarks
     quota: FetchQuota
     purgatory: RemoteFetchPurgatory
+    node_addresses: AddressLookup
 
 
 class FetchHandler:
@@ -160,6 +168,7 @@ class _OneFetch:
             dependencies.metrics,
         )
         self._high_watermarks = dependencies.high_watermarks
+        self._node_addresses = dependencies.node_addresses
         self._taken = taken
         self._upstream = upstream
         self._answer = answer
@@ -273,7 +282,11 @@ class _OneFetch:
         # Any answer may hide an OFFSET_OUT_OF_RANGE (H17).
         if self._plan.is_brokers and self._unanswered.isdisjoint(self._plan.by_key):
             passed = PassedFetch(
-                self._answer, self._high_watermarks, self._begin_settling, self._unanswered
+                self._answer,
+                self._high_watermarks,
+                self._begin_settling,
+                self._unanswered,
+                rewrites=self._node_addresses() is not None,
             )
             answer = await self._upstream.ask_fetch(frame, api_version, correlation_id, passed)
             if answer is None:
@@ -284,8 +297,11 @@ class _OneFetch:
             return None
         self._frame = answer
         response = scan_fetch_response(answer, self._taken.api_version)
+        nodes = self._node_addresses()
+        if nodes is not None and response.api_version >= FIRST_FETCH_WITH_ENDPOINTS:
+            self._frame = rewrite_node_endpoints(answer, response.tags_position, nodes)
         if response.error_code != NONE or not response.topics:
-            self.pieces = [frame_length(len(answer)), answer]
+            self.pieces = [frame_length(len(self._frame)), self._frame]
             return None
         checked = check_answer(self._plan, response, self._high_watermarks)
         for partition in checked.dropped:

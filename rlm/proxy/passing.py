@@ -4,13 +4,15 @@ Only answers of the broker alone flow: nothing is spliced in. Log start offsets 
 way (H22). An OFFSET_OUT_OF_RANGE has no records, so the stream can stop there until it is settled,
 and then its answer is replaced by one of the same size: the broker's error, another one, or nothing
 yet with the real watermarks. What the remote tier has for the partition is then answered to the
-next fetch, which is assembled whole. This module must not know sockets, tasks or waits.
+next fetch, which is assembled whole. Node endpoints would change the size where addresses are
+rewritten, so they are hidden. This module must not know sockets, tasks or waits.
 """
 
 from collections.abc import Callable
 
 from kafka_protocol.error_codes import NONE
 from kafka_protocol.fetch import FetchedPartition, overwrite_partition, patch_partition
+from kafka_protocol.node_addresses import FIRST_FETCH_WITH_ENDPOINTS, hide_node_endpoints
 from kafka_protocol.primitives import WireError
 from rlm.proxy.fetch_answer import FetchAnswer
 from rlm.proxy.fetch_plan import Key, PartitionFetch, Source
@@ -28,7 +30,11 @@ class PassedFetch:
         high_watermarks: dict[Key, int],
         settle: Callable[["PassedFetch", PartitionFetch], None],
         unanswered: set[Key],
+        *,
+        rewrites: bool,
     ) -> None:
+        """`rewrites`: the broker's node endpoints are not for clients."""
+        self._rewrites = rewrites
         self._answer = answer
         self._plan = answer.plan
         self._high_watermarks = high_watermarks
@@ -59,6 +65,11 @@ class PassedFetch:
             return True
         self._pass(head, partition, answered)
         return True
+
+    def tags(self, tags: memoryview) -> None:
+        """See `rlm.proxy.session.FetchEntries`."""
+        if self._rewrites and self._plan.request.api_version >= FIRST_FETCH_WITH_ENDPOINTS:
+            hide_node_endpoints(tags)
 
     def settled(self, partition: PartitionFetch) -> None:
         """The partition that is out of range was settled."""

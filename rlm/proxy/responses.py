@@ -7,11 +7,20 @@ know sockets, tasks or the remote tier.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from kafka_protocol.api_versions import cap_api_versions
 from kafka_protocol.fetch import FetchResponseScanner
+from kafka_protocol.node_addresses import (
+    NodeAddresses,
+    Rewrite,
+    rewrite_describe_cluster,
+    rewrite_find_coordinator,
+    rewrite_metadata,
+)
 from kafka_protocol.primitives import Buffer
+from kafka_protocol.produce import LogStartLookup, patch_produce_response
 from rlm.proxy.session import (
     LENGTH_BYTES,
     Expected,
@@ -41,6 +50,26 @@ class Streamed:
 
 
 Output = memoryview | Assembled | Streamed
+_REWRITES: Mapping[Intercept, Rewrite] = {
+    Intercept.METADATA: rewrite_metadata,
+    Intercept.DESCRIBE_CLUSTER: rewrite_describe_cluster,
+    Intercept.FIND_COORDINATOR: rewrite_find_coordinator,
+}
+
+
+def altered(
+    whole: Assembled, produce_log_start: LogStartLookup, nodes: NodeAddresses | None
+) -> list[Buffer]:
+    """The pieces that the client gets, without a length. `nodes`: see AddressLookup. Raises
+    `WireError`.
+    """
+    frame, version, intercept = whole.frame, whole.expected.api_version, whole.expected.intercept
+    if intercept is Intercept.PRODUCE:
+        return [patch_produce_response(frame, version, produce_log_start, nodes)]
+    if intercept is Intercept.API_VERSIONS:
+        return [cap_api_versions(frame, version)]
+    rewrite = _REWRITES.get(intercept)
+    return [frame] if rewrite is None or nodes is None else rewrite(frame, version, nodes)
 
 
 @dataclass(slots=True)
@@ -195,10 +224,13 @@ class ResponseCutter:
         scanner = scan.scanner
         position, scan.length_bytes = scan.length_bytes, 0
         while position < len(view) and scanner.left_bytes:
+            is_at_tags = scanner.is_at_tags
             size_bytes, head = scanner.scan(view[position:])
             if size_bytes == 0:
                 break
-            if head is not None:
+            if is_at_tags:
+                scan.entries.tags(view[position : position + size_bytes])
+            elif head is not None:
                 end = position + size_bytes
                 if not scan.entries.entry(view[position:end], scanner.topic, head):
                     self.is_waiting = True

@@ -19,6 +19,7 @@ from kafka_protocol.apis import (
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
 )
+from kafka_protocol.node_addresses import AddressLookup, keep_addresses
 from kafka_protocol.primitives import Buffer
 from kip405.errors import Invalid
 from rlm.clock import Clock
@@ -40,7 +41,10 @@ log = structlog.get_logger(__name__)
 
 
 class ProxyServer:
-    """Accepts Kafka clients and connects each to the TIERED listener of this service's broker."""
+    """Accepts Kafka clients and connects each to one listener of this service's broker.
+
+    `node_addresses`: which addresses answers name; see `rlm.plans.node_addresses`.
+    """
 
     def __init__(
         self,
@@ -50,6 +54,7 @@ class ProxyServer:
         clock: Clock,
         metrics: ProxyMetrics,
         quota: FetchQuota,
+        node_addresses: AddressLookup = keep_addresses,
     ) -> None:
         self._settings = settings
         self._tier = tier
@@ -65,6 +70,7 @@ class ProxyServer:
             high_watermarks=HighWatermarks(),
             quota=quota,
             purgatory=self.purgatory,
+            node_addresses=node_addresses,
         )
         self._connections: set[Connection] = set()
         self._one_left = asyncio.Event()
@@ -87,6 +93,7 @@ class ProxyServer:
             metrics=self._metrics,
             memory=self.memory,
             produce_log_start=self._produce_log_start,
+            node_addresses=node_addresses,
             read_buffer=memoryview(bytearray(READ_BUFFER_BYTES)),
             pipes=self._pipes,
             moved=quota.moved,

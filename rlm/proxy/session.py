@@ -13,8 +13,11 @@ from kafka_protocol.api_versions import is_offered
 from kafka_protocol.apis import (
     API_VERSIONS,
     DELETE_RECORDS,
+    DESCRIBE_CLUSTER,
     FETCH,
+    FIND_COORDINATOR,
     LIST_OFFSETS,
+    METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
 )
@@ -54,6 +57,12 @@ class FetchEntries(Protocol):
         """
         ...
 
+    def tags(self, tags: memoryview) -> None:
+        """The last tagged fields of the answer, which may be changed in place. Raises
+        `WireError`.
+        """
+        ...
+
 
 class Intercept(enum.Enum):
     """How the answer to a request is handled."""
@@ -61,7 +70,18 @@ class Intercept(enum.Enum):
     NOTHING = "nothing"
     PRODUCE = "produce"
     API_VERSIONS = "api_versions"
+    METADATA = "metadata"
+    DESCRIBE_CLUSTER = "describe_cluster"
+    FIND_COORDINATOR = "find_coordinator"
     ASKED = "asked"
+
+
+_OF_ADDRESSES = {
+    METADATA.key: Intercept.METADATA,
+    DESCRIBE_CLUSTER.key: Intercept.DESCRIBE_CLUSTER,
+    FIND_COORDINATOR.key: Intercept.FIND_COORDINATOR,
+}
+_OF_VERSIONS = {API_VERSIONS.key: Intercept.API_VERSIONS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +151,18 @@ class RequestCutter:
     """Cuts the client's byte stream; stops after an intercepted request until `resume`.
 
     The buffer of an intercepted frame grows with the bytes received, whatever size the frame
-    declares (H36). Before `admit`, a frame may have at most `first_frame_bytes`.
+    declares (H36). Before `admit`, a frame may have at most `first_frame_bytes`. `rewrites`:
+    answers that name nodes are changed.
     """
 
-    def __init__(self, max_frame_bytes: int, first_frame_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int,
+        first_frame_bytes: int | None = None,
+        *,
+        rewrites: bool = False,
+    ) -> None:
+        self._intercepts = _OF_VERSIONS | _OF_ADDRESSES if rewrites else _OF_VERSIONS
         self._max_frame_bytes = max_frame_bytes
         self._max_taken_bytes = max_frame_bytes if first_frame_bytes is None else first_frame_bytes
         # The start of a frame that is not parsed yet, or bytes behind `taken`.
@@ -227,7 +255,7 @@ class RequestCutter:
             self._begun = (api_key, api_version, correlation_id)
             self._frame, self._missing_bytes = bytearray(), LENGTH_BYTES + size_bytes
             return True
-        intercept = Intercept.API_VERSIONS if api_key == API_VERSIONS.key else Intercept.NOTHING
+        intercept = self._intercepts.get(api_key, Intercept.NOTHING)
         has_answer = True
         if api_key == PRODUCE.key:
             acks = _acks(head, size_bytes, api_version)

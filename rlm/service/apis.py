@@ -26,6 +26,7 @@ from rlm.api.topic_summaries import TopicSummaries
 from rlm.log_dir.scanner import LogDirs
 from rlm.plans.disk import LogDirReport
 from rlm.plans.retention_contests import RetentionContests
+from rlm.plans.services import DEAD_AFTER_BEATS
 from rlm.plans.topic_end import EndLimits
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading
@@ -35,7 +36,7 @@ from rlm.remote_log.topic_refs import TopicResolver
 from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.statuses import Statuses
-from rlm.service.tasks import DEAD_AFTER_BEATS, TaskWiring, certain_time
+from rlm.service.tasks import TaskWiring, certain_time
 from rlm.service.unreferenced import partition_end
 from rlm.service.verify_tasks import unlisted_anywhere
 from rlm.tasks.accept_loss import LossAcceptance

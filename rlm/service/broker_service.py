@@ -206,6 +206,7 @@ class BrokerService:
             "disks": shared.disk_pressure.run,
             "giveback": self._after_metadata(self._topics.giveback.run),
             "problems": self._problems.run,
+            **({} if shared.node_addresses is None else {"addresses": shared.node_addresses.run}),
             **self._clients.background_tasks(),
             **shared.stores.background_tasks(),
         }
@@ -320,6 +321,7 @@ def _problem_sources(
         leadership=dependencies.leadership,
         heartbeat=dependencies.heartbeat,
         heartbeat_interval_ms=dependencies.config.heartbeat_interval_ms,
+        needs_all_brokers=dependencies.config.rewrites_addresses,
         partitions=partitions,
         pools=(tasks.partition_tasks.copy_pool, tasks.partition_tasks.cleanup_pool),
         keeper=topics.keeper,

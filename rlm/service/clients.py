@@ -11,6 +11,7 @@ from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.service.dependencies import Dependencies
 from rlm.service.metrics import ServiceMetrics
+from rlm.service.node_addresses import lookup_for_workers, lookup_of
 from rlm.workers.core import CoreParts, CoreServer
 from rlm.workers.counts import CountTaker
 from rlm.workers.inherited import CoreSettings
@@ -57,6 +58,7 @@ class OwnProxy:
             shared.clock,
             metrics,
             shared.throttle,
+            lookup_of(shared.node_addresses),
         )
 
     async def start(self) -> None:
@@ -89,7 +91,12 @@ class Workers:
     ) -> None:
         self._processes = KnownProcesses(core, shared.clock)
         self._counts = CountTaker(metrics, shared.throttle)
-        self._views = ViewFeed(shared.tier, shared.client_deletions.refusal, shared.clock)
+        self._views = ViewFeed(
+            shared.tier,
+            shared.client_deletions.refusal,
+            shared.clock,
+            lookup_for_workers(shared.node_addresses),
+        )
         shared.snapshots.on_kept = self._views.changed
         parts = CoreParts(
             tier=shared.tier,

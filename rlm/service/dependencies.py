@@ -16,6 +16,7 @@ from rlm.config import ServiceConfig
 from rlm.log_dir.scanner import LogDirs
 from rlm.plans.freeze import DEFAULT_MAX_ORPHANS
 from rlm.plans.offload import OffloadPolicy
+from rlm.plans.services import DEAD_AFTER_BEATS
 from rlm.reading.disk_cache import DiskCache
 from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle
@@ -26,6 +27,7 @@ from rlm.remote_log.snapshot_cache import CoalescedSnapshots, LineagePublisher, 
 from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.metadata import BARRIER_DEADLINE_MS, build_metadata
+from rlm.service.node_addresses import ProxyAddresses
 from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
 from rlm.service.threads import ServiceThreads
 from rlm.stores.inspection import Inspection
@@ -144,6 +146,8 @@ class Dependencies:
     disk_watch: DiskWatch
     disk_pressure: DiskPressure
     heartbeat: HeartbeatSender
+    node_addresses: ProxyAddresses | None
+    """None: nothing is rewritten (proxy.attach: listener)."""
 
 
 def build_dependencies(
@@ -215,6 +219,21 @@ def build_dependencies(
         disk_watch=disk_watch,
         disk_pressure=disk_pressure,
         heartbeat=_build_heartbeat(config, metadata, stores, disk_pressure, clock, writer),
+        node_addresses=_build_node_addresses(config, metadata, clock, threads),
+    )
+
+
+def _build_node_addresses(
+    config: ServiceConfig, metadata: Metadata, clock: Clock, threads: ServiceThreads
+) -> ProxyAddresses | None:
+    if not config.rewrites_addresses:
+        return None
+    return ProxyAddresses(
+        config,
+        settings=metadata.settings,
+        clock=clock,
+        threads=threads.other,
+        max_age_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
     )
 
 

@@ -162,10 +162,10 @@ async def check_broker(config: ServiceConfig, broker: OwnBroker) -> None:
 
 def check_listeners(config: ServiceConfig, broker_config: Mapping[str, str | None]) -> None:
     """Invalid where TIERED carries replication or control traffic (H21), or hides a client's
-    identity (H23).
+    identity (H23). Where addresses are rewritten, followers come past the proxy.
     """
     tiered = config.broker_tiered_listener_name.upper()
-    if _inter_broker_listener(broker_config) == tiered:
+    if _inter_broker_listener(broker_config) == tiered and not config.rewrites_addresses:
         raise Invalid(
             f"listener {tiered} is the inter-broker listener: replica fetches would go through the "
             "proxy; set inter.broker.listener.name to another listener"
@@ -195,14 +195,22 @@ def _check_advertised(
     config: ServiceConfig, tiered: str, broker_config: Mapping[str, str | None]
 ) -> None:
     """Clients connect to the advertised address; one that is not the proxy's leads them past the
-    proxy, or nowhere.
+    proxy, or nowhere. Where addresses are rewritten, the proxy's must not be the broker's own.
     """
     listeners = broker_config.get("advertised.listeners") or broker_config.get("listeners") or ""
     advertised = advertised_address(tiered, listeners)
     wanted = config.proxy_advertised
     if advertised is None or config.allow_other_advertised:
         return
-    if (advertised.host.lower(), advertised.port) != (wanted.host.lower(), wanted.port):
+    is_same = (advertised.host.lower(), advertised.port) == (wanted.host.lower(), wanted.port)
+    if config.rewrites_addresses and is_same:
+        raise Invalid(
+            f"proxy.advertised is {wanted}, at which the broker advertises listener {tiered} "
+            "itself: clients would come to the broker past the proxy; set proxy.advertised to the "
+            "proxy's own address; where that one does lead to the proxy, set "
+            "allow_other_advertised, or proxy.attach to listener"
+        )
+    if not config.rewrites_addresses and not is_same:
         raise Invalid(
             f"the broker advertises listener {tiered} at {advertised} and proxy.advertised is "
             f"{wanted}: clients would not come to the proxy; set {tiered}://{wanted} in the "

@@ -42,7 +42,7 @@ _READS_FILE = "facts-read.json"
 V = TypeVar("V")
 
 
-class _StateFile:
+class StateFile:
     """A JSON document for one cluster in the state dir; replaced atomically."""
 
     def __init__(self, path: Path, cluster_id: str) -> None:
@@ -77,7 +77,7 @@ class RememberedTopics:
     """The file of topic ids for one cluster."""
 
     def __init__(self, state_dir: Path, cluster_id: str) -> None:
-        self._file = _StateFile(state_dir / _TOPICS_FILE, cluster_id)
+        self._file = StateFile(state_dir / _TOPICS_FILE, cluster_id)
 
     def read(self) -> dict[str, Uuid]:
         """Topic ids by name, empty before the first run. Invalid: the file is not one of ours."""
@@ -97,7 +97,7 @@ class ReadsFile:
     """The file of read positions for one cluster."""
 
     def __init__(self, state_dir: Path, cluster_id: str) -> None:
-        self._file = _StateFile(state_dir / _READS_FILE, cluster_id)
+        self._file = StateFile(state_dir / _READS_FILE, cluster_id)
         self._snapshot = state_dir / SNAPSHOT_NAME
 
     @property

@@ -32,11 +32,10 @@ from rlm.plans.problem_rules import (
     store_findings,
 )
 from rlm.plans.problems import Finding, Problem, ProblemKind, ProblemRegister, Severity
-from rlm.plans.services import heartbeats, live_nodes
+from rlm.plans.services import DEAD_AFTER_BEATS, heartbeats, live_nodes
 from rlm.remote_log.ports import Settings
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.partition_problems import PartitionProblems
-from rlm.service.tasks import DEAD_AFTER_BEATS
 from rlm.stores.reports import StoreStatus
 from rlm.stores.stores import NO_STORE, Stores
 from rlm.tasks.copy_attempt import StoreWrites
@@ -265,6 +264,7 @@ class ServiceSources:
         leadership: Leadership,
         heartbeat: HeartbeatSender,
         heartbeat_interval_ms: int,
+        needs_all_brokers: bool,
         partitions: PartitionProblems,
         pools: Sequence[TaskPool],
         keeper: _Keeper,
@@ -272,7 +272,10 @@ class ServiceSources:
         limits: Limits,
         others: Sequence[FindingSource],
     ) -> None:
-        """`others`: methods of components that report their own findings."""
+        """`others`: methods of components that report their own findings. `needs_all_brokers`: also
+        brokers without replicas need a service.
+        """
+        self._needs_all_brokers = needs_all_brokers
         self._others = tuple(others)
         self._node_id = node_id
         self._common = common
@@ -341,7 +344,11 @@ class ServiceSources:
             if age_ms is not None and age_ms <= self._dead_after_ms:
                 yield skew_finding(_who(skew), skew.skew_ms)
         snapshot = self._leadership.snapshot
-        replicas = _replicas(snapshot, self._enabled())
+        enabled = self._enabled()
+        replicas = _replicas(snapshot, enabled)
+        if self._needs_all_brokers and enabled:
+            for node in snapshot.nodes:
+                replicas.setdefault(node.node_id, set())
         replicas.pop(self._node_id, None)
         yield from peer_findings(replicas, live, self._limits, self._followed_ms())
 

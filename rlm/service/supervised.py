@@ -10,6 +10,7 @@ from rlm.clock import SystemClock
 from rlm.config import ServiceConfig
 from rlm.service.clients import core_socket, proxy_settings
 from rlm.service.lifetime import configure_service_logs
+from rlm.service.node_addresses import remembered_proxies
 from rlm.workers.children import ChildPlan
 from rlm.workers.inherited import CoreSettings
 from rlm.workers.listening import listen
@@ -46,7 +47,7 @@ def run(config: ServiceConfig, path: Path) -> bool:
             ChildPlan(
                 name=f"worker {number}",
                 command=(*WORKER_COMMAND, *map(str, descriptors)),
-                first_line=partial(_worker_line, worker_settings(config, number, count)),
+                first_line=partial(_worker_line, config, number, count),
                 stop_ms=stop_ms,
                 descriptors=descriptors,
             )
@@ -72,8 +73,11 @@ def _core_line(workers: int, recent_ends: int) -> bytes:
     return CoreSettings(workers=workers, recent_ends=recent_ends).line()
 
 
-def _worker_line(settings: WorkerSettings, recent_ends: int) -> bytes:
-    return replace(settings, recent_ends=recent_ends).line()
+def _worker_line(config: ServiceConfig, number: int, count: int, recent_ends: int) -> bytes:
+    settings = worker_settings(config, number, count)
+    proxies = remembered_proxies(config) if config.rewrites_addresses else None
+    rows = None if proxies is None else {str(node): one for node, one in proxies.items()}
+    return replace(settings, recent_ends=recent_ends, proxies=rows).line()
 
 
 def worker_settings(config: ServiceConfig, number: int, count: int) -> WorkerSettings:

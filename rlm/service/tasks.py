@@ -15,6 +15,7 @@ from rlm.config import ServiceConfig
 from rlm.log_dir.rolls import Rolls
 from rlm.plans.copy import NeedsFlush
 from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
+from rlm.plans.services import DEAD_AFTER_BEATS
 from rlm.remote_log.ports import ClusterRetention
 from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.metadata import BARRIER_DEADLINE_MS
@@ -52,7 +53,6 @@ from rlm.topics.copy_limits import CopyLimitDecisions
 from rlmm.settings_records import TopicRecord
 from rsm_plugins.files.page_cache import PageCache
 
-DEAD_AFTER_BEATS = 3
 _TASK_QUEUE_LIMIT = 10_000
 _DELETE_HOLD_MS = 1_000
 """A follower that keeps up follows the log start within half a second (replica.fetch.wait.max.ms).
@@ -406,9 +406,19 @@ def _trim_task(
         lost=lost,
         cluster=ClusterEvidence(dependencies.share_groups, retention),
         offload=offload_policy(dependencies.config),
+        namers=partial(_namers, dependencies),
         clock=dependencies.clock,
         config=_trim_settings(dependencies.config),
     )
+
+
+def _namers(dependencies: Dependencies) -> frozenset[int]:
+    """A client that comes to a broker directly learns all brokers' own addresses there, and goes on
+    to those directly.
+    """
+    if not dependencies.config.rewrites_addresses:
+        return frozenset()
+    return frozenset(node.node_id for node in dependencies.leadership.snapshot.nodes)
 
 
 def _cleanup_task(

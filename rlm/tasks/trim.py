@@ -10,7 +10,7 @@ Any doubt drops the plan; the next run makes another one. Also detects moves of 
 start that are not ours (H1): they only raise an alarm.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -95,9 +95,12 @@ class TrimTask:
         lost: LostSegments,
         cluster: ClusterEvidence,
         offload: OffloadPolicy,
+        namers: Callable[[], Collection[int]],
         clock: Clock,
         config: TrimSettings,
     ) -> None:
+        """`namers`: see TrimGuards."""
+        self._namers = namers
         self._snapshots = snapshots
         self._broker = broker
         self._deletions = deletions
@@ -228,6 +231,7 @@ class TrimTask:
                 heartbeats(self._settings.view, self._clock.monotonic_ms()),
                 max_age_ms=self._config.heartbeat_max_age_ms,
             ),
+            namers=self._namers(),
             replicas_short_ms=self._short_for_ms(snapshot.led),
             hold_max_ms=self._config.hold_max_ms,
         )

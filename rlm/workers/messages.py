@@ -1,5 +1,6 @@
 """The values of rlm/remote_log/tier.py as messages of proto/rlm/workers/v1/core.proto, and back."""
 
+from kafka_protocol.node_addresses import NodeAddress, NodeAddresses
 from kip405.errors import (
     ErrorKind,
     Internal,
@@ -117,6 +118,23 @@ def _epochs_of(message: pb.LeaderEpochs) -> LeaderEpochs:
         lineage=Lineage(tuple(entries)),
         log_end_offset=message.log_end_offset,
         remote_log_start_offset=message.remote_log_start_offset,
+    )
+
+
+def addresses_message(nodes: NodeAddresses) -> pb.NodeAddresses:
+    rows = sorted(nodes.replaced.items())
+    return pb.NodeAddresses(
+        replaced=(pb.NodeAddress(node_id=node, host=one.host, port=one.port) for node, one in rows),
+        keeps_others=nodes.keeps_others,
+    )
+
+
+def addresses_of(message: pb.NodeAddresses) -> NodeAddresses:
+    return NodeAddresses(
+        replaced={
+            one.node_id: NodeAddress(host=one.host, port=one.port) for one in message.replaced
+        },
+        keeps_others=message.keeps_others,
     )
 
 

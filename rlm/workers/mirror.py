@@ -7,10 +7,11 @@ remote ones to local ones and back (H22).
 
 from dataclasses import dataclass, field
 
+from kafka_protocol.node_addresses import NodeAddresses
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredPartition, unknown_partition
 from rlm.remote_log.tier import TierPartition, TopicRef
-from rlm.workers.messages import key_of, view_of
+from rlm.workers.messages import addresses_of, key_of, view_of
 from rlm.workers.v1 import core_pb2 as pb
 
 
@@ -30,10 +31,14 @@ class _Shown:
 
 
 class TierMirror:
-    """Kept when the core goes away: then `ready` is False, and what is known is only shown."""
+    """Kept when the core goes away: then `ready` is False, and what is known is only shown.
 
-    def __init__(self) -> None:
+    `addresses`: those that the supervisor knew, None = none are replaced.
+    """
+
+    def __init__(self, addresses: NodeAddresses | None = None) -> None:
         self.ready = False
+        self.addresses = addresses
         self._now = _Shown()
         self._before: _Shown | None = None
         """What an earlier core had shown, while the one of now is not ready."""
@@ -52,6 +57,8 @@ class TierMirror:
             self.seen(view_of(view))
         for gone in views.gone:
             now.partitions.pop(key_of(gone), None)
+        if views.HasField("node_addresses"):
+            self.addresses = addresses_of(views.node_addresses)
         self.ready = views.ready
         if views.ready:
             self._before = None

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from kafka_protocol.node_addresses import NodeAddresses
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from kip405.process import software_version
@@ -60,7 +61,9 @@ class RemoteCore:
         memory: RecordsMemory,
         greeted: Callable[[pb.CoreHello], None],
         waited: Callable[[pb.ClientWaits], None],
+        addresses: NodeAddresses | None = None,
     ) -> None:
+        """`addresses`: of nodes, until the core has sent newer ones; None = none are replaced."""
         self._path = path
         self._worker = worker
         self._recent_ends = recent_ends
@@ -68,7 +71,7 @@ class RemoteCore:
         self._memory = memory
         self._greeted = greeted
         self._waited = waited
-        self._mirror = TierMirror()
+        self._mirror = TierMirror(addresses)
         self._link: FrameLink | None = None
         self._has_greeted = False
         self._numbers = count(1)
@@ -184,6 +187,10 @@ class RemoteCore:
         """Send what was counted."""
         if self._link is not None:
             self._link.send(pb.ToCore(counts=counts).SerializeToString())
+
+    def node_addresses(self) -> NodeAddresses | None:
+        """An AddressLookup: the newest that the core has sent, also while it is away."""
+        return self._mirror.addresses
 
     # Tier.
 

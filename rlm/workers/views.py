@@ -11,11 +11,12 @@ from itertools import islice
 from operator import is_
 from typing import Protocol
 
+from kafka_protocol.node_addresses import AddressLookup, NodeAddresses, keep_addresses
 from kip405.ids import PartitionKey
 from rlm.clock import Clock
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredPartition, MirroredTopic
 from rlm.remote_log.tier import TierPartition, TopicRef
-from rlm.workers.messages import view_message
+from rlm.workers.messages import addresses_message, view_message
 from rlm.workers.v1 import core_pb2 as pb
 
 _INTERVAL_MS = 250
@@ -43,14 +44,22 @@ class ViewSource(Protocol):
 
 
 class ViewFeed:
-    """Keeps what every worker was shown. `refusal`: see rlm.remote_log.tier.Deletions."""
+    """Keeps what every worker was shown. `refusal`: see rlm.remote_log.tier.Deletions.
+    `node_addresses`: see rlm.plans.node_addresses.
+    """
 
     def __init__(
-        self, source: ViewSource, refusal: Callable[[TierPartition], str | None], clock: Clock
+        self,
+        source: ViewSource,
+        refusal: Callable[[TierPartition], str | None],
+        clock: Clock,
+        node_addresses: AddressLookup = keep_addresses,
     ) -> None:
         self._source = source
         self._refusal = refusal
         self._clock = clock
+        self._node_addresses = node_addresses
+        self._addresses: NodeAddresses | None = node_addresses()
         self._shown: dict[PartitionKey, MirroredPartition] = {}
         self._topics: tuple[MirroredTopic, ...] = ()
         self._is_ready = False
@@ -68,6 +77,7 @@ class ViewFeed:
             has_topics=True,
             topics=_topic_rows(self._topics),
             partitions=(view_message(one) for one in self._shown.values()),
+            node_addresses=_addresses(self._addresses),
         )
 
     def forget(self, listener: Listener) -> None:
@@ -93,6 +103,7 @@ class ViewFeed:
     async def run(self) -> None:
         """Search for changes until cancelled."""
         while True:
+            self._compare_addresses()
             inputs = self._source.inputs()
             is_same = len(inputs) == len(self._inputs) and all(map(is_, inputs, self._inputs))
             if not is_same or self._clock.monotonic_ms() - self._compared_ms >= _MOST_INTERVAL_MS:
@@ -105,6 +116,7 @@ class ViewFeed:
         ready.
         """
         is_ready = self._source.ready()
+        self._compare_addresses()
         topics = self._source.topics()
         keys = self._source.partitions()
         if topics != self._topics:
@@ -118,6 +130,12 @@ class ViewFeed:
         if is_ready != self._is_ready:
             self._is_ready = is_ready
             self._send(pb.Views(ready=is_ready))
+
+    def _compare_addresses(self) -> None:
+        addresses = self._node_addresses()
+        if addresses != self._addresses:
+            self._addresses = addresses
+            self._send(pb.Views(ready=self._is_ready, node_addresses=_addresses(addresses)))
 
     def _compare(self, keys: Iterable[PartitionKey]) -> None:
         found = ((key, self._source.partition(_ref(key), key.partition)) for key in keys)
@@ -147,6 +165,10 @@ class ViewFeed:
     def _send(self, views: pb.Views) -> None:
         for listener in tuple(self._listeners):
             listener(views)
+
+
+def _addresses(nodes: NodeAddresses | None) -> pb.NodeAddresses | None:
+    return None if nodes is None else addresses_message(nodes)
 
 
 def _ref(key: PartitionKey) -> TopicRef:

@@ -9,12 +9,13 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import structlog
 
+from kafka_protocol.node_addresses import NodeAddress, NodeAddresses
 from kip405.open_files import raise_open_files_limit
 from kip405.process import KEPT_BY_A_TASK_BYTES, keep_freed_memory
 from rlm.clock import Clock, SystemClock
@@ -45,7 +46,8 @@ _OTHER_FILES = 1_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     """`records_memory_bytes`: for records of the remote tier (see RecordsMemory). `recent_ends`:
-    how often this worker has ended by itself lately.
+    how often this worker has ended by itself lately. `proxies`: last known addresses of proxies by
+    node id (proxy.attach: rewrite), until the core has sent newer ones; None = none is rewritten.
     """
 
     worker: int
@@ -55,6 +57,14 @@ class WorkerSettings:
     log_format: str
     proxy: ProxySettings
     recent_ends: int = 0
+    proxies: Mapping[str, NodeAddress] | None = None
+
+    def addresses(self) -> NodeAddresses | None:
+        """See RemoteCore."""
+        if self.proxies is None:
+            return None
+        replaced = {int(node): address for node, address in self.proxies.items()}
+        return NodeAddresses(replaced=replaced, keeps_others=False)
 
     def line(self) -> bytes:
         """For a worker's standard input."""
@@ -65,6 +75,11 @@ class WorkerSettings:
         """What a later version has added is left out: its default holds."""
         content = json.loads(line)
         content["proxy"] = ProxySettings(**known_fields(ProxySettings, content["proxy"]))
+        if content.get("proxies") is not None:
+            content["proxies"] = {
+                node: NodeAddress(**known_fields(NodeAddress, one))
+                for node, one in content["proxies"].items()
+            }
         return cls(**known_fields(cls, content))
 
 
@@ -88,9 +103,16 @@ class Worker:
             memory=self._memory,
             greeted=self._greeted,
             waited=self._quota.answered,
+            addresses=settings.addresses(),
         )
         self.proxy = ProxyServer(
-            settings.proxy, self._core, self._core, clock, self._counts, self._quota
+            settings.proxy,
+            self._core,
+            self._core,
+            clock,
+            self._counts,
+            self._quota,
+            self._core.node_addresses,
         )
         self._acceptor = Acceptor(listening, self.proxy.has_room, self.proxy.protocol, clock)
         self._accepting: asyncio.Task[None] | None = None

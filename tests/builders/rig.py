@@ -155,6 +155,7 @@ class Rig:
         """With `checkpoints` every call to ledger, settings, broker and store is a step."""
         self.threads, clock = threads or all_of(THREADS), ManualClock()
         self.offload = offload
+        self.namers: frozenset[int] = frozenset()
         self.clock, self.log_dir = clock, LogDir(path / "data", node_id=NODE_ID)
         self.log_dirs = WatchedLogDirs([str(self.log_dir.path)])
         self.disk, self.broker = self.log_dir.partition(), MemoryBroker(node_id=NODE_ID)
@@ -269,6 +270,7 @@ class Rig:
             lost=self.lost,
             cluster=ClusterEvidence(self.share_groups, self.retention),
             offload=self.offload,
+            namers=lambda: self.namers,
             clock=self.clock,
             config=_TRIM,
         )

@@ -155,6 +155,35 @@ def test_h23_a_broker_that_does_not_say_where_clients_go_is_not_refused(
         check_listeners(config, SAFE | {"advertised.listeners": advertised})
 
 
+REWRITE = "proxy.attach: rewrite\nbroker.tiered.listener.name: {}\n"
+
+
+@pytest.mark.parametrize("listener", ["DIRECT", "TIERED"])
+def test_where_addresses_are_rewritten_the_broker_advertises_itself(
+    tmp_path: Path, listener: str
+) -> None:
+    config = configured(tmp_path, REWRITE.format(listener))
+    own = SAFE | {"advertised.listeners": "DIRECT://broker-3:1,TIERED://broker-3:2"}
+    check_listeners(config, own)
+    itself = {"advertised.listeners": f"{listener}://BROKER-3:9092"}
+    with pytest.raises(Invalid, match=f"proxy.advertised is broker-3:9092.*{listener} itself"):
+        check_listeners(config, own | itself)
+    allowing = REWRITE.format(listener) + "allow_other_advertised: true\n"
+    check_listeners(configured(tmp_path, allowing), own | itself)
+
+
+def test_h21_h23_what_a_rewritten_listener_must_not_be(tmp_path: Path) -> None:
+    own = SAFE | {"advertised.listeners": "DIRECT://broker-3:1,TIERED://broker-3:2"}
+    with pytest.raises(Invalid, match="controller listener"):
+        check_listeners(configured(tmp_path, REWRITE.format("CONTROLLER")), own)
+    config = configured(tmp_path, REWRITE.format("DIRECT"))
+    protocols = {"listener.security.protocol.map": "DIRECT:SSL"}
+    with pytest.raises(Invalid, match="SSL, which the proxy cannot read"):
+        check_listeners(config, own | protocols)
+    with pytest.raises(Invalid, match="one identity"):
+        check_listeners(config, own | {"authorizer.class.name": "x"})
+
+
 def test_h23_without_advertised_listeners_a_broker_advertises_what_it_binds(
     config: ServiceConfig,
 ) -> None:

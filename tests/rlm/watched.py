@@ -190,6 +190,7 @@ class Watched:
                 leadership=self.leadership,
                 heartbeat=self.heartbeat,
                 heartbeat_interval_ms=HEARTBEAT_MS,
+                needs_all_brokers=False,
                 partitions=partitions,
                 pools=(self.copy_pool, self.cleanup_pool),
                 keeper=_Keeper(),

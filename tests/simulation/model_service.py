@@ -369,6 +369,7 @@ class Service:
             disk_watch=cast(Any, _RoomyDisks()),
             disk_pressure=cast(Any, _RoomyDisks()),
             heartbeat=self._heartbeat(),
+            node_addresses=None,
         )
 
     def _heartbeat(self) -> HeartbeatSender:

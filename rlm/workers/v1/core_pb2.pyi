@@ -124,21 +124,41 @@ class PartitionId(_message.Message):
     partition: int
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ...) -> None: ...
 
+class NodeAddress(_message.Message):
+    __slots__ = ("node_id", "host", "port")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    host: str
+    port: int
+    def __init__(self, node_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
+class NodeAddresses(_message.Message):
+    __slots__ = ("replaced", "keeps_others")
+    REPLACED_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_OTHERS_FIELD_NUMBER: _ClassVar[int]
+    replaced: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    keeps_others: bool
+    def __init__(self, replaced: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., keeps_others: _Optional[bool] = ...) -> None: ...
+
 class Views(_message.Message):
-    __slots__ = ("is_whole", "ready", "has_topics", "topics", "partitions", "gone")
+    __slots__ = ("is_whole", "ready", "has_topics", "topics", "partitions", "gone", "node_addresses")
     IS_WHOLE_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     HAS_TOPICS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
+    NODE_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     is_whole: bool
     ready: bool
     has_topics: bool
     topics: _containers.RepeatedCompositeFieldContainer[TopicRow]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionView]
     gone: _containers.RepeatedCompositeFieldContainer[PartitionId]
-    def __init__(self, is_whole: _Optional[bool] = ..., ready: _Optional[bool] = ..., has_topics: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[TopicRow, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionView, _Mapping]]] = ..., gone: _Optional[_Iterable[_Union[PartitionId, _Mapping]]] = ...) -> None: ...
+    node_addresses: NodeAddresses
+    def __init__(self, is_whole: _Optional[bool] = ..., ready: _Optional[bool] = ..., has_topics: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[TopicRow, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionView, _Mapping]]] = ..., gone: _Optional[_Iterable[_Union[PartitionId, _Mapping]]] = ..., node_addresses: _Optional[_Union[NodeAddresses, _Mapping]] = ...) -> None: ...
 
 class BarrierCall(_message.Message):
     __slots__ = ("topic", "partition", "deadline_ms")

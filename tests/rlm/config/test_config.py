@@ -160,6 +160,31 @@ def test_h21_tiered_is_neither_inter_broker_nor_controller_listener(
     assert "H21" in refusal(tmp_path, given | files)
 
 
+@pytest.mark.parametrize("name", ["DIRECT", "TIERED"])
+def test_where_addresses_are_rewritten_any_listener_for_clients_is_good(
+    tmp_path: Path, given: dict[str, Any], properties: Path, name: str
+) -> None:
+    """Followers come to the inter-broker listener past the proxy, as before."""
+    for key in ("broker.direct.address", "broker.tiered.address"):
+        del given[key]
+    files = {"broker.server.properties": str(properties), "broker.tiered.listener.name": name}
+    config = read(tmp_path, given | files | {"proxy.attach": "rewrite"})
+    port = {"DIRECT": 19_092, "TIERED": 19_093}[name]
+    assert (config.broker_tiered_address.port, config.rewrites_addresses) == (port, True)
+    assert config.broker_direct_address.port == 19_092
+
+
+def test_h21_a_controller_listener_is_for_no_client(
+    tmp_path: Path, given: dict[str, Any], properties: Path
+) -> None:
+    files = {"broker.server.properties": str(properties), "proxy.attach": "rewrite"}
+    wrong = {"broker.tiered.listener.name": "CONTROLLER"}
+    assert "H21" in refusal(tmp_path, given | files | wrong)
+    wrong = {"broker.tiered.listener.name": "CLIENTS"}
+    assert "it has " in (message := refusal(tmp_path, given | files | wrong))
+    assert message.endswith("name the one that clients use")
+
+
 @pytest.mark.parametrize("key", [row.key for row in (*settings().values(), *STORE_ROWS)])
 def test_a_wrong_type_names_the_setting_and_what_is_allowed(
     tmp_path: Path, given: dict[str, Any], key: str

@@ -291,6 +291,12 @@ def test_a_broker_with_a_replica_and_no_live_service() -> None:
     assert kinds(peer_findings(replicas, [2, 3], LIMITS, 50_001)) == []
 
 
+def test_a_broker_without_replicas_where_every_broker_needs_a_service() -> None:
+    [found] = peer_findings({2: ["orders"], 3: []}, [2], LIMITS, 50_001)
+    assert (found.kind, found.subject) == (ProblemKind.PEER_ABSENT, "node 3")
+    assert "learn the addresses of brokers there" in found.text
+
+
 def test_stores_that_are_away_full_or_set_up_badly() -> None:
     asked = StoreObservation(name="hot", problem="not asked yet", was_well=False)
     assert kinds(store_findings([asked], LIMITS, 60_000)) == [ProblemKind.STARTING]

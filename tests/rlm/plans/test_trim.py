@@ -120,6 +120,7 @@ FROZEN = replace(NOTHING_FORBIDS, frozen=Frozen(reason="emptied"))
         ({"retention_unknown": "broker 2: no answer"}, NoTrim.RETENTION_UNKNOWN),
         ({"live_nodes": frozenset({1, 2})}, NoTrim.NO_LIVE_SERVICE),
         ({"replicas": ()}, NoTrim.NO_LIVE_SERVICE),
+        ({"namers": (1, 2, 3, 4)}, NoTrim.PAST_PROXIES),
         ({"replicas_short_ms": 10}, NoTrim.ISR_HOLD),
         ({"topic": replace(GOOD_TOPIC, cleanup_policy="compact,delete")}, NoTrim.TOPIC_REFUSED),
         ({"topic": replace(GOOD_TOPIC, enabled=False)}, NoTrim.TOPIC_REFUSED),
@@ -127,6 +128,11 @@ FROZEN = replace(NOTHING_FORBIDS, frozen=Frozen(reason="emptied"))
 )
 def test_what_forbids_a_trim(guard: dict[str, Any], wanted: NoTrim) -> None:
     assert reason(guard) is wanted
+
+
+def test_h19_every_broker_that_names_brokers_needs_a_live_service() -> None:
+    assert reason({"namers": (1, 2, 3)}) is None
+    assert reason({"namers": (4,), "live_nodes": frozenset({1, 2, 3, 4})}) is None
 
 
 def test_h27_the_hold_for_lagging_replicas_ends() -> None:

@@ -83,6 +83,7 @@ def guards(**changes: Any) -> TrimGuards:
         retention_unknown=None,
         replicas=(1, 2, 3),
         live_nodes=frozenset({1, 2, 3}),
+        namers=(),
         replicas_short_ms=None,
         hold_max_ms=3_600_000,
     )

@@ -21,6 +21,7 @@ from kafka_protocol.frames import (
     parse_request_header,
     parse_response_header,
 )
+from kafka_protocol.node_addresses import AddressLookup, keep_addresses
 from kafka_protocol.schema import Api, decode
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
@@ -441,9 +442,10 @@ async def proxied(
     broker: FakeBroker,
     quota: FetchQuota | None = None,
     deletions: Deletions | None = None,
+    nodes: AddressLookup = keep_addresses,
     **settings: Any,
 ) -> AsyncIterator[Proxied]:
-    """A proxy between a fake broker and a tier."""
+    """A proxy between a fake broker and a tier. `nodes`: which addresses it gives to clients."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
     broker.port = server.sockets[0].getsockname()[1]
     metrics = Counting()
@@ -455,7 +457,7 @@ async def proxied(
         stack.callback(server.close)
         near = await stack.enter_async_context(reach(tier, deletions or FakeDeletions()))
         proxy = ProxyServer(
-            made, near.tier, near.deletions, SystemClock(), metrics, quota or NoQuota()
+            made, near.tier, near.deletions, SystemClock(), metrics, quota or NoQuota(), nodes
         )
         await proxy.start()
         stack.push_async_callback(proxy.close)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_protocol.node_addresses import NodeAddress, NodeAddresses
 from kip405.errors import (
     Elsewhere,
     ErrorKind,
@@ -30,6 +31,8 @@ from rlm.workers.frames import RawBytes
 from rlm.workers.messages import (
     NEWEST_PROTOCOL,
     OLDEST_PROTOCOL,
+    addresses_message,
+    addresses_of,
     common_protocol,
     error_message,
     error_of,
@@ -317,6 +320,32 @@ SETTINGS = WorkerSettings(
 def test_settings_of_a_worker_there_and_back() -> None:
     assert SETTINGS.line().count(b"\n") == 1
     assert WorkerSettings.of(SETTINGS.line()) == SETTINGS
+
+
+def test_a_worker_begins_with_the_addresses_that_are_remembered() -> None:
+    proxies = {"1": NodeAddress(host="p", port=5), "12": NodeAddress(host="::1", port=6)}
+    found = WorkerSettings.of(replace(SETTINGS, proxies=proxies).line())
+    assert found.addresses() == NodeAddresses(
+        replaced={1: proxies["1"], 12: proxies["12"]}, keeps_others=False
+    )
+    assert SETTINGS.addresses() is None
+    content = json.loads(SETTINGS.line())
+    del content["proxies"]  # of an earlier supervisor
+    assert WorkerSettings.of(json.dumps(content).encode()) == SETTINGS
+    content["proxies"] = {"1": {"host": "p", "port": 5, "later": 1}}
+    assert WorkerSettings.of(json.dumps(content).encode()).proxies == {"1": proxies["1"]}
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 2**31 - 1), st.builds(NodeAddress, host=NAMES, port=st.integers(1, 65_535))
+    ),
+    st.booleans(),
+)
+def test_addresses_there_and_back(replaced: dict[int, NodeAddress], keeps_others: bool) -> None:
+    nodes = NodeAddresses(replaced=replaced, keeps_others=keeps_others)
+    raw = addresses_message(nodes).SerializeToString()
+    assert addresses_of(pb.NodeAddresses.FromString(raw)) == nodes
 
 
 def test_settings_of_a_later_version_are_left_out_and_missing_ones_have_their_defaults() -> None:

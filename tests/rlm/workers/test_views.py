@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_protocol.node_addresses import NodeAddress, NodeAddresses
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 from rlm.clock import SystemClock
@@ -191,3 +192,32 @@ async def test_nothing_is_sent_where_nothing_has_changed(tmp_path: Path) -> None
     await shown.feed.compare_all()
     shown.feed.seen(tier_partition())
     assert sent == []
+
+
+FIRST = NodeAddresses(replaced={1: NodeAddress(host="p", port=1)}, keeps_others=False)
+SECOND = NodeAddresses(replaced={2: NodeAddress(host="q", port=2)}, keeps_others=True)
+
+
+async def test_h24_workers_follow_the_addresses_that_their_core_knows() -> None:
+    now: list[NodeAddresses | None] = [None]
+    feed = ViewFeed(Source(FakeTier()), lambda _: None, SystemClock(), lambda: now[0])
+    mirrors = [TierMirror(), TierMirror(FIRST)]
+
+    def connect(mirror: TierMirror) -> None:
+        def take(views: pb.Views) -> None:
+            mirror.take(pb.Views.FromString(views.SerializeToString()))
+
+        take(feed.listen(take))
+
+    for mirror in mirrors:
+        connect(mirror)
+    await feed.compare_all()
+    assert [one.addresses for one in mirrors] == [None, FIRST]  # the core knows nothing yet
+    now[0] = SECOND
+    await feed.compare_all()
+    assert [one.addresses for one in mirrors] == [SECOND, SECOND]
+    late = TierMirror(FIRST)
+    connect(late)
+    assert late.addresses == SECOND
+    late.take(pb.Views(is_whole=True))  # of a core of an earlier version
+    assert late.addresses == SECOND
