@@ -80,6 +80,13 @@ def sandbox() -> None:
     "--readers", type=int, default=0, show_default=True, help="Services without a broker."
 )
 @click.option("--brokers-only", is_flag=True, help="Start neither plugins nor services.")
+@click.option(
+    "--attach",
+    default="listener",
+    show_default=True,
+    help="listener, or rewrite: brokers have no listener for the proxies.",
+)
+@click.option("--without", multiple=True, metavar="rlm:N", help="Services to be started later.")
 def up(
     *,
     root: Path,
@@ -96,6 +103,8 @@ def up(
     heap: int,
     readers: int,
     brokers_only: bool,
+    attach: str,
+    without: tuple[str, ...],
 ) -> None:
     """Start everything, wait until it is healthy, print the sandbox's JSON document.
 
@@ -111,6 +120,8 @@ def up(
         native_tiering=native_tiering,
         store=store,
         services=not brokers_only,
+        attach=attach,
+        without=without,
         readers=readers,
         jvm=jvm,
         heap_mib=heap,

@@ -126,7 +126,8 @@ class Launcher:
         if kind == "rlm":
             return (ports.proxy, ports.grpc, ports.http)
         combined = () if self.state.spec.dedicated_controller else (self.state.quorum_port,)
-        return (ports.direct, ports.tiered, *combined)
+        tiered = (ports.tiered,) if self.state.spec.has_tiered_listener else ()
+        return (ports.direct, *tiered, *combined)
 
     def start(self, name: str) -> ProcessIdentity:
         log = self.layout.log(name)

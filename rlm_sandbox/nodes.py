@@ -1,8 +1,9 @@
 """Kafka's nodes: server.properties, log settings, formatted storage, and their command line.
 
 Listeners: DIRECT (advertised at itself, between brokers and for the service), TIERED (bound to
-loopback, advertised at the proxy) and CONTROLLER. TIERED is never the inter-broker listener (H21).
-What `--security` makes of them is `security/listeners.py`.
+loopback, advertised at the proxy) and CONTROLLER. TIERED is never the inter-broker listener (H21),
+and is missing where the proxies rewrite addresses. What `--security` makes of them is
+`security/listeners.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -103,10 +104,12 @@ def broker_properties(
     """All of server.properties of a broker; `quorum` is the port of the controller listener."""
     own = ports[node_id]
     roles = "broker" if spec.dedicated_controller else "broker,controller"
-    listeners = [f"DIRECT://{loopback(own.direct)}", f"TIERED://{loopback(own.tiered)}"]
-    advertised = f"DIRECT://{loopback(own.direct)},TIERED://{loopback(own.proxy)}"
+    listeners = advertised = [f"DIRECT://{loopback(own.direct)}"]
+    if spec.has_tiered_listener:
+        advertised = [*listeners, f"TIERED://{loopback(own.proxy)}"]
+        listeners = [*listeners, f"TIERED://{loopback(own.tiered)}"]
     if not spec.dedicated_controller:
-        listeners.append(f"CONTROLLER://{loopback(quorum)}")
+        listeners = [*listeners, f"CONTROLLER://{loopback(quorum)}"]
     log_dirs = layout.log_dirs(node_id, spec.log_dirs)
     if spec.has_zookeeper:
         cluster = _with_zookeeper(node_id, quorum)
@@ -116,7 +119,7 @@ def broker_properties(
         **cluster,
         "broker.rack": f"rack-{node_id}",
         "listeners": ",".join(listeners),
-        "advertised.listeners": advertised,
+        "advertised.listeners": ",".join(advertised),
         "inter.broker.listener.name": "DIRECT",
         "log.dirs": ",".join(str(path) for path in log_dirs),
     }

@@ -382,7 +382,7 @@ class Sandbox:
             )
 
         for stage in stages(state.spec):
-            run_stage(stage, start, wait)
+            run_stage([name for name in stage if name not in state.spec.without], start, wait)
             if any(name in state.spec.store_processes for name in stage):
                 sandbox_store(self.layout, state).create()
             if "broker:1" in stage:

@@ -51,7 +51,7 @@ def rlm_config(
         "broker.server.properties": str(layout.server_properties(node_id)),
         "state.dir": str(layout.rlm_state(node_id)),
         "broker.direct.address": loopback(own.direct),
-        "broker.tiered.address": loopback(own.tiered),
+        **_attached(spec, own),
         "proxy.listen": loopback(own.proxy),
         "proxy.advertised": loopback(own.proxy),
         "grpc.listen": loopback(own.grpc),
@@ -62,6 +62,17 @@ def rlm_config(
         "rlmm.config.remote.log.metadata.topic.replication.factor": min(3, spec.brokers),
         **QUICK_SERVICE,
         **_parsed(spec.overrides_of("rlm")),
+    }
+
+
+def _attached(spec: SandboxSpec, own: NodePorts) -> dict[str, Any]:
+    """Which listener of the broker is behind the proxy."""
+    if spec.has_tiered_listener:
+        return {"broker.tiered.address": loopback(own.tiered)}
+    return {
+        "proxy.attach": spec.attach,
+        "broker.tiered.listener.name": "DIRECT",
+        "broker.tiered.address": loopback(own.direct),
     }
 
 

@@ -102,9 +102,10 @@ class SandboxSpec:
     `kafka_version` is one version, or one for each broker, separated by commas. `mode` is where the
     cluster's metadata is: `kraft`, or `zookeeper` before Kafka 4.0. `security` says how clients,
     brokers and controllers authenticate (`security/listeners.py`). `services` False starts brokers
-    only. `readers`: services without a broker. `jvm` is `full` (as in production; the bench needs
-    it) or `quick` (C1 compiler and serial collector: starts faster, half the CPU on small
-    machines).
+    only. `attach` is proxy.attach of the services; with `rewrite` brokers have no listener for
+    them. `without`: processes that are not started with the others, but later by name. `readers`:
+    services without a broker. `jvm` is `full` (as in production; the bench needs it) or `quick` (C1
+    compiler and serial collector: starts faster, half the CPU on small machines).
     """
 
     brokers: int = 1
@@ -116,6 +117,8 @@ class SandboxSpec:
     native_tiering: bool = False
     store: str = "local"
     services: bool = True
+    attach: str = "listener"
+    without: tuple[str, ...] = ()
     readers: int = 0
     jvm: str = "full"
     heap_mib: int = 512
@@ -130,6 +133,7 @@ class SandboxSpec:
             raise SandboxError(f"--log-dirs {self.log_dirs}: allowed are 1 to 16")
         if self.store not in STORE_PROCESSES:
             raise SandboxError(f"--store {self.store}: allowed are {', '.join(STORE_PROCESSES)}")
+        self._check_services()
         if not 0 <= self.readers <= 16:
             raise SandboxError(f"--readers {self.readers}: allowed are 0 to 16")
         if self.readers and not self.services:
@@ -138,6 +142,15 @@ class SandboxSpec:
             raise SandboxError(f"--jvm {self.jvm}: allowed are full and quick")
         if self.heap_mib < 256:
             raise SandboxError(f"--heap {self.heap_mib}: at least 256 (MiB)")
+
+    def _check_services(self) -> None:
+        if self.attach not in ("listener", "rewrite"):
+            raise SandboxError(f"--attach {self.attach}: allowed are listener and rewrite")
+        services = [f"rlm:{node}" for node in self.broker_ids] if self.services else []
+        for name in self.without:
+            if name not in services:
+                allowed = ", ".join(services) or "none with --brokers-only"
+                raise SandboxError(f"--without {name}: allowed are {allowed}")
 
     def _check_kafka(self) -> None:
         if len(self.kafka_versions) not in (1, self.brokers):
@@ -211,6 +224,11 @@ class SandboxSpec:
         return ZOOKEEPER if self.has_zookeeper else CONTROLLER
 
     @property
+    def has_tiered_listener(self) -> bool:
+        """Whether brokers have a listener that they advertise at the proxies."""
+        return self.attach == "listener"
+
+    @property
     def store_processes(self) -> tuple[str, ...]:
         """Process names of the store's servers; none for a local one, and without services."""
         return STORE_PROCESSES[self.store] if self.services else ()
@@ -229,6 +247,8 @@ class SandboxSpec:
             "native_tiering": self.native_tiering,
             "store": self.store,
             "services": self.services,
+            "attach": self.attach,
+            "without": list(self.without),
             "readers": self.readers,
             "jvm": self.jvm,
             "heap_mib": self.heap_mib,
@@ -239,6 +259,7 @@ class SandboxSpec:
     def from_json(cls, content: dict[str, Any]) -> Self:
         given = dict(content)
         given["overrides"] = tuple(Override.parse(text) for text in given["overrides"])
+        given["without"] = tuple(given.get("without", ()))
         return cls(**given)
 
 

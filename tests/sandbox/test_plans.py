@@ -1,5 +1,6 @@
 """What a sandbox is made of, decided before anything is started."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,18 @@ def test_h21_tiered_is_bound_to_loopback_advertised_at_the_proxy_and_never_betwe
     assert properties["controller.listener.names"] == "CONTROLLER"
 
 
+def test_brokers_have_no_listener_for_proxies_that_rewrite_addresses() -> None:
+    spec = SandboxSpec(brokers=3, attach="rewrite", without=("rlm:2",))
+    properties = broker_properties(spec, LAYOUT, 1, PORTS, 99)
+    assert properties["listeners"] == properties["advertised.listeners"] == "DIRECT://127.0.0.1:11"
+    service = rlm_config(spec, LAYOUT, 1, PORTS, "c")
+    assert service["proxy.attach"] == "rewrite"
+    assert service["broker.tiered.listener.name"] == "DIRECT"
+    assert service["broker.tiered.address"] == service["broker.direct.address"]
+    assert service["proxy.advertised"] == "127.0.0.1:14"
+    assert SandboxSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+
+
 def test_h30_the_changed_defaults_are_the_ones_in_the_document() -> None:
     spec = SandboxSpec(overrides=(Override.parse("broker.log.retention.check.interval.ms=300000"),))
     changed = sandbox_document(LAYOUT, state(spec))["changed_broker_defaults"]
@@ -130,6 +143,9 @@ def test_brokers_of_several_versions_have_a_controller_of_the_oldest() -> None:
     [
         ({"mode": "zookeeper"}, "no ZooKeeper; give --kafka-version 3.9.2"),
         ({"mode": "raft"}, "allowed are kraft and zookeeper"),
+        ({"attach": "proxy"}, "allowed are listener and rewrite"),
+        ({"without": ("rlm:2",)}, "allowed are rlm:1"),
+        ({"without": ("rlm:1",), "services": False}, "none with --brokers-only"),
         ({"kafka_version": "3.9.2,4.3.0"}, "one version, or one for each broker"),
         ({"brokers": 3, "kafka_home": "/k", "kafka_version": "4,4,4"}, "--kafka-home has one"),
     ],

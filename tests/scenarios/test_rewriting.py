@@ -1,0 +1,290 @@
+"""Brokers without a listener for the proxies: services are attached one after the other, by
+rewriting addresses, and no client that comes to a proxy is sent past one (H17, H19).
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from kafka_protocol.apis import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
+from kafka_protocol.frames import parse_response_header
+from kafka_protocol.schema import Api, decode
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import Override, SandboxError, SandboxSpec
+from tests.sandbox_fixtures import with_workers
+from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, text_value
+from tests.scenarios.java import java_read
+from tests.scenarios.raw import Value, connection
+from tests.scenarios.readers import aiokafka_read
+
+pytestmark = pytest.mark.integration
+
+NODES = (1, 2, 3)
+SLOW: dict[str, Any] = {
+    "fetch.message.max.bytes": 65_536,
+    "queued.max.messages.kbytes": 64,
+    "fetch.queue.backoff.ms": 10,
+}
+"""A read that is still under way when something happens."""
+
+QUICK_ENDS = (
+    ("topic.deletion.grace.ms", "1000"),
+    ("topic.deletion.max.topics", "10"),
+    ("topic.deletion.max.share.percent", "100"),
+)
+DEAD_AFTER_S = 7
+"""Three heartbeats of a sandbox, and a little more."""
+
+
+@pytest.fixture(scope="module")
+def rewriting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """Three brokers, of which one has a service at first."""
+    later = ("rlm:2", "rlm:3")
+    overrides = tuple(Override(scope="rlm", key=key, value=value) for key, value in QUICK_ENDS)
+    spec = SandboxSpec(
+        brokers=3, jvm="quick", heap_mib=256, attach="rewrite", without=later, overrides=overrides
+    )
+    made = Sandbox.up(tmp_path_factory.mktemp("rewriting"), with_workers(spec))
+    try:
+        yield made
+    finally:
+        made.down(delete=True)
+
+
+@pytest.fixture
+def cluster(rewriting: Sandbox) -> Iterator[Cluster]:
+    with Cluster(rewriting) as made:
+        yield made
+        made.delete_topics()
+
+
+@pytest.fixture
+def attached(cluster: Cluster) -> Cluster:
+    """Every broker has a service."""
+    for node in NODES:
+        attach(cluster, node)
+    for node in NODES:
+        wait_named(cluster, node, addresses(cluster, "proxy"))
+    return cluster
+
+
+def attach(cluster: Cluster, node: int) -> None:
+    with contextlib.suppress(SandboxError):  # it runs
+        cluster.sandbox.start(f"rlm:{node}")
+
+
+def addresses(cluster: Cluster, kind: str) -> dict[int, str]:
+    """`proxy` or `direct`, by node id."""
+    return {one["id"]: one[kind] for one in cluster.sandbox.json["brokers"]}
+
+
+def named(address: str) -> dict[int, str]:
+    """The brokers of a Metadata answer."""
+
+    async def ask() -> Value:
+        async with connection(address) as client:
+            return await client.call(METADATA, 12, {"topics": []})
+
+    rows = asyncio.run(ask())["brokers"]
+    return {row["node_id"]: f"{row['host']}:{row['port']}" for row in rows}
+
+
+def wait_named(cluster: Cluster, at: int, wanted: Mapping[int, str]) -> None:
+    """Until the proxy of this node names these brokers."""
+    address = addresses(cluster, "proxy")[at]
+    cluster.wait_for(lambda: named(address) == wanted, f"proxy {at} names {wanted}", 20)
+
+
+def fill(cluster: Cluster, topic: str, *, at: int, each: int, partitions: int = 3) -> list[Row]:
+    """So many records for each partition, by a producer that knows one proxy."""
+    values = (
+        (partition, b"k", text_value()) for _ in range(each) for partition in range(partitions)
+    )
+    bootstrap = addresses(cluster, "proxy")[at]
+    return cluster.produce(topic, values, **{"bootstrap.servers": bootstrap})
+
+
+def row_place(row: Row) -> tuple[int, int]:
+    return row.partition, row.offset
+
+
+SPREAD = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+"""Each partition is led by another broker."""
+
+
+def trimmed(cluster: Cluster, topic: str) -> list[Row]:
+    """A topic of three partitions whose first records only the remote tier has."""
+    cluster.create_topic(topic, assignment=SPREAD)
+    cluster.enable(topic)
+    rows = fill(cluster, topic, at=1, each=2_500)
+    for partition in range(3):
+        cluster.wait_trimmed(topic, partition)
+    return rows
+
+
+def read_all(cluster: Cluster, topic: str, rows: list[Row], *, at: int, **config: Any) -> None:
+    """All of it from the very start, by librdkafka that knows one proxy; no position is reset."""
+    ends = {row.partition: row.offset + 1 for row in rows}
+    bootstrap = addresses(cluster, "proxy")[at]
+    assert_same(cluster.read_all(topic, end=ends, bootstrap=bootstrap, **config), rows)
+
+
+def test_h19_services_are_attached_one_by_one_and_nothing_is_trimmed_before_the_last(
+    cluster: Cluster,
+) -> None:
+    """Then every client reads all from the start, also while one of the services is away."""
+    proxies, direct = addresses(cluster, "proxy"), addresses(cluster, "direct")
+    alone, topic = fresh("alone"), fresh("spread")
+    cluster.create_topic(alone, assignment=[[1]])
+    cluster.enable(alone)
+    fill(cluster, alone, at=1, each=4_000, partitions=1)
+    cluster.create_topic(topic, assignment=SPREAD)
+    rows = fill(cluster, topic, at=1, each=1_500)
+    held = "clients may learn the brokers' own addresses"
+    cluster.wait_for(lambda: cluster.status(alone)["trim_reason"].startswith(held), held)
+    for node in NODES:
+        assert cluster.log_start(alone) == 0
+        attach(cluster, node)
+        known = {one: proxies[one] if one <= node else direct[one] for one in NODES}
+        for at in range(1, node + 1):
+            wait_named(cluster, at, known)
+    cluster.enable(topic)
+    rows = sorted(rows + fill(cluster, topic, at=3, each=1_000), key=row_place)
+    for partition in range(3):
+        cluster.wait_trimmed(topic, partition)
+    cluster.wait_trimmed(alone)
+    cluster.bootstrap = proxies[1]
+    ends = dict.fromkeys(range(3), 2_500)
+    assert_same(asyncio.run(aiokafka_read(cluster, topic, ends)), rows)
+    cluster.bootstrap = proxies[3]
+    # A member of a group: its coordinator is found through a proxy, too.
+    config = {"auto.offset.reset": "earliest", "group.id": topic}
+    printed, _ = java_read(cluster, topic, len(rows), partition=None, config=config)
+    found = sorted((partition, offset) for partition, offset, _ in printed)
+    assert found == [(row.partition, row.offset) for row in rows]
+    _away(cluster, topic, rows)
+
+
+def _away(cluster: Cluster, topic: str, rows: list[Row]) -> None:
+    """Partitions of that broker wait for it; those of the others are written and read as ever."""
+    proxies = addresses(cluster, "proxy")
+    away, is_read = threading.Event(), threading.Event()
+
+    def stop(count: int) -> None:
+        if count == 100:
+            cluster.sandbox.kill("rlm:3")
+            away.set()
+
+    def read() -> None:
+        read_all(cluster, topic, rows, at=1, on_row=stop, **SLOW)
+        is_read.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert away.wait(30)
+    writes = ((partition, b"k", b"v") for partition in (0, 1))
+    cluster.produce(topic, writes, **{"bootstrap.servers": proxies[2]})
+    time.sleep(DEAD_AFTER_S)
+    for at in (1, 2):
+        assert named(proxies[at]) == proxies
+    cluster.sandbox.start("rlm:3")
+    reader.join(60)
+    assert is_read.is_set(), "the read has failed"
+
+
+@pytest.mark.long
+def test_h17_a_service_that_has_just_started_names_proxies_alone(attached: Cluster) -> None:
+    """From the first answer on, long before it has read the settings."""
+    proxies = addresses(attached, "proxy")
+    for _ in range(3):
+        attached.sandbox.kill("rlm:1")
+        attached.sandbox.start("rlm:1", wait=False)
+        deadline, seen = time.monotonic() + 60, 0
+        while seen < 100:
+            assert time.monotonic() < deadline, "the proxy does not listen"
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+                assert named(proxies[1]) == proxies
+                seen += 1
+
+
+@pytest.mark.long
+def test_h19_a_broker_that_comes_without_a_service_is_not_named(attached: Cluster) -> None:
+    """Once anything was trimmed: a client would learn there how to get past every proxy."""
+    cluster, topic = attached, fresh("joined")
+    rows = trimmed(cluster, topic)
+    proxies = addresses(cluster, "proxy")
+    cluster.sandbox.kill("rlm:3")
+    producer = Producer({"bootstrap.servers": cluster.direct})
+    producer.produce("__rlm_settings", key=b"service/3", value=None, partition=0)
+    assert producer.flush(10) == 0
+    for at in (1, 2):
+        wait_named(cluster, at, {1: proxies[1], 2: proxies[2]})
+    cluster.sandbox.start("rlm:3")
+    for at in NODES:
+        wait_named(cluster, at, proxies)
+    read_all(cluster, topic, rows, at=3)
+
+
+@pytest.mark.long
+def test_h24_without_a_topic_the_clients_of_a_dead_service_come_to_its_broker(
+    attached: Cluster,
+) -> None:
+    proxies, direct = addresses(attached, "proxy"), addresses(attached, "direct")
+    attached.wait_for(lambda: not attached.rlm_json("topics", "list"), "no topic is left", 90)
+    attached.sandbox.kill("rlm:3")
+    for at in (1, 2):
+        wait_named(attached, at, {**proxies, 3: direct[3]})
+    attached.sandbox.start("rlm:3")
+    for at in NODES:
+        wait_named(attached, at, proxies)
+
+
+QUESTIONS: tuple[tuple[Api, str, Value], ...] = (
+    (METADATA, "brokers", {}),
+    (DESCRIBE_CLUSTER, "brokers", {}),
+    (FIND_COORDINATOR, "coordinators", {"key": "some-group"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("api", "rows", "request_body"), QUESTIONS, ids=[api.name for api, _, _ in QUESTIONS]
+)
+def test_a_proxy_answers_as_its_broker_but_for_host_and_port(
+    attached: Cluster, api: Api, rows: str, request_body: Value
+) -> None:
+    """Twins: the same question to both, in every version."""
+    proxies, direct = addresses(attached, "proxy"), addresses(attached, "direct")
+    through_proxy = {direct[node]: proxies[node] for node in NODES}
+
+    async def ask() -> None:
+        async with connection(direct[2]) as broker, connection(proxies[2]) as proxy:
+            for version in range(api.versions.low, api.versions.high + 1):
+                body = dict(request_body)
+                if api is FIND_COORDINATOR and version >= 4:
+                    body = {"coordinator_keys": ["some-group", "another"]}
+                if api is METADATA:
+                    body = {"topics": None if version else []}
+                beside = await answer_of(broker, api, version, body)
+                through = await answer_of(proxy, api, version, body)
+                for one in beside.get(rows) or [beside]:
+                    host, port = through_proxy[f"{one['host']}:{one['port']}"].split(":")
+                    one |= {"host": host, "port": int(port)}
+                for answer in (beside, through):
+                    assert answer.pop("controller_id", 1) in (-1, *NODES)  # any, with KRaft
+                assert through == beside
+
+    async def answer_of(client: Any, api: Api, version: int, body: Value) -> Value:
+        client.writer.write(client.encode(api, version, body))
+        frame = await client.frame()
+        _, position = parse_response_header(frame, api, version)
+        value, end = decode(api.response, version, frame, position)
+        assert end == len(frame)
+        return value
+
+    asyncio.run(ask())
