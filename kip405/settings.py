@@ -27,6 +27,19 @@ _HOW_ALIKE = 0.6  # of difflib; its own default
 _SECRET_WORDS = re.compile(r"secret|token|password|passphrase|credential|access\.key|external\.id")
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Secret:
+    """A text that no `repr`, log, error or f-string shows; `reveal` is for who must send it."""
+
+    text: str
+
+    def reveal(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return MASK
+
+
 class Refused(ValueError):
     """A kind refuses a value; the text follows the words `got`. Any other ValueError of a kind
     refuses it too, and then the value itself follows them.
@@ -347,12 +360,19 @@ def _tcp(value: Any) -> Address:
     return address
 
 
+def _secret(value: Any) -> Secret:
+    if not as_text(value):
+        raise ValueError
+    return Secret(value)
+
+
 def _addresses(value: Any) -> tuple[Address, ...]:
     return tuple(map(_tcp, _items(value)))
 
 
 FLAG = Kind(allowed="true or false", read=_flag)
 TEXT = Kind(allowed="a text", read=_filled)
+SECRET = Kind(allowed="a text", read=_secret)
 WORDS = Kind(allowed="a list of words", read=_words)
 PATH = Kind(allowed="an absolute path", read=_path)
 PATHS = Kind(allowed="a list of different absolute paths", read=_paths)

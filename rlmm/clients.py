@@ -11,7 +11,7 @@ ListOffsetsRequest.json and their responses.
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -29,6 +29,8 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.types import Array, Int8, Int16, Int32, Int64, Schema, String
 
+from kafka_clients.broker_client import BrokerClient
+from kafka_clients.channel_security import ChannelSecurity, plaintext
 from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, LATEST_TIMESTAMP
 from kafka_protocol.error_codes import FENCED_LEADER_EPOCH
 from kafka_protocol.fetch import CONSUMER_REPLICA_ID
@@ -206,10 +208,11 @@ class ConnectionSettings:
     request_timeout_ms: int = 10_000
     retry_backoff_ms: int = 100
     fetch_max_wait_ms: int = 500
+    security: ChannelSecurity = field(default_factory=plaintext)
 
 
-class ExplicitTopicsClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
-    """An AIOKafkaClient whose metadata requests forbid topic creation.
+class ExplicitTopicsClient(BrokerClient):
+    """A client whose metadata requests forbid topic creation.
 
     `layout` is notified when the cluster changed: brokers, or leaders of the topics that it
     follows. `fetched` records the leader epochs of what a consumer fetches, because aiokafka's
@@ -226,19 +229,6 @@ class ExplicitTopicsClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka ha
                 for partition, *_, batches in partitions:
                     self.fetched.note(TopicPartition(topic, partition), batches or b"")
         return answer
-
-    async def bootstrap(self) -> None:
-        """A caller that is cancelled meanwhile waits until the bootstrap has ended, at most the
-        request timeout. If it were given up half-way, aiokafka would leave a connection open.
-        """
-        work = asyncio.get_running_loop().create_task(super().bootstrap())
-        try:
-            await asyncio.shield(work)
-        except asyncio.CancelledError:
-            await asyncio.wait({work})
-            if not work.cancelled():
-                work.exception()
-            raise
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Iterable[str] | None) -> bool:
         request = MetadataRequest(list(topics) if topics else None, allow_auto_topic_creation=False)
@@ -273,14 +263,16 @@ def _layout(cluster: Any) -> frozenset[tuple[Any, ...]]:
     return frozenset(brokers | leaders)
 
 
-def _forbid_topic_creation(client: AIOKafkaClient) -> ExplicitTopicsClient:
-    """Make the client that aiokafka created in a constructor one of ours, before it is started.
+def _make_ours(client: AIOKafkaClient, settings: ConnectionSettings) -> ExplicitTopicsClient:
+    """Make the client that aiokafka created in a constructor one of ours, before it is started:
+    it creates no topic, and its connections are secured.
 
     Producer and consumer pass their client on at once, so it is changed, not
     replaced.
     """
     client.__class__ = ExplicitTopicsClient
     explicit: ExplicitTopicsClient = client
+    explicit.channel_security = settings.security
     return explicit
 
 
@@ -299,7 +291,7 @@ def make_consumer(settings: ConnectionSettings) -> AIOKafkaConsumer:
         retry_backoff_ms=settings.retry_backoff_ms,
         exclude_internal_topics=False,
     )
-    _forbid_topic_creation(consumer._client).fetched = FetchedEpochs()
+    _make_ours(consumer._client, settings).fetched = FetchedEpochs()
     return consumer
 
 
@@ -444,7 +436,7 @@ def make_producer(settings: ConnectionSettings) -> AIOKafkaProducer:
         request_timeout_ms=settings.request_timeout_ms,
         retry_backoff_ms=settings.retry_backoff_ms,
     )
-    _forbid_topic_creation(producer.client)
+    _make_ours(producer.client, settings)
     return producer
 
 
@@ -455,7 +447,7 @@ def make_admin(settings: ConnectionSettings) -> AIOKafkaAdminClient:
         client_id=settings.client_id,
         request_timeout_ms=settings.request_timeout_ms,
     )
-    _forbid_topic_creation(admin._client)
+    _make_ours(admin._client, settings)
     return admin
 
 

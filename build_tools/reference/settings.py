@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from kip405.settings import Setting
+from kip405.settings import Setting, rows_of
 from rlm.config.offload import OFFLOAD_ROWS
-from rlm.config.secured import NOT_YET
+from rlm.config.secured import KafkaClientConfig
 from rlm.config.service import ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
 from rsm_plugins.process.config import SETTINGS
@@ -15,13 +15,24 @@ _HEAD = """\
 # Settings of `rlm serve`
 
 The service reads one YAML file with one setting a line. Made from
-`rlm/config/common.py`, `rlm/config/service.py`, `rlm/config/stores.py` and
-`rlm/config/offload.py`; edit there.
+`rlm/config/common.py`, `rlm/config/secured.py`, `rlm/config/service.py`,
+`rlm/config/stores.py` and `rlm/config/offload.py`; edit there.
 
 ## In every role
 
 A reader (`rlm serve --role reader`) has these settings and no others. It
 must set `cluster.id`, `kafka.bootstrap.servers` and a store.
+
+| key | value | default | meaning |
+|---|---|---|---|
+"""
+_SECURED = """\
+
+## TLS and SASL of the service's own Kafka clients
+
+In every role, too. They have Kafka's names behind `kafka.`; files are PEM. There is no JAAS and no
+GSSAPI (Kerberos). A secret is given by the setting, by a file of its own, which is better, or by
+a variable in the environment.
 
 | key | value | default | meaning |
 |---|---|---|---|
@@ -82,15 +93,6 @@ offload.rules:
 | key | value | default | meaning |
 |---|---|---|---|
 """
-_TAIL = """\
-
-## Not yet supported
-
-The service refuses these settings by name. Those marked `(secret)` are never shown or logged:
-
-| key | meaning |
-|---|---|
-"""
 
 
 _PLUGIN_HEAD = (
@@ -103,12 +105,13 @@ _TABLE_HEAD = "| key | value | default | meaning |\n|---|---|---|---|\n"
 
 def generate_service_docs() -> str:
     """docs/reference/settings.md, whole."""
-    in_every_role = settings(ReaderConfig)
+    secured, in_every_role = rows_of(KafkaClientConfig), settings(ReaderConfig)
+    common = (row for name, row in in_every_role.items() if name not in secured)
     beside = (row for name, row in settings().items() if name not in in_every_role)
-    rows = _rows(in_every_role.values()) + _BROKERS + _rows(beside)
+    rows = _rows(common) + _SECURED + _rows(secured.values()) + _BROKERS + _rows(beside)
     store = _STORES + _rows(STORE_ROWS) + _KIND
     rules = _RULES + _rows(RULE_ROWS) + _OFFLOAD + _rows(OFFLOAD_ROWS)
-    return _HEAD + rows + store + rules + _TAIL + "".join(map(_later, NOT_YET))
+    return _HEAD + rows + store + rules
 
 
 def generate_plugin_docs() -> str:
@@ -126,10 +129,6 @@ def _rows(rows: Iterable[Setting]) -> str:
 def _row(row: Setting) -> str:
     doc = f"{row.doc} Secret: never shown." if row.secret else row.doc
     return f"| `{row.key}` | {row.allowed} | {_default(row)} | {doc} |\n"
-
-
-def _later(row: Setting) -> str:
-    return f"| `{row.key}` | {row.doc}{' (secret)' if row.secret else ''} |\n"
 
 
 def _default(row: Setting) -> str:

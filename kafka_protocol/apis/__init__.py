@@ -21,6 +21,7 @@ from kafka_protocol.apis.groups import (
 )
 from kafka_protocol.apis.offsets import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kafka_protocol.apis.produce import PRODUCE
+from kafka_protocol.apis.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafka_protocol.schema import Api
 
 APIS: dict[int, Api] = {
@@ -33,10 +34,12 @@ APIS: dict[int, Api] = {
         OFFSET_FETCH,
         FIND_COORDINATOR,
         LIST_GROUPS,
+        SASL_HANDSHAKE,
         API_VERSIONS,
         DELETE_RECORDS,
         OFFSET_FOR_LEADER_EPOCH,
         DESCRIBE_CONFIGS,
+        SASL_AUTHENTICATE,
         INCREMENTAL_ALTER_CONFIGS,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
@@ -61,4 +64,6 @@ __all__ = [
     "OFFSET_FETCH",
     "OFFSET_FOR_LEADER_EPOCH",
     "PRODUCE",
+    "SASL_AUTHENTICATE",
+    "SASL_HANDSHAKE",
 ]

@@ -2,7 +2,8 @@
 
 aiokafka does not fit: its Metadata knows neither topic ids nor leader epochs, and its admin client
 sends DeleteRecords to whichever broker leads (H5). The connection is reopened lazily: a call after
-a failure opens a new one.
+a failure opens a new one. A call that comes when most of the session's lifetime is over
+authenticates again first (KIP-368), while no other request is sent.
 """
 
 import asyncio
@@ -10,6 +11,9 @@ import os
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
+from kafka_clients.channel_security import ChannelSecurity, Session, plaintext
+from kafka_clients.refusals import SecurityRefused, closed_at_once, speaks_tls
+from kafka_protocol.apis import API_VERSIONS
 from kafka_protocol.frames import FrameAssembler, encode_request, parse_response_header
 from kafka_protocol.primitives import WireError
 from kafka_protocol.schema import Api, Value, decode
@@ -17,19 +21,30 @@ from kip405.addresses import Address
 from kip405.errors import Corrupt, Unavailable
 
 _READ_SIZE_BYTES = 256 * 1024
+_TLS_ALERT = b"\x15\x03"
+_TLS_ALONE = "SSL"
 _Frame = asyncio.Future[bytes | bytearray]
 
 
 class _Channel:
     """An open connection: correlation ids, waiting calls, and the loop of the reader task."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        security: ChannelSecurity,
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._assembler = FrameAssembler()
         self._waiting: dict[int, _Frame] = {}
         self._next_id = 0
+        self._security = security
+        self._has_heard = False
         self.broken: Exception | None = None
+        self.session: Session | None = None
+        """None while the connection authenticates: nothing else may be sent then."""
 
     def send(self, api: Api, version: int, body: Mapping[str, Any], client_id: str) -> _Frame:
         """Write one request; the future gets the response frame."""
@@ -47,8 +62,13 @@ class _Channel:
         error: Exception = ConnectionResetError("the broker closed the connection")
         try:
             while data := await self._reader.read(_READ_SIZE_BYTES):
+                if not self._has_heard and data.startswith(_TLS_ALERT):
+                    raise ConnectionResetError(speaks_tls(self._security.settings))
+                self._has_heard = True
                 for frame in self._assembler.feed(data):
                     self._hand_over(frame)
+            if not self._has_heard:
+                error = ConnectionResetError(closed_at_once(self._security.settings))
         except (OSError, WireError) as failure:
             error = failure
         finally:
@@ -64,7 +84,9 @@ class _Channel:
             self.broken = error
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(ConnectionResetError(str(error)))
+                reset = ConnectionResetError(str(error))
+                reset.__cause__ = error
+                future.set_exception(reset)
         self._waiting.clear()
         self._writer.close()
 
@@ -73,9 +95,16 @@ class BrokerConnection:
     """Calls to one address; safe for concurrent use. The owner calls `close`."""
 
     def __init__(
-        self, address: Address, *, client_id: str, connect_timeout_ms: int = 5_000
+        self,
+        address: Address,
+        *,
+        client_id: str,
+        security: ChannelSecurity | None = None,
+        connect_timeout_ms: int = 5_000,
     ) -> None:
+        """`security` None: PLAINTEXT."""
         self.address = address
+        self._security = security or plaintext()
         self._client_id = client_id
         self._connect_timeout_ms = connect_timeout_ms
         self._channel: _Channel | None = None
@@ -107,6 +136,8 @@ class BrokerConnection:
             if channel is not None:
                 channel.close(error)
             raise Unavailable(f"{what}: no answer within {timeout_ms} ms") from error
+        except SecurityRefused as error:
+            raise SecurityRefused(f"{what}: {error}") from error
         except OSError as error:
             raise Unavailable(f"{what}: {_reason(error)}") from error
 
@@ -117,7 +148,7 @@ class BrokerConnection:
         ended before the answer. No deadline: the caller sets one, and closes the connection.
         """
         channel = self._channel
-        if channel is None or channel.broken is not None:
+        if channel is None or channel.broken is not None or channel.session is None:
             raise ConnectionResetError(f"there is no open connection to broker {self.address}")
         return self._answer(channel.send(api, version, body, self._client_id), api, version)
 
@@ -137,17 +168,46 @@ class BrokerConnection:
         return value
 
     async def _open(self) -> _Channel:
+        """A connection that takes a request now: the caller sends it before it awaits anything."""
         async with self._opening:
-            if self._channel is not None and self._channel.broken is None:
-                return self._channel
-            async with asyncio.timeout(self._connect_timeout_ms / 1000):
-                reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
-            channel = _Channel(reader, writer)
+            channel = self._channel
+            if channel is None or channel.broken is not None:
+                return await self._connect()
+            if channel.session is None or channel.session.is_due(_now()):
+                channel.session = None
+                async with self._security.connecting(str(self.address)):
+                    await self._authenticate(channel)
+            return channel
+
+    async def _connect(self) -> _Channel:
+        address, timeout_s = self.address, self._connect_timeout_ms / 1000
+        async with self._security.connecting(str(address)):
+            context = self._security.tls_context()
+            async with asyncio.timeout(timeout_s):
+                streams = await asyncio.open_connection(address.host, address.port, ssl=context)
+            channel = self._channel = _Channel(*streams, self._security)
             # The reader task belongs to this object, not to the call that happened to open the
             # connection.
             self._reader_task = asyncio.get_running_loop().create_task(channel.read_forever())
-            self._channel = channel
-            return channel
+            await self._authenticate(channel)
+        return channel
+
+    async def _authenticate(self, channel: _Channel) -> None:
+        """Prove who this client is; any failure, also that of the caller, closes the connection."""
+
+        async def ask(api: Api, version: int, body: Mapping[str, Any]) -> Value:
+            return await self._answer(
+                channel.send(api, version, body, self._client_id), api, version
+            )
+
+        try:
+            if self._security.settings.protocol == _TLS_ALONE:
+                # A broker refuses a client's certificate after the handshake (TLS 1.3).
+                await ask(API_VERSIONS, 0, {})
+            channel.session = await self._security.authenticate(ask)
+        except BaseException as error:
+            channel.close(ConnectionResetError(f"it was not authenticated: {error}"))
+            raise
 
     async def close(self) -> None:
         """Close the connection; waiting calls get Unavailable."""
@@ -158,6 +218,10 @@ class BrokerConnection:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _reason(error: OSError) -> str:

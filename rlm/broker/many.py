@@ -9,6 +9,7 @@ one bit an operation.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kafka_clients.channel_security import ChannelSecurity
 from kafka_protocol.apis import DESCRIBE_CLUSTER, DESCRIBE_CONFIGS, LIST_OFFSETS, METADATA
 from kip405.acls import topic_acl
 from kip405.addresses import Address
@@ -264,8 +265,10 @@ class AllowedOperations:
     it.
     """
 
-    def __init__(self, address: Address, *, client_id: str) -> None:
-        self._connection = BrokerConnection(address, client_id=f"{client_id}-allowed")
+    def __init__(self, address: Address, *, client_id: str, security: ChannelSecurity) -> None:
+        self._connection = BrokerConnection(
+            address, client_id=f"{client_id}-allowed", security=security
+        )
 
     async def on_cluster(self) -> Operations | None:
         """DescribeCluster v0; nothing without Describe. Unavailable: no answer."""

@@ -15,6 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeGuard, TypeVar
 
+from kafka_clients.channel_security import ChannelSecurity
 from kafka_protocol.apis import (
     API_VERSIONS,
     DELETE_RECORDS,
@@ -67,10 +68,19 @@ def is_sent_by_a_service(client_id: str | None) -> bool:
 class OwnBroker:
     """This service's broker. Every call has the default deadline; errors are kip405.errors."""
 
-    def __init__(self, address: Address, *, client_id: str, timeout_ms: int = 10_000) -> None:
+    def __init__(
+        self,
+        address: Address,
+        *,
+        client_id: str,
+        security: ChannelSecurity | None = None,
+        timeout_ms: int = 10_000,
+    ) -> None:
+        """`security` None: PLAINTEXT."""
         self.address = address
-        self._quick = BrokerConnection(address, client_id=client_id)
-        self._slow = BrokerConnection(address, client_id=f"{client_id}-slow")
+        self.security = security
+        self._quick = BrokerConnection(address, client_id=client_id, security=security)
+        self._slow = BrokerConnection(address, client_id=f"{client_id}-slow", security=security)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._many = Many(self._quick, timeout_ms=timeout_ms)
@@ -187,7 +197,8 @@ class OwnBroker:
     def deletion_connection(self) -> DeletionConnection:
         """A connection of its own, not opened yet, for one DeleteRecords (RecordDeletions)."""
         client_id = deletion_client_id(self._client_id)
-        return _DeletionConnection(self.address, client_id, timeout_ms=self._timeout_ms)
+        connection = BrokerConnection(self.address, client_id=client_id, security=self.security)
+        return _DeletionConnection(connection, timeout_ms=self._timeout_ms)
 
     async def topic_config(
         self, topic: str, names: _ConfigNames = ()
@@ -289,8 +300,8 @@ class OwnBroker:
 class _DeletionConnection:
     """DeleteRecords v2 to this broker only (H5)."""
 
-    def __init__(self, address: Address, client_id: str, *, timeout_ms: int) -> None:
-        self._connection = BrokerConnection(address, client_id=client_id)
+    def __init__(self, connection: BrokerConnection, *, timeout_ms: int) -> None:
+        self._connection = connection
         self._timeout_ms = timeout_ms
 
     async def open(self) -> None:
@@ -355,9 +366,17 @@ _TIMEOUT_MS = 5_000
 class AnyBroker:
     """Connects at the first call; the owner closes it."""
 
-    def __init__(self, addresses: Sequence[Address], *, client_id: str) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        *,
+        client_id: str,
+        security: ChannelSecurity | None = None,
+    ) -> None:
+        """`security` None: PLAINTEXT."""
         self._brokers = [
-            OwnBroker(one, client_id=client_id, timeout_ms=_TIMEOUT_MS) for one in addresses
+            OwnBroker(one, client_id=client_id, security=security, timeout_ms=_TIMEOUT_MS)
+            for one in addresses
         ]
 
     async def topic(self, name: str) -> TopicDescription:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from kafka_clients.channel_security import ChannelSecurity
 from kafka_protocol.apis import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
@@ -72,8 +73,17 @@ class BrokerShareGroups:
     sent for 1 s. An irreversible step asks again.
     """
 
-    def __init__(self, direct: Address, *, clock: Clock, client_id: str) -> None:
+    def __init__(
+        self,
+        direct: Address,
+        *,
+        clock: Clock,
+        client_id: str,
+        security: ChannelSecurity | None = None,
+    ) -> None:
+        """`security` None: PLAINTEXT."""
         self._direct = direct
+        self._security = security
         self._clock = clock
         self._client_id = client_id
         self._answer = _Answer(number=0, until_ms=-1, starts={})
@@ -137,7 +147,9 @@ class BrokerShareGroups:
 
     @asynccontextmanager
     async def _broker(self, address: Address) -> AsyncIterator["_Broker"]:
-        connection = BrokerConnection(address, client_id=f"{self._client_id}-groups")
+        connection = BrokerConnection(
+            address, client_id=f"{self._client_id}-groups", security=self._security
+        )
         try:
             yield _Broker(connection)
         finally:

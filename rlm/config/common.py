@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kafka_clients.security import KafkaSecurity
 from kip405.addresses import Address
 from kip405.settings import (
     ADDRESS,
@@ -22,6 +23,7 @@ from kip405.settings import (
     rows_of,
     setting,
 )
+from rlm.config.secured import KafkaClientConfig
 from rlm.config.stores import STORES_ALLOWED, StoreConfig
 from rsm_plugins.contract.tls import ServerTls, Tls
 
@@ -41,7 +43,7 @@ def size_bytes(key: str, default: int, doc: str, least: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommonConfig:
+class CommonConfig(KafkaClientConfig):
     """Settings that a service has in every role."""
 
     cluster_id: str = setting(
@@ -234,6 +236,12 @@ class CommonConfig:
             key_file=self.grpc_tls_key_file,
             server_name=self.grpc_tls_server_name,
         )
+
+    def kafka_security(self) -> KafkaSecurity:
+        """How the service's own clients connect to brokers. Invalid: settings that do not go
+        together; the loader has checked that.
+        """
+        return self.secured_by(allow_insecure=self.allow_insecure)
 
     def shown(self) -> dict[str, str]:
         """Every setting by key, fit for a log: what may be a secret is not shown."""

@@ -1,5 +1,6 @@
 """Reads the YAML file of a role, fills gaps from the broker's files, and checks every rule."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,11 @@ from rlm.config.broker_files import (
 )
 from rlm.config.common import CommonConfig
 from rlm.config.offload import read_offload_rules
-from rlm.config.secured import NOT_YET
+from rlm.config.secured import (
+    add_secrets_of_environment,
+    check_kafka_clients,
+    refuse_what_kafka_has,
+)
 from rlm.config.service import REWRITE, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
 from rsm_plugins.contract.tls import require_both
@@ -62,14 +67,18 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-def from_mapping(content: Mapping[str, Any]) -> ServiceConfig:
+def from_mapping(
+    content: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> ServiceConfig:
     """Check the given settings, fill what is missing, and build the configuration."""
-    given = _given(content)
+    given = _given(content, environment)
     values = _values(given, ServiceConfig)
+    check_kafka_clients(content)
     _fill_from_broker(values)
     _fill_computed(values)
     _require(values, ServiceConfig)
     config = ServiceConfig(**values)
+    config.kafka_security()
     _check_provider(config)
     _check_tls(config)
     _check_exposure(config)
@@ -78,14 +87,17 @@ def from_mapping(content: Mapping[str, Any]) -> ServiceConfig:
     return config
 
 
-def reader_from_mapping(content: Mapping[str, Any]) -> ReaderConfig:
+def reader_from_mapping(
+    content: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> ReaderConfig:
     """The same for a reader: no broker's setting, and the stores that it reads from."""
-    given = _given(content)
+    given = _given(content, environment)
     known = {row.key for row in settings(ReaderConfig).values()}
     for row in settings().values():
         if row.key in given and row.key not in known:
             raise Invalid(f"{row.key}: a reader has no broker and copies nothing; take it out")
     values = _values(given, ReaderConfig)
+    check_kafka_clients(content)
     _fill_advertised(values)
     values.setdefault("principal", "rlm-reader")
     _require(values, ReaderConfig)
@@ -95,21 +107,19 @@ def reader_from_mapping(content: Mapping[str, Any]) -> ReaderConfig:
             "`plugin.address` or `stores` as the brokers' services have them"
         )
     config = ReaderConfig(**values)
+    config.kafka_security()
     _check_tls(config)
     _check_exposure(config)
     return config
 
 
-def _given(content: Mapping[str, Any]) -> dict[str, Any]:
+def _given(content: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """The values that are given. A key that is a setting of no role is refused."""
     given = {key: one for key, one in content.items() if one is not None}
-    for key in given:
-        if NOT_YET.row(key):
-            raise Invalid(
-                f"{key}: not yet supported; the service's own Kafka clients speak PLAINTEXT only"
-            )
+    refuse_what_kafka_has(given)
     known = Table(*settings().values(), *STORE_ROWS, listed_in="docs/reference/settings.md")
     known.refuse_unknown(key for key in given if not is_store_key(key))
+    add_secrets_of_environment(given, environment)
     return given
 
 
@@ -176,35 +186,35 @@ def _fill_from_properties(values: dict[str, Any], identity: BrokerIdentity, path
     _check_port(values, "broker_tiered_address", {identity.listeners[tiered].port}, path)
     own = {name: one for name, one in identity.listeners.items() if is_shared or name != tiered}
     _check_port(values, "broker_direct_address", {one.port for one in own.values()}, path)
-    _check_direct_protocol(values.get("broker_direct_address"), identity, own, path)
+    protocol = values.get("kafka_security_protocol", PLAINTEXT)
+    _check_direct_protocol(values.get("broker_direct_address"), identity, own, path, protocol)
 
 
 def _check_direct_protocol(
-    direct: Address | None, identity: BrokerIdentity, listeners: Mapping[str, Address], path: Path
+    direct: Address | None,
+    identity: BrokerIdentity,
+    listeners: Mapping[str, Address],
+    path: Path,
+    protocol: str,
 ) -> None:
-    """A protocol that the service's own clients lack is refused at once, not retried."""
+    """A protocol that is not the listener's is refused at once, not retried."""
     if direct is None:
         return
     controllers = {name.upper() for name in identity.controller_listeners}
     own = {name: one for name, one in listeners.items() if name not in controllers}
     for name, address in own.items():
-        protocol = identity.protocols.get(name, PLAINTEXT)
-        if address.port != direct.port or protocol == PLAINTEXT:
+        there = identity.protocols.get(name, PLAINTEXT)
+        if address.port != direct.port or there == protocol:
             continue
         fit = [
-            f"{other} (listener {one})"
+            f"broker.direct.address to {other} (listener {one})"
             for one, other in own.items()
-            if identity.protocols.get(one) == PLAINTEXT
+            if identity.protocols.get(one) == protocol
         ]
-        advice = (
-            f"set it to {' or '.join(fit)}"
-            if fit
-            else "give the broker a listener of protocol PLAINTEXT, bound to loopback, and set "
-            "broker.direct.address to it"
-        )
+        advice = " or ".join([f"kafka.security.protocol to {there}, with what it needs", *fit])
         raise Invalid(
-            f"broker.direct.address: listener {name} of {path} is {protocol}, and the service's "
-            f"own clients speak PLAINTEXT only; {advice}"
+            f"kafka.security.protocol: is {protocol}, and listener {name} of {path}, which is "
+            f"broker.direct.address, is {there}; set {advice}"
         )
 
 

@@ -51,6 +51,7 @@ class ProblemKind(enum.Enum):
     HEARTBEAT = "heartbeat"
     RIVAL_SERVICE = "rival-service"
     BROKER_UNKNOWN = "broker-unknown"
+    KAFKA_REFUSED = "kafka-refused"
     ACL_MISSING = "acl-missing"
     HUNG_THREADS = "hung-threads"
     PROCESS_MISSING = "process-missing"
@@ -131,6 +132,10 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.RIVAL_SERVICE: _alarm("A second service works for the same broker."),
     ProblemKind.BROKER_UNKNOWN: _alarm(
         "The broker does not say what it leads: nothing is known of its partitions."
+    ),
+    ProblemKind.KAFKA_REFUSED: _alarm(
+        "A broker and the service's own Kafka clients do not accept each other: TLS, certificates "
+        "or SASL. They try again and again."
     ),
     ProblemKind.ACL_MISSING: _alarm("The broker refuses the service an operation that it needs."),
     ProblemKind.HUNG_THREADS: _alarm("Work on a disk or in a library does not return."),

@@ -70,7 +70,7 @@ from rlm.workers.inherited import CoreSettings, first_line, say_ready
 log = structlog.get_logger()
 _BROKER_RETRY_MS = 1_000
 _BROKER_WARNING_EVERY_MS = 60_000
-_NEEDS = "a broker with a PLAINTEXT listener at broker.direct.address"
+_NEEDS = "a broker at broker.direct.address whose listener is as kafka.security.protocol says"
 
 
 def run(config: ServiceConfig, *, is_child: bool = False) -> None:
@@ -310,6 +310,7 @@ def _problem_sources(
         stores=dependencies.stores,
         certificates=certificates,
         hung_threads=dependencies.threads.hung,
+        refusals=lambda: dependencies.security.refusals,
         clock=dependencies.clock,
         limits=limits,
         writes=tasks.writes,

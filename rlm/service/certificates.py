@@ -41,6 +41,16 @@ def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
         (config.grpc_tls_cert_file, "certificate of the gRPC API (grpc.tls.cert.file)", True),
         (config.grpc_tls_client_ca_file, "who may call (grpc.tls.client.ca.file)", False),
         (config.grpc_tls_ca_file, "authorities of the peers (grpc.tls.ca.file)", False),
+        (
+            config.kafka_ssl_keystore_location,
+            "certificate of the Kafka clients (kafka.ssl.keystore.location)",
+            True,
+        ),
+        (
+            config.kafka_ssl_truststore_location,
+            "authorities of the brokers (kafka.ssl.truststore.location)",
+            False,
+        ),
     ]
     for store in config.stores:
         if store.tls is not None:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from kafka_clients.channel_security import ChannelSecurity
 from kip405.ids import Uuid
 from kip405.process import software_version
 from rlm.broker.leadership import Leadership
@@ -130,6 +131,7 @@ class Dependencies:
     clock: Clock
     writer: Uuid
     broker: OwnBroker
+    security: ChannelSecurity
     allowed: AllowedOperations
     metadata: Metadata
     leadership: Leadership
@@ -156,22 +158,12 @@ def build_dependencies(
     """Builds everything and contacts nothing."""
     writer = new_uuid()
     direct = config.broker_direct_address
-    broker = OwnBroker(direct, client_id=f"rlm-{config.node_id}")
-    metadata = build_metadata(config, broker=broker, clock=clock, writer=writer)
+    security = ChannelSecurity(config.kafka_security())
+    client_id = f"rlm-{config.node_id}"
+    broker = OwnBroker(direct, client_id=client_id, security=security)
+    metadata = build_metadata(config, security, broker=broker, clock=clock, writer=writer)
     leadership = Leadership(broker, clock, poll_interval_ms=config.leadership_poll_interval_ms)
-    snapshots = SnapshotCache(
-        SnapshotReader(
-            node_id=config.node_id,
-            broker=broker,
-            log_dirs=LogDirs([str(path) for path in config.log_dirs]),
-            threads=threads.snapshots,
-            ledger=metadata.manager,
-            settings=metadata.settings,
-            max_orphans=DEFAULT_MAX_ORPHANS,
-            barrier_deadline_ms=BARRIER_DEADLINE_MS,
-        ),
-        LineagePublisher(settings=metadata.settings, ledger=metadata.manager, clock=clock),
-    )
+    snapshots = _snapshot_cache(config, broker, metadata, threads, clock)
     stores = build_stores(config, metadata, clock, new_uuid)
     audit = _audit_log(config, threads, clock)
     starts = LogStarts(
@@ -187,12 +179,13 @@ def build_dependencies(
         clock=clock,
         writer=writer,
         broker=broker,
-        allowed=AllowedOperations(direct, client_id=f"rlm-{config.node_id}"),
+        security=security,
+        allowed=AllowedOperations(direct, client_id=client_id, security=security),
         metadata=metadata,
         leadership=leadership,
         snapshots=snapshots,
         stores=stores,
-        share_groups=BrokerShareGroups(direct, clock=clock, client_id=f"rlm-{config.node_id}"),
+        share_groups=BrokerShareGroups(direct, clock=clock, client_id=client_id, security=security),
         tier=LocalTier(
             node_id=config.node_id,
             broker=broker,
@@ -234,6 +227,28 @@ def _build_node_addresses(
         clock=clock,
         threads=threads.other,
         max_age_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
+    )
+
+
+def _snapshot_cache(
+    config: ServiceConfig,
+    broker: OwnBroker,
+    metadata: Metadata,
+    threads: ServiceThreads,
+    clock: Clock,
+) -> SnapshotCache:
+    return SnapshotCache(
+        SnapshotReader(
+            node_id=config.node_id,
+            broker=broker,
+            log_dirs=LogDirs([str(path) for path in config.log_dirs]),
+            threads=threads.snapshots,
+            ledger=metadata.manager,
+            settings=metadata.settings,
+            max_orphans=DEFAULT_MAX_ORPHANS,
+            barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        ),
+        LineagePublisher(settings=metadata.settings, ledger=metadata.manager, clock=clock),
     )
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from kafka_clients.channel_security import ChannelSecurity
 from kip405.errors import Invalid, NotFound
 from kip405.ids import TopicPartition, Uuid
 from rlm.broker.answers import TopicConfigValue
@@ -190,13 +191,19 @@ class MetadataIdentity:
 
 
 def build_metadata(
-    config: ServiceConfig, *, broker: OwnBroker, clock: Clock, writer: Uuid
+    config: ServiceConfig,
+    security: ChannelSecurity,
+    *,
+    broker: OwnBroker,
+    clock: Clock,
+    writer: Uuid,
 ) -> Metadata:
     """Ledger and settings of a broker's service. Nothing is contacted before `log.run()`; the topic
     ids of an earlier run must still be the same (H6).
     """
     return _build(
         config,
+        security,
         MetadataIdentity(node_id=config.node_id, writer=writer, client_id=f"rlm-{config.node_id}"),
         describe_through(broker),
         clock,
@@ -205,21 +212,34 @@ def build_metadata(
 
 
 def build_reader_metadata(
-    config: ReaderConfig, *, brokers: AnyBroker, clock: Clock, identity: MetadataIdentity
+    config: ReaderConfig,
+    security: ChannelSecurity,
+    *,
+    brokers: AnyBroker,
+    clock: Clock,
+    identity: MetadataIdentity,
 ) -> Metadata:
     """Ledger and settings of a reader, which never creates the topics."""
-    return _build(config, identity, describe_through(brokers), clock, replication_factor=None)
+    return _build(
+        config, security, identity, describe_through(brokers), clock, replication_factor=None
+    )
 
 
 def build_command_metadata(
-    config: ServiceConfig, *, brokers: AnyBroker, clock: Clock, writer: Uuid, with_ledger: bool
+    config: ServiceConfig,
+    security: ChannelSecurity,
+    *,
+    brokers: AnyBroker,
+    clock: Clock,
+    writer: Uuid,
+    with_ledger: bool,
 ) -> Metadata:
     """Ledger and settings, or the settings alone, for a command that runs beside the services: it
     creates no topic and relies on nothing that a service has remembered.
     """
     client_id = "rlm-command"
     log = MetadataLog(
-        connection=_connection(config, client_id),
+        connection=kafka_connection(config, security, client_id),
         replication_factor=config.rlmm_config_remote_log_metadata_topic_replication_factor,
         describe_topic=describe_through(brokers),
         now_ms=clock.monotonic_ms,
@@ -264,6 +284,7 @@ async def remember_reads(metadata: Metadata, config: CommonConfig, threads: Thre
 
 def _build(
     config: CommonConfig,
+    security: ChannelSecurity,
     identity: MetadataIdentity,
     describe: DescribeTopic,
     clock: Clock,
@@ -273,7 +294,7 @@ def _build(
     """`replication_factor` None = wait for topics that do not exist yet."""
     reads = ReadsFile(config.state_dir, config.cluster_id)
     log = MetadataLog(
-        connection=_connection(config, identity.client_id),
+        connection=kafka_connection(config, security, identity.client_id),
         replication_factor=replication_factor or 1,
         describe_topic=describe,
         now_ms=clock.monotonic_ms,
@@ -286,10 +307,14 @@ def _build(
     return _views(log, identity, clock)
 
 
-def _connection(config: CommonConfig, client_id: str) -> ConnectionSettings:
+def kafka_connection(
+    config: CommonConfig, security: ChannelSecurity, client_id: str
+) -> ConnectionSettings:
+    """Where and how ledger and settings are read and written."""
     return ConnectionSettings(
         bootstrap_servers=tuple(str(one) for one in config.kafka_bootstrap_servers),
         client_id=client_id,
+        security=security,
     )
 
 

@@ -179,7 +179,7 @@ class _Keeper(Protocol):
 
 
 class CommonSources:
-    """The sources of every role: metadata, stores, certificates."""
+    """The sources of every role: connections, metadata, stores, certificates."""
 
     def __init__(
         self,
@@ -190,6 +190,7 @@ class CommonSources:
         stores: _Stores,
         certificates: _Certificates,
         hung_threads: Callable[[], Sequence[HungWork]],
+        refusals: Callable[[], Mapping[str, str]],
         clock: Clock,
         limits: Limits,
         writes: StoreWrites | None = None,
@@ -200,6 +201,7 @@ class CommonSources:
         self._stores = stores
         self._certificates = certificates
         self._hung_threads = hung_threads
+        self._refusals = refusals
         self._clock = clock
         self._limits = limits
         self._writes = writes or StoreWrites()
@@ -207,12 +209,23 @@ class CommonSources:
         self._were_well: set[str] = set()
 
     def sources(self) -> tuple[FindingSource, ...]:
-        return (self._of_metadata, self._of_stores, self._of_certificates, self._of_threads)
+        return (
+            self._of_refusals,
+            self._of_metadata,
+            self._of_stores,
+            self._of_certificates,
+            self._of_threads,
+        )
 
     @property
     def uptime_ms(self) -> int:
         """Time since the service was built."""
         return self._clock.monotonic_ms() - self._began_ms
+
+    def _of_refusals(self) -> Iterator[Finding]:
+        """Brokers that the Kafka clients cannot connect to, and why, by address."""
+        for address, why in sorted(self._refusals().items()):
+            yield Finding(kind=ProblemKind.KAFKA_REFUSED, subject=address, text=why)
 
     def _of_metadata(self) -> Iterator[Finding]:
         ledger, settings = self._ledger, self._settings

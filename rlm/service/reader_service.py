@@ -12,6 +12,7 @@ from functools import partial
 
 import structlog
 
+from kafka_clients.channel_security import ChannelSecurity
 from kip405.errors import Invalid, Unavailable
 from kip405.process import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory, software_version
 from rlm.api.calls import Gate, token_source
@@ -95,9 +96,13 @@ class ReaderService:
         self._config = config
         self._clock = clock
         self._threads = threads
-        self._brokers = AnyBroker(config.kafka_bootstrap_servers, client_id=_CLIENT_ID)
+        security = ChannelSecurity(config.kafka_security())
+        self._brokers = AnyBroker(
+            config.kafka_bootstrap_servers, client_id=_CLIENT_ID, security=security
+        )
         self.metadata = metadata = build_reader_metadata(
             config,
+            security,
             brokers=self._brokers,
             clock=clock,
             identity=MetadataIdentity(node_id=NO_NODE, writer=new_uuid(), client_id=_CLIENT_ID),
@@ -117,17 +122,8 @@ class ReaderService:
             interval_ms=config.heartbeat_interval_ms,
         )
         self._certificates = Certificates(certificate_paths(config), clock, threads.other)
-        common = CommonSources(
-            ledger=metadata.manager,
-            settings=metadata.settings,
-            log=metadata.log,
-            stores=stores,
-            certificates=self._certificates,
-            hung_threads=threads.hung,
-            clock=clock,
-            limits=reader_limits(config),
-        )
         lost = partial(_lost_segments, self.segments.losses, metadata)
+        common = self._common_sources(security)
         self._problems = problems = ProblemWatch((*common.sources(), lost), clock)
         view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=clock)
         fetch = RemoteFetchService(
@@ -152,6 +148,19 @@ class ReaderService:
         health = partial(_health, metadata, stores, problems)
         self._listening = Listening(
             config, admin=None, fetch=fetch, health=health, metrics=metrics.render
+        )
+
+    def _common_sources(self, security: ChannelSecurity) -> CommonSources:
+        return CommonSources(
+            ledger=self.metadata.manager,
+            settings=self.metadata.settings,
+            log=self.metadata.log,
+            stores=self._stores,
+            certificates=self._certificates,
+            hung_threads=self._threads.hung,
+            refusals=lambda: security.refusals,
+            clock=self._clock,
+            limits=reader_limits(self._config),
         )
 
     async def run(self) -> None:

@@ -10,19 +10,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from kafka_clients.channel_security import ChannelSecurity
 from kip405.contracts import RemoteStorageManager
 from kip405.errors import Invalid, Unavailable
 from kip405.ids import Uuid
 from rlm.broker.own_broker import AnyBroker
 from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
-from rlm.service.metadata import BARRIER_DEADLINE_MS, build_command_metadata, describe_through
+from rlm.service.metadata import (
+    BARRIER_DEADLINE_MS,
+    build_command_metadata,
+    describe_through,
+    kafka_connection,
+)
 from rlm.stores.connection import identity_problem, store_called
 from rlm.stores.opened import OpenPlugin, beside, with_plugins
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.ledger_rebuild import UnlistedEvidence, check_all_stores, proven_cluster
 from rlm.tasks.store_survey import StoreSurvey, StoreSurveyor
-from rlmm.clients import ConnectionSettings
 from rlmm.manager import Metadata
 from rlmm.settings_records import ClusterRecord
 from rlmm.settings_view import SettingsView
@@ -64,11 +69,14 @@ async def run_store_command(
 
     Invalid where the brokers are another cluster's, Unavailable where none answers.
     """
-    brokers = AnyBroker(config.kafka_bootstrap_servers, client_id=_CLIENT_ID)
+    security = ChannelSecurity(config.kafka_security())
+    brokers = AnyBroker(config.kafka_bootstrap_servers, client_id=_CLIENT_ID, security=security)
     threads = FileThreads(1)
 
     async def with_stores(plugins: Sequence[OpenPlugin]) -> T:
-        command = StoreCommand(config, clock, brokers, threads, frozenset(without), plugins)
+        command = StoreCommand(
+            config, clock, security, brokers, threads, frozenset(without), plugins
+        )
         await command.check_settings_topic()
         return await act(command)
 
@@ -92,6 +100,7 @@ class StoreCommand:
         self,
         config: ServiceConfig,
         clock: Clock,
+        security: ChannelSecurity,
         brokers: AnyBroker,
         threads: FileThreads,
         without: frozenset[Uuid],
@@ -100,6 +109,7 @@ class StoreCommand:
         self.cluster_id = config.cluster_id
         self._config = config
         self._clock = clock
+        self._security = security
         self._brokers = brokers
         self._threads = threads
         self._without = without
@@ -133,10 +143,7 @@ class StoreCommand:
 
     async def create_ledger(self) -> None:
         """As services create it, waiting for as many brokers as it needs."""
-        connection = ConnectionSettings(
-            bootstrap_servers=tuple(str(one) for one in self._config.kafka_bootstrap_servers),
-            client_id=_CLIENT_ID,
-        )
+        connection = kafka_connection(self._config, self._security, _CLIENT_ID)
         await create_topic(self._spec, connection, self._clock.sleep_ms)
 
     async def with_metadata(
@@ -145,6 +152,7 @@ class StoreCommand:
         """Call `act` with settings and ledger, or settings alone, read to their ends."""
         metadata = build_command_metadata(
             self._config,
+            self._security,
             brokers=self._brokers,
             clock=self._clock,
             writer=new_uuid(),

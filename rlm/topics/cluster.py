@@ -93,10 +93,13 @@ class OtherBrokers:
         self._nodes.clear()
 
     def _connect(self, address: Address) -> Node:
+        security = self._own.security
         return Node(
             address=address,
-            calls=OwnBroker(address, client_id=self._client_id),
-            connection=BrokerConnection(address, client_id=f"{self._client_id}-groups"),
+            calls=OwnBroker(address, client_id=self._client_id, security=security),
+            connection=BrokerConnection(
+                address, client_id=f"{self._client_id}-groups", security=security
+            ),
         )
 
 

@@ -7,13 +7,13 @@ module must not know read modes or the remote tier.
 
 import asyncio
 import contextlib
-import ssl
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from aiokafka import errors as kafka_errors
 
+from kafka_clients.refusals import SecurityRefused
 from kafka_protocol import error_codes as codes
 from rlm_spark import clock
 from rlm_spark.errors import KafkaClientError, TopicChangedError
@@ -56,11 +56,8 @@ _PASSING: Final = frozenset(
 )
 # Errors that remain with every broker and after every wait.
 _FINAL: Final = (
-    ssl.SSLCertVerificationError,
-    kafka_errors.IllegalSaslStateError,
+    SecurityRefused,
     kafka_errors.IncompatibleBrokerVersion,
-    kafka_errors.SaslAuthenticationFailed,
-    kafka_errors.UnsupportedSaslMechanismError,
     kafka_errors.UnsupportedVersionError,
 )
 

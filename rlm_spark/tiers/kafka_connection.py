@@ -1,27 +1,26 @@
-"""Connections to brokers by aiokafka's client: bootstrap, security, cluster metadata.
+"""Connections to brokers by aiokafka's client, secured by kafka_clients, and cluster metadata.
 
-Only this file uses private names of aiokafka. `LoopThread` runs its event loop in a thread: callers
-block, and a stop cancels the call that they wait for. This module must not know what is fetched.
+Only this file and kafka_clients use private names of aiokafka. `LoopThread` runs its event loop in
+a thread: callers block, and a stop cancels the call that they wait for. This module must not know
+what is fetched.
 """
 
 import asyncio
 import concurrent.futures
 import socket
-import ssl
-import tempfile
 import threading
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.conn import create_conn
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from rlm_spark.errors import KafkaClientError
+from kafka_clients.broker_client import BrokerClient
+from kafka_clients.broker_request import BrokerRequest
+from kafka_clients.channel_security import ChannelSecurity
 from rlm_spark.stopping import Stop, Stopped
-from rlm_spark.tiers.kafka_options import KafkaSettings, TlsFiles
-from rlm_spark.tiers.kafka_requests import BrokerRequest, TopicMetadata, metadata_request
+from rlm_spark.tiers.kafka_options import KafkaSettings
+from rlm_spark.tiers.kafka_requests import TopicMetadata, metadata_request
 
 _READ_AHEAD_BYTES = 1 << 20
 """What a connection buffers before it stops reading; aiokafka's 64 KiB stops it all the time."""
@@ -29,8 +28,8 @@ _READ_AHEAD_BYTES = 1 << 20
 T = TypeVar("T")
 
 
-class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
-    """AIOKafkaClient that follows brokers only: its metadata requests name no topic."""
+class BrokerConnections(BrokerClient):
+    """A client that follows brokers only: its metadata requests name no topic."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         super().__init__(
@@ -40,12 +39,8 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
             metadata_max_age_ms=settings.metadata_max_age_ms,
             retry_backoff_ms=settings.retry_backoff_ms,
             connections_max_idle_ms=settings.connections_max_idle_ms,
-            security_protocol=settings.security_protocol,
-            ssl_context=_ssl_context(settings.tls) if settings.has_tls else None,
-            sasl_mechanism=settings.sasl_mechanism,
-            sasl_plain_username=settings.sasl_username,
-            sasl_plain_password=settings.sasl_password,
         )
+        self.channel_security = ChannelSecurity(settings.security)
         self._receive_buffer_bytes = settings.receive_buffer_bytes
 
     async def describe(self, topics: Sequence[str] | None) -> tuple[TopicMetadata, ...]:
@@ -64,49 +59,6 @@ class BrokerConnections(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has n
                 await self.force_metadata_update()
         answer: T = await self.send(node, request)
         return answer
-
-    async def bootstrap(self) -> None:
-        """Connects to the first bootstrap server that answers. KafkaError, OSError: the error of
-        the last one.
-
-        It replaces aiokafka's, which raises no reasons, and leaves a connection open if the caller
-        is cancelled meanwhile.
-        """
-        failed: Exception = KafkaConnectionError("there is no bootstrap server")
-        for host, port, _ in self.hosts:
-            try:
-                await self._bootstrap_from(host, port)
-            except (KafkaError, OSError) as error:
-                failed = error
-            else:
-                work = self._md_synchronizer()
-                self._sync_task = asyncio.get_running_loop().create_task(work)  # close() ends it
-                return
-        raise failed
-
-    async def _bootstrap_from(self, host: str, port: int) -> None:
-        connection = await create_conn(
-            host,
-            port,
-            client_id=self._client_id,
-            request_timeout_ms=self._request_timeout_ms,
-            ssl_context=self._ssl_context,
-            security_protocol=self._security_protocol,
-            max_idle_ms=self._connections_max_idle_ms,
-            sasl_mechanism=self._sasl_mechanism,
-            sasl_plain_username=self._sasl_plain_username,
-            sasl_plain_password=self._sasl_plain_password,
-        )
-        try:
-            request = MetadataRequest([], allow_auto_topic_creation=False)
-            self.cluster.update_metadata(await connection.send(request))
-        except BaseException:
-            connection.close()
-            raise
-        if self.cluster.brokers():
-            connection.close()
-        else:
-            self._conns["bootstrap", ConnectionGroup.DEFAULT] = connection
 
     async def _send_to_any(self, request: Any) -> Any:
         failed: Exception | None = None
@@ -152,28 +104,6 @@ async def connect(settings: KafkaSettings) -> BrokerConnections:
     client = BrokerConnections(settings)
     await client.bootstrap()
     return client
-
-
-def _ssl_context(files: TlsFiles) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=files.ca_file, cadata=files.ca_text)
-        context.check_hostname = files.checks_host_name
-        if files.cert_text is not None or files.key_text is not None:
-            _load_texts(context, files)
-        elif files.cert_file is not None:
-            context.load_cert_chain(files.cert_file, files.key_file, files.key_password or "")
-    except (OSError, ValueError) as error:
-        raise KafkaClientError(f"the TLS files of kafka.ssl.* are unfit: {error}") from error
-    return context
-
-
-def _load_texts(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """Loads a certificate chain. OpenSSL reads chains from files only, so it is written to a
-    private file for a moment."""
-    with tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="ascii") as file:
-        file.write(f"{files.key_text or ''}\n{files.cert_text or ''}\n")
-        file.flush()
-        context.load_cert_chain(file.name, None, files.key_password or "")
 
 
 class LoopThread:

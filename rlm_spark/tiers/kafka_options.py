@@ -9,12 +9,24 @@ Pure except for the check of a file's first bytes.
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kafka_clients.security import (
+    MECHANISM_KEY,
+    PLAINTEXT,
+    PROTOCOLS,
+    KafkaSecurity,
+    Login,
+    TlsFiles,
+    checked_mechanism,
+    password_login,
+    token_login,
+)
+from kafka_protocol.sasl import GSSAPI, MECHANISMS, OAUTHBEARER
 from kip405.errors import Invalid
-from kip405.settings import Kind, RefusedAs, Setting, Table
+from kip405.settings import PATH, SECRET, Kind, RefusedAs, Secret, Setting, Table
 from rlm_spark.errors import KafkaClientError
 
 _log: Final = logging.getLogger(__name__)
@@ -42,6 +54,12 @@ _KNOWN_ELSEWHERE: Final = frozenset(
         "ssl.protocol",
     }
 )
+# The handler of Kafka's own that asks a token endpoint, in whichever package; no other is known.
+_TOKEN_HANDLER: Final = "OAuthBearerLoginCallbackHandler"  # noqa: S105 - a name
+_OTHER_CLASS: Final = (
+    "kafka.sasl.login.callback.handler.class: a Java class would decide the principal, and this "
+    "connector's consumer is not Java"
+)
 # Java code of the user that changes the principal or the records.
 _CANNOT: Final = frozenset(
     {
@@ -51,25 +69,10 @@ _CANNOT: Final = frozenset(
         "config.providers",
         "sasl.client.callback.handler.class",
         "sasl.login.class",
-        "sasl.login.callback.handler.class",
         "ssl.keymanager.algorithm",
         "ssl.trustmanager.algorithm",
     }
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
-    """PEM: a file by name, or the text itself."""
-
-    ca_file: str | None = None
-    ca_text: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    cert_text: str | None = None
-    key_text: str | None = field(default=None, repr=False)
-    key_password: str | None = field(default=None, repr=False)
-    checks_host_name: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +81,7 @@ class KafkaSettings:
 
     bootstrap_servers: tuple[str, ...]
     client_id: str
-    security_protocol: str
-    tls: TlsFiles
-    sasl_mechanism: str
-    sasl_username: str | None
-    sasl_password: str | None = field(repr=False)
+    security: KafkaSecurity
     fetch_max_bytes: int
     max_partition_fetch_bytes: int
     fetch_min_bytes: int
@@ -92,10 +91,6 @@ class KafkaSettings:
     connections_max_idle_ms: int
     metadata_max_age_ms: int
     retry_backoff_ms: int
-
-    @property
-    def has_tls(self) -> bool:
-        return self.security_protocol in ("SSL", "SASL_SSL")
 
 
 def _servers(value: str) -> tuple[str, ...]:
@@ -139,7 +134,7 @@ def _pem_file(path: str) -> str:
 _TEXT: Final = Kind(allowed="a text", read=str)
 # Checked only where the protocol is SASL's: other protocols ignore it.
 _MECHANISM: Final = Setting(
-    key="kafka.sasl.mechanism", kind=_one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    key=MECHANISM_KEY, kind=Kind(allowed=" or ".join(MECHANISMS), read=checked_mechanism)
 )
 _CONSUMER: Final = Table(
     Setting(
@@ -150,8 +145,8 @@ _CONSUMER: Final = Table(
     Setting(key="client.id", kind=_TEXT, default="kafka-rlm-spark"),
     Setting(
         key="security.protocol",
-        kind=_one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        default="PLAINTEXT",
+        kind=_one_of(*PROTOCOLS),
+        default=PLAINTEXT,
     ),
     # Java's 1 MiB a partition costs a round trip for each: one partition is all we ask for.
     Setting(key="max.partition.fetch.bytes", kind=_number(1), default=4 << 20),
@@ -163,10 +158,18 @@ _CONSUMER: Final = Table(
     Setting(key="connections.max.idle.ms", kind=_number(1), default=540_000),
     Setting(key="metadata.max.age.ms", kind=_number(1), default=300_000),
     Setting(key="retry.backoff.ms", kind=_number(0), default=100),
-    Setting(key="sasl.mechanism", kind=_TEXT, default="GSSAPI"),
+    Setting(key="sasl.mechanism", kind=_TEXT, default=GSSAPI),
     Setting(key="sasl.jaas.config", kind=_TEXT, secret=True),
     Setting(key="sasl.plain.username", kind=_TEXT, aliases=("sasl.username",)),
-    Setting(key="sasl.plain.password", kind=_TEXT, aliases=("sasl.password",), secret=True),
+    Setting(key="sasl.plain.password", kind=SECRET, aliases=("sasl.password",), secret=True),
+    Setting(key="sasl.password.file", kind=PATH),
+    Setting(key="sasl.oauthbearer.token.endpoint.url", kind=_TEXT),
+    Setting(key="sasl.oauthbearer.client.credentials.client.id", kind=_TEXT),
+    Setting(key="sasl.oauthbearer.client.credentials.client.secret", kind=SECRET, secret=True),
+    Setting(key="sasl.oauthbearer.client.credentials.client.secret.file", kind=PATH),
+    Setting(key="sasl.oauthbearer.scope", kind=_TEXT, default=""),
+    Setting(key="sasl.oauthbearer.header.urlencode", kind=_one_of("TRUE", "FALSE"), default=""),
+    Setting(key="sasl.login.callback.handler.class", kind=_TEXT),
     Setting(
         key="ssl.truststore.location",
         kind=Kind(allowed="a PEM file", read=_pem_file),
@@ -177,9 +180,10 @@ _CONSUMER: Final = Table(
     Setting(key="ssl.certificate.location", kind=_TEXT, aliases=("ssl.certfile",)),
     Setting(key="ssl.key.location", kind=_TEXT, aliases=("ssl.keyfile",)),
     Setting(key="ssl.keystore.certificate.chain", kind=_TEXT),
-    Setting(key="ssl.keystore.key", kind=_TEXT, secret=True),
-    Setting(key="ssl.key.password", kind=_TEXT, secret=True),
-    Setting(key="ssl.keystore.password", kind=_TEXT, secret=True),
+    Setting(key="ssl.keystore.key", kind=SECRET, secret=True),
+    Setting(key="ssl.key.password", kind=SECRET, secret=True),
+    Setting(key="ssl.key.password.file", kind=PATH),
+    Setting(key="ssl.keystore.password", kind=SECRET, secret=True),
     Setting(key="ssl.endpoint.identification.algorithm", kind=_TEXT, default="https"),
 )
 """Java's names first. The aliases are those of librdkafka and of Python's clients."""
@@ -202,15 +206,13 @@ def _settings(properties: Mapping[str, str]) -> KafkaSettings:
     given = _CONSUMER.values(filled, "kafka.")
     if not given["bootstrap.servers"]:
         raise Invalid("kafka.bootstrap.servers is not given")
-    mechanism, username, password = _sasl(given)
+    security = KafkaSecurity(
+        protocol=given["security.protocol"], tls=_tls(given, properties), login=_login(given)
+    )
     return KafkaSettings(
         bootstrap_servers=given["bootstrap.servers"],
         client_id=given["client.id"],
-        security_protocol=given["security.protocol"],
-        tls=_tls(given, properties),
-        sasl_mechanism=mechanism,
-        sasl_username=username,
-        sasl_password=password,
+        security=security,
         max_partition_fetch_bytes=given["max.partition.fetch.bytes"],
         fetch_max_bytes=given["fetch.max.bytes"],
         fetch_min_bytes=given["fetch.min.bytes"],
@@ -242,29 +244,54 @@ def _names(names: list[str]) -> str:
     return ", ".join(f"kafka.{name}" for name in names)
 
 
-def _sasl(given: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
-    """Mechanism, user and password."""
+def _login(given: Mapping[str, Any]) -> Login | None:
+    """Who the consumer is; None where the protocol has no SASL."""
     if not given["security.protocol"].startswith("SASL_"):
-        return "PLAIN", None, None
-    mechanism: str = _MECHANISM.read(given["sasl.mechanism"])
+        return None
+    mechanism = _MECHANISM.read(given["sasl.mechanism"])
+    jaas = _jaas(given["sasl.jaas.config"] or "")
+    if mechanism == OAUTHBEARER:
+        return _token_login(given, jaas)
+    if given["sasl.login.callback.handler.class"]:
+        raise Invalid(_OTHER_CLASS)
     username, password = given["sasl.plain.username"], given["sasl.plain.password"]
     if given["sasl.jaas.config"] is not None:
-        username, password = _jaas(given["sasl.jaas.config"])
-    if not username or password is None:
+        username, password = jaas.get("username"), _optional_secret(jaas.get("password"))
+    source = password if password is not None else given["sasl.password.file"]
+    if not username or source is None:
         raise Invalid(
             "SASL needs a user and a password: kafka.sasl.jaas.config, or "
             "kafka.sasl.plain.username and kafka.sasl.plain.password"
         )
-    return mechanism, username, password
+    return password_login(mechanism, username, source)
 
 
-def _jaas(text: str) -> tuple[str | None, str | None]:
-    """User and password of a login module's line."""
-    found = {
+def _token_login(given: Mapping[str, Any], jaas: Mapping[str, str]) -> Login:
+    """The client credentials of Kafka 4.1 (KIP-1139), or those of JAAS before."""
+    handler = given["sasl.login.callback.handler.class"]
+    if handler and handler.rpartition(".")[2] != _TOKEN_HANDLER:
+        raise Invalid(_OTHER_CLASS)
+    own = "sasl.oauthbearer.client.credentials.client"
+    secret = given[f"{own}.secret"] or _optional_secret(jaas.get("clientSecret"))
+    return token_login(
+        given["sasl.oauthbearer.token.endpoint.url"],
+        given[f"{own}.id"] or jaas.get("clientId"),
+        secret or given[f"{own}.secret.file"],
+        scope=given["sasl.oauthbearer.scope"] or jaas.get("scope", ""),
+        urlencodes_header=given["sasl.oauthbearer.header.urlencode"] == "TRUE",
+    )
+
+
+def _optional_secret(text: str | None) -> Secret | None:
+    return None if text is None else Secret(text)
+
+
+def _jaas(text: str) -> dict[str, str]:
+    """The options of a login module's line."""
+    return {
         match[1]: _ESCAPED.sub(r"\1", next(part for part in match.groups()[1:] if part is not None))
         for match in _JAAS.finditer(text)
     }
-    return found.get("username"), found.get("password")
 
 
 def _tls(given: Mapping[str, Any], properties: Mapping[str, str]) -> TlsFiles:
@@ -276,7 +303,9 @@ def _tls(given: Mapping[str, Any], properties: Mapping[str, str]) -> TlsFiles:
         key_file=given["ssl.key.location"],
         cert_text=given["ssl.keystore.certificate.chain"],
         key_text=given["ssl.keystore.key"],
-        key_password=given["ssl.key.password"] or given["ssl.keystore.password"],
+        key_password=given["ssl.key.password"]
+        or given["ssl.key.password.file"]
+        or given["ssl.keystore.password"],
         # Given and empty, it is off.
         checks_host_name=properties.get(check) != "" and given[check].lower() == "https",
     )

@@ -6,18 +6,15 @@ detected (H6), and the older versions with older brokers. aiokafka's connections
 records of an answer are a view of its frame, so they are not copied.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
-from typing import Any, Generic, TypeVar
 
-from aiokafka.errors import IncompatibleBrokerVersion
-
+from kafka_clients.broker_request import BrokerRequest
 from kafka_protocol.apis import FETCH, LIST_OFFSETS, METADATA
 from kafka_protocol.fetch import aborted_transactions, scan_fetch_response
-from kafka_protocol.frames import encode_request_header, parse_response_header
+from kafka_protocol.frames import parse_response_header
 from kafka_protocol.primitives import ZERO_UUID, WireError
-from kafka_protocol.schema import Api, Value, decode, encode
+from kafka_protocol.schema import Api, Value, decode
 from kip405.crc import ByteBuffer
 from rlm_spark.tiers.kafka_options import KafkaSettings
 from rlm_spark.values import TopicPartition
@@ -26,8 +23,6 @@ NO_TOPIC_ID = ZERO_UUID
 _FETCH_BY_ID, _FETCH_BY_NAME = 13, 11
 _METADATA_VERSIONS = (12, 5)
 _COMMITTED, _UNCOMMITTED = 1, 0
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,79 +45,6 @@ class TopicMetadata:
     name: str
     topic_id: bytes
     leaders: dict[int, int]
-
-
-class BrokerRequest(Generic[T]):
-    """One request. aiokafka's connection sends it in the first of `versions` that the broker has.
-
-    `read` makes the answer from the response's frame and version, or raises WireError.
-    """
-
-    def __init__(
-        self,
-        api: Api,
-        versions: Sequence[int],
-        value: Mapping[str, Any],
-        read: Callable[[bytes, int], T],
-    ) -> None:
-        self._api = api
-        self._versions = versions
-        self._value = value
-        self._read = read
-
-    def prepare(self, offered: Mapping[int, tuple[int, int]]) -> "_VersionedRequest[T]":
-        """The request in one version. IncompatibleBrokerVersion where the broker has none."""
-        low, high = offered.get(self._api.key, (0, -1))
-        version = next((one for one in self._versions if low <= one <= high), None)
-        if version is None:
-            raise IncompatibleBrokerVersion(
-                f"the broker has {self._api.name} v{low} to v{high}, and none of {self._versions}"
-            )
-        return _VersionedRequest(self._api, version, self._value, self._read)
-
-
-@dataclass(frozen=True, slots=True)
-class _RequestHeader:
-    encoded: bytes
-
-    def encode(self) -> bytes:
-        return self.encoded
-
-
-@dataclass(frozen=True, slots=True)
-class _ResponseHeader:
-    correlation_id: int
-
-
-class _VersionedRequest(Generic[T]):
-    """The part of aiokafka's RequestStruct and Response that its connection uses."""
-
-    def __init__(
-        self, api: Api, version: int, value: Mapping[str, Any], read: Callable[[bytes, int], T]
-    ) -> None:
-        self._api = api
-        self._version = version
-        self._value = value
-        self._read = read
-
-    def build_request_header(self, correlation_id: int, client_id: str) -> _RequestHeader:
-        return _RequestHeader(
-            encode_request_header(self._api, self._version, correlation_id, client_id)
-        )
-
-    def encode(self) -> bytes:
-        return encode(self._api.request, self._version, self._value)
-
-    def parse_response_header(self, frame: BytesIO) -> _ResponseHeader:
-        # `getvalue` of a BytesIO without writes is the bytes themselves, not a copy.
-        return _ResponseHeader(parse_response_header(frame.getvalue(), self._api, self._version)[0])
-
-    @property
-    def RESPONSE_TYPE(self) -> "_VersionedRequest[T]":
-        return self
-
-    def decode(self, frame: BytesIO) -> T:
-        return self._read(frame.getvalue(), self._version)
 
 
 def fetch_request(

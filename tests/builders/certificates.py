@@ -114,6 +114,17 @@ class _Key:
         )
         return _pem("EC PRIVATE KEY", der)
 
+    @property
+    def pkcs8(self) -> str:
+        """As Java reads it."""
+        inner = _sequence(
+            _integer(1),
+            _der(0x04, self._secret.to_bytes(32, "big")),
+            _der(0xA1, _bits(self._point)),
+        )
+        algorithm = _sequence(_oid(_EC_PUBLIC_KEY), _oid(_PRIME256V1))
+        return _pem("PRIVATE KEY", _sequence(_integer(0), algorithm, _der(0x04, inner)))
+
     def sign(self, data: bytes) -> bytes:
         digest = int.from_bytes(hashlib.sha256(data).digest(), "big")
         once = int.from_bytes(os.urandom(40), "big") % (_N - 1) + 1
@@ -128,6 +139,8 @@ class Certificate:
 
     cert_file: Path
     key_file: Path
+    both_file: Path
+    """Key (PKCS 8) and certificate, as Kafka's PEM key stores have them."""
 
 
 class Authority:
@@ -152,11 +165,13 @@ class Authority:
         found = Certificate(
             cert_file=self._folder / f"{self._name}-{name}.pem",
             key_file=self._folder / f"{self._name}-{name}.key",
+            both_file=self._folder / f"{self._name}-{name}-both.pem",
         )
         end = _PAST if is_expired else end
         text = self._certificate(name, key, _ALTERNATIVE_NAMES, names, end)
         found.cert_file.write_text(text, encoding="ascii")
         found.key_file.write_text(key.pem, encoding="ascii")
+        found.both_file.write_text(key.pkcs8 + text, encoding="ascii")
         return found
 
     def _certificate(

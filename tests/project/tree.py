@@ -6,7 +6,10 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("kafka_protocol", "kip405", "rlm", "rlm_sandbox", "rlmm", "rsm_plugins", "rlm_spark")
+PACKAGES = (
+    *("kafka_clients", "kafka_protocol", "kip405"),
+    *("rlm", "rlm_sandbox", "rlmm", "rsm_plugins", "rlm_spark"),
+)
 TEXT_SUFFIXES = {"", ".cfg", ".ini", ".json", ".md", ".proto", ".py", ".pyi", ".toml", ".txt"}
 TEXT_SUFFIXES |= {".sh", ".yaml", ".yml"}
 # As .gitignore has them: made by tools, never committed.

@@ -31,6 +31,7 @@ def findings(world: World) -> list[Finding]:
         clock=clock,
         limits=LIMITS,
         hung_threads=tuple,
+        refusals=dict,
     )
     return [finding for source in sources.sources() for finding in source()]
 

@@ -229,6 +229,7 @@ class Watched:
             ),
             certificates=self.certificates,
             hung_threads=rig.threads.hung,
+            refusals=dict,
             clock=rig.clock,
             limits=LIMITS,
             writes=rig.writes,

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from aiokafka.errors import IncompatibleBrokerVersion
 
+from kafka_clients.broker_request import BrokerRequest
 from kafka_protocol.apis import FETCH, LIST_OFFSETS, METADATA
 from kafka_protocol.frames import encode_response
 from kafka_protocol.primitives import WireError
 from rlm_spark.tiers.kafka_options import kafka_settings
 from rlm_spark.tiers.kafka_requests import (
     NO_TOPIC_ID,
-    BrokerRequest,
     FetchedPartition,
     fetch_request,
     list_offsets_request,

@@ -88,9 +88,9 @@ def test_pem_files_and_texts_let_us_in_and_others_not(tmp_path: Path) -> None:
             "ssl.keystore.key": ours.key_file.read_text(),
         }
         assert topics(basis | files) == topics(basis | texts) == {"t"}
-        with pytest.raises(KafkaClientError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(KafkaClientError, match="of no authority that is trusted"):
             topics(basis | files | {"ssl.truststore.location": str(clients.ca_file)})
-        with pytest.raises(KafkaClientError, match="nothing from Kafka"):
+        with pytest.raises(KafkaClientError, match=r"kafka\.ssl\.keystore\.location"):
             topics(basis | {"ssl.truststore.location": str(authority.ca_file)})
 
 
@@ -107,7 +107,7 @@ def test_a_certificate_of_another_host_is_refused_unless_that_is_switched_off(
             "security.protocol": "SSL",
             "ssl.truststore.location": str(authority.ca_file),
         }
-        with pytest.raises(KafkaClientError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(KafkaClientError, match="does not have the host that was dialled"):
             topics(given)
         assert topics(given | {"ssl.endpoint.identification.algorithm": ""}) == {"t"}
 
@@ -115,7 +115,9 @@ def test_a_certificate_of_another_host_is_refused_unless_that_is_switched_off(
 def test_unfit_pem_is_an_error(tmp_path: Path) -> None:
     broken = tmp_path / "broken.pem"
     broken.write_text("-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n")
-    with pytest.raises(KafkaClientError, match=r"kafka\.ssl\.\* are unfit"):
+    with pytest.raises(
+        KafkaClientError, match=r"truststore\.location: .*broken\.pem cannot be used"
+    ):
         topics(
             {
                 "bootstrap.servers": "127.0.0.1:9",

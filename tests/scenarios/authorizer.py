@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from kafka_clients.channel_security import plaintext
 from kip405.acls import ANONYMOUS, CLUSTER_NAME, Acl, cluster_acl, topic_acl
 from kip405.addresses import Address
 from rlm.broker.many import AllowedOperations
@@ -150,7 +151,7 @@ class SecuredCluster(Cluster):
         address = Address(host="127.0.0.1", port=self.sandbox.state.ports[node_id].direct)
 
         async def ask() -> frozenset[str] | None:
-            asked = AllowedOperations(address, client_id="tests")
+            asked = AllowedOperations(address, client_id="tests", security=plaintext())
             try:
                 if acl.resource_type == "Cluster":
                     return await asked.on_cluster()

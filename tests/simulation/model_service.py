@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 import yaml
 
+from kafka_clients.channel_security import plaintext
 from kip405.errors import NotFound
 from kip405.ids import PartitionKey, TopicPartition, Uuid
 from kip405.segments import ByteRange, RemoteLogSegmentMetadata
@@ -353,6 +354,7 @@ class Service:
             clock=self.clock,
             writer=self.writer,
             broker=cast(Any, self.client),
+            security=plaintext(),
             allowed=cast(Any, None),
             metadata=Metadata(log=cast(Any, self.log), settings=self.settings, manager=self.ledger),
             leadership=self.leadership,
