@@ -24,8 +24,8 @@ from bench.plan import DIRECT, PROXY, order_of
 from bench.processes import BenchError, TreeMark
 from kafka_protocol.apis import PRODUCE
 from kafka_protocol.frames import encode_request, encode_response
+from rlm.proxy.listening import listen
 from rlm.proxy.settings import ProxySettings
-from rlm.workers.listening import listen
 from rlm.workers.supervisor import WORKER_COMMAND
 from rlm.workers.worker import WorkerSettings
 

@@ -15,7 +15,7 @@ from kip405.errors import Invalid
 from rlm.clock import Clock
 from rsm_plugins.contract.answering import PRINCIPAL_KEY, Answered, Context, principal_of
 from rsm_plugins.contract.status import Unauthenticated
-from rsm_plugins.contract.tls import Renewed
+from rsm_plugins.renewed import Renewed
 
 TOKENS_MAX = 2
 _CHECK_MS = 1_000

@@ -422,26 +422,28 @@ def store_findings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFile:
-    """A file of certificates and its expiry (wall ms), or why that is not known."""
+    """A file of certificates and its expiry (wall ms), or why that is not known, or not in use."""
 
     path: str
     use: str
     ends_at_ms: int | None
     error: str | None = None
+    is_in_use: bool = True
 
 
 def certificate_findings(
     files: Iterable[CertificateFile], limits: Limits, now_wall_ms: int
 ) -> Iterator[Finding]:
-    """Certificates that have expired, expire soon, or cannot be read."""
+    """Certificates that have expired, expire soon, cannot be read, or are not in use."""
     for file in files:
-        if file.ends_at_ms is None:
+        if not file.is_in_use:
+            text = f"{file.use}: former files stay in use: {file.error}"
+            yield Finding(kind=ProblemKind.CERTIFICATE_UNUSABLE, subject=file.path, text=text)
+        elif file.ends_at_ms is None:
             why = file.error or "it holds no certificate"
             text = f"{file.use}: when it ends is not known: {why}"
             yield Finding(kind=ProblemKind.CERTIFICATE_ENDED, subject=file.path, text=text)
-            continue
-        left_ms = file.ends_at_ms - now_wall_ms
-        if left_ms <= 0:
+        elif (left_ms := file.ends_at_ms - now_wall_ms) <= 0:
             text = f"{file.use}: it ended {human_duration(-left_ms)} ago; renew the file"
             yield Finding(kind=ProblemKind.CERTIFICATE_ENDED, subject=file.path, text=text)
         elif left_ms <= limits.certificate_ms:

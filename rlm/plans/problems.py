@@ -58,6 +58,7 @@ class ProblemKind(enum.Enum):
     PROCESS_ENDS = "process-ends"
     CERTIFICATE_ENDED = "certificate-ended"
     CERTIFICATE_ENDS_SOON = "certificate-ends-soon"
+    CERTIFICATE_UNUSABLE = "certificate-unusable"
     PEER_ABSENT = "peer-absent"
     PEER_UNREACHABLE = "peer-unreachable"
     LOG_DIR_LOW = "log-dir-low"
@@ -151,6 +152,10 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "A certificate that the service uses has ended or cannot be read."
     ),
     ProblemKind.CERTIFICATE_ENDS_SOON: _warning("A certificate that the service uses ends soon."),
+    ProblemKind.CERTIFICATE_UNUSABLE: _alarm(
+        "Files of the proxy's TLS were replaced by files that cannot be used: the former ones stay "
+        "in use, and a process that restarts serves no clients."
+    ),
     ProblemKind.PEER_ABSENT: _alarm(
         "A broker with a replica of an enabled topic has no live service: partitions that it "
         "shares with others are not trimmed, and those that it leads are not copied."

@@ -35,6 +35,8 @@ from rlm.proxy.session import (
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.sides import BrokerSide, ClientSide, Side
 from rlm.proxy.splicing import LEAST_RUN_BYTES, Pipes
+from rlm.proxy.tls_files import TlsContexts
+from rlm.proxy.upstream import connect_broker
 
 log = structlog.get_logger(__name__)
 
@@ -64,6 +66,7 @@ class Shared:
     read_buffer: memoryview
     pipes: Pipes
     moved: Callable[[int], None]
+    tls: TlsContexts
 
 
 class Connection:
@@ -405,22 +408,10 @@ class Connection:
         self.flow()
 
     async def _connect(self) -> None:
-        settings = self.shared.settings
-        loop = asyncio.get_running_loop()
         broker = BrokerSide(self)
-        try:
-            async with asyncio.timeout(settings.connect_timeout_ms / 1000):
-                await loop.create_connection(
-                    lambda: broker, settings.upstream_host, settings.upstream_port
-                )
-        except OSError as error:
-            log.warning(
-                "broker_unreachable",
-                host=settings.upstream_host,
-                port=settings.upstream_port,
-                error=str(error),
-            )
-            self.end("broker_unreachable")
+        cause = await connect_broker(broker, self.shared.settings, self.shared.tls)
+        if cause is not None:
+            self.end(cause)
             return
         self._broker = broker
         self.flow()

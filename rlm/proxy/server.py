@@ -7,6 +7,8 @@ stored.
 
 import asyncio
 import contextlib
+import socket
+import ssl
 from collections.abc import Callable
 
 import structlog
@@ -21,20 +23,23 @@ from kafka_protocol.apis import (
 )
 from kafka_protocol.node_addresses import AddressLookup, keep_addresses
 from kafka_protocol.primitives import Buffer
-from kip405.errors import Invalid
 from rlm.clock import Clock
 from rlm.proxy.begun import in_task
 from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Handle, Shared
 from rlm.proxy.delete_records import DeleteRecordsHandler
 from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
 from rlm.proxy.fetch_plan import topic_ref
+from rlm.proxy.handshakes import HandshakeFailed, accept
 from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings, StalledClients
+from rlm.proxy.listening import Acceptor, listen
 from rlm.proxy.position_handlers import PositionHandler
 from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.reads import FetchQuota
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.splicing import Pipes
+from rlm.proxy.tls_files import PLAIN, Contexts, TlsContexts
+from rlm.proxy.tls_transport import TlsTransport, peer_of
 from rlm.remote_log.tier import Deletions, Tier, has_remote
 
 log = structlog.get_logger(__name__)
@@ -55,6 +60,7 @@ class ProxyServer:
         metrics: ProxyMetrics,
         quota: FetchQuota,
         node_addresses: AddressLookup = keep_addresses,
+        tls: TlsContexts = PLAIN,
     ) -> None:
         self._settings = settings
         self._tier = tier
@@ -75,7 +81,10 @@ class ProxyServer:
         self._connections: set[Connection] = set()
         self._one_left = asyncio.Event()
         self._group = asyncio.TaskGroup()
-        self._server: asyncio.Server | None = None
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._listening = contextlib.ExitStack()
+        self._sockets: tuple[socket.socket, ...] = ()
+        self._accepting: asyncio.Task[None] | None = None
         self.memory = ConnectionMemory(settings.memory_max_bytes)
         self._deadlines = ClientDeadlines(
             clients=lambda: self.connections,
@@ -97,14 +106,15 @@ class ProxyServer:
             read_buffer=memoryview(bytearray(READ_BUFFER_BYTES)),
             pipes=self._pipes,
             moved=quota.moved,
+            tls=tls,
         )
 
     @property
     def port(self) -> int:
         """The port listened on; only after `start`."""
-        if self._server is None:
+        if not self._sockets:
             raise RuntimeError("the proxy is not started")
-        port: int = self._server.sockets[0].getsockname()[1]
+        port: int = self._sockets[0].getsockname()[1]
         return port
 
     @property
@@ -112,30 +122,28 @@ class ProxyServer:
         """Open client connections, as they are now."""
         return frozenset(self._connections)
 
+    @property
+    def is_shaking_hands(self) -> bool:
+        """Whether the TLS handshake of a client is not complete."""
+        return bool(self._handshakes)
+
     async def start(self) -> None:
         """Listen, and pass bytes from now on, whether or not the tier is ready (H24).
 
         Invalid: the port is in use, or the address is not one of this machine.
         """
         host, port = self._settings.listen_host, self._settings.listen_port
-        try:
-            server = await asyncio.get_running_loop().create_server(
-                self.protocol,
-                host,
-                port,
-                reuse_address=True,
-                start_serving=False,
-            )
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise Invalid(f"proxy.listen: cannot listen on {host}:{port}: {reason}") from error
+        self._sockets = self._listening.enter_context(listen(host, port))
         await self.begin()
-        self._server = server
-        await server.start_serving()
-        log.info("proxy_listening", host=self._settings.listen_host, port=self.port)
+        acceptor = Acceptor(self._sockets, self._no_wait, self.serve, self._clock)
+        self._accepting = self._group.create_task(acceptor.run())
+        log.info("proxy_listening", host=host, port=self.port)
+
+    async def _no_wait(self) -> None:
+        """Whom there is no room for is refused: there is no other worker to take it."""
 
     async def begin(self) -> None:
-        """Serve connections that somebody else accepts: each needs a `protocol`, and room."""
+        """`serve` clients that somebody else accepts, where there is room."""
         await self._group.__aenter__()
         self._ending = self._group.create_task(self._deadlines.run())
 
@@ -147,16 +155,55 @@ class ProxyServer:
             self._one_left.clear()
             await self._one_left.wait()
 
-    def protocol(self) -> asyncio.BaseProtocol:
-        """Of the next connection of a client."""
-        return self._connection().client
+    async def serve(self, client: socket.socket) -> None:
+        """Begin to serve a client whose connection was accepted; never waits for the client."""
+        contexts = self._shared.tls.listener
+        if contexts is None:
+            loop = asyncio.get_running_loop()
+            await loop.connect_accepted_socket(lambda: self._connection().client, client)
+            return
+        if self._is_full:
+            log.warning("connection_refused", limit=self._settings.max_connections)
+            client.close()
+            return
+        task = self._group.create_task(self._serve_tls(client, contexts))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
+
+    async def _serve_tls(self, client: socket.socket, contexts: Contexts) -> None:
+        try:
+            secured = await self._shaken_hands(client, contexts)
+        except Exception:  # a bug in one handshake must not end other connections
+            log.exception("connection_crashed")
+            client.close()
+            secured = None
+        finally:
+            task = asyncio.current_task()
+            assert task is not None  # noqa: S101 - it runs in one
+            self._handshakes.discard(task)
+        if secured is None:
+            self._one_left.set()
+        else:
+            TlsTransport(secured, self._connection().client).begin()
+
+    async def _shaken_hands(
+        self, client: socket.socket, contexts: Contexts
+    ) -> ssl.SSLSocket | None:
+        peer = peer_of(client)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            return await accept(client, contexts.current(), self._settings.handshake_timeout_ms)
+        except HandshakeFailed as error:
+            self._metrics.connection_opened()
+            self._metrics.connection_closed(error.cause)
+            log.info("handshake_failed", peer=str(peer), cause=error.cause, error=str(error))
+            return None
 
     async def close(self) -> None:
         """Stop listening, let in-flight answers finish within `shutdown_timeout_ms`, then close."""
         if self._ending is None:
             return
-        if self._server is not None:
-            self._server.close()
+        await self._stop_accepting()
         for connection in tuple(self._connections):
             connection.drain()
         deadline_ms = self._clock.monotonic_ms() + self._settings.shutdown_timeout_ms
@@ -167,7 +214,16 @@ class ProxyServer:
         self._ending.cancel()
         await self._group.__aexit__(None, None, None)
         self._pipes.close()
-        self._server = self._ending = None
+        self._accepting = self._ending = None
+
+    async def _stop_accepting(self) -> None:
+        """Also of clients whose handshakes are not complete."""
+        tasks = [*self._handshakes, *([] if self._accepting is None else [self._accepting])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._listening.close()
 
     def stalled_clients(
         self, lacking_bytes: Callable[[], int]
@@ -203,7 +259,8 @@ class ProxyServer:
 
     @property
     def _is_full(self) -> bool:
-        return len(self._connections) >= self._settings.max_connections
+        open_count = len(self._connections) + len(self._handshakes)
+        return open_count >= self._settings.max_connections
 
     def _accept(self, connection: Connection) -> bool:
         if self._is_full:

@@ -27,6 +27,7 @@ from kafka_protocol.primitives import Buffer, WireError
 from kafka_protocol.produce import read_acks, usual_acks
 
 LENGTH_BYTES = 4
+_TLS_HELLO = b"\x16\x03"  # how a TLS handshake begins, in all versions
 _REQUEST_HEAD_BYTES = 12  # length, API key, version, correlation id
 _MAX_PRODUCE_HEAD_BYTES = 140_000  # client id and transactional id have at most 32767 bytes each
 _SASL_HANDSHAKE_KEY = 17
@@ -140,6 +141,12 @@ def frame_size(head: memoryview, smallest: int, max_frame_bytes: int | None) -> 
     size_bytes = int.from_bytes(head[:LENGTH_BYTES], "big", signed=True)
     if size_bytes >= smallest and (max_frame_bytes is None or size_bytes <= max_frame_bytes):
         return size_bytes
+    if bytes(head[:2]) == _TLS_HELLO:
+        raise SessionError(
+            "tls_on_plain",
+            "these bytes are a TLS ClientHello, and the proxy speaks no TLS: give "
+            "proxy.tls.cert.file, or set the client to PLAINTEXT or SASL_PLAINTEXT",
+        )
     try:
         FrameAssembler(max_frame_bytes or 0).feed(head[:LENGTH_BYTES])
     except WireError as error:

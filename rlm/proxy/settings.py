@@ -15,8 +15,8 @@ class ProxySettings:
     `listen_port` 0 means any free port. `barrier_wait_ms` bounds how long ListOffsets,
     OffsetForLeaderEpoch and DeleteRecords wait for the ledger view (H17); a Fetch waits within its
     own max_wait. `memory_max_bytes` bounds what all connections hold together. The timeouts in ms
-    end a client that sends no first request, that does not complete a request, or that is idle
-    (H36).
+    end a client that does not complete its TLS handshake, that sends no first request, that does
+    not complete a request, or that is idle (H36).
     """
 
     listen_host: str
@@ -30,6 +30,7 @@ class ProxySettings:
     first_request_timeout_ms: int = 30_000
     stalled_request_timeout_ms: int = 60_000
     max_idle_ms: int = 600_000
+    handshake_timeout_ms: int = 10_000
     connect_timeout_ms: int = 5_000
     shutdown_timeout_ms: int = 5_000
     barrier_wait_ms: int = 5_000

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rlm.proxy.splicing import Pipes, Splicing
-from rlm.proxy.writer import PacedWriter
+from rlm.proxy.writer import PacedWriter, plain_socket
 
 
 class Joined(Protocol):
@@ -108,10 +108,11 @@ class Side(asyncio.BufferedProtocol):
 
     def _duplicate(self) -> int | None:
         """A duplicate of the descriptor to read from; None under TLS, or if it is closed."""
-        if self.transport.get_extra_info("sslcontext") is not None:
+        used = plain_socket(self.transport)
+        if used is None:
             return None
         try:
-            return os.dup(self.transport.get_extra_info("socket").fileno())
+            return os.dup(used.fileno())
         except OSError:
             return None
 

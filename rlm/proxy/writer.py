@@ -3,15 +3,17 @@
 The transports of asyncio copy (or keep a reference to) whatever the socket does not take at once.
 So pieces go to the socket past the transport, several with one system call, as long as the
 transport itself holds nothing. What the socket does not take stays a view of the piece; the
-transport gets only so much of it that it says when the socket takes more. Where the transport does
-not write to a socket as it is (TLS), it gets the pieces in small parts. Of bytes in a buffer that
-is used again, what the socket does not take is copied. This module must not know Kafka.
+transport gets only so much of it that it says when the socket takes more. Under TLS a
+`PieceTransport` takes the pieces, and there is no way past it: `plain_socket` decides that, for
+this module and for all that moves bytes within the kernel. Of bytes in a buffer that is used again,
+what the socket does not take is copied. This module must not know Kafka.
 """
 
 import asyncio
 import os
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from kafka_protocol.primitives import Buffer
@@ -23,8 +25,29 @@ _PIECES_AT_ONCE = 64
 _NUDGE_BYTES = 16_384  # what the transport is given when the socket is full
 
 
-class _Socket(Protocol):
+class Socket(Protocol):
     def fileno(self) -> int: ...
+
+
+class PieceTransport(asyncio.Transport):
+    """A transport that takes pieces itself, since its socket must not be written to as it is."""
+
+    @abstractmethod
+    def send_pieces(self, pieces: Sequence[memoryview]) -> int:
+        """How many bytes were taken, from the first on. If these are not all, the protocol was
+        paused, and of what was taken the transport keeps a part. OSError: the connection is over,
+        which the protocol gets to know by itself.
+        """
+
+
+def plain_socket(transport: asyncio.BaseTransport) -> Socket | None:
+    """The socket to which the transport writes bytes as they are, and that may be read and written
+    past it; None under TLS.
+    """
+    if not hasattr(os, "writev") or transport.get_extra_info("sslcontext") is not None:
+        return None
+    used: Socket | None = transport.get_extra_info("socket")
+    return used
 
 
 class PacedWriter:
@@ -40,7 +63,8 @@ class PacedWriter:
         self._is_broken = False
         self.queued_bytes = 0
         self._given_bytes = 0
-        self._socket = _plain_socket(transport)
+        self._socket = plain_socket(transport)
+        self._secured = transport if isinstance(transport, PieceTransport) else None
         transport.set_write_buffer_limits(high=0)
 
     @property
@@ -89,10 +113,10 @@ class PacedWriter:
 
     def _try(self, view: Buffer) -> int:
         """How many bytes the socket takes now; its transport will meet an error by itself."""
-        if self._socket is None:
-            return 0
         try:
-            return os.write(self._socket.fileno(), view)
+            if self._secured is not None:
+                return self._secured.send_pieces([memoryview(view)])
+            return 0 if self._socket is None else os.write(self._socket.fileno(), view)
         except OSError:  # BlockingIOError is one
             return 0
 
@@ -172,11 +196,16 @@ class PacedWriter:
         """Send to the socket itself, to which the transport has nothing more to send. False: the
         transport has to go on, because the socket is full or broken.
         """
-        if self._socket is None or self._transport.is_closing():
+        if self._transport.is_closing():
             return False
         pieces = [self._queue[at] for at in range(min(len(self._queue), _PIECES_AT_ONCE))]
         try:
-            taken_bytes = os.writev(self._socket.fileno(), pieces)
+            if self._secured is not None:
+                taken_bytes = self._secured.send_pieces(pieces)
+            elif self._socket is not None:
+                taken_bytes = os.writev(self._socket.fileno(), pieces)
+            else:
+                return False
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:  # the transport meets the same error, and ends the connection
@@ -194,11 +223,3 @@ class PacedWriter:
             if len(piece) > size_bytes:
                 self._queue.appendleft(piece[size_bytes:])
             size_bytes = max(size_bytes - len(piece), 0)
-
-
-def _plain_socket(transport: asyncio.WriteTransport) -> _Socket | None:
-    """The socket to which the transport writes bytes as they are."""
-    if not hasattr(os, "writev") or transport.get_extra_info("sslcontext") is not None:
-        return None
-    used: _Socket | None = transport.get_extra_info("socket")
-    return used

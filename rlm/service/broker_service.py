@@ -25,8 +25,8 @@ from rlm.log_dir.identity import ServiceLock, read_identity
 from rlm.plans.process_rules import process_findings
 from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
-from rlm.service.certificates import Certificates, certificate_paths
-from rlm.service.clients import Clients, build_clients
+from rlm.service.certificates import Certificates, certificate_paths, files_together
+from rlm.service.clients import Clients, build_clients, proxy_tls
 from rlm.service.coming_losses import ComingLosses
 from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.gauges import (
@@ -121,7 +121,7 @@ class BrokerService:
         self._peers = build_peers(shared, tokens)
         self._topics = build_topics(shared, PeerServicesAccess(self._peers))
         self._tasks = TaskWiring(shared, pools, metrics, self._topics.retention)
-        self._certificates = Certificates(certificate_paths(config), clock, threads.other)
+        self._certificates = _certificates(config, clock, threads)
         self._clients = clients = build_clients(shared, metrics, tasks, core)
         partition_problems = _partition_problems(shared, self._tasks)
         log_dirs = _log_dirs(shared, self._tasks, partition_problems)
@@ -255,6 +255,11 @@ class BrokerService:
         await self._dependencies.share_groups.close()
         await self._dependencies.allowed.close()
         await self._dependencies.broker.close()
+
+
+def _certificates(config: ServiceConfig, clock: Clock, threads: ServiceThreads) -> Certificates:
+    together = files_together(proxy_tls(config))
+    return Certificates(certificate_paths(config), clock, threads.other, together)
 
 
 def _partition_problems(dependencies: Dependencies, tasks: TaskWiring) -> PartitionProblems:

@@ -2,21 +2,23 @@
 
 TLS itself gives no warning: the first sign of an expired certificate is a failed handshake. Of a
 certificate that the service presents, the whole chain must be valid. Of a file of trusted
-authorities, one valid certificate is enough.
+authorities, one valid certificate is enough. Files of the proxy are tried together, too: those that
+do not fit each other were replaced, but are not in use.
 """
 
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from kip405.errors import Invalid
 from rlm.clock import Clock
-from rlm.config import CommonConfig
+from rlm.config import CommonConfig, ServiceConfig
 from rlm.plans.problem_rules import CertificateFile
+from rlm.proxy.tls_files import ProxyTls
 from rsm_plugins.threads import Threads
 
 _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
@@ -33,6 +35,15 @@ class CertificatePath:
     path: Path
     use: str
     is_shown: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesTogether:
+    """Files that are used together. `use_them` raises Invalid where that is not possible."""
+
+    path: Path
+    use: str
+    use_them: Callable[[], object]
 
 
 def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
@@ -52,6 +63,8 @@ def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
             False,
         ),
     ]
+    if isinstance(config, ServiceConfig):
+        rows += _of_proxy(config)
     for store in config.stores:
         if store.tls is not None:
             owner = f"store {store.name}"
@@ -64,11 +77,40 @@ def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
     )
 
 
+def _of_proxy(config: ServiceConfig) -> list[tuple[Path | None, str, bool]]:
+    clients, broker = "proxy.tls", "broker.tiered.tls"
+    return [
+        (config.proxy_tls_cert_file, f"certificate of the proxy ({clients}.cert.file)", True),
+        (config.proxy_tls_client_ca_file, f"Kafka clients ({clients}.client.ca.file)", False),
+        (config.broker_tiered_tls_ca_file, f"the broker ({broker}.ca.file)", False),
+        (config.broker_tiered_tls_cert_file, f"the proxy to it ({broker}.cert.file)", True),
+    ]
+
+
+def files_together(tls: ProxyTls) -> tuple[FilesTogether, ...]:
+    """Those of the proxy. Its processes read them by themselves, so they are tried here again."""
+    found = []
+    if tls.listener is not None:
+        path, use = Path(tls.listener.cert_file), "TLS of the proxy (proxy.tls.*)"
+        found.append(FilesTogether(path=path, use=use, use_them=tls.listener.context))
+    if tls.upstream is not None:
+        path, use = Path(tls.upstream.ca_file), "TLS to the broker (broker.tiered.tls.*)"
+        found.append(FilesTogether(path=path, use=use, use_them=tls.upstream.context))
+    return tuple(found)
+
+
 class Certificates:
     """Checks the files periodically. `files` is the result of the last check."""
 
-    def __init__(self, paths: Sequence[CertificatePath], clock: Clock, threads: Threads) -> None:
+    def __init__(
+        self,
+        paths: Sequence[CertificatePath],
+        clock: Clock,
+        threads: Threads,
+        together: Sequence[FilesTogether] = (),
+    ) -> None:
         self._paths = tuple(paths)
+        self._together = tuple(together)
         self._clock = clock
         self._threads = threads
         self.files: tuple[CertificateFile, ...] = ()
@@ -81,7 +123,24 @@ class Certificates:
 
     async def check(self) -> None:
         """Read all files now."""
-        self.files = tuple([await self._threads.run(read_file, path) for path in self._paths])
+        found = [await self._threads.run(read_file, path) for path in self._paths]
+        tried = [await self._threads.run(try_files, one) for one in self._together]
+        self.files = (*found, *(one for one in tried if one is not None))
+
+
+def try_files(files: FilesTogether) -> CertificateFile | None:
+    """Why they cannot be used as they are now; None: they can. Blocking."""
+    try:
+        files.use_them()
+    except Invalid as error:
+        return CertificateFile(
+            path=str(files.path),
+            use=files.use,
+            ends_at_ms=None,
+            error=str(error),
+            is_in_use=False,
+        )
+    return None
 
 
 def read_file(file: CertificatePath) -> CertificateFile:

@@ -9,6 +9,7 @@ from rlm.config import ServiceConfig
 from rlm.plans.process_rules import ProcessObservation
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
+from rlm.proxy.tls_files import ListenerTls, ProxyTls, UpstreamTls
 from rlm.service.dependencies import Dependencies
 from rlm.service.metrics import ServiceMetrics
 from rlm.service.node_addresses import lookup_for_workers, lookup_of
@@ -16,6 +17,7 @@ from rlm.workers.core import CoreParts, CoreServer
 from rlm.workers.counts import CountTaker
 from rlm.workers.inherited import CoreSettings
 from rlm.workers.processes import KnownProcesses
+from rlm.workers.tls import tls_contexts
 from rlm.workers.views import ViewFeed
 
 
@@ -50,6 +52,7 @@ class OwnProxy:
     """The proxy in this process (proxy.workers: 0)."""
 
     def __init__(self, shared: Dependencies, metrics: ServiceMetrics) -> None:
+        """Invalid: the files of proxy.tls.* or broker.tiered.tls.* cannot be used."""
         self._shared = shared
         self.proxy = ProxyServer(
             proxy_settings(shared.config),
@@ -59,6 +62,7 @@ class OwnProxy:
             metrics,
             shared.throttle,
             lookup_of(shared.node_addresses),
+            tls_contexts(proxy_tls(shared.config)),
         )
 
     async def start(self) -> None:
@@ -151,5 +155,35 @@ def proxy_settings(config: ServiceConfig) -> ProxySettings:
         first_request_timeout_ms=config.proxy_first_request_timeout_ms,
         stalled_request_timeout_ms=config.proxy_stalled_request_timeout_ms,
         max_idle_ms=config.proxy_connections_max_idle_ms,
+        handshake_timeout_ms=config.proxy_handshake_timeout_ms,
         shutdown_timeout_ms=config.shutdown_timeout_ms,
     )
+
+
+def proxy_tls(config: ServiceConfig) -> ProxyTls:
+    """TLS of the proxy in this process, and of each worker."""
+    listener = upstream = None
+    if config.serves_tls:
+        listener = ListenerTls(
+            cert_file=_name(config.proxy_tls_cert_file),
+            key_file=_name(config.proxy_tls_key_file),
+            key_password_file=_name(config.proxy_tls_key_password_file),
+            client_ca_file=_name(config.proxy_tls_client_ca_file),
+            client_auth=config.proxy_tls_client_auth,
+            min_version=config.proxy_tls_min_version,
+            ciphers=config.proxy_tls_ciphers,
+        )
+    if config.dials_tls:
+        upstream = UpstreamTls(
+            ca_file=_name(config.broker_tiered_tls_ca_file),
+            cert_file=_name(config.broker_tiered_tls_cert_file),
+            key_file=_name(config.broker_tiered_tls_key_file),
+            key_password_file=_name(config.broker_tiered_tls_key_password_file),
+            server_name=config.broker_tiered_tls_server_name,
+            checks_name=config.broker_tiered_tls_check_name,
+        )
+    return ProxyTls(listener=listener, upstream=upstream)
+
+
+def _name(path: Path | None) -> str:
+    return "" if path is None else str(path)

@@ -2,7 +2,7 @@
 
 A service beside a broker starts only if disks, broker and listeners are those of its configuration
 and safe (H13, H21, H23); a refusal is one line. The proxy splits the stream into Kafka's frames, so
-it cannot serve a tiered listener with TLS.
+it is itself what speaks TLS with clients, and with a tiered listener that has TLS.
 
 A background task that ends or fails is logged and restarted with back-off. A crash of a task, the
 ledger client or a poller must not stop the proxy (H24).
@@ -134,7 +134,8 @@ def configure_service_logs(*, level: str, log_format: str) -> None:
 
 
 _NO_AUTHORIZER = ("", None)
-_READABLE = ("", "PLAINTEXT", "SASL_PLAINTEXT")
+_PLAIN = ("", "PLAINTEXT", "SASL_PLAINTEXT")
+_SECURED = ("SSL", "SASL_SSL")
 
 
 def check_disks(config: ServiceConfig, disks: BrokerIdentity) -> None:
@@ -176,18 +177,30 @@ def check_listeners(config: ServiceConfig, broker_config: Mapping[str, str | Non
             f"listener {tiered} is a controller listener; give the proxy a listener of its own"
         )
     protocol = protocol_of(tiered, broker_config.get("listener.security.protocol.map") or "")
-    if protocol not in _READABLE:
-        raise Invalid(
-            f"listener {tiered} is {protocol}, which the proxy cannot read; make it PLAINTEXT, or "
-            "SASL_PLAINTEXT where the broker has an authorizer, in listener.security.protocol.map"
-        )
+    _check_protocol(config, tiered, protocol)
     _check_advertised(config, tiered, broker_config)
     if broker_config.get("authorizer.class.name") in _NO_AUTHORIZER or config.allow_shared_identity:
         return
     if not protocol.startswith("SASL_"):
         raise Invalid(
             f"the broker has an authorizer and listener {tiered} is {protocol or tiered}: all "
-            "clients would be one identity; use SASL_PLAINTEXT there, or set allow_shared_identity"
+            "clients would be one identity; use SASL_PLAINTEXT or SASL_SSL there, or set "
+            "allow_shared_identity"
+        )
+
+
+def _check_protocol(config: ServiceConfig, tiered: str, protocol: str) -> None:
+    """TLS to a plain listener, or none to one that has it, lets no client in."""
+    if protocol in _SECURED and not config.dials_tls:
+        raise Invalid(
+            f"listener {tiered} is {protocol}: give broker.tiered.tls.ca.file, so that the proxy "
+            "speaks TLS to it; or bind it to loopback and make it PLAINTEXT, or SASL_PLAINTEXT "
+            "where the broker has an authorizer, in listener.security.protocol.map"
+        )
+    if protocol in _PLAIN and config.dials_tls:
+        raise Invalid(
+            f"broker.tiered.tls.ca.file: listener {tiered} is {protocol or tiered}, without TLS; "
+            "make it SSL or SASL_SSL, or take the setting away"
         )
 
 

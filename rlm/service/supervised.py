@@ -8,13 +8,14 @@ from pathlib import Path
 
 from rlm.clock import SystemClock
 from rlm.config import ServiceConfig
-from rlm.service.clients import core_socket, proxy_settings
+from rlm.proxy.listening import listen
+from rlm.service.clients import core_socket, proxy_settings, proxy_tls
 from rlm.service.lifetime import configure_service_logs
 from rlm.service.node_addresses import remembered_proxies
 from rlm.workers.children import ChildPlan
 from rlm.workers.inherited import CoreSettings
-from rlm.workers.listening import listen
 from rlm.workers.supervisor import WORKER_COMMAND, Supervisor, run_supervised
+from rlm.workers.tls import tls_contexts
 from rlm.workers.worker import WorkerSettings
 
 _CORE_COMMAND = (sys.executable, "-P", "-m", "rlm.cli.main", "serve", "--as-core", "--config")
@@ -28,12 +29,13 @@ _RECORDS_SHARE = 4
 
 def run(config: ServiceConfig, path: Path) -> bool:
     """Serve until SIGTERM or SIGINT; False where the core refused its configuration, which it has
-    said. Invalid: the proxy cannot listen.
+    said. Invalid: the proxy cannot listen, or the files of its TLS cannot be used.
     """
     configure_service_logs(level=config.log_level, log_format=config.log_format)
     address = config.proxy_listen
     stop_ms = config.shutdown_timeout_ms + _STOP_MARGIN_MS
     count = worker_count(config, _processors())
+    tls_contexts(proxy_tls(config))  # what the workers could not use is refused here, once
     with listen(address.host, address.port) as listening:
         core = ChildPlan(
             name="core",
@@ -95,4 +97,5 @@ def worker_settings(config: ServiceConfig, number: int, count: int) -> WorkerSet
             max_connections=max(1, (proxy.max_connections + number) // count),
             memory_max_bytes=proxy.memory_max_bytes // count,
         ),
+        tls=proxy_tls(config),
     )

@@ -10,17 +10,20 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import structlog
 
 from kafka_protocol.node_addresses import NodeAddress, NodeAddresses
+from kip405.errors import Invalid
 from kip405.open_files import raise_open_files_limit
 from kip405.process import KEPT_BY_A_TASK_BYTES, keep_freed_memory
 from rlm.clock import Clock, SystemClock
+from rlm.proxy.listening import Acceptor
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
+from rlm.proxy.tls_files import ProxyTls
 from rlm.workers.counts import WorkerCounts
 from rlm.workers.inherited import (
     die_with_supervisor,
@@ -29,10 +32,10 @@ from rlm.workers.inherited import (
     known_fields,
     say_ready,
 )
-from rlm.workers.listening import Acceptor
 from rlm.workers.quotas import WorkerQuota
 from rlm.workers.records_memory import RecordsMemory
 from rlm.workers.remote_core import RemoteCore
+from rlm.workers.tls import tls_contexts
 from rlm.workers.v1 import core_pb2 as pb
 from rsm_plugins.process.logs import configure_logs
 
@@ -57,6 +60,7 @@ class WorkerSettings:
     log_format: str
     proxy: ProxySettings
     recent_ends: int = 0
+    tls: ProxyTls = field(default_factory=ProxyTls)
     proxies: Mapping[str, NodeAddress] | None = None
 
     def addresses(self) -> NodeAddresses | None:
@@ -80,6 +84,7 @@ class WorkerSettings:
                 node: NodeAddress(**known_fields(NodeAddress, one))
                 for node, one in content["proxies"].items()
             }
+        content["tls"] = ProxyTls.of(content.get("tls") or {})
         return cls(**known_fields(cls, content))
 
 
@@ -89,6 +94,7 @@ class Worker:
     def __init__(
         self, settings: WorkerSettings, listening: Sequence[socket.socket], clock: Clock
     ) -> None:
+        """Invalid: the files of TLS cannot be used."""
         self._settings = settings
         self._clock = clock
         self._counts = WorkerCounts()
@@ -113,8 +119,9 @@ class Worker:
             self._counts,
             self._quota,
             self._core.node_addresses,
+            tls_contexts(settings.tls),
         )
-        self._acceptor = Acceptor(listening, self.proxy.has_room, self.proxy.protocol, clock)
+        self._acceptor = Acceptor(listening, self.proxy.has_room, self.proxy.serve, clock)
         self._accepting: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -182,8 +189,16 @@ def main(arguments: list[str]) -> int:
     keep_freed_memory(KEPT_BY_A_TASK_BYTES)
     raise_open_files_limit(_FILES_OF_A_CONNECTION * settings.proxy.max_connections + _OTHER_FILES)
     listening = [socket.socket(fileno=int(descriptor)) for descriptor in arguments]
-    asyncio.run(Worker(settings, listening, SystemClock()).run())
+    try:
+        asyncio.run(_run(settings, listening))
+    except Invalid as error:  # the supervisor tries again, later and later
+        log.error("worker_refused", worker=settings.worker, error=str(error))
+        return 1
     return 0
+
+
+async def _run(settings: WorkerSettings, listening: Sequence[socket.socket]) -> None:
+    await Worker(settings, listening, SystemClock()).run()
 
 
 if __name__ == "__main__":

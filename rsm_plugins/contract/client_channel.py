@@ -13,7 +13,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kip405.addresses import Address
 from rsm_plugins.contract.messages import MESSAGE_MAX_BYTES
-from rsm_plugins.contract.tls import Renewed, Tls
+from rsm_plugins.contract.tls import Tls
+from rsm_plugins.renewed import Renewed
 from rsm_plugins.v1 import identity_pb2_grpc, storage_pb2_grpc
 
 if TYPE_CHECKING:

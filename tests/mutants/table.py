@@ -29,6 +29,7 @@ from tests.mutants import (
     of_passing,
     of_plans,
     of_proxy,
+    of_proxy_tls,
     of_reading,
     of_reconcile,
     of_reports,
@@ -86,6 +87,7 @@ EDITS: tuple[Edit, ...] = (
     *of_deletions.EDITS,
     *of_disk.EDITS,
     *of_proxy.EDITS,
+    *of_proxy_tls.EDITS,
     *of_workers.EDITS,
 )
 MOST_HARMLESS = 5

@@ -7,10 +7,22 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Invalid
-from rlm.service.certificates import CertificatePath, Certificates, ends_of, read_file
+from rlm.plans.problem_rules import certificate_findings
+from rlm.plans.problems import ProblemKind
+from rlm.proxy.tls_files import ListenerTls, ProxyTls, UpstreamTls
+from rlm.service.certificates import (
+    CertificatePath,
+    Certificates,
+    certificate_paths,
+    ends_of,
+    files_together,
+    read_file,
+)
 from tests.builders.certificates import Authority
 from tests.builders.clock import ManualClock
 from tests.builders.threads import THREADS
+from tests.rlm.plans.test_h38_problem_rules import LIMITS
+from tests.rlm.test_startup import configured
 
 EXPIRED_MS = int(datetime(2021, 1, 1, tzinfo=UTC).timestamp() * 1000)
 FAR_MS = int(datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp() * 1000)
@@ -70,3 +82,34 @@ async def test_all_files_are_looked_at(authority: Authority) -> None:
     await certificates.check()
     ends = [found.ends_at_ms for found in certificates.files]
     assert ends == [FAR_MS, EXPIRED_MS]
+
+
+async def test_files_that_do_not_fit_each_other_are_a_problem_while_the_former_ones_serve(
+    authority: Authority,
+) -> None:
+    one, other = authority.issue("one"), authority.issue("other")
+    listener = ListenerTls(cert_file=str(one.cert_file), key_file=str(one.key_file))
+    upstream = UpstreamTls(ca_file=str(authority.ca_file))
+    together = files_together(ProxyTls(listener=listener, upstream=upstream))
+    certificates = Certificates([], ManualClock(), THREADS, together)
+    await certificates.check()
+    assert certificates.files == ()
+    one.key_file.write_bytes(other.key_file.read_bytes())
+    authority.ca_file.write_text("nothing", encoding="ascii")
+    await certificates.check()
+    of_clients, of_broker = certificate_findings(certificates.files, LIMITS, 0)
+    assert {of_clients.kind, of_broker.kind} == {ProblemKind.CERTIFICATE_UNUSABLE}
+    assert of_clients.subject == str(one.cert_file)
+    assert "proxy.tls" in of_clients.text and "are not a certificate and its key" in of_clients.text
+    assert of_broker.subject == str(authority.ca_file) and "broker.tiered.tls" in of_broker.text
+
+
+def test_the_files_of_the_proxy_are_among_those_that_end(tmp_path: Path) -> None:
+    names = ("proxy.tls.cert.file", "proxy.tls.key.file", "broker.tiered.tls.ca.file")
+    more = "".join(f"{name}: {tmp_path}/{name}\n" for name in names)
+    config = configured(tmp_path, more)
+    uses = {str(one.path): one.is_shown for one in certificate_paths(config)}
+    assert uses == {
+        f"{tmp_path}/proxy.tls.cert.file": True,
+        f"{tmp_path}/broker.tiered.tls.ca.file": False,
+    }

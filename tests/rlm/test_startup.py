@@ -100,6 +100,17 @@ def test_h23_a_tiered_listener_that_the_proxy_cannot_read_is_refused(
             check_listeners(config, broker_config)
 
 
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_with_its_authority_a_tiered_listener_may_have_tls(tmp_path: Path, protocol: str) -> None:
+    config = configured(tmp_path, f"broker.tiered.tls.ca.file: {tmp_path}/ca.pem\n")
+    check_listeners(config, secured(protocol) | {"authorizer.class.name": ""})
+    with pytest.raises(Invalid, match="listener TIERED is PLAINTEXT, without TLS"):
+        check_listeners(config, SAFE)
+    with pytest.raises(Invalid, match="TIERED is SSL: all clients would be one identity"):
+        check_listeners(config, secured("SSL"))
+    check_listeners(config, secured("SASL_SSL"))
+
+
 @pytest.mark.parametrize("protocol", ["PLAINTEXT"])
 def test_h23_an_authorizer_that_would_see_one_identity_is_refused(
     config: ServiceConfig, protocol: str

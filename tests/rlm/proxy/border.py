@@ -23,7 +23,7 @@ class Near:
     settle: Callable[[], Awaitable[None]]
 
 
-ONE_PROCESS, WORKER = "one process", "worker"
+ONE_PROCESS, WORKER, TLS = "one process", "worker", "tls"
 """Values of the parameter `border` of tests."""
 
 Border = Callable[[Tier, Deletions], AbstractAsyncContextManager[Near]]

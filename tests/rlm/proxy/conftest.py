@@ -1,5 +1,5 @@
 """Tests that make a proxy run twice: with its tier in one process, and as a worker whose tier is in
-a core behind a unix socket (H24).
+a core behind a unix socket (H24). Those of some modules run a third time, with TLS on both sides.
 """
 
 import inspect
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.rlm.proxy.border import ONE_PROCESS, WORKER, bordered
+from tests.rlm.proxy.border import ONE_PROCESS, TLS, WORKER, bordered
+from tests.rlm.proxy.secured import Secured, secure
 from tests.rlm.workers.behind import behind_core
 
 _MAKES_A_PROXY = frozenset({"world", "proxied", "reach"})
+_RUNS_UNDER_TLS = frozenset({"test_fetch_splice", "test_held_answers", "test_pass_through"})
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -19,7 +21,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marks = metafunc.definition.iter_markers("parametrize")
     uses = vars(metafunc.module).keys() & _MAKES_A_PROXY
     if uses and inspect.iscoroutinefunction(metafunc.function) and not any(map(_is_ours, marks)):
-        metafunc.parametrize("border", [ONE_PROCESS, WORKER], indirect=True)
+        is_tls = metafunc.module.__name__.rpartition(".")[2] in _RUNS_UNDER_TLS
+        borders = [ONE_PROCESS, WORKER, *([TLS] if is_tls else [])]
+        metafunc.parametrize("border", borders, indirect=True)
 
 
 def _is_ours(mark: pytest.Mark) -> bool:
@@ -33,5 +37,9 @@ def border(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     folder: Path = request.getfixturevalue("tmp_path")
+    if request.param == TLS:
+        with secure(Secured.of(folder)):
+            yield
+        return
     with bordered(behind_core(folder)):
         yield

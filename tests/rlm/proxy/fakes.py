@@ -43,6 +43,7 @@ from rlm.workers.records_memory import RecordsMemory
 from tests.builders.snapshots import epochs_from
 from tests.rlm.proxy.border import reach, settled
 from tests.rlm.proxy.fake_deletions import FakeDeletions
+from tests.rlm.proxy.secured import broker_context, client_tls, proxy_contexts
 from tests.rlm.proxy.uncounted import Counting, NoQuota
 
 Value = dict[str, Any]
@@ -446,7 +447,7 @@ async def proxied(
     **settings: Any,
 ) -> AsyncIterator[Proxied]:
     """A proxy between a fake broker and a tier. `nodes`: which addresses it gives to clients."""
-    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0, ssl=broker_context())
     broker.port = server.sockets[0].getsockname()[1]
     metrics = Counting()
     ours = {"upstream_port": broker.port, "shutdown_timeout_ms": 1000, "barrier_wait_ms": 100}
@@ -456,15 +457,15 @@ async def proxied(
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(server.close)
         near = await stack.enter_async_context(reach(tier, deletions or FakeDeletions()))
-        proxy = ProxyServer(
-            made, near.tier, near.deletions, SystemClock(), metrics, quota or NoQuota(), nodes
-        )
+        parts = near.tier, near.deletions, SystemClock(), metrics, quota or NoQuota(), nodes
+        proxy = ProxyServer(made, *parts, proxy_contexts())
         await proxy.start()
         stack.push_async_callback(proxy.close)
 
         async def connect() -> RawClient:
             await settled()
-            client = RawClient(*await asyncio.open_connection("127.0.0.1", proxy.port))
+            at = "127.0.0.1", proxy.port
+            client = RawClient(*await asyncio.open_connection(*at, **client_tls()))
             stack.callback(client.writer.close)
             return client
 

@@ -152,6 +152,7 @@ async def test_g6_a_client_of_local_records_is_not_ended_for_room_of_reads() -> 
         client = await w.connect()
         request = fetch_request(12, asked(150, max_bytes=SIZE), topic="plain", max_bytes=SIZE)
         client.writer.write(client.encode(FETCH, 12, request))
+        await until(lambda: bool(w.proxy.connections))
         [connection] = w.proxy.connections
         await until(lambda: connection.taken_bytes > 0)
         await asyncio.sleep(0.1)

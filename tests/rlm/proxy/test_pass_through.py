@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
 from kip405.errors import Unavailable
+from tests.rlm.proxy.border import ONE_PROCESS, WORKER
 from tests.rlm.proxy.fakes import (
     IDS,
     PLAIN,
@@ -245,6 +246,7 @@ async def test_an_answer_nobody_asked_for_ends_the_connection() -> None:
         await settle(lambda: w.metrics.causes == ["unexpected_answer"])
 
 
+@pytest.mark.parametrize("border", [ONE_PROCESS, WORKER], indirect=True)
 async def test_the_number_of_connections_is_bounded() -> None:
     async with world(max_connections=2) as w:
         first, second = await w.connect(), await w.connect()

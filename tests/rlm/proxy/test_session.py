@@ -163,7 +163,7 @@ def test_a_frame_may_be_received_in_place() -> None:
         (b"\0\0\0\x02", "bad_frame"),
         (b"\xff\xff\xff\xff", "bad_frame"),
         (b"\0\x01\0\0", "bad_frame"),
-        (b"\x16\x03\x01\x02", "bad_frame"),
+        (b"\x16\x03\x01\x02", "tls_on_plain"),
         (b"\0\0\0\x20\0\x01\0\x63\0\0\0\0", "version_not_offered"),
         (b"\0\0\0\x20\0\x4e\0\x01\0\0\0\0", "version_not_offered"),
         (b"\0\0\0\x20\0\x11\0\x00\0\0\0\0", "sasl_handshake_v0"),

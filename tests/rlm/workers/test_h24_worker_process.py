@@ -8,16 +8,20 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from kafka_protocol.apis import FETCH, PRODUCE
 from kip405.open_files import raise_open_files_limit
+from rlm.proxy.listening import listen
 from rlm.proxy.settings import ProxySettings
-from rlm.workers.listening import listen
+from rlm.proxy.tls_files import ProxyTls
 from rlm.workers.supervisor import WORKER_COMMAND
 from rlm.workers.worker import WorkerSettings
+from tests.builders.certificates import Authority
 from tests.rlm.proxy.fakes import (
     PLAIN,
     FakeBroker,
@@ -29,8 +33,11 @@ from tests.rlm.proxy.fakes import (
     fetch_request,
     only,
 )
+from tests.rlm.proxy.secured import PROXY_NAME, Secured, trusting
+from tests.rlm.proxy.test_tls import renew
 
 ROOT = Path(__file__).parents[3]
+PLAIN_TLS = ProxyTls()
 START_S = 5
 """Generous: the bound of 1 s is one of a quiet machine."""
 IDLE_BYTES = 60 << 20
@@ -57,6 +64,7 @@ async def start(
     broker: FakeBroker,
     folder: Path,
     max_connections: int = 1_000,
+    tls: ProxyTls = PLAIN_TLS,
 ) -> asyncio.subprocess.Process:
     settings = WorkerSettings(
         worker=number,
@@ -71,6 +79,7 @@ async def start(
             upstream_port=broker.port,
             max_connections=max_connections,
         ),
+        tls=tls,
     )
     process = await asyncio.create_subprocess_exec(
         *WORKER_COMMAND,
@@ -91,8 +100,8 @@ async def end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-async def connect(listening: socket.socket) -> RawClient:
-    return RawClient(*await asyncio.open_connection(*listening.getsockname()))
+async def connect(listening: socket.socket, **tls: Any) -> RawClient:
+    return RawClient(*await asyncio.open_connection(*listening.getsockname(), **tls))
 
 
 def produce() -> Value:
@@ -240,6 +249,44 @@ async def test_h24_a_worker_that_is_stopped_finishes_an_answer(tmp_path: Path) -
                     assert await client.reader.read() == b""
                     assert await process.wait() == 0
                 client.writer.close()
+            finally:
+                await end(process)
+
+
+async def test_a_worker_renews_its_certificate_by_itself(tmp_path: Path) -> None:
+    secured = Secured.of(tmp_path)
+    (tmp_path / "next").mkdir()
+    successor = Authority(tmp_path / "next")
+    fresh = successor.issue(PROXY_NAME)
+    listener = secured.tls.listener
+    assert listener is not None
+    async with broker_behind() as broker:
+        with listen("127.0.0.1", 0) as (listening,):
+            tls = replace(secured.tls, upstream=None)
+            process = await start(0, listening, broker, tmp_path, tls=tls)
+            names: dict[str, Any] = {"server_hostname": PROXY_NAME}
+            try:
+                first = await connect(listening, ssl=secured.client, **names)
+                await pass_bytes(first)
+                renew(listener.cert_file, fresh.cert_file)
+                renew(listener.key_file, fresh.key_file)
+                second = await connect(listening, ssl=trusting(successor), **names)
+                for client in (first, second):
+                    await pass_bytes(client)
+                    client.writer.close()
+            finally:
+                await end(process)
+
+
+async def test_a_worker_without_a_usable_certificate_serves_nobody(tmp_path: Path) -> None:
+    secured = Secured.of(tmp_path)
+    secured.listener(key_file=str(tmp_path / "gone.key"))
+    async with broker_behind() as broker:
+        with listen("127.0.0.1", 0) as (listening,):
+            process = await start(0, listening, broker, tmp_path, tls=secured.tls)
+            try:
+                async with asyncio.timeout(20):
+                    assert await process.wait() == 1
             finally:
                 await end(process)
 

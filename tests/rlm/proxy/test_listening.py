@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from kip405.errors import Invalid
-from rlm.workers.listening import listen
+from rlm.proxy.listening import listen
 
 
 def resolve(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:

@@ -1,4 +1,5 @@
-"""The sockets that Kafka clients connect to: made by the supervisor, inherited by its workers.
+"""The sockets that Kafka clients connect to: made by the process that serves them, or by the
+supervisor and inherited by its workers.
 
 Every worker accepts on all of them, one connection at a time, so that the workers share the
 connections. A worker that has no room for a client does not accept: another one does, and while
@@ -64,25 +65,26 @@ def _listen_on_all(host: str, port: int, stack: ExitStack) -> list[socket.socket
 
 
 class Acceptor:
-    """Accepts connections for one worker. `has_room` waits until there is room for a client."""
+    """Accepts connections for one process. `has_room` waits until there is room for a client, and
+    `serve` begins to serve one.
+    """
 
     def __init__(
         self,
         sockets: Sequence[socket.socket],
         has_room: Callable[[], Awaitable[None]],
-        protocol: Callable[[], asyncio.BaseProtocol],
+        serve: Callable[[socket.socket], Awaitable[None]],
         clock: Clock,
     ) -> None:
         self._sockets = deque(sockets)
         self._has_room = has_room
-        self._protocol = protocol
+        self._serve = serve
         self._clock = clock
 
     async def run(self) -> None:
         """Until cancelled."""
         for one in self._sockets:
             one.setblocking(False)
-        loop = asyncio.get_running_loop()
         while True:
             await self._has_room()
             try:
@@ -93,7 +95,7 @@ class Acceptor:
                 await self._clock.sleep_ms(_ACCEPT_AGAIN_MS)
                 continue
             with suppress(OSError):
-                await loop.connect_accepted_socket(self._protocol, client)
+                await self._serve(client)
 
     async def _next_client(self) -> socket.socket:
         """Of the sockets in turn; another worker may be faster."""

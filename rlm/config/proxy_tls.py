@@ -1,0 +1,149 @@
+"""Settings of TLS at the proxy: towards clients, and towards the broker's tiered listener. Pure.
+
+The rest of the settings of the proxy is in `rlm/config/service.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kip405.errors import Invalid
+from kip405.settings import FLAG, PATH, TEXT, choice, rows_of, setting
+from rlm.config.common import CommonConfig
+from rlm.config.common import milliseconds as _ms
+
+_LISTENER, _UPSTREAM = "proxy.tls.cert.file", "broker.tiered.tls.ca.file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyTlsConfig(CommonConfig):
+    """The part of a broker's service that says how its proxy speaks TLS."""
+
+    proxy_tls_cert_file: Path | None = setting(
+        "proxy.tls.cert.file",
+        PATH,
+        "PEM file with the certificate chain that the proxy shows to Kafka clients, its own "
+        "certificate first. With it the proxy speaks TLS at proxy.listen, and nothing else. Files "
+        "are read again when they change; open connections stay.",
+        default=None,
+    )
+    proxy_tls_key_file: Path | None = setting(
+        "proxy.tls.key.file", PATH, "PEM file with the key of that certificate.", default=None
+    )
+    proxy_tls_key_password_file: Path | None = setting(
+        "proxy.tls.key.password.file",
+        PATH,
+        "File with the password of that key, if it has one; a line end at its end does not count.",
+        default=None,
+    )
+    proxy_tls_client_ca_file: Path | None = setting(
+        "proxy.tls.client.ca.file",
+        PATH,
+        "PEM file with the authorities of clients' certificates.",
+        default=None,
+    )
+    proxy_tls_client_auth: str = setting(
+        "proxy.tls.client.auth",
+        choice("none", "requested", "required"),
+        "Whether clients show a certificate, as ssl.client.auth of a broker. The broker does not "
+        "see it: to the broker, a client is who it is by SASL.",
+        default="none",
+    )
+    proxy_tls_min_version: str = setting(
+        "proxy.tls.min.version",
+        choice("TLSv1.2", "TLSv1.3"),
+        "The lowest version of TLS that clients may speak.",
+        default="TLSv1.2",
+    )
+    proxy_tls_ciphers: str = setting(
+        "proxy.tls.ciphers",
+        TEXT,
+        "Ciphers of TLS 1.2 as OpenSSL writes such lists. Those of TLS 1.3 are always OpenSSL's.",
+        default="",
+        default_doc="those of Python and OpenSSL",
+    )
+    proxy_handshake_timeout_ms: int = _ms(
+        "proxy.handshake.timeout.ms",
+        10_000,
+        "A client whose TLS handshake is not complete after this time is disconnected. No "
+        "connection to the broker is made before.",
+    )
+    broker_tiered_tls_ca_file: Path | None = setting(
+        "broker.tiered.tls.ca.file",
+        PATH,
+        "PEM file with the authorities of the broker's certificate. With it the proxy speaks TLS "
+        "to broker.tiered.address, whose listener is then SSL or SASL_SSL. Files are read again "
+        "when they change.",
+        default=None,
+    )
+    broker_tiered_tls_cert_file: Path | None = setting(
+        "broker.tiered.tls.cert.file",
+        PATH,
+        "PEM file with the certificate chain that the proxy shows to the broker, where that asks "
+        "for one (ssl.client.auth).",
+        default=None,
+    )
+    broker_tiered_tls_key_file: Path | None = setting(
+        "broker.tiered.tls.key.file",
+        PATH,
+        "PEM file with the key of that certificate.",
+        default=None,
+    )
+    broker_tiered_tls_key_password_file: Path | None = setting(
+        "broker.tiered.tls.key.password.file",
+        PATH,
+        "File with the password of that key, if it has one.",
+        default=None,
+    )
+    broker_tiered_tls_server_name: str = setting(
+        "broker.tiered.tls.server.name",
+        TEXT,
+        "Name in the broker's certificate, if it is not the host of broker.tiered.address.",
+        default="",
+        default_doc="that host",
+    )
+    broker_tiered_tls_check_name: bool = setting(
+        "broker.tiered.tls.check.name",
+        FLAG,
+        "Whether the broker's certificate must have that name. Without the check, any certificate "
+        "of these authorities is a broker's: an empty ssl.endpoint.identification.algorithm.",
+        default=True,
+    )
+
+    @property
+    def serves_tls(self) -> bool:
+        """Whether clients of the proxy speak TLS."""
+        return self.proxy_tls_cert_file is not None
+
+    @property
+    def dials_tls(self) -> bool:
+        """Whether the proxy speaks TLS to the broker's tiered listener."""
+        return self.broker_tiered_tls_ca_file is not None
+
+
+def check_proxy_tls(config: ProxyTlsConfig) -> None:
+    """Invalid for settings of which one lacks the other. Files are looked at later."""
+    given = _given(config)
+    for prefix, needed in (("proxy.tls.", _LISTENER), ("broker.tiered.tls.", _UPSTREAM)):
+        for key in given:
+            if key.startswith(prefix) and needed not in given:
+                raise Invalid(f"{key}: is given without {needed}")
+    for prefix in ("proxy.tls", "broker.tiered.tls"):
+        cert, key = f"{prefix}.cert.file", f"{prefix}.key.file"
+        for one, other in ((cert, key), (key, cert), (f"{prefix}.key.password.file", key)):
+            if one in given and other not in given:
+                raise Invalid(f"{one}: is given without {other}")
+    auth, authority = config.proxy_tls_client_auth, "proxy.tls.client.ca.file"
+    if auth != "none" and authority not in given:
+        raise Invalid(f"proxy.tls.client.auth: {auth} needs {authority}")
+    if auth == "none" and authority in given:
+        raise Invalid(f"{authority}: goes with proxy.tls.client.auth requested or required")
+    if config.broker_tiered_tls_server_name and not config.broker_tiered_tls_check_name:
+        raise Invalid("broker.tiered.tls.server.name: goes with broker.tiered.tls.check.name true")
+
+
+def _given(config: ProxyTlsConfig) -> Mapping[str, Any]:
+    """What differs from its default, by key."""
+    values = {row.key: (getattr(config, name), row) for name, row in rows_of(type(config)).items()}
+    return {key: value for key, (value, row) in values.items() if value != row.default}
