@@ -350,18 +350,21 @@ class Sandbox:
         return _launcher(self.layout, state, self._dists, self._clock)
 
     def _write_files(self, state: SandboxState) -> None:
-        write_node_files(self.layout, state, security_of(self.layout, state.spec))
+        security = security_of(self.layout, state.spec)
+        write_node_files(self.layout, state, security)
         if not state.spec.services:
             return
         store = sandbox_store(self.layout, state)
         store.prepare()
         for node_id, ports in state.ports.items():
             plugin = plugin_config(state.spec, ports, store.plugin_settings())
-            service = rlm_config(state.spec, self.layout, node_id, state.ports, state.cluster_id)
+            service = rlm_config(
+                state.spec, self.layout, node_id, state.ports, state.cluster_id, security
+            )
             write_atomically(self.layout.plugin_config(node_id), _yaml(plugin))
             write_atomically(self.layout.rlm_config(node_id), _yaml(service))
         for number in state.spec.reader_ids:
-            reader = reader_config(self.layout, state, number)
+            reader = reader_config(self.layout, state, number, security)
             write_atomically(self.layout.reader_config(number), _yaml(reader))
 
     def _start_all(self, state: SandboxState, progress: Progress, timeout_ms: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from rlm.config.service import ReaderConfig, settings
+from rlm_sandbox.security.cluster_security import ClusterSecurity
 from rlm_sandbox.spec import Layout, NodePorts, SandboxSpec, loopback
 from rlm_sandbox.state import SandboxState
 
@@ -39,7 +40,12 @@ def plugin_config(spec: SandboxSpec, ports: NodePorts, store: dict[str, Any]) ->
 
 
 def rlm_config(
-    spec: SandboxSpec, layout: Layout, node_id: int, ports: dict[int, NodePorts], cluster_id: str
+    spec: SandboxSpec,
+    layout: Layout,
+    node_id: int,
+    ports: dict[int, NodePorts],
+    cluster_id: str,
+    security: ClusterSecurity | None = None,
 ) -> dict[str, Any]:
     """The YAML of `rlm serve` of one broker."""
     own = ports[node_id]
@@ -60,6 +66,7 @@ def rlm_config(
         "kafka.bootstrap.servers": ",".join(loopback(one.direct) for one in ports.values()),
         "plugin.address": loopback(own.plugin),
         "rlmm.config.remote.log.metadata.topic.replication.factor": min(3, spec.brokers),
+        **_secured(security),
         **QUICK_SERVICE,
         **_parsed(spec.overrides_of("rlm")),
     }
@@ -76,7 +83,13 @@ def _attached(spec: SandboxSpec, own: NodePorts) -> dict[str, Any]:
     }
 
 
-def reader_config(layout: Layout, state: SandboxState, number: int) -> dict[str, Any]:
+def _secured(security: ClusterSecurity | None) -> dict[str, str]:
+    return {} if security is None else security.service_settings()
+
+
+def reader_config(
+    layout: Layout, state: SandboxState, number: int, security: ClusterSecurity | None = None
+) -> dict[str, Any]:
     """The YAML of `rlm serve --role reader`: it uses the plugin of one of the brokers, and what is
     set for services as far as a reader has it.
     """
@@ -92,6 +105,7 @@ def reader_config(layout: Layout, state: SandboxState, number: int) -> dict[str,
         "http.listen": loopback(own.http),
         "kafka.bootstrap.servers": ",".join(loopback(one.direct) for one in state.ports.values()),
         "plugin.address": loopback(plugin),
+        **_secured(security),
         **{key: value for key, value in given.items() if key in allowed},
     }
 

@@ -172,10 +172,6 @@ class SandboxSpec:
             raise SandboxError(f"--security {self.security}: allowed are {', '.join(SECURITY)}")
         if self.security == PLAINTEXT:
             return
-        if self.services:
-            raise SandboxError(
-                f"--security {self.security}: services have no secured clients; add --brokers-only"
-            )
         if self.has_zookeeper:
             raise SandboxError(f"--security {self.security}: not with --mode zookeeper")
         if self.native_tiering:

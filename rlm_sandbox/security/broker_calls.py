@@ -11,38 +11,15 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kafka_protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafka_protocol.frames import encode_request, parse_response_header
-from kafka_protocol.schema import Api, Array, Scalar, Value, api, decode, field
+from kafka_protocol.schema import Api, Value, decode
 from rlm_sandbox.security.clients import ClientIdentity
 
 _HOST = "127.0.0.1"
 _CLIENT_ID = "rlm-sandbox"
 _CORRELATION_ID = 1
 _MAX_ANSWER_BYTES = 1 << 20
-
-_SASL_HANDSHAKE = api(
-    17,
-    "SaslHandshake",
-    "1",
-    flexible_from=2,
-    request=(field("mechanism", Scalar.STRING, "0+"),),
-    response=(
-        field("error_code", Scalar.INT16, "0+"),
-        field("mechanisms", Array(Scalar.STRING), "0+"),
-    ),
-)
-_SASL_AUTHENTICATE = api(
-    36,
-    "SaslAuthenticate",
-    "0",
-    flexible_from=2,
-    request=(field("auth_bytes", Scalar.BYTES, "0+"),),
-    response=(
-        field("error_code", Scalar.INT16, "0+"),
-        field("error_message", Scalar.STRING, "0+", nullable="0+"),
-        field("auth_bytes", Scalar.BYTES, "0+"),
-    ),
-)
 
 
 class NotAuthenticated(OSError):
@@ -69,10 +46,10 @@ class BrokerCalls:
 
     def authenticate(self, username: str, password: str) -> None:
         """SASL PLAIN; raises NotAuthenticated."""
-        answer = self.call(_SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        answer = self.call(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
         if not answer["error_code"]:
             proof = f"\0{username}\0{password}".encode()
-            answer = self.call(_SASL_AUTHENTICATE, 0, {"auth_bytes": proof})
+            answer = self.call(SASL_AUTHENTICATE, 0, {"auth_bytes": proof})
         if answer["error_code"]:
             raise NotAuthenticated(f"the broker refuses {username}: error {answer['error_code']}")
 

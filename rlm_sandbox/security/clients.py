@@ -68,6 +68,22 @@ def client_properties(identity: ClientIdentity, keystore: Path) -> dict[str, str
     return properties
 
 
+def service_settings(identity: ClientIdentity, password: Path, keystore: Path) -> dict[str, str]:
+    """What the YAML of a service has for its own clients; `password`: the file with it alone."""
+    settings = {"kafka.security.protocol": identity.protocol}
+    if identity.username is not None:
+        settings |= {
+            "kafka.sasl.mechanism": SCRAM,
+            "kafka.sasl.username": identity.username,
+            "kafka.sasl.password.file": str(password),
+        }
+    if identity.ca is not None:
+        settings["kafka.ssl.truststore.location"] = str(identity.ca)
+    if identity.certificate is not None:
+        settings["kafka.ssl.keystore.location"] = str(keystore)
+    return settings
+
+
 def security_document(security: str, files: SecurityFiles, secrets: Secrets) -> dict[str, Any]:
     """The part of sandbox.json with which a client of any library becomes one of the principals."""
     known = protocols(security)

@@ -9,11 +9,17 @@ from typing import Any
 
 from rlm_sandbox.files import encode_properties, write_atomically
 from rlm_sandbox.security import clients, listeners
-from rlm_sandbox.security.clients import ClientIdentity, client_properties, identity_of
+from rlm_sandbox.security.clients import (
+    ClientIdentity,
+    client_properties,
+    identity_of,
+    service_settings,
+)
 from rlm_sandbox.security.files import SecurityFiles
 from rlm_sandbox.security.principals import (
     ADMIN,
     CLIENTS,
+    SERVICE,
     Secrets,
     make_secrets,
     saved_secrets,
@@ -42,6 +48,11 @@ class ClusterSecurity:
 
     def identity(self, name: str, *, proxy: bool = False) -> ClientIdentity:
         return identity_of(name, self.kind, self.files, self.secrets, proxy=proxy)
+
+    def service_settings(self) -> dict[str, str]:
+        """Settings of services and readers for their own clients, as User:rlm."""
+        identity, files = self.identity(SERVICE), self.files
+        return service_settings(identity, files.password(SERVICE), files.keystore(SERVICE))
 
     @property
     def admin(self) -> ClientIdentity:

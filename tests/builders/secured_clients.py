@@ -8,20 +8,22 @@ from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
 
+from rlm_sandbox.security.listeners import has_tls
+
 _TOKEN_IS_FRESH_S = 3600
 
 
 def librdkafka(
-    document: Mapping[str, Any], name: str, *, mechanism: str | None = None
+    document: Mapping[str, Any], name: str, *, mechanism: str | None = None, proxy: bool = False
 ) -> dict[str, Any]:
-    """Settings of confluent-kafka for a principal on the direct listener."""
-    security = document["security"]
-    principal = security[name]
+    """Settings of confluent-kafka for a principal on the direct listener, or at the proxy."""
+    principal = document["security"][name]
+    listener = _listener(document, proxy)
+    chosen = mechanism or listener["mechanism"]
     config: dict[str, Any] = {
-        "bootstrap.servers": document["direct_bootstrap"],
-        "security.protocol": security["protocol"],
+        "bootstrap.servers": listener["bootstrap"],
+        "security.protocol": listener["protocol"],
     }
-    chosen = mechanism or security["mechanism"]
     if chosen == "OAUTHBEARER":
         token = Path(principal["token_file"]).read_text("ascii")
         config["oauth_cb"] = lambda _: (token, time.time() + _TOKEN_IS_FRESH_S)
@@ -29,12 +31,24 @@ def librdkafka(
         config |= {"sasl.username": name, "sasl.password": principal["password"]}
     if chosen:
         config["sasl.mechanism"] = chosen
-    if security["ca"]:
-        config["ssl.ca.location"] = security["ca"]
-    if "certificate" in principal:
+    if has_tls(listener["protocol"]):
+        config["ssl.ca.location"] = document["security"]["ca"]
+    if listener["protocol"] == "SSL":
         config["ssl.certificate.location"] = principal["certificate"]
         config["ssl.key.location"] = principal["key"]
     return config
+
+
+def _listener(document: Mapping[str, Any], proxy: bool) -> dict[str, Any]:
+    """Where a client connects, and how."""
+    security = document["security"]
+    found = security["proxy"] if proxy else security
+    bootstrap = document["bootstrap"] if proxy else document["direct_bootstrap"]
+    return {
+        "bootstrap": bootstrap,
+        "protocol": found["protocol"],
+        "mechanism": found["mechanism"],
+    }
 
 
 class _FileToken(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
@@ -46,29 +60,25 @@ class _FileToken(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has n
 
 
 def aiokafka(
-    document: Mapping[str, Any], name: str, *, mechanism: str | None = None
+    document: Mapping[str, Any], name: str, *, mechanism: str | None = None, proxy: bool = False
 ) -> dict[str, Any]:
-    """Keyword arguments of aiokafka's clients for a principal on the direct listener."""
-    security = document["security"]
-    principal = security[name]
+    """Keyword arguments of aiokafka's clients for a principal, as `librdkafka`."""
+    principal = document["security"][name]
+    listener = _listener(document, proxy)
+    chosen = mechanism or listener["mechanism"]
     arguments: dict[str, Any] = {
-        "bootstrap_servers": document["direct_bootstrap"],
-        "security_protocol": security["protocol"],
+        "bootstrap_servers": listener["bootstrap"],
+        "security_protocol": listener["protocol"],
     }
-    chosen = mechanism or security["mechanism"]
+    if chosen == "OAUTHBEARER":
+        arguments["sasl_oauth_token_provider"] = _FileToken(principal["token_file"])
+    elif chosen:
+        arguments |= {"sasl_plain_username": name, "sasl_plain_password": principal["password"]}
     if chosen:
         arguments["sasl_mechanism"] = chosen
-        arguments |= (
-            {"sasl_oauth_token_provider": _FileToken(principal["token_file"])}
-            if chosen == "OAUTHBEARER"
-            else {
-                "sasl_plain_username": name,
-                "sasl_plain_password": principal["password"],
-            }
-        )
-    if security["ca"]:
-        context = ssl.create_default_context(cafile=security["ca"])
-        if "certificate" in principal:
+    if has_tls(listener["protocol"]):
+        context = ssl.create_default_context(cafile=document["security"]["ca"])
+        if listener["protocol"] == "SSL":
             context.load_cert_chain(principal["certificate"], principal["key"])
         arguments["ssl_context"] = context
     return arguments

@@ -198,7 +198,6 @@ def test_no_secret_is_in_a_log_or_on_a_command_line(secured: Sandbox) -> None:
     assert not layout.security.joinpath("format.args").exists()
 
 
-@pytest.mark.parametrize("secured", ["mtls"], indirect=True)
 def test_a_sandbox_that_comes_up_again_knows_the_same_principals(secured: Sandbox) -> None:
     before = secured.json["security"]
     secured.down()

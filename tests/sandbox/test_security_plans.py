@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
+from rlm.config.loader import from_mapping, reader_from_mapping
 from rlm_sandbox.document import sandbox_document, without_passwords
 from rlm_sandbox.kafka_dist import KafkaDist
 from rlm_sandbox.nodes import broker_properties, controller_properties
@@ -25,8 +26,10 @@ from rlm_sandbox.security.cluster_security import (
     security_of,
 )
 from rlm_sandbox.security.files import SecurityFiles
+from rlm_sandbox.security.listeners import protocols
 from rlm_sandbox.security.oauth import signed_token
 from rlm_sandbox.security.principals import CLIENTS, PRINCIPAL_MAPPING_RULES, PRINCIPALS
+from rlm_sandbox.services import reader_config, rlm_config
 from rlm_sandbox.spec import SECURITY, Layout, SandboxError, SandboxSpec
 from rlm_sandbox.state import SandboxState
 from tests.sandbox.test_plans import LAYOUT, PORTS, state
@@ -194,6 +197,29 @@ def test_tokens_are_signed_and_expire(tmp_path: Path) -> None:
     expired = signed_token(files, "admin", now_ms=NOW_MS, lifetime_ms=-60_000)
     claims = verified(files, expired)
     assert claims["iat"] < claims["exp"] < NOW_MS // 1000
+
+
+@pytest.mark.parametrize("kind", SECURED)
+def test_services_and_readers_are_one_principal_and_have_no_password_in_their_settings(
+    tmp_path: Path, kind: str
+) -> None:
+    security = prepared(tmp_path, kind)
+    plan = state(SandboxSpec(security=kind, readers=1))
+    service = rlm_config(plan.spec, LAYOUT, 1, plan.ports, "c", security)
+    del service["broker.server.properties"]  # not written in this test
+    reader = reader_config(LAYOUT, plan, 1, security)
+    for content, config in (
+        (service, from_mapping(service)),
+        (reader, reader_from_mapping(reader)),
+    ):
+        assert config.kafka_security_protocol == protocols(kind).direct
+        assert config.kafka_sasl_username == (None if kind == "mtls" else "rlm")
+        assert not [one for one in security.secrets.passwords.values() if one in str(content)]
+        tls = config.kafka_security().tls
+        assert tls.ca_file == (None if kind == "sasl_plaintext" else str(security.files.ca))
+        keystore = str(security.files.keystore("rlm"))
+        assert tls.cert_file == (keystore if kind == "mtls" else None)
+    assert not [key for key in rlm_config(plan.spec, LAYOUT, 1, plan.ports, "c") if "sasl" in key]
 
 
 @pytest.mark.parametrize("kind", SECURED)

@@ -1,0 +1,118 @@
+"""The main job on secured clusters: copy, trim and reads of old offsets, with an authorizer that
+denies what no ACL allows. The services are User:rlm, and clients are who they are by SASL.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.security.files import SecurityFiles
+from rlm_sandbox.security.principals import saved_secrets
+from rlm_sandbox.spec import SandboxSpec
+from tests.builders import secured_clients
+from tests.sandbox_fixtures import with_workers
+from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
+
+pytestmark = pytest.mark.integration
+
+_POLL_S = 20
+
+
+class PrincipalCluster(Cluster):
+    """Clients of the proxy are `admin` unless a test says who; so is the admin client, past it."""
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
+
+    def of(self, name: str, mechanism: str | None = None) -> dict[str, Any]:
+        """Settings of a client of the proxy that is another principal."""
+        return secured_clients.librdkafka(self.sandbox.json, name, mechanism=mechanism, proxy=True)
+
+
+@pytest.fixture(scope="module", params=["sasl_plaintext", "sasl_ssl", "mtls"])
+def secured(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PrincipalCluster]:
+    readers = 1 if request.param == "sasl_ssl" else 0
+    spec = SandboxSpec(security=request.param, readers=readers, jvm="quick")
+    made = Sandbox.up(tmp_path_factory.mktemp("secured"), with_workers(spec))
+    try:
+        admin = secured_clients.librdkafka(made.json, "admin", proxy=True)
+        with PrincipalCluster(made, admin) as cluster:
+            yield cluster
+    finally:
+        made.down(delete=True)
+
+
+@pytest.fixture(scope="module")
+def trimmed(secured: PrincipalCluster) -> tuple[str, list[Row]]:
+    """A topic whose first records are remote only, and all that was acknowledged."""
+    topic = fresh("trimmed")
+    secured.create_topic(topic)
+    acked = secured.fill(topic, mib=4)
+    secured.enable(topic)
+    secured.wait_trimmed(topic)
+    return topic, acked
+
+
+def first_error(config: dict[str, Any], topic: str) -> str | None:
+    """The name of the error that a consumer gets for the first offset; None where it reads it."""
+    consumer = Consumer({**config, "group.id": fresh("group"), "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(_POLL_S)
+        assert message is not None
+        error = message.error()
+        return None if error is None else error.name()
+    finally:
+        consumer.close()
+
+
+def test_old_offsets_are_copied_trimmed_and_read_back_by_each_mechanism(
+    secured: PrincipalCluster, trimmed: tuple[str, list[Row]]
+) -> None:
+    topic, acked = trimmed
+    assert_same(secured.read_all(topic, **secured.of("reader")), acked)
+    for mechanism in secured.sandbox.json["security"]["mechanisms"]:
+        read = secured.read_all(topic, end={0: 100}, **secured.of("reader", mechanism))
+        assert_same(read, acked[:100])
+
+
+def test_denied_gets_the_same_errors_through_the_proxy(
+    secured: PrincipalCluster, trimmed: tuple[str, list[Row]]
+) -> None:
+    topic, _ = trimmed
+    direct = secured_clients.librdkafka(secured.sandbox.json, "denied")
+    refused = first_error(direct, topic)
+    assert refused is not None
+    assert refused.endswith("AUTHORIZATION_FAILED")
+    assert first_error(secured.of("denied"), topic) == refused
+    assert first_error(secured.of("reader"), topic) is None
+
+
+def test_services_have_all_rights_that_they_need(
+    secured: PrincipalCluster, trimmed: tuple[str, list[Row]]
+) -> None:
+    document = secured.rlm_json("status")
+    assert document["partitions"]
+    sandbox = secured.sandbox
+    for name in ("rlm:1", *(f"reader:{one}" for one in sandbox.state.spec.reader_ids)):
+        log = sandbox.layout.log(name).read_text("utf-8")
+        assert "missing ACL" not in log
+        found = saved_secrets(SecurityFiles(folder=sandbox.layout.security).secrets)
+        assert not [word for word in found.passwords.values() if word in log]
+
+
+def test_kafkas_own_tools_go_through_the_proxy(
+    secured: PrincipalCluster, trimmed: tuple[str, list[Row]]
+) -> None:
+    topic, _ = trimmed
+    path = secured.sandbox.json["security"]["reader"]["proxy_client_properties"]
+    where = ("--bootstrap-server", secured.bootstrap, "--command-config", path)
+    done = secured.sandbox.dist.run_tool("topics", *where, "--list")
+    assert done.returncode == 0, done.stderr
+    assert topic in done.stdout.split()
