@@ -67,6 +67,7 @@ def rlm_config(
         "plugin.address": loopback(own.plugin),
         "rlmm.config.remote.log.metadata.topic.replication.factor": min(3, spec.brokers),
         **_secured(security),
+        **({} if security is None else security.proxy_settings()),
         **QUICK_SERVICE,
         **_parsed(spec.overrides_of("rlm")),
     }

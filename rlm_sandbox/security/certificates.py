@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rlm_sandbox.files import write_atomically
 from rlm_sandbox.security.files import SecurityFiles
-from rlm_sandbox.security.principals import BROKER, PRINCIPALS, SUBJECT_ORGANISATION
+from rlm_sandbox.security.principals import BROKER, PRINCIPALS, SERVICE, SUBJECT_ORGANISATION
 
 _LIFETIME = timedelta(days=3650)
 _SLACK = timedelta(hours=1)
@@ -101,7 +101,7 @@ def make_certificates(files: SecurityFiles, *, now_ms: int) -> None:
             name,
             begin=now - _SLACK,
             end=now + _LIFETIME,
-            server_names=_LOOPBACK_NAMES if name == BROKER else (),
+            server_names=_LOOPBACK_NAMES if name in (BROKER, SERVICE) else (),
         )
         write_issued(issued, files.certificate(name), files.key(name))
         write_atomically(files.keystore(name), issued.key + issued.certificate, private=True)

@@ -10,15 +10,15 @@ from typing import Any
 
 from rlm_sandbox.security.files import SecurityFiles
 from rlm_sandbox.security.listeners import MECHANISMS, SCRAM, has_sasl, has_tls, protocols
-from rlm_sandbox.security.principals import CLIENTS, Secrets
+from rlm_sandbox.security.principals import CLIENTS, SERVICE, Secrets
 
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientIdentity:
-    """One principal on one listener. `ca`, `certificate` and `key` are None where they are not
-    used; so are name and password in mtls.
+    """One principal on one listener. Name and password are None without SASL, `ca` without TLS,
+    `certificate` and `key` where nobody asks for them.
     """
 
     protocol: str
@@ -38,7 +38,7 @@ def identity_of(
     """The principal `name` on the direct listener, or on the one behind the proxy."""
     known = protocols(security)
     protocol = known.tiered if proxy else known.direct
-    by_certificate = has_tls(protocol) and not has_sasl(protocol)
+    by_certificate = security == "mtls"
     return ClientIdentity(
         protocol=protocol,
         username=name if has_sasl(protocol) else None,
@@ -81,6 +81,26 @@ def service_settings(identity: ClientIdentity, password: Path, keystore: Path) -
         settings["kafka.ssl.truststore.location"] = str(identity.ca)
     if identity.certificate is not None:
         settings["kafka.ssl.keystore.location"] = str(keystore)
+    return settings
+
+
+def proxy_settings(security: str, files: SecurityFiles) -> dict[str, str]:
+    """What the YAML of a service has for TLS at the proxy, towards clients and the broker."""
+    if not has_tls(protocols(security).tiered):
+        return {}
+    certificate, key = str(files.certificate(SERVICE)), str(files.key(SERVICE))
+    settings = {
+        "proxy.tls.cert.file": certificate,
+        "proxy.tls.key.file": key,
+        "broker.tiered.tls.ca.file": str(files.ca),
+    }
+    if security == "mtls":
+        settings |= {
+            "proxy.tls.client.auth": "required",
+            "proxy.tls.client.ca.file": str(files.ca),
+            "broker.tiered.tls.cert.file": certificate,
+            "broker.tiered.tls.key.file": key,
+        }
     return settings
 
 

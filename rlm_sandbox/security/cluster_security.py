@@ -13,6 +13,7 @@ from rlm_sandbox.security.clients import (
     ClientIdentity,
     client_properties,
     identity_of,
+    proxy_settings,
     service_settings,
 )
 from rlm_sandbox.security.files import SecurityFiles
@@ -53,6 +54,10 @@ class ClusterSecurity:
         """Settings of services and readers for their own clients, as User:rlm."""
         identity, files = self.identity(SERVICE), self.files
         return service_settings(identity, files.password(SERVICE), files.keystore(SERVICE))
+
+    def proxy_settings(self) -> dict[str, str]:
+        """Settings of TLS at the proxy, which a reader does not have."""
+        return proxy_settings(self.kind, self.files)
 
     @property
     def admin(self) -> ClientIdentity:

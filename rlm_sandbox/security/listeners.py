@@ -3,13 +3,14 @@
     --security       DIRECT           CONTROLLER       TIERED
     plaintext        PLAINTEXT        PLAINTEXT        PLAINTEXT
     sasl_plaintext   SASL_PLAINTEXT   SASL_PLAINTEXT   SASL_PLAINTEXT
-    sasl_ssl         SASL_SSL         SASL_SSL         SASL_PLAINTEXT
-    mtls             SSL              SSL              SASL_PLAINTEXT
+    sasl_ssl         SASL_SSL         SASL_SSL         SASL_SSL
+    mtls             SSL              SSL              SASL_SSL
 
-TIERED is bound to loopback and has the proxy before it, which passes SASL through and has no TLS.
-In mtls it authenticates by SASL, too: a connection of the proxy cannot show the certificate of its
-client. Brokers are User:broker among themselves, by SCRAM, and towards controllers by PLAIN:
-controllers learn SCRAM users from the log that they have yet to read.
+TIERED has the proxy before it, which speaks the same protocol with its clients: it passes SASL
+through, and has TLS of its own on either side. In mtls both sides of it ask for certificates, and a
+client is who it is by SASL besides: the proxy cannot show a certificate of its client. Brokers are
+User:broker among themselves, by SCRAM, and towards controllers by PLAIN: controllers learn SCRAM
+users from the log that they have yet to read.
 """
 
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ class Protocols:
 
 def protocols(security: str) -> Protocols:
     of_clients = _OF_CLIENTS[security]
-    tiered = "PLAINTEXT" if security == "plaintext" else "SASL_PLAINTEXT"
+    tiered = "SASL_SSL" if has_tls(of_clients) else of_clients
     return Protocols(direct=of_clients, controller=of_clients, tiered=tiered)
 
 
@@ -120,13 +121,17 @@ def _sasl(listener: str, secrets: Secrets) -> dict[str, str]:
 
 
 def _tls(files: SecurityFiles, *, client_auth: bool) -> dict[str, str]:
-    """PEM files, as Kafka reads them since KIP-651."""
+    """PEM files, as Kafka reads them since KIP-651. A listener with SASL asks for certificates only
+    where its own setting says so (KIP-684).
+    """
+    auth = "required" if client_auth else "none"
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(files.keystore(BROKER)),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(files.ca),
-        "ssl.client.auth": "required" if client_auth else "none",
+        "ssl.client.auth": auth,
+        "listener.name.tiered.ssl.client.auth": auth,
         "ssl.principal.mapping.rules": PRINCIPAL_MAPPING_RULES,
     }
 

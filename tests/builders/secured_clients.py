@@ -8,9 +8,13 @@ from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
 
+from kafka_protocol.apis import METADATA
+from rlm_sandbox.security.broker_calls import broker_calls
+from rlm_sandbox.security.clients import ClientIdentity
 from rlm_sandbox.security.listeners import has_tls
 
 _TOKEN_IS_FRESH_S = 3600
+_TIMEOUT_S = 20
 
 
 def librdkafka(
@@ -33,7 +37,7 @@ def librdkafka(
         config["sasl.mechanism"] = chosen
     if has_tls(listener["protocol"]):
         config["ssl.ca.location"] = document["security"]["ca"]
-    if listener["protocol"] == "SSL":
+    if "certificate" in principal:
         config["ssl.certificate.location"] = principal["certificate"]
         config["ssl.key.location"] = principal["key"]
     return config
@@ -78,7 +82,16 @@ def aiokafka(
         arguments["sasl_mechanism"] = chosen
     if has_tls(listener["protocol"]):
         context = ssl.create_default_context(cafile=document["security"]["ca"])
-        if listener["protocol"] == "SSL":
+        if "certificate" in principal:
             context.load_cert_chain(principal["certificate"], principal["key"])
         arguments["ssl_context"] = context
     return arguments
+
+
+def connects(port: int, identity: ClientIdentity | None) -> bool:
+    """Whether a loopback port answers Metadata to that client, or to one that says nothing."""
+    try:
+        with broker_calls(port, identity, timeout_s=_TIMEOUT_S) as calls:
+            return bool(calls.call(METADATA, 1, {"topics": []})["brokers"])
+    except (OSError, EOFError):
+        return False

@@ -21,13 +21,13 @@ EDITS: tuple[Edit, ...] = (
     *_of(
         f"{_SECURITY}listeners.py",
         "in mtls a client needs no certificate",
-        '"required" if client_auth else "none"',
-        '"requested" if client_auth else "none"',
+        'auth = "required" if client_auth else "none"',
+        'auth = "requested" if client_auth else "none"',
     ),
     *_of(
         f"{_SECURITY}listeners.py",
         "TIERED takes clients without identity",
-        'tiered = "PLAINTEXT" if security == "plaintext" else "SASL_PLAINTEXT"',
+        'tiered = "SASL_SSL" if has_tls(of_clients) else of_clients',
         'tiered = "PLAINTEXT"',
     ),
     *_of(

@@ -16,7 +16,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from rlm_sandbox.readiness import cluster_view
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.security.broker_calls import NotAuthenticated, broker_calls
 from rlm_sandbox.security.cluster_security import security_of
@@ -146,12 +145,13 @@ async def test_aiokafka_is_the_same_principals(secured: Sandbox) -> None:
 def test_nobody_connects_without_a_proof(secured: Sandbox) -> None:
     security = security_of(secured.layout, secured.state.spec)
     assert security is not None
-    ports, right = secured.state.ports[1], security.identity("reader")
-    assert cluster_view(ports.direct, right) is not None
-    assert cluster_view(ports.tiered, security.identity("reader", proxy=True)) is not None
+    connects, ports = secured_clients.connects, secured.state.ports[1]
+    right = security.identity("reader")
+    assert connects(ports.direct, right)
+    assert connects(ports.tiered, security.identity("reader", proxy=True))
     for port in (ports.direct, ports.tiered, secured.state.quorum_port):
-        assert cluster_view(port) is None
-    assert cluster_view(ports.direct, replace(right, certificate=None, password=None)) is None
+        assert not connects(port, None)
+    assert not connects(ports.direct, replace(right, certificate=None, username=None))
     if right.password is not None:
         with (
             pytest.raises(NotAuthenticated, match="the broker refuses reader"),
@@ -216,6 +216,6 @@ def test_three_brokers_and_a_controller_are_secured_among_themselves(tmp_path: P
         made.kill("broker:2")
         made.start("broker:2")
         assert written({**admin, "acks": "all"}, TOPIC, *[b"x"] * 30) == [None] * 30
-        assert cluster_view(made.state.quorum_port) is None
+        assert not secured_clients.connects(made.state.quorum_port, None)
     finally:
         made.down(delete=True)

@@ -66,8 +66,12 @@ def test_no_listener_of_a_secured_sandbox_takes_clients_without_identity(
     assert "PLAINTEXT" not in by_listener.values()
     for listener, protocol in by_listener.items():
         assert protocol != "SSL" or properties["ssl.client.auth"] == "required"
+        assert protocol.endswith("SSL") == (kind != "sasl_plaintext")
         key = f"listener.name.{listener.lower()}.sasl.enabled.mechanisms"
         assert (key in properties) == protocol.startswith("SASL_")
+    assert (properties.get("listener.name.tiered.ssl.client.auth") == "required") == (
+        kind == "mtls"
+    )
     three = spec_of(kind, brokers=3)
     controller = controller_properties(three, LAYOUT, 99, security)
     for key in ("authorizer.class.name", "allow.everyone.if.no.acl.found", "super.users"):
@@ -157,6 +161,8 @@ def test_certificates_are_signed_and_name_their_principal(tmp_path: Path) -> Non
     broker = x509.load_pem_x509_certificate(files.certificate("broker").read_bytes())
     names = broker.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "localhost" in names.get_values_for_type(x509.DNSName)
+    proxy = x509.load_pem_x509_certificate(files.certificate("rlm").read_bytes())
+    assert proxy.extensions.get_extension_for_class(x509.SubjectAlternativeName).value == names
     client = x509.load_pem_x509_certificate(files.certificate("reader").read_bytes())
     with pytest.raises(x509.ExtensionNotFound):
         client.extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -219,6 +225,9 @@ def test_services_and_readers_are_one_principal_and_have_no_password_in_their_se
         assert tls.ca_file == (None if kind == "sasl_plaintext" else str(security.files.ca))
         keystore = str(security.files.keystore("rlm"))
         assert tls.cert_file == (keystore if kind == "mtls" else None)
+    config = from_mapping(service)
+    assert config.serves_tls == config.dials_tls == (kind != "sasl_plaintext")
+    assert config.proxy_tls_client_auth == ("required" if kind == "mtls" else "none")
     assert not [key for key in rlm_config(plan.spec, LAYOUT, 1, plan.ports, "c") if "sasl" in key]
 
 

@@ -3,6 +3,7 @@ denies what no ACL allows. The services are User:rlm, and clients are who they a
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.security.cluster_security import security_of
 from rlm_sandbox.security.files import SecurityFiles
 from rlm_sandbox.security.principals import saved_secrets
 from rlm_sandbox.spec import SandboxSpec
@@ -92,6 +94,18 @@ def test_denied_gets_the_same_errors_through_the_proxy(
     assert refused.endswith("AUTHORIZATION_FAILED")
     assert first_error(secured.of("denied"), topic) == refused
     assert first_error(secured.of("reader"), topic) is None
+
+
+def test_the_proxy_takes_no_client_without_a_proof(secured: PrincipalCluster) -> None:
+    security = security_of(secured.sandbox.layout, secured.sandbox.state.spec)
+    assert security is not None
+    proxy, right = secured.sandbox.state.ports[1].proxy, security.identity("reader", proxy=True)
+    connects = secured_clients.connects
+    assert connects(proxy, right)
+    assert not connects(proxy, None)
+    assert not connects(proxy, replace(right, password="0" * 32))
+    if right.certificate is not None:
+        assert not connects(proxy, replace(right, certificate=None))
 
 
 def test_services_have_all_rights_that_they_need(
