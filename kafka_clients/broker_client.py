@@ -113,7 +113,9 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]
         connection = await self._connected(host, port)
         try:
             request = MetadataRequest([], allow_auto_topic_creation=False)
-            self.cluster.update_metadata(await connection.send(request))
+            async with self.channel_security.connecting(f"{host}:{port}"):
+                answer = await connection.send(request)
+            self.cluster.update_metadata(answer)
         except BaseException:
             connection.close()
             raise

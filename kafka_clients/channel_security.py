@@ -280,8 +280,9 @@ class _Tokens:
         except TimeoutError:
             why = "no answer in time"
         except ssl.SSLError as error:
-            verdict = getattr(error, "verify_message", "")
-            why = f"TLS failed: {verdict or error.reason}; {TRUSTSTORE_KEY} counts there, too"
+            # OpenSSL sets these; an error that Python makes has neither.
+            words = getattr(error, "verify_message", "") or getattr(error, "reason", "")
+            why = f"TLS failed: {words or error}; {TRUSTSTORE_KEY} counts there, too"
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
         raise SecurityRefused(token_refusal(shown_endpoint(login.url), why)) from None

@@ -44,7 +44,7 @@ class SecurityRefused(Unavailable, ConnectionError):
 
 
 def closed_at_once(security: KafkaSecurity) -> str:
-    """What a connection that ends before its first answer may mean."""
+    """What a connection that the broker ends at the first request may mean."""
     if security.has_tls:
         return (
             "it closed the connection in the TLS handshake or right after: the listener may not "
@@ -52,7 +52,7 @@ def closed_at_once(security: KafkaSecurity) -> str:
             f"({KEYSTORE_KEY})"
         )
     return (
-        "it closed the connection before its first answer: the listener may want TLS or SASL "
+        "it closed the connection at once: the listener may want TLS or SASL "
         f"({PROTOCOL_KEY} is {security.protocol})"
     )
 

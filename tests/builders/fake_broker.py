@@ -7,7 +7,7 @@ of a connection at a time.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 from kafka_protocol.apis import API_VERSIONS, APIS
 from kafka_protocol.frames import FrameAssembler, encode_response, parse_request_header
@@ -57,7 +57,7 @@ class FakeBroker:
             writer.write(data)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["FakeBroker"]:
+    async def running(self) -> AsyncIterator[Self]:
         server = await asyncio.start_server(self._serve, "127.0.0.1", self.address.port)
         self.address = Address(host="127.0.0.1", port=server.sockets[0].getsockname()[1])
         try:

@@ -11,7 +11,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_clients.channel_security import ChannelSecurity
@@ -61,7 +61,7 @@ class SecuredKafka:
     client: Certificate
     ports: Mapping[str, int]
     process: ProcessIdentity | None = None
-    scram_password: str = field(default=ALICES, repr=False)
+    cluster_id: str = "c2VjdXJlZC1rYWZrYS0tMQ"
 
     def address(self, listener: str) -> Address:
         return Address(host="127.0.0.1", port=self.ports[listener])
@@ -121,12 +121,12 @@ def unsecured_jws(principal: str, *, lifetime_s: float = 3_600) -> str:
     return ".".join((*parts, ""))
 
 
-def start_secured_kafka(
-    folder: Path, names: tuple[str, ...] = ("127.0.0.1", "localhost")
-) -> SecuredKafka:
-    """Formats and starts the broker; `names` are those of its certificate. See `wait_ready`."""
+def start_secured_kafka(folder: Path, proxies: Mapping[str, int] | None = None) -> SecuredKafka:
+    """Formats and starts the broker; see `wait_ready`. `proxies`: ports at which listeners are
+    advertised instead of their own.
+    """
     authority = Authority(folder, "clusters-authority")
-    server = authority.issue("broker", *names)
+    server = authority.issue("broker", "127.0.0.1", "localhost")
     reservation = PortReservation()
     ports = {listener: reservation.take() for listener in LISTENERS}
     made = SecuredKafka(
@@ -134,9 +134,9 @@ def start_secured_kafka(
     )
     (folder / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
     file = folder / "server.properties"
-    file.write_text(encode_properties(_properties(made, server)), encoding="utf-8")
+    file.write_text(encode_properties(_properties(made, server, proxies or {})), encoding="utf-8")
     dist = resolve_kafka()
-    _format(dist, file)
+    _format(dist, file, made.cluster_id)
     reservation.release_all()
     jvm = (
         *("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
@@ -152,7 +152,7 @@ def start_secured_kafka(
     return made
 
 
-def _format(dist: KafkaDist, file: Path) -> None:
+def _format(dist: KafkaDist, file: Path, cluster_id: str) -> None:
     users = [
         f"{mechanism}=[name={ALICE},password={ALICES}]"
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -160,21 +160,27 @@ def _format(dist: KafkaDist, file: Path) -> None:
     scram = [word for user in users for word in ("--add-scram", user)]
     done = dist.run_tool(
         "storage",
-        *("format", "--cluster-id", "c2VjdXJlZC1rYWZrYS0tMQ", "--config", str(file), *scram),
+        *("format", "--cluster-id", cluster_id, "--config", str(file), *scram),
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _properties(kafka: SecuredKafka, server: Certificate) -> dict[str, str]:
+def _properties(
+    kafka: SecuredKafka, server: Certificate, proxies: Mapping[str, int]
+) -> dict[str, str]:
     listeners = [f"{name}://127.0.0.1:{port}" for name, port in kafka.ports.items()]
+    advertised = [
+        f"{name}://127.0.0.1:{proxies.get(name, port)}" for name, port in kafka.ports.items()
+    ]
+    bound = [one.replace("127.0.0.1", "0.0.0.0") for one in listeners]
     protocols = ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items())
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": f"1@127.0.0.1:{kafka.ports['CONTROLLER']}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": ",".join(listeners),
-        "advertised.listeners": ",".join(listeners[1:]),
+        "listeners": ",".join(bound),
+        "advertised.listeners": ",".join(advertised[1:]),
         "listener.security.protocol.map": protocols,
         "inter.broker.listener.name": "BARE",
         "log.dirs": str(kafka.folder / "data"),

@@ -1,19 +1,30 @@
 """Our clients and a real broker: every protocol and mechanism, sessions, and every refusal."""
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer, structs
+from aiokafka.client import AIOKafkaClient
 
 from kafka_clients.channel_security import ChannelSecurity
-from kafka_clients.security import Login, TokenFile
+from kafka_clients.refusals import SecurityRefused
+from kafka_clients.security import KafkaSecurity, Login, TlsFiles, TokenFile
+from kip405.errors import Unavailable
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock
-from rlmm.clients import ConnectionSettings, make_producer
-from rlmm.topic import create_topic, settings_spec
+from rlmm.clients import ConnectionSettings, make_consumer, make_producer
+from rlmm.topic import SETTINGS_TOPIC, create_topic, settings_spec
+from tests.builders.certificates import Authority
 from tests.builders.secured_kafka import (
+    ALICES,
+    SESSION_MS,
     SecuredKafka,
     alice,
     start_secured_kafka,
@@ -29,18 +40,23 @@ WAYS = [
     ("MUTUAL", None),
     *((listener, mechanism) for listener in ("SASL", "SASLTLS") for mechanism in MECHANISMS),
 ]
+LONG_S = 3 * SESSION_MS / 1000
 
 
 @pytest.fixture(scope="module")
-def kafka(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SecuredKafka]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     made = start_secured_kafka(tmp_path_factory.mktemp("secured"))
     try:
         asyncio.run(made.wait_ready())
+        asyncio.run(create_settings_topic(made))
         yield made
     finally:
         made.down()
+
+
+async def create_settings_topic(kafka: SecuredKafka) -> None:
+    settings = connection(kafka, "BARE", kafka.security("BARE"))
+    await create_topic(settings_spec(1), settings, SystemClock().sleep_ms)
 
 
 def login(mechanism: str | None, folder: Path, *, lifetime_s: float = 3_600) -> Login | None:
@@ -70,6 +86,29 @@ def connection(kafka: SecuredKafka, listener: str, security: ChannelSecurity) ->
     )
 
 
+@asynccontextmanager
+async def producing(settings: ConnectionSettings) -> AsyncIterator[AIOKafkaProducer]:
+    producer = make_producer(settings)
+    try:
+        await producer.start()
+        yield producer
+    finally:
+        await producer.stop()
+
+
+async def produce(producer: AIOKafkaProducer) -> int:
+    sent = await (await producer.send(SETTINGS_TOPIC, b"v", key=b"k", partition=0))
+    offset: int = sent.offset
+    return offset
+
+
+def ends_of(client: AIOKafkaClient) -> set[Any]:
+    """This side's addresses of the open connections to brokers."""
+    return {
+        one._writer.get_extra_info("sockname") for one in client._conns.values() if one.connected()
+    }
+
+
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
 async def test_both_layers_connect(
     kafka: SecuredKafka, tmp_path: Path, listener: str, mechanism: str | None
@@ -77,12 +116,167 @@ async def test_both_layers_connect(
     security = kafka.security(listener, login(mechanism, tmp_path))
     async with wire(kafka, listener, security) as own:
         assert (await own.describe_cluster()).nodes[0].node_id == 1
-    settings = connection(kafka, listener, security)
-    await create_topic(settings_spec(1), settings, SystemClock().sleep_ms)
-    producer = make_producer(settings)
+    async with producing(connection(kafka, listener, security)) as producer:
+        assert await produce(producer) >= 0
+    assert security.refusals == {}
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
+async def test_both_layers_keep_their_connections_while_the_broker_ends_sessions(
+    kafka: SecuredKafka, tmp_path: Path, mechanism: str
+) -> None:
+    """Each connection outlives three sessions, the consumer's with long polls under way."""
+    security = kafka.security("SASLTLS", login(mechanism, tmp_path))
+    settings = connection(kafka, "SASLTLS", security)
+    consumer, seen = make_consumer(settings), 0
+    partition = structs.TopicPartition(SETTINGS_TOPIC, 0)
+    try:
+        await consumer.start()
+        consumer.assign([partition])
+        await consumer.seek_to_end(partition)
+        async with producing(settings) as producer, wire(kafka, "SASLTLS", security) as own:
+            await own.describe_cluster()
+            await produce(producer)
+            await consumer.getmany(timeout_ms=1_000)
+            clients = (producer.client, consumer._client)
+            before = [ends_of(one) for one in clients]
+            channel = own._quick._channel
+            deadline, sent = asyncio.get_running_loop().time() + LONG_S, 0
+            while asyncio.get_running_loop().time() < deadline:
+                await own.describe_cluster()
+                await produce(producer)
+                sent += 1
+                found = await consumer.getmany(timeout_ms=200)
+                seen += sum(map(len, found.values()))
+            assert [ends_of(one) for one in clients] == before
+            assert own._quick._channel is channel
+            assert sent - 1 <= seen <= sent + 1
+    finally:
+        await consumer.stop()
+    assert security.refusals == {}
+
+
+async def test_aiokafka_alone_is_cut_off_when_its_session_ends(kafka: SecuredKafka) -> None:
+    """Why the connections are ours: when this fails, aiokafka has learnt KIP-368."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=str(kafka.address("SASL")),
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_plain_username="alice",
+        sasl_plain_password=ALICES,
+    )
     await producer.start()
     try:
-        sent = await (await producer.send("__rlm_settings", b"v", key=b"k", partition=0))
-        assert sent.offset >= 0
+        await produce(producer)
+        before = ends_of(producer.client)
+        await asyncio.sleep(1.2 * SESSION_MS / 1000)
+        with contextlib.suppress(Exception):
+            await produce(producer)
+        assert not before & ends_of(producer.client)
     finally:
         await producer.stop()
+
+
+async def test_a_token_is_renewed_before_its_end(kafka: SecuredKafka, tmp_path: Path) -> None:
+    """The broker ends a session with its token; the file has a new one by then."""
+    token = login("OAUTHBEARER", tmp_path, lifetime_s=2.2)
+    security = kafka.security("SASL", token)
+    async with wire(kafka, "SASL", security) as own:
+        await own.describe_cluster()
+        channel = own._quick._channel
+        login("OAUTHBEARER", tmp_path)
+        for _ in range(10):
+            await asyncio.sleep(0.3)
+            await own.describe_cluster()
+        assert own._quick._channel is channel
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+async def test_a_wrong_password_and_then_the_right_one(
+    kafka: SecuredKafka, tmp_path: Path, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    file = tmp_path / "password"
+    file.write_text("never-this-one")
+    security = kafka.security("SASL", replace(alice(mechanism), password=file))
+    settings = connection(kafka, "SASL", security)
+    async with wire(kafka, "SASL", security) as own:
+        with pytest.raises(SecurityRefused, match="authentication failed") as refused:
+            await own.describe_cluster()
+        assert "look at kafka.sasl.username (alice)" in str(refused.value)
+        with pytest.raises(SecurityRefused, match="authentication failed"):
+            async with producing(settings):
+                pass
+        file.write_text(ALICES)
+        await asyncio.sleep(0.6)
+        await own.describe_cluster()
+        async with producing(settings) as producer:
+            await produce(producer)
+    shown = f"{caplog.text}{refused.value!r}"
+    assert "never-this-one" not in shown and ALICES not in shown
+
+
+def other_tls(kafka: SecuredKafka, folder: Path, what: str) -> TlsFiles:
+    other = Authority(folder, "another")
+    tls = kafka.tls(with_certificate=True)
+    if what == "authority":
+        return replace(tls, ca_file=str(other.ca_file))
+    return replace(tls, cert_file=str(other.issue("stranger").both_file))
+
+
+@pytest.mark.parametrize(
+    ("listener", "protocol", "mechanism", "what", "message"),
+    [
+        ("TLS", "SSL", None, "authority", r"of no authority that is trusted.*truststore"),
+        ("MUTUAL", "SSL", None, "certificate", r"kafka\.ssl\.keystore\.location"),
+        ("MUTUAL", "SSL", None, "none", r"kafka\.ssl\.keystore\.location"),
+        ("BARE", "SSL", None, "", r"speak TLS.*kafka\.security\.protocol is SSL"),
+        ("TLS", "PLAINTEXT", None, "", r"TLS.*kafka\.security\.protocol is PLAINTEXT"),
+        (
+            "SASL",
+            "PLAINTEXT",
+            None,
+            "",
+            r"want TLS or SASL .*protocol is PLAINTEXT",
+        ),
+        ("SASLTLS", "SASL_PLAINTEXT", "PLAIN", "", r"TLS.*protocol is SASL_PLAINTEXT"),
+        ("BARE", "SASL_PLAINTEXT", "PLAIN", "", r"has no SASL.*protocol is SASL_PLAINTEXT"),
+        ("SCRAMONLY", "SASL_PLAINTEXT", "PLAIN", "", r"mechanism is PLAIN, .* has SCRAM-SHA-512"),
+    ],
+)
+async def test_what_does_not_fit_is_one_line_that_names_the_setting(
+    kafka: SecuredKafka,
+    tmp_path: Path,
+    listener: str,
+    protocol: str,
+    mechanism: str | None,
+    what: str,
+    message: str,
+) -> None:
+    tls = kafka.tls() if what in ("", "none") else other_tls(kafka, tmp_path, what)
+    security = ChannelSecurity(
+        KafkaSecurity(protocol=protocol, tls=tls, login=login(mechanism, tmp_path))
+    )
+    async with wire(kafka, listener, security) as own:
+        with pytest.raises(Unavailable, match=message) as failed:
+            await own.describe_cluster()
+    assert "\n" not in str(failed.value) and ALICES not in str(failed.value)
+    await asyncio.sleep(0.3)
+    with pytest.raises(OSError, match=r"kafka\.s(sl|asl|ecurity)\."):
+        async with producing(connection(kafka, listener, security)):
+            pass
+
+
+async def test_another_host_than_the_certificates(kafka: SecuredKafka) -> None:
+    address = replace(kafka.address("TLS"), host="127.0.0.2")
+    for checks in (True, False):
+        tls = replace(kafka.tls(), checks_host_name=checks)
+        own = OwnBroker(address, client_id="test", security=kafka.security("TLS", tls=tls))
+        try:
+            if checks:
+                with pytest.raises(SecurityRefused, match="does not have the host that was dial"):
+                    await own.describe_cluster()
+            else:
+                await own.describe_cluster()
+        finally:
+            await own.close()
