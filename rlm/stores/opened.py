@@ -14,6 +14,7 @@ from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import Clock
 from rlm.config import CommonConfig, ServiceConfig
+from rlm.config.secured import SECRET_VARIABLES
 from rlm.config.stores import PREFIX_KEY, StoreConfig
 from rlm.stores.connection import (
     Connection,
@@ -159,6 +160,7 @@ def _spawned(store: StoreConfig, terms: PluginTerms, clock: Clock) -> SpawnedPlu
         sleep=sleep,
         command=store.command or OWN_COMMAND,
         runtime_dir=terms.runtime_dir,
+        withheld=SECRET_VARIABLES,
     )
 
 

@@ -5,8 +5,9 @@ memory left, is one that has ended: it is tried again with back-off, and nothing
 """
 
 import asyncio
+import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -28,7 +29,8 @@ _STDIN = 0
 class ChildPlan:
     """How a child is started. `first_line`: for its standard input, by how often it has ended by
     itself lately. `stop_ms`: from SIGTERM to SIGKILL. `may_refuse`: exit status 2 before it was
-    ever ready is Refused. A child says on its standard output when it is ready.
+    ever ready is Refused. `withheld`: variables of the environment that are not its business. A
+    child says on its standard output when it is ready.
     """
 
     name: str
@@ -37,6 +39,7 @@ class ChildPlan:
     stop_ms: int
     descriptors: tuple[int, ...] = ()
     may_refuse: bool = False
+    withheld: Collection[str] = ()
 
 
 class Refused(Exception):
@@ -58,7 +61,11 @@ class _Process(asyncio.SubprocessProtocol):
     async def start(cls, plan: ChildPlan, first_line: bytes) -> "_Process":
         """OSError: it cannot be started now."""
         transport, process = await asyncio.get_running_loop().subprocess_exec(
-            cls, *plan.command, stderr=None, pass_fds=plan.descriptors
+            cls,
+            *plan.command,
+            stderr=None,
+            pass_fds=plan.descriptors,
+            env={name: one for name, one in os.environ.items() if name not in plan.withheld},
         )
         stdin = transport.get_pipe_transport(_STDIN)
         assert isinstance(stdin, asyncio.WriteTransport)  # noqa: S101 - a pipe, as by default

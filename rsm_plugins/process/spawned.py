@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +80,11 @@ class SpawnedPlugin:
         on_log: Callable[[str], None] = to_standard_error,
         times: SpawnTimes | None = None,
         way: str = "linux" if sys.platform == "linux" else "other",
+        withheld: Collection[str] = (),
     ) -> None:
-        """Makes the folder for socket and configuration: in `runtime_dir` where its path is short
+        """`withheld`: variables of the environment that are not the plugin's business.
+
+        Makes the folder for socket and configuration: in `runtime_dir` where its path is short
         enough, else in one of this user's below the folder for temporary files.
 
         Unavailable where it cannot be made.
@@ -92,6 +95,7 @@ class SpawnedPlugin:
         self._on_log = on_log
         self._times = times or SpawnTimes()
         self._way = way
+        self._withheld = frozenset(withheld)
         self._secrets = secrets_of(config)
         self._folder = _folder(runtime_dir)
         socket = self._folder.path / "p.sock"
@@ -170,6 +174,7 @@ class SpawnedPlugin:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
+            env={name: one for name, one in os.environ.items() if name not in self._withheld},
         )
 
     async def _handshake(self, process: asyncio.subprocess.Process) -> RemoteStorageError | None:

@@ -111,6 +111,21 @@ async def test_a_plugin_serves_is_killed_and_serves_again(tmp_path: Path, way: s
     assert "plugin_stopping" in lines[-1], "stopped in order, and its last words were heard"
 
 
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_plugin_gets_no_variable_that_is_withheld(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setenv("RLM_KAFKA_SASL_PASSWORD", SECRET)
+    monkeypatch.setenv("OF_THE_STORE", "for it")
+    lines: list[str] = []
+    says = script("import os, sys; print(sorted(os.environ.items()), file=sys.stderr)")
+    withheld = {"RLM_KAFKA_SASL_PASSWORD"}
+    async with spawned(says, on_log=lines.append, way=way, withheld=withheld):
+        await until(lambda: bool(lines))
+    assert "('OF_THE_STORE', 'for it')" in lines[0]
+    assert SECRET not in lines[0] and "RLM_KAFKA" not in lines[0]
+
+
 @pytest.mark.parametrize("harm", ["stands still", "its socket is gone"])
 async def test_a_plugin_that_runs_and_does_not_answer_is_started_again(
     tmp_path: Path, harm: str

@@ -133,6 +133,22 @@ async def test_h24_a_child_that_ends_early_is_started_again_with_back_off(log: P
     assert_ended(log)
 
 
+def said_of(log: Path) -> str:
+    return log.read_text()
+
+
+async def test_a_child_gets_no_variable_that_is_withheld(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLM_KAFKA_SASL_PASSWORD", "hidden")
+    monkeypatch.setenv("OF_THE_CHILD", "for-it")
+    program = "note('environment', [*os.environ.values()], pid); sys.stdin.read()"
+    withheld = {"RLM_KAFKA_SASL_PASSWORD"}
+    async with running(Child(plan(log, program, withheld=withheld), SteppingClock(ran_ms=5_000))):
+        await until(lambda: bool(noted(log, "environment")))
+    assert "for-it" in said_of(log) and "hidden" not in said_of(log)
+
+
 async def test_h24_a_core_that_refuses_early_ends_the_service(log: Path) -> None:
     child = Child(plan(log, "sys.exit(2)", may_refuse=True), SteppingClock(ran_ms=100))
     with pytest.raises(Refused):
