@@ -92,8 +92,8 @@ class Connection:
         )
         self.responses = ResponseCutter(settings.max_frame_bytes, self._may_assemble)
         self._settling_bytes = 0
-        self._asked_bytes = 0
-        self._held_bytes = 0
+        self._asked_bytes = self._frame_bytes = 0  # of the broker's answer, before and after it
+        self._held_bytes = 0  # has become ours
         self.received_bytes = 0
         """All bytes that came from the client so far."""
         self.is_over = False
@@ -131,8 +131,9 @@ class Connection:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes of the broker that the client's socket has not taken yet."""
-        return self.client.writer.untaken_bytes - self.untaken_bytes
+        """Bytes of the broker that the client's socket has not taken yet, at most."""
+        untaken_bytes = self.client.writer.untaken_bytes
+        return min(untaken_bytes, self._frame_bytes) if self.untaken_bytes else untaken_bytes
 
     # What the memory bound (`Holder`) and the deadlines read of the connection.
 
@@ -389,7 +390,7 @@ class Connection:
             pieces = None
         if self.is_over:
             return
-        self._settling_bytes = self._asked_bytes = 0
+        self._frame_bytes, self._settling_bytes, self._asked_bytes = self._asked_bytes, 0, 0
         if pieces is not None:
             self.client.writer.write_all(pieces)
             if len(pieces) > _PIECES_OF_ONE_FRAME:

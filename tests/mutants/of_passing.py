@@ -136,6 +136,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *ENDED.edits(
         (
+            "H36: what a spliced answer has of the broker is not counted",
+            "return min(untaken_bytes, self._frame_bytes) if self.untaken_bytes else untaken_bytes",
+            "return 0 if self.untaken_bytes else untaken_bytes",
+        ),
+        (
             "H36: requests after the end of a connection are kept",
             "        if self.is_over:\n            return\n        self.shared.moved(size_bytes)\n",
             "        self.shared.moved(size_bytes)\n",

@@ -322,6 +322,31 @@ class HaltingBroker(FakeBroker):
             writer.close()
 
 
+async def test_h36_the_brokers_part_of_a_spliced_answer_counts_while_it_is_unsent() -> None:
+    """Clients take nothing of answers with 12 MiB of the broker and one remote batch each."""
+    broker = FakeBroker()
+    broker.logs[TOPIC, 1] = Log(high_watermark=14_000, record_bytes=1_000)
+    async with world(broker=broker, memory_max_bytes=8 * MIB) as w:
+        request = fetch_request(
+            12, asked(40, max_bytes=10), asked(150, 1, max_bytes=12 * MIB), max_bytes=12 * MIB
+        )
+        clients = [await w.connect() for _ in range(6)]
+        for client in clients:
+            client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            client.writer.write(client.encode(FETCH, 12, request))
+        await until(lambda: any(one.untaken_bytes for one in w.proxy.connections))
+        await asyncio.sleep(0.5)
+        unsent_bytes = sum(one.client.writer.untaken_bytes for one in w.proxy.connections)
+        assert unsent_bytes <= w.proxy.memory.held_bytes + MIB
+        assert w.proxy.memory.held_bytes <= 8 * MIB + 12 * MIB + 6 * SMALL_BYTES
+        for client in clients:
+            client.reader._transport.resume_reading()  # type: ignore[attr-defined]
+            remote, local = (await client.answer(FETCH, 12))["responses"][0]["partitions"]
+            assert remote["records"] == blob(40, 41)
+            assert local["records"] == blob(150, 150 + len(local["records"]) // 1_000, 1_000)
+        await until(lambda: w.proxy.memory.held_bytes == 0)
+
+
 async def test_h36_an_answer_whose_beginning_is_small_goes_on_once_there_is_room() -> None:
     broker = HaltingBroker()
     async with world(broker=broker, memory_max_bytes=MIB) as w:
