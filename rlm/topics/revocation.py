@@ -3,8 +3,10 @@
 A settings record keeps the data; that its deletion has begun is in the ledger. A service that
 begins reads the settings again after it wrote that, and before each step that deletes. So the
 ledger is read before the record is written, and again after it: whoever began meanwhile has seen
-the record and deletes nothing, or is seen here, and nobody is told that all is kept. Must not know
-how a topic is disabled that exists (rlm/topics/verbs.py).
+the record and deletes nothing, or is seen here, and nobody is told that all is kept. A partition
+that was discarded (`rlm partition discard`) is deleted whatever becomes of its topic: of the others
+the data is kept, and it is named. Where there are no others, nothing is left to be kept. Must not
+know how a topic is disabled that exists (rlm/topics/verbs.py).
 """
 
 import asyncio
@@ -63,6 +65,16 @@ class Revocation:
             lambda record: record.topic_id in topic_ids and record.state in ("deleting", "enabled")
         )
 
+    def not_kept(self, record: TopicRecord) -> tuple[str, ...]:
+        """For people, the partitions of a topic that are kept no more, by what is known now."""
+        discards = (self._settings.view.discard(key) for key in self._discarded(record))
+        return tuple(
+            f"partition {one.partition.partition}: {one.by} has discarded it, and its remote data "
+            "is being deleted or is gone"
+            for one in discards
+            if one is not None
+        )
+
     async def _keep_all(self, is_meant: Callable[[TopicRecord], bool]) -> tuple[TopicRecord, ...]:
         await self._settings.barrier(self._barrier_deadline_ms)
         records = topic_records(self._settings.view.records())
@@ -85,11 +97,17 @@ class Revocation:
             raise Fenced(f"{_begun(record)} meanwhile: a part may be gone, and the rest is kept")
 
     async def _has_begun(self, record: TopicRecord) -> bool:
-        """Whether it is being deleted, other than of partitions that were discarded."""
-        keys = self._keys(record)
+        """Whether it is being deleted, other than of partitions that were discarded; or these have
+        all that there was.
+        """
         deadline_ms = self._barrier_deadline_ms
+        keys = self._all_keys(record)
         await asyncio.gather(*(self._ledger.barrier(key, deadline_ms) for key in keys))
-        return any(self._ledger.ledger(key).deletion_state in BEGUN for key in self._keys(record))
+        views = [self._ledger.ledger(key) for key in self._keys(record)]
+        has_more = any(view.finished_total.segments for view in views)
+        if record.state == "deleting" and self._discarded(record) and not has_more:
+            return True
+        return any(view.deletion_state in BEGUN for view in views)
 
     def _whole(self, record: TopicRecord) -> _Whole:
         keys = self._keys(record)
@@ -101,10 +119,19 @@ class Revocation:
         )
 
     def _keys(self, record: TopicRecord) -> list[PartitionKey]:
+        discard = self._settings.view.discard
+        return [key for key in self._all_keys(record) if discard(key) is None]
+
+    def _all_keys(self, record: TopicRecord) -> list[PartitionKey]:
+        return [key for key in self._ledger.partitions() if key.topic_id == record.topic_id]
+
+    def _discarded(self, record: TopicRecord) -> list[PartitionKey]:
+        """Those of which the deletion has begun."""
+        view, ledger = self._settings.view, self._ledger
         return [
             key
-            for key in self._ledger.partitions()
-            if key.topic_id == record.topic_id and self._settings.view.discard(key) is None
+            for key in self._all_keys(record)
+            if view.discard(key) is not None and ledger.ledger(key).deletion_state in BEGUN
         ]
 
 

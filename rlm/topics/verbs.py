@@ -260,7 +260,9 @@ class TopicVerbs:
         if not kept:
             raise error
         ids = ", ".join(str(record.topic_id) for record in kept)
-        return Outcome(record=kept[-1], warnings=(f"{error}; remote data is kept of id {ids}",))
+        but = (text for record in kept for text in self.revocation.not_kept(record))
+        warnings = (f"{error}; remote data is kept of id {ids}", *but)
+        return Outcome(record=kept[-1], warnings=warnings)
 
     async def _is_ending(self, seen: _Seen) -> bool:
         """Whether a deletion is recorded of a partition, even if no settings say so any more."""

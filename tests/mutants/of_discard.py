@@ -24,7 +24,17 @@ EDITS: tuple[Edit, ...] = (
     *REVOCATION.edits(
         (
             "H7: what a discard deletes keeps a topic's deletion from being revoked",
-            " and self._settings.view.discard(key) is None\n",
+            "        return [key for key in self._all_keys(record) if discard(key) is None]\n",
+            "        return [key for key in self._all_keys(record) if discard]\n",
+        ),
+        (
+            "H7: of a topic that is deleted with all it had, it is answered that it is kept",
+            'if record.state == "deleting" and self._discarded(record) and not has_more:',
+            "if not has_more and record is None:",
+        ),
+        (
+            "H7: discarded partitions that are not deleted yet are named as gone",
+            " and ledger.ledger(key).deletion_state in BEGUN\n",
             "\n",
         ),
     ),

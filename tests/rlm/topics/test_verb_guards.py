@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from kip405.errors import Fenced, Invalid, NotFound, Unavailable
-from kip405.ids import PartitionKey, Uuid
-from kip405.segments import RemotePartitionDeleteState
+from kip405.ids import PartitionKey, RemoteLogSegmentId, Uuid
+from kip405.segments import RemoteLogSegmentMetadata, RemotePartitionDeleteState
 from rlm.broker.answers import PartitionDescription, TopicConfigValue, TopicDescription
 from rlm.remote_log.log_starts import LogStarts
 from rlm.topics import rules
@@ -158,14 +158,17 @@ async def test_h07_a_deletion_that_has_begun_is_not_revoked() -> None:
     assert record_of(service) == deleting
 
 
-async def test_h07_what_a_discard_deletes_does_not_keep_a_topics_deletion_from_being_revoked() -> (
-    None
-):
-    """Of another partition nothing is deleted yet."""
+async def _deleting_a_discarded_partition(
+    state: RemotePartitionDeleteState, *copies: RemoteLogSegmentMetadata
+) -> ServiceUnderTest:
+    """`topics disable --delete` was decided of a topic whose partition 0 was discarded, and of that
+    partition the deletion has come so far.
+    """
     service = await enabled(Cluster())
+    service.ledger.copied(*copies)
     deleting = replace(record_of(service), state="deleting", deletion_cause="disable")
     await service.settings.publish(deleting, service.cluster.epoch)
-    service.ledger.delete_partition(RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
+    service.ledger.delete_partition(state)
     discard = DiscardRecord(
         partition=PARTITION.key,
         by="ada",
@@ -177,8 +180,46 @@ async def test_h07_what_a_discard_deletes_does_not_keep_a_topics_deletion_from_b
         decided_ms=0,
     )
     await service.settings.publish(discard, service.cluster.epoch)
-    await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
+    return service
+
+
+IN_PARTITION_1 = replace(
+    metadata(7, 0, 100, {0: 0}),
+    segment_id=RemoteLogSegmentId(
+        topic_id_partition=replace(PARTITION, partition=1), id=Uuid(b"\x07" * 16)
+    ),
+)
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_h07_what_a_discard_deletes_does_not_keep_a_topics_deletion_from_being_revoked(
+    has_begun: bool,
+) -> None:
+    """Of another partition nothing is deleted yet; what is not kept is named."""
+    state = RemotePartitionDeleteState(int(has_begun))
+    service = await _deleting_a_discarded_partition(state, IN_PARTITION_1)
+    outcome = await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
     assert record_of(service).state == "kept"
+    named = "partition 0: ada has discarded it, and its remote data is being deleted or is gone"
+    assert (named in " ".join(outcome.warnings)) is has_begun
+
+
+@pytest.mark.parametrize(
+    ("state", "copies"),
+    [
+        (RemotePartitionDeleteState.DELETE_PARTITION_FINISHED, ()),
+        (RemotePartitionDeleteState.DELETE_PARTITION_STARTED, (metadata(1, 0, 100, {0: 0}),)),
+    ],
+    ids=["all is deleted", "a part is deleted"],
+)
+async def test_h07_nobody_is_answered_that_deleted_partitions_are_kept(
+    state: RemotePartitionDeleteState, copies: tuple[RemoteLogSegmentMetadata, ...]
+) -> None:
+    """The end of the topic has deleted its only partition, which had been discarded before."""
+    service = await _deleting_a_discarded_partition(state, *copies)
+    with pytest.raises(Fenced, match="has begun"):
+        await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
+    assert record_of(service).state == "deleting"
 
 
 async def test_h07_whether_a_deletion_has_begun_is_read_to_a_barrier() -> None:
