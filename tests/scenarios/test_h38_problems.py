@@ -1,13 +1,18 @@
 """Status, health and metrics all report faults of a real cluster (H38): none is green meanwhile."""
 
+import contextlib
 import json
+import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+import yaml
 
+from rlm_sandbox.services import QUICK_SERVICE
 from tests.scenarios.cluster import Cluster, fresh
 from tests.scenarios.faults import (
     plugin_that_obeys_modes,
@@ -18,6 +23,10 @@ from tests.scenarios.faults import (
 
 pytestmark = pytest.mark.integration
 _SOON_S = 120
+_QUICK_BEAT_MS, _USUAL_BEAT_MS = QUICK_SERVICE["heartbeat.interval.ms"], 10_000
+_REPORTED_S = 60
+_FOLLOWED_S = 60
+"""After its start a service knows nothing of its peers for 50 s."""
 
 
 class Operator:
@@ -119,14 +128,69 @@ def test_h38_a_store_that_takes_nothing(one: Cluster) -> None:
         one.wait_trimmed(topic)
 
 
-def test_h38_a_service_that_is_stopped_is_reported_by_its_peers(three: Cluster) -> None:
+@pytest.mark.parametrize(
+    "heartbeat_ms", [_QUICK_BEAT_MS, pytest.param(_USUAL_BEAT_MS, marks=pytest.mark.long)]
+)
+def test_h38_a_broker_that_leads_without_a_service_is_reported_by_all_others(
+    three: Cluster, heartbeat_ms: int
+) -> None:
+    """Within 60 s of the kill with the usual heartbeats, and in as many of them with quick ones."""
     topic = fresh("alone")
-    three.create_topic(topic, replication_factor=3)
+    three.create_topic(topic, assignment=[[2, 1, 3]])
     three.enable(topic)
-    operator = Operator(three)
-    three.sandbox.kill("rlm:2")
+    others = (Operator(three, 1), Operator(three, 3))
+    with _heartbeats(three, heartbeat_ms):
+        assert three.leader(topic) == 2
+        killed_s = time.monotonic()
+        three.sandbox.kill("rlm:2")
+        try:
+            three.wait_for(
+                lambda: all(one.has("peer-absent", "node 2") for one in others),
+                "the problem at all others",
+                2 * _REPORTED_S,
+            )
+            took_s = time.monotonic() - killed_s
+            print(f"all have reported it {took_s:.1f} s after the kill")
+            assert took_s <= _REPORTED_S * heartbeat_ms / _USUAL_BEAT_MS
+            assert three.leader(topic) == 2
+            for one in others:
+                one.assert_all_report("peer-absent", "node 2")
+        finally:
+            three.sandbox.start("rlm:2")
+        for one in others:
+            one.wait_ended(("peer-absent", "node 2"))
+
+
+@contextlib.contextmanager
+def _heartbeats(cluster: Cluster, interval_ms: int) -> Iterator[None]:
+    """All services with these, once they have followed their peers for long enough."""
+    if interval_ms == _QUICK_BEAT_MS:
+        _wait_followed(cluster)
+        yield
+        return
+    configs = [cluster.sandbox.layout.rlm_config(node) for node in cluster.sandbox.state.ports]
+    before = [path.read_text() for path in configs]
     try:
-        operator.assert_all_report("peer-absent", "node 2")
+        for path, text in zip(configs, before, strict=True):
+            config = yaml.safe_load(text) | {"heartbeat.interval.ms": interval_ms}
+            path.write_text(yaml.safe_dump(config))
+        _start_services_again(cluster)
+        _wait_followed(cluster)
+        yield
     finally:
-        three.sandbox.start("rlm:2")
-    operator.wait_ended(("peer-absent", "node 2"))
+        for path, text in zip(configs, before, strict=True):
+            path.write_text(text)
+        _start_services_again(cluster)
+
+
+def _wait_followed(cluster: Cluster) -> None:
+    pids = [broker["rlm_pid"] for broker in cluster.sandbox.json["brokers"]]
+    youngest_s = max(psutil.Process(pid).create_time() for pid in pids)
+    time.sleep(max(0.0, youngest_s + _FOLLOWED_S - time.time()))
+
+
+def _start_services_again(cluster: Cluster) -> None:
+    for node in cluster.sandbox.state.ports:
+        cluster.sandbox.stop(f"rlm:{node}")
+    for node in cluster.sandbox.state.ports:
+        cluster.sandbox.start(f"rlm:{node}")
