@@ -91,9 +91,8 @@ class Connection:
             rewrites=shared.node_addresses() is not None,
         )
         self.responses = ResponseCutter(settings.max_frame_bytes, self._may_assemble)
-        self._settling_bytes = 0
-        self._asked_bytes = self._frame_bytes = 0  # of the broker's answer, before and after it
-        self._held_bytes = 0  # has become ours
+        self._settling_bytes = self._held_bytes = 0
+        self._asked_bytes = self._frame_bytes = 0  # of the broker's answer, unread and read
         self.received_bytes = 0
         """All bytes that came from the client so far."""
         self.is_over = False
@@ -106,8 +105,7 @@ class Connection:
         self._settled: asyncio.Future[None] | None = None
         self._over = asyncio.Event()
         self._client_gone = asyncio.Event()
-        self._is_direct = False
-        self._spliced_up_to = 0
+        self._is_direct, self._spliced_up_to = False, 0
 
     # What `rlm.proxy.limits` reads of the client (`Client` there).
 
@@ -411,10 +409,10 @@ class Connection:
     async def _connect(self) -> None:
         broker = BrokerSide(self)
         cause = await connect_broker(broker, self.shared.settings, self.shared.tls)
-        if cause is not None:
+        if cause is None:
+            self._broker = broker
+        else:
             self.end(cause)
-            return
-        self._broker = broker
         self.flow()
 
     # Backpressure and the end of the connection.

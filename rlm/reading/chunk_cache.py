@@ -3,7 +3,9 @@
 `ChunkCache` keeps chunks that are read again, chunks that were read ahead until their reader needs
 them, and chunks to which an answer still refers. Eviction skips the last kind: dropping such a
 chunk would free nothing, so the bytes that count as kept are exactly the bytes in memory. The
-interpreter's reference count shows whether a chunk is referred to, so senders report nothing.
+interpreter's reference count shows whether a chunk is referred to, so senders report nothing. A
+chunk that is kept already when a reader will soon need it is expected: it waits for that reader
+too. Otherwise a reader of what nearly fits would evict what comes next with each chunk that lacks.
 
 `SingleFlightCache` runs each load once, even when its first caller is cancelled, and never keeps a
 failure. Its bound is in bytes: every value has a weight, and a scan of values that are read once
@@ -40,8 +42,11 @@ class ChunkCache:
         self._order: ScanResistant[ChunkKey] = ScanResistant(capacity_bytes)
         self._ahead: dict[ChunkKey, int] = {}
         self._ahead_of: dict[int, set[ChunkKey]] = {}
+        self._expected: dict[ChunkKey, int] = {}
+        self._expected_of: dict[int, set[ChunkKey]] = {}
         self._given: set[ChunkKey] = set()
         self.kept_bytes = 0
+        self.expected_bytes = 0
         self.ahead_bytes = 0
         """Read ahead and waiting for its reader."""
         self.wasted_bytes = 0
@@ -63,6 +68,7 @@ class ChunkCache:
             self._unprotect(key)
             self._order.add(key, len(data), reader)
         else:
+            self._expect_no_more(key)
             self._order.touch(key, reader)
         self._given.add(key)
         return data
@@ -80,8 +86,24 @@ class ChunkCache:
         else:
             self._order.add(key, len(data), reader)
 
+    def expect(self, key: ChunkKey, reader: int, most_bytes: int) -> None:
+        """A reader will soon need the chunk: if it is kept, it waits for that. Nothing more is done
+        once `most_bytes` wait for readers.
+        """
+        data = self._data.get(key)
+        if data is None or key in self._ahead or key in self._expected:
+            return
+        if self.ahead_bytes + self.expected_bytes + len(data) <= most_bytes:
+            self._expected[key] = reader
+            self._expected_of.setdefault(reader, set()).add(key)
+            self.expected_bytes += len(data)
+
     def release(self, reader: int) -> int:
-        """A reader will not come back: what was kept for it may be evicted. Returns those bytes."""
+        """A reader will not come back: what was kept for it may be evicted. Returns the bytes that
+        were read ahead for it in vain.
+        """
+        for key in tuple(self._expected_of.get(reader, ())):
+            self._expect_no_more(key)
         released = 0
         for key in tuple(self._ahead_of.get(reader, ())):
             self._unprotect(key)
@@ -96,9 +118,11 @@ class ChunkCache:
         or not at all. Returns the freed bytes, which are fewer where the rest is referred to.
         """
         freed = 0
-        while freed < wanted_bytes and (key := self._order.pop(self.is_free)) is not None:
+        while freed < wanted_bytes and (key := self._order.pop(self._may_leave)) is not None:
             freed += self._drop(key)
         if freed < wanted_bytes and not spares_ahead:
+            while freed < wanted_bytes and (key := self._order.pop(self.is_free)) is not None:
+                freed += self._drop(key)
             for key in tuple(self._ahead):
                 if freed >= wanted_bytes:
                     break
@@ -111,6 +135,9 @@ class ChunkCache:
     def is_free(self, key: ChunkKey) -> bool:
         """Whether only this cache refers to the chunk."""
         return sys.getrefcount(self._data[key]) <= _HELD_ONCE
+
+    def _may_leave(self, key: ChunkKey) -> bool:
+        return key not in self._expected and self.is_free(key)
 
     def pinned_bytes(self) -> int:
         """Bytes of the chunks given out that an answer still refers to."""
@@ -126,7 +153,17 @@ class ChunkCache:
             del self._ahead_of[reader]
         self.ahead_bytes -= len(self._data[key])
 
+    def _expect_no_more(self, key: ChunkKey) -> None:
+        reader = self._expected.pop(key, None)
+        if reader is not None:
+            waiting = self._expected_of[reader]
+            waiting.discard(key)
+            if not waiting:
+                del self._expected_of[reader]
+            self.expected_bytes -= len(self._data[key])
+
     def _drop(self, key: ChunkKey) -> int:
+        self._expect_no_more(key)
         size = len(self._data.pop(key))
         self.kept_bytes -= size
         self.evicted_bytes += size

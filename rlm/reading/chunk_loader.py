@@ -118,6 +118,10 @@ class ChunkLoader:
         """Begin to load the chunks that are neither kept nor being loaded. Busy: not even the first
         range could be queued.
         """
+        if wanted.is_ahead:
+            for number in wanted.numbers:
+                key, most_bytes = wanted.key(number), self._limits.ahead_bytes
+                self._chunks.expect(key, wanted.reader, most_bytes)
         is_first = True
         for numbers in self._missing(wanted):
             try:

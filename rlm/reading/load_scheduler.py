@@ -47,7 +47,8 @@ class ReadMemory:
 
     def reserve(self, size_bytes: int, *, is_ahead: bool) -> bool:
         """Reserve room for a load, and evict chunks where needed. False: there is no room now."""
-        ahead_bytes = self._chunks.ahead_bytes + self._reserved_ahead_bytes
+        chunks = self._chunks
+        ahead_bytes = chunks.ahead_bytes + chunks.expected_bytes + self._reserved_ahead_bytes
         if is_ahead and ahead_bytes + size_bytes > self._limits.ahead_bytes:
             return False
         lacking = self.held_bytes + size_bytes - self._limits.memory_bytes

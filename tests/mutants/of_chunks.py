@@ -4,6 +4,9 @@ from tests.mutants.edits import Edit, Target
 
 CHUNK_MEMORY = Target("rlm/reading/chunk_memory.py", ("tests/rlm/reading/test_chunk_memory.py",))
 BEGUN = Target("rlm/proxy/begun.py", ("tests/rlm/proxy/test_begun.py",))
+REPEATED = Target(
+    "kafka_protocol/fetch/repeated.py", ("tests/kafka_protocol/test_fetch_repeated.py",)
+)
 WRITER = Target("rlm/proxy/writer.py", ("tests/rlm/proxy/test_writer.py",))
 _KEPT_BY_SLOT = (
     "        gone = weakref.finalize("
@@ -39,6 +42,43 @@ EDITS: tuple[Edit, ...] = (
             "a cancelled read of a fetch goes on",
             "waits_for = work.throw(error)",
             "raise",
+        ),
+        (
+            "H20: a request of a connection that is over is handled on",
+            "        elif self._is_over:\n            found.close()\n",
+            "",
+        ),
+        (
+            "what a request holds stays until the connection is collected",
+            "            waiting.close()\n",
+            "            pass\n",
+        ),
+        (
+            "H36: as many requests as a client sends at once are handled within one another",
+            "        if not self._is_running:\n            self._run(None)",
+            "        self._run(None)",
+        ),
+        (
+            "a connection goes on after a handler has failed",
+            "            self._create_task(_raise(error))\n",
+            "            pass\n",
+        ),
+    ),
+    *REPEATED.edits(
+        (
+            "G7: a repeated fetch is answered from the offset of the one before",
+            "return self._client_id, _at_other_offsets(frame, known)",
+            "return self._client_id, known",
+        ),
+        (
+            "H36: requests of any size are remembered with their connections",
+            "        if len(frame) > _MOST_REMEMBERED_BYTES:",
+            "        if len(frame) < 0:",
+        ),
+        (
+            "G7: a request with another number of bytes before its offsets counts as repeated",
+            "            if masked == self._masked:",
+            "            if masked[-4:] == self._masked[-4:]:",
         ),
     ),
     *WRITER.edits(

@@ -66,10 +66,44 @@ def test_a_reader_who_waits_takes_room_from_what_is_only_read_ahead() -> None:
     assert cache.ahead_bytes == cache.wasted_bytes == cache.kept_bytes == SIZE
 
 
+def test_what_a_reader_will_soon_need_waits_for_it() -> None:
+    cache = filled(4)
+    for number in (0, 1):
+        cache.expect(key(number), 2, 9 * SIZE)
+    assert (cache.expected_bytes, cache.ahead_bytes) == (2 * SIZE, 0)
+    assert cache.evict(4 * SIZE, spares_ahead=True) == 2 * SIZE
+    assert key(0) in cache and key(1) in cache
+    assert cache.get(key(0), 2) == data(0)  # its reader has come
+    assert cache.evict(2 * SIZE, spares_ahead=True) == SIZE
+    assert key(0) not in cache and cache.expected_bytes == SIZE
+    assert cache.evict(SIZE, spares_ahead=False) == SIZE  # a reader waits for this room
+    assert (cache.expected_bytes, cache.wasted_bytes) == (0, 0)
+
+
+def test_what_was_expected_may_leave_when_its_reader_is_gone() -> None:
+    cache = filled(2)
+    cache.expect(key(0), 2, 9 * SIZE)
+    cache.release(1)
+    assert cache.evict(2 * SIZE, spares_ahead=True) == SIZE
+    cache.release(2)
+    assert cache.evict(SIZE, spares_ahead=True) == SIZE
+    assert (cache.expected_bytes, cache.wasted_bytes) == (0, 0)
+
+
+def test_g10_no_more_is_expected_than_may_wait() -> None:
+    cache = filled(4)
+    cache.put(key(9), data(9), 1, is_ahead=True)
+    for number in (*range(4), 9, 100):
+        cache.expect(key(number), 2, 3 * SIZE)
+    assert cache.ahead_bytes + cache.expected_bytes == 3 * SIZE
+
+
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["put", "ahead", "get", "hold", "let go", "release", "evict", "spare"]),
+            st.sampled_from(
+                ["put", "ahead", "get", "hold", "let go", "release", "evict", "spare", "expect"]
+            ),
             st.integers(0, 7),
             st.integers(1, 3),
         ),
@@ -91,6 +125,8 @@ def test_its_books_are_right_and_nothing_held_is_lost(actions: list[tuple[str, i
             del found
         elif action == "let go":
             held.pop(number, None)
+        elif action == "expect":
+            cache.expect(key(number), reader, 4 * SIZE)
         elif action == "release":
             cache.release(reader)
         else:
@@ -99,7 +135,9 @@ def test_its_books_are_right_and_nothing_held_is_lost(actions: list[tuple[str, i
         assert cache.kept_bytes == len(kept) * SIZE
         assert set(held) <= set(kept)
         assert 0 <= cache.ahead_bytes <= cache.kept_bytes
+        assert 0 <= cache.expected_bytes <= cache.kept_bytes - cache.ahead_bytes
         assert cache.pinned_bytes() <= len(held) * SIZE
     held.clear()
     cache.evict(100 * SIZE, spares_ahead=False)
-    assert (len(cache), cache.kept_bytes, cache.ahead_bytes) == (0, 0, 0)
+    assert (len(cache), cache.kept_bytes) == (0, 0)
+    assert cache.ahead_bytes == cache.expected_bytes == 0

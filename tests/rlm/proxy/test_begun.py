@@ -2,10 +2,12 @@
 
 import asyncio
 import gc
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
-from rlm.proxy.begun import Begun, begin
+from rlm.proxy.begun import Begun, Steps, begin, in_task
 
 
 async def ready(value: int) -> int:
@@ -124,3 +126,144 @@ async def test_work_that_nobody_awaits_is_closed() -> None:
     del begun
     gc.collect()
     assert seen == ["closed"]
+
+
+class Owner:
+    """Runs steps in a group of its own, and remembers what happened."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self.steps = Steps(self._create_task, self._ended)
+        self.events: list[str] = []
+        self.tasks = 0
+        self.following: list[Coroutine[Any, None, None]] = []
+        self._group = group
+
+    def _create_task(self, work: Coroutine[Any, None, None]) -> asyncio.Task[None]:
+        self.tasks += 1
+        return self._group.create_task(work)
+
+    def _ended(self) -> None:
+        self.events.append("ended")
+        if self.following:
+            self.steps.start(self.following.pop())
+
+    async def asking(self) -> None:
+        """Waits for what the steps are told of."""
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.steps.awaited = future
+        try:
+            self.events.append(await future)
+        finally:
+            self.events.append("left")
+
+    def answer(self, text: str) -> None:
+        assert self.steps.awaited is not None
+        self.steps.awaited.set_result(text)
+        self.steps.go_on()
+
+
+async def test_what_waits_for_the_awaited_alone_needs_no_task() -> None:
+    async with asyncio.TaskGroup() as group:
+        owner = Owner(group)
+        owner.following.append(owner.asking())
+        owner.steps.start(owner.asking())
+        owner.answer("one")
+        assert owner.events == ["one", "left", "ended"]
+        owner.answer("two")
+        assert owner.events[3:] == ["two", "left", "ended"] and not owner.tasks
+        owner.steps.go_on()  # nothing waits
+
+
+async def test_other_waits_are_in_a_task_and_it_is_one_from_there_on() -> None:
+    async with asyncio.TaskGroup() as group:
+        owner = Owner(group)
+
+        async def work() -> None:
+            await owner.asking()
+            await in_task()
+            async with asyncio.timeout(60), asyncio.TaskGroup() as inner:
+                inner.create_task(asyncio.sleep(0))
+            task = asyncio.current_task()
+            await in_task()
+            assert task is asyncio.current_task() is not None
+            await owner.asking()
+
+        owner.steps.start(work())
+        owner.answer("one")
+        assert owner.tasks == 1 and "ended" not in owner.events
+        for _ in range(20):
+            await asyncio.sleep(0)
+        owner.answer("two")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert owner.events == ["one", "left", "two", "left", "ended"]
+
+
+async def test_h36_works_that_end_at_once_are_not_within_one_another() -> None:
+    async with asyncio.TaskGroup() as group:
+        owner = Owner(group)
+
+        async def work() -> None:
+            owner.events.append("work")
+
+        owner.following = [work() for _ in range(10_000)]
+        owner.steps.start(work())
+        assert owner.events == ["work", "ended"] * 10_001 and not owner.tasks
+
+
+@pytest.mark.parametrize("later", [True, False])
+async def test_an_error_of_a_work_ends_the_group(*, later: bool) -> None:
+    with pytest.raises(ExceptionGroup) as raised:
+        async with asyncio.TaskGroup() as group:
+            owner = Owner(group)
+
+            async def work() -> None:
+                if later:
+                    await owner.asking()
+                raise ValueError("broken")
+
+            owner.steps.start(work())
+            if later:
+                owner.answer("one")
+            await asyncio.sleep(60)
+    assert "broken" in str(raised.value.exceptions[0]) and "ended" not in owner.events
+
+
+async def test_a_stopped_work_is_closed_where_it_waits() -> None:
+    async with asyncio.TaskGroup() as group:
+        owner = Owner(group)
+        work = owner.asking()
+        owner.steps.start(work)
+        owner.steps.stop()
+        assert owner.events == ["left"] and not owner.tasks
+        owner.steps.go_on()
+        assert owner.events == ["left"]
+
+
+async def test_a_stopped_work_that_is_in_a_task_is_cancelled() -> None:
+    async with asyncio.TaskGroup() as group:
+        owner = Owner(group)
+
+        async def work() -> None:
+            await in_task()
+            await owner.asking()
+
+        owner.steps.start(work())
+        for _ in range(2):
+            await asyncio.sleep(0)
+        owner.steps.stop()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert owner.events == ["left"]
+
+
+async def test_a_work_that_stops_its_owner_is_closed_at_its_next_wait() -> None:
+    async with asyncio.TaskGroup() as group:
+        owner = Owner(group)
+
+        async def work() -> None:
+            owner.steps.stop()
+            await owner.asking()
+
+        owner.steps.start(work())
+        assert owner.events == ["left"] and not owner.tasks

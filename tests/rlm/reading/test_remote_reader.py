@@ -215,6 +215,38 @@ async def test_a_reader_that_goes_on_finds_what_it_wants_under_way(local: Bench)
     assert len(local.store.ranges) - ranges <= chunks_read / 8
 
 
+async def test_what_the_cache_has_of_what_comes_next_waits_for_its_reader(local: Bench) -> None:
+    """A second reader of what all but fits the memory: each chunk that lacks would evict the next
+    one, and the reader would wait for nearly every chunk.
+    """
+    log = plain_log(4_000)
+    segment = await local.stored(log)
+    roomy = local.reader()
+    roomy.suppose_chunk_bytes(CHUNK)
+    await roomy.read(segment, bounds(0, max_bytes=1), read_committed=False)
+    limits = ReadLimits(
+        memory_bytes=len(log) + roomy.indexes.kept_bytes - CHUNK,
+        first_bytes=CHUNK,
+        start_window_bytes=8 * CHUNK,
+        window_bytes=256 * CHUNK,
+        range_bytes=8 * CHUNK,
+    )
+    reader = local.reader(limits)
+    reader.suppose_chunk_bytes(CHUNK)
+    misses = 0
+    for _ in range(2):
+        offset, misses = 0, reader.counts.misses
+        while offset < segment.next_offset:
+            asked = bounds(offset, max_bytes=2 * CHUNK)
+            found = await reader.read(
+                segment, asked, read_committed=False, following=nothing_follows
+            )
+            offset = found.next_offset
+            del found
+            await asyncio.wait_for(local.is_idle(), 5)
+    assert reader.counts.misses - misses <= 2
+
+
 async def test_the_window_crosses_the_border_of_the_segment(local: Bench) -> None:
     """Indexes and chunks of the next segment come before this one is read to its end."""
     first = plain_log(400)
