@@ -38,8 +38,11 @@ from tests.rlm.proxy.test_tls import renew
 
 ROOT = Path(__file__).parents[3]
 PLAIN_TLS = ProxyTls()
-START_S = 5
-"""Generous: the bound of 1 s is one of a quiet machine."""
+START_S, START_CPU_S, STARTS = 5, 1, 3
+"""What is promised is 1 s on a machine that has nothing else to do: that is the bound of the
+processor time. By the clock a machine that runs all tests at a time may take longer; the fastest of
+a few starts counts.
+"""
 IDLE_BYTES = 60 << 20
 """Of an idle worker: all that is resident, shared libraries too."""
 IDLE_CONNECTIONS = 1_000
@@ -120,6 +123,14 @@ async def pass_bytes(client: RawClient) -> None:
 async def test_h24_a_worker_passes_bytes_soon_after_its_start_without_a_core(
     tmp_path: Path,
 ) -> None:
+    starts: list[float] = []
+    while len(starts) < STARTS and min(starts, default=START_S) >= START_S:
+        starts.append(await start_alone(tmp_path))
+    assert min(starts) < START_S
+
+
+async def start_alone(tmp_path: Path) -> float:
+    """Seconds from the start of a worker to its first bytes."""
     async with broker_behind() as broker:
         with listen("127.0.0.1", 0) as (listening,):
             client = await connect(listening)
@@ -128,10 +139,13 @@ async def test_h24_a_worker_passes_bytes_soon_after_its_start_without_a_core(
             try:
                 await pass_bytes(client)
                 took_s = time.monotonic() - began
-                print(f"bytes passed {took_s:.2f} s after the start of the worker")
-                assert took_s < START_S
+                used = psutil.Process(process.pid).cpu_times()
+                cpu_s = used.user + used.system
+                print(f"bytes passed {took_s:.2f} s after the start of the worker, CPU {cpu_s} s")
+                assert cpu_s < START_CPU_S
                 remote = await client.call(FETCH, 12, fetch_request(12, asked(5), topic=PLAIN))
                 assert only(remote)["error_code"] != 1  # H17: nobody knows whether it is remote
+                return took_s
             finally:
                 client.writer.close()
                 await end(process)
