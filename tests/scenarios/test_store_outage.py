@@ -20,9 +20,11 @@ from tests.scenarios.cluster import Cluster, fresh
 pytestmark = pytest.mark.integration
 
 _WINDOW_S = 1.0
-_MOST_SLOWER = 1.25
-_MOST_SLOWER_IN_A_SHORT_RUN = 2.0
-"""A few windows beside other tests; a producer that waited for the store would be slower by far."""
+_MOST_SLOWER_P50, _MOST_SLOWER_P95 = 1.25, 1.25
+_SHORT_RUN_P50, _SHORT_RUN_P95 = 2.0, 1.5
+"""A few windows beside other tests; a producer that waited for the store would be slower by far. At
+loads of 17 on two cores the ratios were 0.3 to 1.6 and 1.0 to 1.1.
+"""
 _SHORT_S = 60
 _WARM = 400
 _BEFORE_S = 6
@@ -110,7 +112,8 @@ def test_g06_producing_is_undisturbed_by_a_store_that_is_away(one: Cluster, outa
     if outage_s > _SHORT_S:
         producers = {"proxied": proxied, "direct": direct}
         _keep(one.store_kind, away_s, end_s, slower, producers)
-    limit = _MOST_SLOWER if outage_s > _SHORT_S else _MOST_SLOWER_IN_A_SHORT_RUN
-    assert max(slower.p50, slower.p95) <= limit
+    is_long = outage_s > _SHORT_S
+    assert slower.p50 <= (_MOST_SLOWER_P50 if is_long else _SHORT_RUN_P50)
+    assert slower.p95 <= (_MOST_SLOWER_P95 if is_long else _SHORT_RUN_P95)
     one.fill(topic, mib=3)  # on a busy machine the producers may have closed no segment
     assert one.wait_trimmed(topic, beyond=trimmed_to) > trimmed_to, "copied after the outage"
