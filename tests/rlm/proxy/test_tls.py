@@ -5,12 +5,12 @@ import contextlib
 import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from structlog.testing import capture_logs
 
 from kafka_protocol.apis import FETCH, PRODUCE
@@ -287,12 +287,13 @@ async def test_either_side_may_be_plain(secured: Secured, side: str) -> None:
 
 
 def encrypted(shown: Certificate) -> bytes:
-    """A key with the password `opensesame`, made by OpenSSL."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("there is no openssl command")
-    argv = [openssl, "ec", "-aes256", "-passout", "pass:opensesame", "-in", str(shown.key_file)]
-    return subprocess.run(argv, check=True, capture_output=True).stdout
+    """Its key with the password `opensesame`."""
+    key = serialization.load_pem_private_key(shown.key_file.read_bytes(), password=None)
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"opensesame"),
+    )
 
 
 def test_a_key_with_a_password_is_read_and_a_wrong_one_is_refused_in_words(
