@@ -33,7 +33,7 @@ _MADV_POPULATE_WRITE = 23  # Linux 5.14; an older kernel refuses it, and the pag
 _madvise = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
 
 
-class _Place(NamedTuple):
+class _FreeSlot(NamedTuple):
     """Where a slot is, and whether it has held a chunk before."""
 
     mapping: mmap.mmap
@@ -52,7 +52,7 @@ class ChunkMemory:
     """
 
     def __init__(self) -> None:
-        self._free: deque[_Place] = deque()  # used ones are at its end, and are taken first
+        self._free: deque[_FreeSlot] = deque()  # used ones are at its end, and are taken first
         self._growing = threading.Lock()
         self.mapped_bytes = 0
         """Everything that was taken from the system."""
@@ -68,15 +68,15 @@ class ChunkMemory:
         """
         if size_bytes != SLOT_BYTES:
             return bytearray(size_bytes)
-        place = self._take()
-        slot = _Slot.from_buffer(place.mapping, place.position)
-        gone = weakref.finalize(slot, self._free.append, place._replace(is_used=True))
+        free = self._take()
+        slot = _Slot.from_buffer(free.mapping, free.position)
+        gone = weakref.finalize(slot, self._free.append, free._replace(is_used=True))
         gone.atexit = False
-        if not place.is_used and _madvise is not None:
+        if not free.is_used and _madvise is not None:
             _madvise(ctypes.byref(slot), ctypes.c_size_t(SLOT_BYTES), _MADV_POPULATE_WRITE)
         return slot
 
-    def _take(self) -> _Place:
+    def _take(self) -> _FreeSlot:
         while True:
             try:
                 return self._free.pop()
@@ -91,4 +91,4 @@ class ChunkMemory:
             mapping = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self.mapped_bytes += size_bytes
             positions = range(0, size_bytes, SLOT_BYTES)
-            self._free.extendleft(_Place(mapping, position, False) for position in positions)
+            self._free.extendleft(_FreeSlot(mapping, position, False) for position in positions)

@@ -10,7 +10,7 @@ REPEATED = Target(
 WRITER = Target("rlm/proxy/writer.py", ("tests/rlm/proxy/test_writer.py",))
 _KEPT_BY_SLOT = (
     "        gone = weakref.finalize("
-    "slot, self._free.append, place._replace(is_used=True))\n"
+    "slot, self._free.append, free._replace(is_used=True))\n"
     "        gone.atexit = False\n"
 )
 
@@ -19,7 +19,7 @@ EDITS: tuple[Edit, ...] = (
         (
             "G9: memory is used again while something refers to its chunk",
             _KEPT_BY_SLOT,
-            "        self._free.append(place._replace(is_used=True))\n",
+            "        self._free.append(free._replace(is_used=True))\n",
         ),
         (
             "G10: memory of chunks is never used again",
@@ -28,8 +28,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G9: all slots of a mapping are the same memory",
-            "_Place(mapping, position, False)",
-            "_Place(mapping, 0, False)",
+            "_FreeSlot(mapping, position, False)",
+            "_FreeSlot(mapping, 0, False)",
         ),
         (
             "a view of a chunk can be written to",
