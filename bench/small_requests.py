@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import os
 import tempfile
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -83,8 +84,9 @@ class _Frames(asyncio.Protocol):
         if found:
             self.whole(found)
 
+    @abstractmethod
     def whole(self, ids: list[bytes]) -> None:
-        raise NotImplementedError
+        """Take the ids of frames that are whole now."""
 
 
 class _Broker(_Frames):
