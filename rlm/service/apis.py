@@ -16,24 +16,19 @@ from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.copy_limits import ClusterCopyLimits
-from rlm.api.endpoints import BROKER, Endpoint, Endpoints
 from rlm.api.expiry_plans import ExpiryPlans
-from rlm.api.fetch import FetchDependencies, FetchService
 from rlm.api.peers import Peers
 from rlm.api.ports import Problems
-from rlm.api.remote_fetch import RemoteDependencies
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.log_dir.scanner import LogDirs
 from rlm.plans.disk import LogDirReport
 from rlm.plans.retention_contests import RetentionContests
 from rlm.plans.services import DEAD_AFTER_BEATS
 from rlm.plans.topic_end import EndLimits
-from rlm.remote_log.objects import RemoteLogs
-from rlm.remote_log.reads import PartitionReading
-from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.topic_refs import TopicResolver
 from rlm.service.dependencies import Dependencies, offload_policy
+from rlm.service.fetch_api import endpoints
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, certain_time
@@ -397,7 +392,7 @@ def _cluster_status(
         stores=dependencies.stores.statuses,
         log_dirs=log_dirs,
         copying=copying,
-        endpoints=_endpoints(dependencies),
+        endpoints=endpoints(dependencies),
         version=software_version(),
         now_ms=dependencies.clock.now_ms,
     )
@@ -434,68 +429,4 @@ def _loss_acceptance(dependencies: Dependencies, tasks: TaskWiring) -> LossAccep
         holes=tasks.holes,
         unlisted=unlisted_anywhere(dependencies),
         held=tasks.holds.missing,
-    )
-
-
-def build_fetch(
-    dependencies: Dependencies, *, gate: Gate, peers: Peers, statuses: Statuses
-) -> FetchService:
-    """Reads of both tiers."""
-    metadata, tier, broker = dependencies.metadata, dependencies.tier, dependencies.broker
-    leadership = dependencies.leadership
-    remote_logs = RemoteLogs(
-        cluster_id=dependencies.config.cluster_id,
-        known=lambda key: leadership.snapshot.partitions.get(key),
-        snapshots=dependencies.snapshots,
-        ledgers=metadata.manager,
-        store=dependencies.stores.routed,
-        threads=dependencies.threads.reads,
-    )
-    return FetchService(
-        FetchDependencies(
-            remote=_remote(dependencies, gate, remote_logs),
-            resolver=TopicResolver(broker, metadata.settings),
-            peers=peers,
-            reading=PartitionReading(
-                tier=tier, broker=broker, barrier_deadline_ms=BARRIER_DEADLINE_MS
-            ),
-            tier=tier,
-            broker=broker,
-            settings=metadata.settings,
-            statuses=statuses,
-            copy=statuses,
-            remote_logs=remote_logs,
-            barrier_deadline_ms=BARRIER_DEADLINE_MS,
-            now_ms=dependencies.clock.now_ms,
-        )
-    )
-
-
-def _remote(dependencies: Dependencies, gate: Gate, remote_logs: RemoteLogs) -> RemoteDependencies:
-    """What the API answers without the broker, as a reader service does."""
-    metadata = dependencies.metadata
-    view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=dependencies.clock)
-    return RemoteDependencies(
-        gate=gate,
-        view=view,
-        reading=RemoteReading(view=view, reader=dependencies.tier.lineage_reader),
-        ledger=metadata.manager,
-        objects=remote_logs,
-        endpoints=_endpoints(dependencies),
-        throttle=dependencies.throttle,
-    )
-
-
-def _endpoints(dependencies: Dependencies) -> Endpoints:
-    config = dependencies.config
-    return Endpoints(
-        own=Endpoint(
-            grpc_address=str(config.grpc_advertised),
-            role=BROKER,
-            node_id=config.node_id,
-            version=software_version(),
-        ),
-        settings=dependencies.metadata.settings,
-        clock=dependencies.clock,
-        heartbeat_interval_ms=config.heartbeat_interval_ms,
     )

@@ -24,11 +24,12 @@ from rlm.log_dir.held_segments import USEFUL_OPEN_FILES
 from rlm.log_dir.identity import ServiceLock, read_identity
 from rlm.plans.process_rules import process_findings
 from rlm.remote_log.leader_view import LocalTier
-from rlm.service.apis import TopicWiring, build_admin, build_fetch, build_peers, build_topics
+from rlm.service.apis import TopicWiring, build_admin, build_peers, build_topics
 from rlm.service.certificates import Certificates, certificate_paths, files_together
 from rlm.service.clients import Clients, build_clients, proxy_tls
 from rlm.service.coming_losses import ComingLosses
 from rlm.service.dependencies import Dependencies, build_dependencies
+from rlm.service.fetch_api import build_fetch
 from rlm.service.gauges import (
     copy_gauges,
     held_gauges,

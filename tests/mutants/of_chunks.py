@@ -1,6 +1,7 @@
 """Planted bugs on the way of cached chunks to the socket: their memory, views and reads."""
 
 from tests.mutants.edits import Edit, Target
+from tests.mutants.of_reading import LOADER
 
 CHUNK_MEMORY = Target("rlm/reading/chunk_memory.py", ("tests/rlm/reading/test_chunk_memory.py",))
 BEGUN = Target("rlm/proxy/begun.py", ("tests/rlm/proxy/test_begun.py",))
@@ -15,6 +16,13 @@ _KEPT_BY_SLOT = (
 )
 
 EDITS: tuple[Edit, ...] = (
+    *LOADER.edits(
+        (
+            "what the cache has of what a reader needs next is evicted before it comes",
+            "                self._chunks.expect(key, wanted.reader, most_bytes)\n",
+            "                pass\n",
+        ),
+    ),
     *CHUNK_MEMORY.edits(
         (
             "G9: memory is used again while something refers to its chunk",

@@ -454,11 +454,6 @@ EDITS: tuple[Edit, ...] = (
     ),
     *LOADER.edits(
         (
-            "what the cache has of what a reader needs next is evicted before it comes",
-            "                self._chunks.expect(key, wanted.reader, most_bytes)\n",
-            "                pass\n",
-        ),
-        (
             "an error of a load is given as data",
             "        if isinstance(outcome, RemoteStorageError):\n            del load",
             "        if isinstance(outcome, Busy):\n            del load",

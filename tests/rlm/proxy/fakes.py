@@ -449,23 +449,21 @@ async def proxied(
     """A proxy between a fake broker and a tier. `nodes`: which addresses it gives to clients."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0, ssl=broker_context())
     broker.port = server.sockets[0].getsockname()[1]
-    metrics = Counting()
+    metrics, host = Counting(), "127.0.0.1"
     ours = {"upstream_port": broker.port, "shutdown_timeout_ms": 1000, "barrier_wait_ms": 100}
-    made = ProxySettings(
-        listen_host="127.0.0.1", listen_port=0, upstream_host="127.0.0.1", **(ours | settings)
-    )
+    ours |= settings
+    made = ProxySettings(listen_host=host, listen_port=0, upstream_host=host, **ours)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(server.close)
         near = await stack.enter_async_context(reach(tier, deletions or FakeDeletions()))
         parts = near.tier, near.deletions, SystemClock(), metrics, quota or NoQuota(), nodes
-        proxy = ProxyServer(made, *parts, proxy_contexts())
-        await proxy.start()
+        await (proxy := ProxyServer(made, *parts, proxy_contexts())).start()
         stack.push_async_callback(proxy.close)
 
         async def connect() -> RawClient:
             await settled()
-            at = "127.0.0.1", proxy.port
-            client = RawClient(*await asyncio.open_connection(*at, **client_tls()))
+            streams = await asyncio.open_connection(host, proxy.port, **client_tls())
+            client = RawClient(*streams)
             stack.callback(client.writer.close)
             return client
 
