@@ -5,7 +5,7 @@ waits as long as what it watches may reasonably take, so that a restart or a cha
 raises no alarm. Times are monotonic ms. Pure.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kip405.acls import Acl, MissingAcls, grants
@@ -359,32 +359,23 @@ def hung_threads_finding(pool: str, count: int, longest_ms: int) -> Finding:
 def peer_findings(
     replicas: Mapping[int, Collection[str]], live: Collection[int], limits: Limits, followed_ms: int
 ) -> Iterator[Finding]:
-    """Brokers with replicas of enabled topics (by node id) that have no live service (H18). One
-    without replicas is named where every broker needs a service (proxy.attach: rewrite).
-
-    `followed_ms`: for how long heartbeats have been received live.
+    """Brokers with replicas of enabled topics, by node id, that have no live service (H18); one that
+    has none needs it all the same. `followed_ms`: for how long heartbeats were received live.
     """
     if followed_ms <= limits.peers_ms:
         return
     for node_id in sorted(replicas.keys() - set(live)):
-        topics = sorted(replicas[node_id])
-        if not topics:
-            yield Finding(
-                kind=ProblemKind.PEER_ABSENT,
-                subject=f"node {node_id}",
-                text="this broker has no live service: clients that come to it learn the addresses "
-                "of brokers there instead of those of proxies, so nothing is trimmed, and once "
-                "something was, proxies do not name it; start `rlm serve` beside it",
-            )
-            continue
-        more = f" and {len(topics) - 3} others" if len(topics) > 3 else ""
-        yield Finding(
-            kind=ProblemKind.PEER_ABSENT,
-            subject=f"node {node_id}",
-            text=f"this broker has replicas of {', '.join(topics[:3])}{more} and no live service: "
-            "what it shares is not trimmed, what it leads is not copied; start `rlm serve` "
-            "beside it",
-        )
+        text = _absence(sorted(replicas[node_id])) + "; start `rlm serve` beside it"
+        yield Finding(kind=ProblemKind.PEER_ABSENT, subject=f"node {node_id}", text=text)
+
+
+def _absence(topics: Sequence[str]) -> str:
+    if not topics:  # proxy.attach: rewrite
+        why = "its clients learn brokers' own addresses there, so nothing is trimmed"
+        return f"this broker has no live service: {why}, and after a trim proxies do not name it"
+    more = f" and {len(topics) - 3} others" if len(topics) > 3 else ""
+    what = "what it shares is not trimmed, what it leads is not copied"
+    return f"this broker has replicas of {', '.join(topics[:3])}{more} and no live service: {what}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""The Kafka-protocol proxy on the broker's TIERED listener."""
+"""The Kafka-protocol proxy before a listener of the broker."""

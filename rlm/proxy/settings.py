@@ -9,8 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySettings:
-    """Where the proxy listens, where the broker's TIERED listener is, and a limit on everything
-    (G10).
+    """Where the proxy listens, where the listener behind it is, and a limit on everything (G10).
 
     `listen_port` 0 means any free port. `barrier_wait_ms` bounds how long ListOffsets,
     OffsetForLeaderEpoch and DeleteRecords wait for the ledger view (H17); a Fetch waits within its

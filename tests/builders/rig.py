@@ -116,10 +116,9 @@ class RetentionAt:
         self.asked = 0
 
     async def bounded(self, topic: str) -> str | None:
-        self.asked += 1
+        self.asked, found = self.asked + 1, self.answer
         if self.error is not None:
             raise self.error
-        found = self.answer
         self.after_answer()
         return found
 
@@ -155,7 +154,6 @@ class Rig:
         """With `checkpoints` every call to ledger, settings, broker and store is a step."""
         self.threads, clock = threads or all_of(THREADS), ManualClock()
         self.offload = offload
-        self.namers: frozenset[int] = frozenset()
         self.clock, self.log_dir = clock, LogDir(path / "data", node_id=NODE_ID)
         self.log_dirs = WatchedLogDirs([str(self.log_dir.path)])
         self.disk, self.broker = self.log_dir.partition(), MemoryBroker(node_id=NODE_ID)
@@ -270,7 +268,7 @@ class Rig:
             lost=self.lost,
             cluster=ClusterEvidence(self.share_groups, self.retention),
             offload=self.offload,
-            namers=lambda: self.namers,
+            namers=frozenset,
             clock=self.clock,
             config=_TRIM,
         )

@@ -294,7 +294,7 @@ def test_a_broker_with_a_replica_and_no_live_service() -> None:
 def test_a_broker_without_replicas_where_every_broker_needs_a_service() -> None:
     [found] = peer_findings({2: ["orders"], 3: []}, [2], LIMITS, 50_001)
     assert (found.kind, found.subject) == (ProblemKind.PEER_ABSENT, "node 3")
-    assert "learn the addresses of brokers there" in found.text
+    assert "learn brokers' own addresses there" in found.text
 
 
 def test_stores_that_are_away_full_or_set_up_badly() -> None:

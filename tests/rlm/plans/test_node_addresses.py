@@ -37,8 +37,8 @@ def known(*remembered: int) -> KnownProxies:
 
 
 def seen(*node_ids: int, dead: Iterable[int] = (), **changes: Any) -> ServiceObservation:
-    facts = {"has_topics": True, "has_trims": False, "is_certain": True, **changes}
-    return ServiceObservation(proxies=proxies(*node_ids), dead=frozenset(dead), **facts)
+    rest = {"has_topics": True, "has_trims": False, "is_certain": True, **changes}
+    return ServiceObservation(proxies=proxies(*node_ids), dead=frozenset(dead), **rest)
 
 
 def named(node_ids: Iterable[int], *, keeps_others: bool) -> NodeAddresses:
@@ -129,7 +129,7 @@ def test_h19_what_was_given_up_comes_back_for_a_topic_even_in_doubt() -> None:
 
 NODES = st.frozensets(st.integers(1, 5))
 OBSERVATIONS = st.builds(
-    lambda nodes, dead, **facts: seen(*nodes, dead=dead, **facts),
+    lambda nodes, dead, **changes: seen(*nodes, dead=dead, **changes),
     NODES,
     NODES,
     has_topics=st.booleans(),

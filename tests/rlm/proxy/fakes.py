@@ -484,12 +484,8 @@ def fetch_request(version: int, *partitions: Value, topic: str = TOPIC, **fields
 
 def asked(offset: int, partition: int = 0, max_bytes: int = 100_000, **fields: Any) -> Value:
     """One partition of a Fetch."""
-    return {
-        "partition": partition,
-        "fetch_offset": offset,
-        "partition_max_bytes": max_bytes,
-        **fields,
-    }
+    sizes = {"fetch_offset": offset, "partition_max_bytes": max_bytes}
+    return {"partition": partition, **sizes, **fields}
 
 
 def only(answer: Value) -> Value:

@@ -175,7 +175,7 @@ def _lookup(service: BrokerService) -> object:
     return proxy._shared.node_addresses if proxy else service._clients._views._node_addresses  # type: ignore[attr-defined]
 
 
-async def test_a_service_rewrites_only_where_it_is_told(tmp_path: Path) -> None:
+async def test_a_service_rewrites_addresses_only_where_that_is_set(tmp_path: Path) -> None:
     core = CoreSettings(workers=1, recent_ends=0)
     for given in (None, core):
         async with built_service(tmp_path, ManualClock(), {}, core=given) as service:
