@@ -359,8 +359,8 @@ def hung_threads_finding(pool: str, count: int, longest_ms: int) -> Finding:
 def peer_findings(
     replicas: Mapping[int, Collection[str]], live: Collection[int], limits: Limits, followed_ms: int
 ) -> Iterator[Finding]:
-    """Brokers with replicas of enabled topics, by node id, that have no live service (H18); one that
-    has none needs it all the same. `followed_ms`: for how long heartbeats were received live.
+    """Brokers with replicas of enabled topics, by node id, that have no live service (H18); one
+    that has none needs it all the same. `followed_ms`: for how long heartbeats were received live.
     """
     if followed_ms <= limits.peers_ms:
         return
