@@ -261,7 +261,7 @@ def faults(kills: int, chance: random.Random) -> list[Fault]:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(_FEW),
+        pytest.param(_FEW, marks=pytest.mark.timeout(600)),
         pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(5_400)]),
     ],
 )
