@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from kafka_clients.bearer_tokens import BearerToken, TokenRefused, read_token
 from kafka_clients.refusals import (
+    NoTokenNow,
     SecurityRefused,
     authentication_refusal,
     closed_at_once,
@@ -97,6 +98,7 @@ ENDLESS = Session()
 @dataclass(slots=True)
 class _Refusal:
     text: str
+    kind: type[SecurityRefused]
     pause: float
     until: float
 
@@ -122,12 +124,13 @@ class ChannelSecurity:
         """Why the addresses that refused the latest attempt did so; what nobody has dialled for a
         minute is left out, as that broker may be gone.
         """
+        self._forget_old_refusals()
+        return {where: refusal.text for where, refusal in self._refusals.items()}
+
+    def _forget_old_refusals(self) -> None:
         oldest = asyncio.get_running_loop().time() - _SHOWN_S
-        return {
-            where: refusal.text
-            for where, refusal in self._refusals.items()
-            if refusal.until >= oldest
-        }
+        for where in [one for one, refusal in self._refusals.items() if refusal.until < oldest]:
+            del self._refusals[where]
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Of the files as they are now; None without TLS. SecurityRefused names the file."""
@@ -147,7 +150,7 @@ class ChannelSecurity:
         loop = asyncio.get_running_loop()
         known = self._refusals.get(where)
         if known is not None and loop.time() < known.until:
-            raise SecurityRefused(f"broker {where}: {known.text}")
+            raise known.kind(f"broker {where}: {known.text}")
         try:
             yield
         except Exception as error:
@@ -157,8 +160,10 @@ class ChannelSecurity:
                     raise ConnectionResetError(closed_at_once(self.settings)) from error
                 raise
             pause = min(2 * known.pause, _LAST_BACK_OFF_S) if known else _FIRST_BACK_OFF_S
-            self._refusals[where] = _Refusal(text, pause, loop.time() + pause)
-            raise SecurityRefused(f"broker {where}: {text}") from error
+            kind = NoTokenNow if isinstance(error, NoTokenNow) else SecurityRefused
+            self._forget_old_refusals()
+            self._refusals[where] = _Refusal(text, kind, pause, loop.time() + pause)
+            raise kind(f"broker {where}: {text}") from error
         self._refusals.pop(where, None)
 
     def _refusal_of(self, error: Exception) -> str | None:
@@ -273,19 +278,20 @@ class _Tokens:
             return self._kept[0]
 
     async def _fetched(self, login: TokenEndpoint) -> BearerToken:
+        kind = SecurityRefused
         try:
             return await self._fetch(login, self._tls)
         except (TokenRefused, Invalid) as error:
             why = str(error)
         except TimeoutError:
-            why = "no answer in time"
+            kind, why = NoTokenNow, "no answer in time"
         except ssl.SSLError as error:
             # OpenSSL sets these; an error that Python makes has neither.
             words = getattr(error, "verify_message", "") or getattr(error, "reason", "")
             why = f"TLS failed: {words or error}; {TRUSTSTORE_KEY} counts there, too"
         except OSError as error:
-            why = os.strerror(error.errno) if error.errno else str(error)
-        raise SecurityRefused(token_refusal(shown_endpoint(login.url), why)) from None
+            kind, why = NoTokenNow, os.strerror(error.errno) if error.errno else str(error)
+        raise kind(token_refusal(shown_endpoint(login.url), why)) from None
 
 
 def _read_token_file(login: TokenFile) -> str:

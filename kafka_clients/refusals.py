@@ -43,6 +43,10 @@ class SecurityRefused(Unavailable, ConnectionError):
     """
 
 
+class NoTokenNow(SecurityRefused):
+    """The token endpoint does not answer, which may pass by itself."""
+
+
 def closed_at_once(security: KafkaSecurity) -> str:
     """What a connection that the broker ends at the first request may mean."""
     if security.has_tls:

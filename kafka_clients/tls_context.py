@@ -5,6 +5,7 @@ So a renewed certificate is used by the next connection, and no process has to w
 
 import ssl
 import tempfile
+from pathlib import Path
 
 from kafka_clients.security import (
     KEY_PASSWORD_KEY,
@@ -17,6 +18,8 @@ from kip405.errors import Invalid
 from kip405.settings import Secret
 
 _MOST_SECRET_BYTES = 64 << 10
+_MOST_KEY_BYTES = 64 << 10
+_LOCKED = f"the password of the key is wrong or missing ({KEY_PASSWORD_KEY})"
 
 
 def read_secret(source: SecretSource, setting: str) -> str:
@@ -66,11 +69,20 @@ def _load_chain(
     try:
         context.load_cert_chain(cert_file, key_file, password)
     except (OSError, ValueError) as error:
-        key = f" and {key_file}" if key_file else ""
+        where = " and ".join(filter(None, (files.cert_file or "the text that is given", key_file)))
+        why = _LOCKED if _is_encrypted(key_file or cert_file) else _why(error)
         raise Invalid(
-            f"{KEYSTORE_KEY}: {files.cert_file or 'the text that is given'}{key} cannot be used as "
-            f"certificate and key: {_why(error)}"
+            f"{KEYSTORE_KEY}: {where} cannot be used as certificate and key: {why}"
         ) from None
+
+
+def _is_encrypted(key_file: str) -> bool:
+    """OpenSSL does not say that a password is wrong."""
+    try:
+        with Path(key_file).open("rb") as file:
+            return b"ENCRYPTED" in file.read(_MOST_KEY_BYTES)
+    except OSError:
+        return False
 
 
 def _load_texts(context: ssl.SSLContext, files: TlsFiles) -> None:
@@ -86,8 +98,6 @@ def _load_texts(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 def _why(error: Exception) -> str:
     """OpenSSL's words, or the system's."""
-    if isinstance(error, ssl.SSLError) and "DECRYPT" in (error.reason or ""):
-        return f"the password of the key is wrong or missing ({KEY_PASSWORD_KEY})"
     if isinstance(error, ssl.SSLError):
         return (error.reason or "it is not PEM").lower().replace("_", " ")
     return error.strerror or "it cannot be read" if isinstance(error, OSError) else str(error)

@@ -137,7 +137,7 @@ class BrokerConnection:
                 channel.close(error)
             raise Unavailable(f"{what}: no answer within {timeout_ms} ms") from error
         except SecurityRefused as error:
-            raise SecurityRefused(f"{api.name} v{version}: {error}") from error
+            raise type(error)(f"{api.name} v{version}: {error}") from error
         except OSError as error:
             raise Unavailable(f"{what}: {_reason(error)}") from error
 

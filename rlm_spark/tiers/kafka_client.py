@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from aiokafka import errors as kafka_errors
 
-from kafka_clients.refusals import SecurityRefused
+from kafka_clients.refusals import NoTokenNow, SecurityRefused
 from kafka_protocol import error_codes as codes
 from rlm_spark import clock
 from rlm_spark.errors import KafkaClientError, TopicChangedError
@@ -283,7 +283,7 @@ def _check(error_code: int, what: str) -> None:
 
 
 def _refuse_final(what: str, error: Exception) -> None:
-    if isinstance(error, _FINAL):
+    if isinstance(error, _FINAL) and not isinstance(error, NoTokenNow):
         raise KafkaClientError(f"{what}: {_text(error)}") from error
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from kafka_clients.bearer_tokens import BearerToken, TokenRefused
 from kafka_clients.channel_security import ChannelSecurity
-from kafka_clients.refusals import SecurityRefused
+from kafka_clients.refusals import NoTokenNow, SecurityRefused
 from kafka_clients.security import (
     KafkaSecurity,
     Login,
@@ -21,11 +21,11 @@ from kafka_clients.security import (
     TokenEndpoint,
     TokenFile,
 )
-from kafka_protocol.apis import DESCRIBE_CLUSTER
+from kafka_protocol.apis import DESCRIBE_CLUSTER, METADATA
 from kip405.errors import Unavailable
 from kip405.settings import Secret
 from rlm.broker.connection import BrokerConnection
-from rlmm.clients import ConnectionSettings, make_consumer
+from rlmm.clients import ConnectionSettings, make_consumer, refresh_metadata
 from tests.builders.fake_broker import FakeBroker
 from tests.builders.sasl_broker import SaslBroker
 
@@ -234,15 +234,17 @@ async def test_a_token_of_unknown_life_or_that_a_broker_refused_is_not_used_agai
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("error", "message", "may_pass"),
     [
-        (TokenRefused("it answers 401 invalid_client"), "it answers 401 invalid_client"),
-        (TimeoutError(), "no answer in time"),
-        (ConnectionRefusedError(111, "x"), "Connection refused"),
-        (ssl.SSLError(1, "x"), "TLS failed"),
+        (TokenRefused("it answers 401 invalid_client"), "it answers 401 invalid_client", False),
+        (TimeoutError(), "no answer in time", True),
+        (ConnectionRefusedError(111, "x"), "Connection refused", True),
+        (ssl.SSLError(1, "x"), "TLS failed", False),
     ],
 )
-async def test_an_endpoint_that_gives_no_token(error: Exception, message: str) -> None:
+async def test_an_endpoint_that_gives_no_token(
+    error: Exception, message: str, may_pass: bool
+) -> None:
     tokens = Tokens(lifetime_s=1)
     tokens.error = error
     async with (
@@ -250,6 +252,9 @@ async def test_an_endpoint_that_gives_no_token(error: Exception, message: str) -
         connected(broker, secured(ENDPOINT, fetch=tokens.fetch)) as ask,
     ):
         with pytest.raises(SecurityRefused, match="no token from https://idp/token: ") as refused:
+            await ask()
+        assert isinstance(refused.value, NoTokenNow) == may_pass
+        with pytest.raises(type(refused.value), match="no token from"):
             await ask()
     assert message in str(refused.value) and "secret=1" not in str(refused.value)
 
@@ -286,3 +291,34 @@ async def test_aiokafka_names_the_reason_and_hides_the_password(
             await consumer.start()
         await consumer.stop()
     assert PASSWORD not in caplog.text and "SaslAuthenticate" not in caplog.text
+
+
+def node_of(broker: FakeBroker) -> dict[str, object]:
+    node = {"node_id": 1, "host": broker.address.host, "port": broker.address.port, "rack": None}
+    return {"brokers": [node], "controller_id": 1, "cluster_id": "c", "topics": []}
+
+
+async def test_aiokafka_renews_a_session_on_its_connection() -> None:
+    async with SaslBroker(lambda _: True, session_ms=1_000).running() as broker:
+        broker.on(METADATA, lambda _: node_of(broker))
+        settings = ConnectionSettings(
+            bootstrap_servers=(str(broker.address),), client_id="test", security=secured(plain())
+        )
+        consumer = make_consumer(settings)
+        try:
+            await consumer.start()
+            await refresh_metadata(consumer)
+            assert (broker.connections, len(broker.authentications)) == (2, 2)
+            await asyncio.sleep(1.05)
+            broker.gate.clear()
+            before = len(broker.requests)
+            refreshed = asyncio.ensure_future(refresh_metadata(consumer))
+            others = [asyncio.ensure_future(consumer._client.ready(1)) for _ in range(3)]
+            await asyncio.sleep(0.1)
+            names = [name for name, _, _ in broker.requests[before:]]
+            assert names == ["SaslHandshake", "SaslAuthenticate"]
+            broker.gate.set()
+            await asyncio.gather(refreshed, *others)
+            assert (broker.connections, len(broker.authentications)) == (2, 3)
+        finally:
+            await consumer.stop()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,6 +20,9 @@ from kafka_clients.security import KafkaSecurity, Login, TlsFiles, TokenFile
 from kip405.errors import Unavailable
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock
+from rlm_spark.stopping import Stop
+from rlm_spark.tiers.kafka_client import KafkaClient
+from rlm_spark.tiers.kafka_options import kafka_settings
 from rlmm.clients import ConnectionSettings, make_consumer, make_producer
 from rlmm.topic import SETTINGS_TOPIC, create_topic, settings_spec
 from tests.builders.certificates import Authority
@@ -280,3 +284,43 @@ async def test_another_host_than_the_certificates(kafka: SecuredKafka) -> None:
                 await own.describe_cluster()
         finally:
             await own.close()
+
+
+async def test_a_token_that_the_broker_does_not_take(kafka: SecuredKafka, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(unsecured_jws("alice", lifetime_s=-60))
+    security = kafka.security("SASL", TokenFile(path=file))
+    async with wire(kafka, "SASL", security) as own:
+        with pytest.raises(SecurityRefused, match=r"look at kafka\.sasl\.oauthbearer\.token"):
+            await own.describe_cluster()
+        file.write_text(unsecured_jws("alice"))
+        await asyncio.sleep(0.3)
+        await own.describe_cluster()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
+def test_the_connectors_consumer_keeps_its_connection(
+    kafka: SecuredKafka, tmp_path: Path, mechanism: str
+) -> None:
+    (tmp_path / "password").write_text(ALICES)
+    (tmp_path / "token").write_text(unsecured_jws("alice"))
+    properties = {
+        "bootstrap.servers": str(kafka.address("SASLTLS")),
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.location": str(kafka.authority.ca_file),
+        "sasl.mechanism": mechanism,
+        "sasl.username": "alice",
+        "sasl.password.file": str(tmp_path / "password"),
+        "sasl.oauthbearer.token.endpoint.url": f"file://{tmp_path}/token",
+    }
+    client = KafkaClient(kafka_settings(properties), patience_ms=5_000)
+    try:
+        ends: list[set[Any]] = []
+        for _ in range(4):
+            assert SETTINGS_TOPIC in client.topics(None, Stop())
+            assert client._connections is not None
+            ends.append(ends_of(client._connections))
+            time.sleep(SESSION_MS / 1000)
+        assert ends[0] and ends == [ends[0]] * 4
+    finally:
+        client.close()
