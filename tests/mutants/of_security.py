@@ -1,0 +1,141 @@
+"""Planted bugs in how connections to brokers are secured."""
+
+from tests.mutants.edits import Edit, Target
+
+_SASL = Target("kafka_protocol/sasl.py", ("tests/kafka_protocol/test_sasl.py",))
+_CHANNEL = Target(
+    "kafka_clients/channel_security.py", ("tests/kafka_clients/test_channel_security.py",)
+)
+_WIRE = Target("rlm/broker/connection.py", ("tests/kafka_clients/test_channel_security.py",))
+_TLS = Target("kafka_clients/tls_context.py", ("tests/kafka_clients/test_tls.py",))
+_ENDPOINT = Target(
+    "kafka_clients/token_endpoint.py", ("tests/kafka_clients/test_token_endpoint.py",)
+)
+_CLIENT = Target(
+    "kafka_clients/broker_client.py",
+    ("tests/kafka_clients/test_channel_security.py",),
+)
+_CONFIG = Target("rlm/config/secured.py", ("tests/rlm/config/test_secured.py",))
+_SPAWNED = Target("rsm_plugins/process/spawned.py", ("tests/rsm_plugins/test_spawned.py",))
+_CHILDREN = Target("rlm/workers/children.py", ("tests/rlm/workers/test_h24_supervisor.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *_SASL.edits(
+        (
+            "SCRAM: a server need not know the password",
+            'not hmac.compare_digest(_base64(given, "v"), self._signature)',
+            "False",
+        ),
+        (
+            "SCRAM: a server may replay another client's nonce",
+            "if not nonce.startswith(self._nonce) or nonce == self._nonce:",
+            "if not nonce:",
+        ),
+        (
+            "SCRAM: a server may ask for any number of iterations",
+            "if not LEAST_ITERATIONS <= int(text) <= MOST_ITERATIONS:",
+            "if not LEAST_ITERATIONS <= int(text):",
+        ),
+        (
+            "SCRAM: a password that is cheap to guess is proven",
+            "if not LEAST_ITERATIONS <= int(text) <= MOST_ITERATIONS:",
+            "if not int(text) <= MOST_ITERATIONS:",
+        ),
+    ),
+    *_CHANNEL.edits(
+        (
+            "KIP-368: a session is used to its end",
+            "_RENEW_AT = 0.85",
+            "_RENEW_AT = 2.0",
+        ),
+        (
+            "a wrong password is tried by every client at once",
+            "if known is not None and loop.time() < known.until:",
+            "if known is None and False:",
+        ),
+        (
+            "a refusal is shown after it has ended",
+            "        self._refusals.pop(where, None)\n",
+            "",
+        ),
+        (
+            "a token is asked for at every connection",
+            "if self._kept is None or loop.time() >= self._kept[1]:",
+            "if True:",
+        ),
+        (
+            "a token that a broker refused is used again",
+            "                self._tokens.forget()\n",
+            "",
+        ),
+        (
+            "what a broker says may have the password",
+            'said = masked(answer["error_message"] or "", [secret])',
+            'said = answer["error_message"] or ""',
+        ),
+    ),
+    *_WIRE.edits(
+        (
+            "KIP-368: the wire layer does not authenticate again",
+            "if channel.session is None or channel.session.is_due(_now()):",
+            "if channel.session is None:",
+        ),
+        (
+            "a session that is half begun is used",
+            'channel.close(ConnectionResetError(f"it was not authenticated: {error}"))',
+            "channel.session = Session()",
+        ),
+    ),
+    *_CLIENT.edits(
+        (
+            "KIP-368: aiokafka's connections do not authenticate again",
+            "if not self._session.is_due(asyncio.get_running_loop().time()):",
+            "if True:",
+        ),
+        (
+            "SASL's messages are in aiokafka's log",
+            "return _Hidden(decode(api.response, version, frame, position)[0])",
+            "return decode(api.response, version, frame, position)[0]",
+        ),
+    ),
+    *_TLS.edits(
+        (
+            "a certificate of another host is taken",
+            "context.check_hostname = files.checks_host_name",
+            "context.check_hostname = False",
+        ),
+    ),
+    *_ENDPOINT.edits(
+        (
+            "a token endpoint may send without end",
+            "if len(received) > _MOST_ANSWER_BYTES:",
+            "if False:",
+        ),
+        (
+            "the name of a token endpoint is checked only if brokers' are",
+            "TlsFiles(ca_file=tls.ca_file, ca_text=tls.ca_text)",
+            "tls",
+        ),
+    ),
+    *_CONFIG.edits(
+        (
+            "a password without a protocol that uses it is taken silently",
+            "if key in _ROWS and key != PROTOCOL_KEY and not _has_effect(key, protocol):",
+            "if False:",
+        ),
+    ),
+    *_SPAWNED.edits(
+        (
+            "a plugin gets the password of the Kafka clients",
+            "for name, one in os.environ.items() if name not in self._withheld",
+            "for name, one in os.environ.items()",
+        ),
+    ),
+    *_CHILDREN.edits(
+        (
+            "a proxy worker gets the password of the Kafka clients",
+            "for name, one in os.environ.items() if name not in plan.withheld",
+            "for name, one in os.environ.items()",
+        ),
+    ),
+)
