@@ -252,7 +252,6 @@ def _acceptance(
 def _giveback(
     dependencies: Dependencies, brokers: OtherBrokers, settler: Settler, verbs: TopicVerbs
 ) -> DiskGiveback:
-    config = dependencies.config
     return DiskGiveback(
         settler=settler,
         brokers=brokers,
@@ -260,9 +259,9 @@ def _giveback(
         ledger=dependencies.metadata.manager,
         lock=verbs.lock,
         clock=dependencies.clock,
-        interval_ms=config.disk_check_interval_ms,
+        interval_ms=dependencies.config.disk_check_interval_ms,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
-        heartbeat_max_age_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
+        heartbeat_max_age_ms=DEAD_AFTER_BEATS * dependencies.config.heartbeat_interval_ms,
     )
 
 

@@ -137,7 +137,7 @@ def test_h19_services_are_attached_one_by_one_and_nothing_is_trimmed_before_the_
     alone, topic = fresh("alone"), fresh("spread")
     cluster.create_topic(alone, assignment=[[1]])
     cluster.enable(alone)
-    fill(cluster, alone, at=1, each=4_000, partitions=1)
+    fill(cluster, alone, at=1, each=2_500, partitions=1)
     cluster.create_topic(topic, assignment=SPREAD)
     rows = fill(cluster, topic, at=1, each=1_500)
     held = "clients may learn the brokers' own addresses"
