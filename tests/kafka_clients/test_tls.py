@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from kafka_clients.channel_security import ChannelSecurity
 from kafka_clients.refusals import SecurityRefused
@@ -20,9 +21,6 @@ from kip405.settings import Secret
 from rlm.broker.connection import BrokerConnection
 from tests.builders.certificates import Authority, Certificate
 from tests.builders.fake_broker import FakeBroker
-
-# A throwaway of `openssl req -x509 -newkey ec`: a key with the password "open", a certificate.
-LOCKED_KEY = Path(__file__).with_name("locked-key.pem")
 
 
 class Site:
@@ -150,8 +148,14 @@ def test_a_pem_that_cannot_be_used_ends_no_service(tmp_path: Path) -> None:
 
 
 def test_the_password_of_a_key(tmp_path: Path) -> None:
-    chain = tmp_path / "chain.pem"
-    chain.write_text(LOCKED_KEY.read_text())
+    chain, shown = tmp_path / "chain.pem", Authority(tmp_path).issue("client")
+    key = serialization.load_pem_private_key(shown.key_file.read_bytes(), password=None)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"open"),
+    )
+    chain.write_bytes(locked + shown.cert_file.read_bytes())
     right = TlsFiles(cert_file=str(chain), key_password=Secret("open"))
     make_tls_context(right)
     password = tmp_path / "password"
