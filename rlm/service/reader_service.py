@@ -123,7 +123,7 @@ class ReaderService:
         )
         self._certificates = Certificates(certificate_paths(config), clock, threads.other)
         lost = partial(_lost_segments, self.segments.losses, metadata)
-        common = self._common_sources(security)
+        common = _sources(config, metadata, stores, threads, security, self._certificates, clock)
         self._problems = problems = ProblemWatch((*common.sources(), lost), clock)
         view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=clock)
         fetch = RemoteFetchService(
@@ -148,19 +148,6 @@ class ReaderService:
         health = partial(_health, metadata, stores, problems)
         self._listening = Listening(
             config, admin=None, fetch=fetch, health=health, metrics=metrics.render
-        )
-
-    def _common_sources(self, security: ChannelSecurity) -> CommonSources:
-        return CommonSources(
-            ledger=self.metadata.manager,
-            settings=self.metadata.settings,
-            log=self.metadata.log,
-            stores=self._stores,
-            certificates=self._certificates,
-            hung_threads=self._threads.hung,
-            refusals=lambda: security.refusals,
-            clock=self._clock,
-            limits=reader_limits(self._config),
         )
 
     async def run(self) -> None:
@@ -211,6 +198,29 @@ def _reader_record(config: ReaderConfig) -> ReaderRecord:
         grpc_address=str(config.grpc_advertised),
         http_address=str(config.http_listen),
         version=software_version(),
+    )
+
+
+def _sources(
+    config: ReaderConfig,
+    metadata: Metadata,
+    stores: OpenStores,
+    threads: ServiceThreads,
+    security: ChannelSecurity,
+    certificates: Certificates,
+    clock: Clock,
+) -> CommonSources:
+    """What problems follow from."""
+    return CommonSources(
+        ledger=metadata.manager,
+        settings=metadata.settings,
+        log=metadata.log,
+        stores=stores,
+        certificates=certificates,
+        hung_threads=threads.hung,
+        refusals=lambda: security.refusals,
+        clock=clock,
+        limits=reader_limits(config),
     )
 
 
