@@ -87,6 +87,7 @@ class MemoryLedger:
         self.state = LedgerState()
         self.state.go_live(absence_is_known=True)
         self.log: list[LedgerRecord] = []
+        self._views: dict[PartitionKey, tuple[object, PartitionLedger]] = {}
         self.lags = False
         self.on_barrier: Callable[[], None] = lambda: None
         self.barriers: list[PartitionKey] = []
@@ -102,8 +103,14 @@ class MemoryLedger:
         self.after_partition_delete: Callable[[RemotePartitionDeleteState], None] = lambda _: None
 
     def ledger(self, key: PartitionKey) -> PartitionLedger:
+        """The same object until something has changed, as rlmm's manager has it."""
         state = self.state.partitions.get(key)
-        return PartitionLedger.of(key, state) if state else PartitionLedger.empty(key)
+        if state is None:
+            return PartitionLedger.empty(key)
+        known = self._views.get(key)
+        if known is None or known[0] is not state or known[1].version != state.version:
+            known = self._views[key] = state, PartitionLedger.of(key, state)
+        return known[1]
 
     def entry(self, segment_id: RemoteLogSegmentId) -> SegmentEntry | None:
         state = self.state.partitions.get(segment_id.topic_id_partition.key)

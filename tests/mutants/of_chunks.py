@@ -1,7 +1,7 @@
 """Planted bugs on the way of cached chunks to the socket: their memory, views and reads."""
 
 from tests.mutants.edits import Edit, Target
-from tests.mutants.of_reading import LOADER
+from tests.mutants.of_reading import LOADER, TIER
 
 CHUNK_MEMORY = Target("rlm/reading/chunk_memory.py", ("tests/rlm/reading/test_chunk_memory.py",))
 BEGUN = Target("rlm/proxy/begun.py", ("tests/rlm/proxy/test_begun.py",))
@@ -16,6 +16,28 @@ _KEPT_BY_SLOT = (
 )
 
 EDITS: tuple[Edit, ...] = (
+    *TIER.edits(
+        (
+            "H15: a hole that was recorded meanwhile is not seen by a read",
+            "known[0] is snapshot and known[1] is holes",
+            "known[0] is snapshot",
+        ),
+        (
+            "H04: a read goes along the lineage of an earlier snapshot",
+            "known is not None and known[0] is snapshot and",
+            "known is not None and",
+        ),
+        (
+            "H02: a read goes by what the ledger had before",
+            "if history.ledger is ledger and history.trusted is trusted:",
+            "if history.trusted is trusted:",
+        ),
+        (
+            "H15: a ledger with a problem still proves holes to a read",
+            "if history.ledger is ledger and history.trusted is trusted:",
+            "if history.ledger is ledger:",
+        ),
+    ),
     *LOADER.edits(
         (
             "what the cache has of what a reader needs next is evicted before it comes",

@@ -150,6 +150,21 @@ async def test_h15_a_hole_is_read_over_to_the_next_segment(site: Site) -> None:
     data, next_offset = await site.read(20, 250)
     assert next(batch_headers(data))[1].base_offset == 100
     assert next_offset == 250
+    site.rig.ledger.problem = "a record cannot be read"  # so that it proves no hole any more
+    with pytest.raises(Unavailable, match="not settled"):
+        await site.read(20, 250)
+
+
+async def test_h04_a_new_snapshot_shows_where_the_lineage_was_left(site: Site) -> None:
+    """Though ledger and holes are what they were before it."""
+    await site.barrier()
+    assert (await site.read(100, 250))[1] == 250
+    site.rig.broker.elect(NODE_ID, 1)
+    site.rig.disk.epochs({0: 150, 1: 200})
+    await site.barrier()
+    data, next_offset = await site.read(100, 250)
+    assert next_offset == 200
+    assert {header.base_offset for _, header in batch_headers(data)} <= set(range(100, 200))
 
 
 def segments(site: Site) -> list[RemoteLogSegmentMetadata]:

@@ -10,10 +10,12 @@ from kip405.batches import batch_headers
 from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlm.plans.coverage import NO_RECORDS
 from rlm.reading.values import RemoteRead, RemoteRecords
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.tier import EpochEnd, TopicRef
-from rlmm.settings_records import DivergenceRecord
+from rlmm.ledger import Hole
+from rlmm.settings_records import DivergenceRecord, HolesRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PARTITION, metadata
 from tests.builders.log_dir import CLUSTER_ID
@@ -182,6 +184,9 @@ async def test_h15_what_is_missing_is_reported_and_no_more(site: Site) -> None:
     assert (await ask(site, 20, 60)).missing == ((20, 60),)
     assert (await ask(site, 20, 120)).missing == ((20, 100),)
     assert (await ask(site, 250, 300)).missing == ((250, 300),)
+    hole = Hole(start=10, end=100, cause=NO_RECORDS)
+    site.rig.settings.write(HolesRecord(partition=PARTITION.key, holes=(hole,)), epoch=0)
+    assert (await ask(site, 20, 120)).missing == ()
 
 
 async def test_a_segment_without_records_at_its_end_is_read_on_from(site: Site) -> None:
