@@ -156,6 +156,14 @@ class CommonConfig(KafkaClientConfig):
         "the API. The default is about twice what one client took in measurements.",
         _LEAST_QUOTA,
     )
+    remote_fetch_principal_max_bytes_per_second: int = size_bytes(
+        "remote.fetch.principal.max.bytes.per.second",
+        1 << 30,
+        "The same for one principal at the proxy, over all its connections and client ids: the "
+        "SASL user of PLAIN and SCRAM, or the subject of its certificate. The default is that of "
+        "the whole service.",
+        _LEAST_QUOTA,
+    )
     remote_fetch_cpu_max_cores: float = setting(
         "remote.fetch.cpu.max.cores",
         number(0.1),

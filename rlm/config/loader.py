@@ -18,7 +18,7 @@ from rlm.config.broker_files import (
 )
 from rlm.config.common import CommonConfig
 from rlm.config.offload import read_offload_rules
-from rlm.config.proxy_tls import check_proxy_tls
+from rlm.config.proxy_clients import check_proxy_clients
 from rlm.config.secured import (
     add_secrets_of_environment,
     check_kafka_clients,
@@ -82,7 +82,7 @@ def from_mapping(
     config.kafka_security()
     _check_provider(config)
     _check_tls(config)
-    check_proxy_tls(config)
+    check_proxy_clients(config)
     _check_exposure(config)
     _check_grace(config)
     _check_disk_pressure(config)

@@ -1,7 +1,7 @@
 """The table of settings: each setting of `rlm serve` is a field with key, kind, default and doc.
 
 Settings of every role are in `rlm/config/common.py`, those of TLS at the proxy in
-`rlm/config/proxy_tls.py`, and all others that only a service beside a broker has are here. An
+`rlm/config/proxy_clients.py`, and all others that only a service beside a broker has are here. An
 attribute's name is its key with underscores for dots. Kafka's names are used where Kafka has one.
 Pure; the loader reads files.
 """
@@ -29,7 +29,7 @@ from rlm.config.common import count as _count
 from rlm.config.common import milliseconds as _ms
 from rlm.config.common import size_bytes as _size
 from rlm.config.offload import OFFLOAD_RULES_ALLOWED, OffloadRule
-from rlm.config.proxy_tls import ProxyTlsConfig
+from rlm.config.proxy_clients import ProxyClientsConfig
 from rlm.config.stores import RULES_ALLOWED, build_provider
 from rlmm.settings_records import LEAST_COPY_BYTES_PER_SECOND, OffloadThresholds
 from rsm_plugins.endpoints import EndpointProvider, TopicRule
@@ -39,7 +39,7 @@ REWRITE = "rewrite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceConfig(ProxyTlsConfig):
+class ServiceConfig(ProxyClientsConfig):
     """Checked settings of the service beside one broker; built by `rlm.config.load`."""
 
     node_id: int = setting(

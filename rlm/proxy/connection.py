@@ -10,17 +10,14 @@ broker needs no task. This module must not know what a handler decides.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from kafka_protocol.frames import frame_length
-from kafka_protocol.node_addresses import AddressLookup
 from kafka_protocol.primitives import Buffer, WireError
-from kafka_protocol.produce import LogStartLookup
 from rlm.proxy.begun import Steps
-from rlm.proxy.limits import SMALL_BYTES, ConnectionMemory, Verdict
+from rlm.proxy.limits import SMALL_BYTES, Verdict
 from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed, altered
 from rlm.proxy.session import (
     Cut,
@@ -32,41 +29,19 @@ from rlm.proxy.session import (
     Taken,
     expected_by_us,
 )
-from rlm.proxy.settings import ProxyMetrics, ProxySettings
+from rlm.proxy.shared import Shared
 from rlm.proxy.sides import BrokerSide, ClientSide, Side
-from rlm.proxy.splicing import LEAST_RUN_BYTES, Pipes
-from rlm.proxy.tls_files import TlsContexts
+from rlm.proxy.splicing import LEAST_RUN_BYTES
 from rlm.proxy.upstream import connect_broker
 
 log = structlog.get_logger(__name__)
 
-READ_BUFFER_BYTES = 65_536
-"""A connection holds no more than this of what it only passes on."""
 _DIRECT_READ_BYTES = 32_768
 _MAX_HELD_BYTES = 262_144
 _PIECES_OF_ONE_FRAME = 2  # the length and the answer itself; a spliced answer has more pieces
 
 Handle = Callable[[Taken, "Connection"], Awaitable[list[Buffer] | None]]
 """Answers one intercepted request: the pieces of the answer, None if the broker's was passed on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
-    """What all connections of a server share.
-
-    There is one `read_buffer`: a callback uses its bytes before the next callback runs. `moved`
-    gets the number of bytes that arrived.
-    """
-
-    settings: ProxySettings
-    metrics: ProxyMetrics
-    memory: ConnectionMemory
-    produce_log_start: LogStartLookup
-    node_addresses: AddressLookup
-    read_buffer: memoryview
-    pipes: Pipes
-    moved: Callable[[int], None]
-    tls: TlsContexts
 
 
 class Connection:
@@ -310,10 +285,17 @@ class Connection:
     # What a handler may do (`Upstream`).
 
     async def ask(
-        self, frame: Buffer, api_version: int, correlation_id: int, stream_above: int | None
+        self,
+        frame: Buffer,
+        api_version: int,
+        correlation_id: int,
+        stream_above: int | None,
+        *,
+        admits: bool = True,
     ) -> bytearray | None:
         """See `rlm.proxy.reads.Upstream`."""
-        return await self._ask(frame, expected_by_us(api_version, correlation_id, stream_above))
+        expected = expected_by_us(api_version, correlation_id, stream_above, admits=admits)
+        return await self._ask(frame, expected)
 
     async def ask_fetch(
         self, frame: Buffer, api_version: int, correlation_id: int, entries: FetchEntries

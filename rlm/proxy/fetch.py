@@ -105,6 +105,10 @@ class FetchHandler:
         self._unanswered: set[Key] = set()
         self._requests = FetchRequests()
 
+    def known_as(self, principal: str) -> None:
+        """See `rlm.proxy.reads.ConnectionQuota`."""
+        self._quota.known_as(principal)
+
     async def handle(self, taken: Taken, upstream: FetchUpstream) -> list[Buffer] | None:
         """The answer as pieces with its length; None when the broker's answer went straight to the
         client.

@@ -11,8 +11,8 @@ yet may belong to any stranger. They share an eighth of the bound; beyond it, th
 asks for more is closed.
 
 A connection also costs file descriptors here and at the broker. `ClientDeadlines` ends a client
-that sends no first request, that does not complete a request, or that is idle. A client from which
-the proxy itself has stopped reading is not at fault and stays.
+that sends no first request, that does not complete a request or sends it byte by byte, or that is
+idle. A client from which the proxy itself has stopped reading is not at fault and stays.
 
 Records stay in memory until the client's socket has taken them, so a few hundred clients that stop
 reading could hold all room for reads. `StalledClients` ends them when other reads need that room;
@@ -196,13 +196,14 @@ class RequestingClient(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadlineSettings:
-    """proxy.first.request.timeout.ms, proxy.stalled.request.timeout.ms and
-    proxy.connections.max.idle.ms.
+    """proxy.first.request.timeout.ms, proxy.stalled.request.timeout.ms,
+    proxy.connections.max.idle.ms and proxy.stalled.request.min.bytes.
     """
 
     first_request_timeout_ms: int
     stalled_request_timeout_ms: int
     max_idle_ms: int
+    stalled_request_min_bytes: int
 
     @property
     def check_interval_ms(self) -> int:
@@ -216,12 +217,15 @@ class DeadlineSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Progress:
     """A client that was first seen at `first_seen_ms` and has moved no byte since `since_ms`
-    (monotonic clock).
+    (monotonic clock). It has been in the middle of a request since `request_since_ms`, and had sent
+    `request_from_bytes` then.
     """
 
     moved_bytes: int
     since_ms: int
     first_seen_ms: int
+    request_since_ms: int
+    request_from_bytes: int
 
 
 class ClientDeadlines:
@@ -258,10 +262,23 @@ class ClientDeadlines:
     def _progress_of(self, client: RequestingClient, now_ms: int) -> _Progress:
         known = self._progress.get(client)
         moved_bytes = client.received_bytes + client.taken_bytes
-        if known is not None and known.moved_bytes == moved_bytes and client.is_read:
-            return known
-        first_seen_ms = now_ms if known is None else known.first_seen_ms
-        return _Progress(moved_bytes=moved_bytes, since_ms=now_ms, first_seen_ms=first_seen_ms)
+        is_still = known is not None and known.moved_bytes == moved_bytes and client.is_read
+        goes_on = known is not None and self._is_sending(client, known)
+        return _Progress(
+            moved_bytes=moved_bytes,
+            since_ms=known.since_ms if known is not None and is_still else now_ms,
+            first_seen_ms=now_ms if known is None else known.first_seen_ms,
+            request_since_ms=known.request_since_ms if known is not None and goes_on else now_ms,
+            request_from_bytes=(
+                known.request_from_bytes if known is not None and goes_on else client.received_bytes
+            ),
+        )
+
+    def _is_sending(self, client: RequestingClient, known: _Progress) -> bool:
+        """Whether it is still in the middle of a request, of which it has not sent enough."""
+        sent_bytes = client.received_bytes - known.request_from_bytes
+        is_slow = sent_bytes < self._settings.stalled_request_min_bytes
+        return is_slow and client.is_read and client.requests.is_within_frame
 
     def _overdue(self, client: RequestingClient, progress: _Progress, now_ms: int) -> str | None:
         """Why the client is overdue, if it is. The first request has an absolute deadline, which
@@ -272,7 +289,10 @@ class ClientDeadlines:
             known_ms = now_ms - progress.first_seen_ms
             return "no_request" if known_ms >= settings.first_request_timeout_ms else None
         if client.requests.is_within_frame:
-            return "stalled_request" if still_ms >= settings.stalled_request_timeout_ms else None
+            if now_ms - progress.request_since_ms < settings.stalled_request_timeout_ms:
+                return None
+            is_still = client.received_bytes == progress.request_from_bytes
+            return "stalled_request" if is_still else "slow_request"
         if client.is_idle and still_ms >= settings.max_idle_ms:
             return "idle"
         return None

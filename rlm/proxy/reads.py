@@ -47,6 +47,10 @@ STREAMED = 0
 class ConnectionQuota(Protocol):
     """The quota of one connection. Calls are cheap and never fail."""
 
+    def known_as(self, principal: str) -> None:
+        """Whose connection it is was proved: the rate of its principal holds too from now on."""
+        ...
+
     def wait_ms(self, client_id: str) -> int:
         """How long before the next remote read of the client; 0 = now."""
         ...

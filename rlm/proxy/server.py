@@ -10,6 +10,8 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import structlog
 
@@ -25,18 +27,21 @@ from kafka_protocol.node_addresses import AddressLookup, keep_addresses
 from kafka_protocol.primitives import Buffer
 from rlm.clock import Clock
 from rlm.proxy.begun import in_task
-from rlm.proxy.connection import READ_BUFFER_BYTES, Connection, Handle, Shared
+from rlm.proxy.connection import Connection, Handle
 from rlm.proxy.delete_records import DeleteRecordsHandler
 from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
 from rlm.proxy.fetch_plan import topic_ref
 from rlm.proxy.handshakes import HandshakeFailed, accept
+from rlm.proxy.identities import Identities, Identity, Shares, subject_name
 from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings, StalledClients
 from rlm.proxy.listening import Acceptor, listen
 from rlm.proxy.position_handlers import PositionHandler
 from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.reads import FetchQuota
-from rlm.proxy.session import Taken
+from rlm.proxy.sasl import SASL_APIS, SaslHandler
+from rlm.proxy.session import SessionError, Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
+from rlm.proxy.shared import READ_BUFFER_BYTES, Shared
 from rlm.proxy.splicing import Pipes
 from rlm.proxy.tls_files import PLAIN, Contexts, TlsContexts
 from rlm.proxy.tls_transport import TlsTransport, peer_of
@@ -79,6 +84,10 @@ class ProxyServer:
             node_addresses=node_addresses,
         )
         self._connections: set[Connection] = set()
+        self.identities = Identities(
+            addresses=Shares(settings.max_connections_per_address),
+            principals=Shares(settings.max_connections_per_principal),
+        )
         self._one_left = asyncio.Event()
         self._group = asyncio.TaskGroup()
         self._handshakes: set[asyncio.Task[None]] = set()
@@ -93,6 +102,7 @@ class ProxyServer:
                 first_request_timeout_ms=settings.first_request_timeout_ms,
                 stalled_request_timeout_ms=settings.stalled_request_timeout_ms,
                 max_idle_ms=settings.max_idle_ms,
+                stalled_request_min_bytes=settings.stalled_request_min_bytes,
             ),
         )
         self._ending: asyncio.Task[None] | None = None
@@ -157,47 +167,78 @@ class ProxyServer:
 
     async def serve(self, client: socket.socket) -> None:
         """Begin to serve a client whose connection was accepted; never waits for the client."""
+        try:
+            identity = self.identities.enter(_address_of(client))
+        except SessionError as error:
+            self._turned_away(client, error.cause, str(error))
+            return
         contexts = self._shared.tls.listener
         if contexts is None:
-            loop = asyncio.get_running_loop()
-            await loop.connect_accepted_socket(lambda: self._connection().client, client)
-            return
-        if self._is_full:
+            await self._serve_plain(client, identity)
+        elif self._is_full:
             log.warning("connection_refused", limit=self._settings.max_connections)
+            self.identities.leave(identity)
             client.close()
-            return
-        task = self._group.create_task(self._serve_tls(client, contexts))
-        self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
+        else:
+            task = self._group.create_task(self._serve_tls(client, contexts, identity))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
 
-    async def _serve_tls(self, client: socket.socket, contexts: Contexts) -> None:
+    async def _serve_plain(self, client: socket.socket, identity: Identity) -> None:
+        side = self._connection(identity).client
         try:
-            secured = await self._shaken_hands(client, contexts)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: side, client)
+        except BaseException:
+            self.identities.leave(identity)
+            raise
+
+    async def _serve_tls(
+        self, client: socket.socket, contexts: Contexts, identity: Identity
+    ) -> None:
+        secured = None
+        try:
+            secured = await self._shaken_hands(client, contexts, identity)
         except Exception:  # a bug in one handshake must not end other connections
             log.exception("connection_crashed")
             client.close()
-            secured = None
         finally:
             task = asyncio.current_task()
             assert task is not None  # noqa: S101 - it runs in one
             self._handshakes.discard(task)
-        if secured is None:
-            self._one_left.set()
-        else:
-            TlsTransport(secured, self._connection().client).begin()
+            if secured is None:
+                self.identities.leave(identity)
+                self._one_left.set()
+        if secured is not None:
+            TlsTransport(secured, self._connection(identity).client).begin()
 
     async def _shaken_hands(
-        self, client: socket.socket, contexts: Contexts
+        self, client: socket.socket, contexts: Contexts, identity: Identity
     ) -> ssl.SSLSocket | None:
-        peer = peer_of(client)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        timeout_ms, secured = self._settings.handshake_timeout_ms, None
+        peer = peer_of(client)
         try:
-            return await accept(client, contexts.current(), self._settings.handshake_timeout_ms)
-        except HandshakeFailed as error:
-            self._metrics.connection_opened()
-            self._metrics.connection_closed(error.cause)
-            log.info("handshake_failed", peer=str(peer), cause=error.cause, error=str(error))
+            secured = await accept(client, contexts.current(), timeout_ms)
+            self._prove_by_certificate(secured, identity)
+        except (HandshakeFailed, SessionError) as error:
+            self._turned_away(secured or client, error.cause, str(error), peer)
             return None
+        return secured
+
+    def _prove_by_certificate(self, secured: ssl.SSLSocket, identity: Identity) -> None:
+        shown = secured.getpeercert() or {}
+        subject: Any = shown.get("subject", ())
+        if subject:
+            self.identities.prove(identity, subject_name(subject), by_sasl=False)
+
+    def _turned_away(
+        self, client: socket.socket, cause: str, message: str, peer: object = None
+    ) -> None:
+        """Close a client that never got a connection of its own, and count it as one."""
+        self._metrics.connection_opened()
+        self._metrics.connection_closed(cause)
+        log.info("client_turned_away", peer=str(peer or peer_of(client)), cause=cause, why=message)
+        client.close()
 
     async def close(self) -> None:
         """Stop listening, let in-flight answers finish within `shutdown_timeout_ms`, then close."""
@@ -242,8 +283,16 @@ class ProxyServer:
         )
         return of_reads, of_answers
 
-    def _connection(self) -> Connection:
+    def _connection(self, identity: Identity) -> Connection:
         fetches = FetchHandler(self._fetch_dependencies)
+
+        def known(principal: str) -> None:
+            self.identities.prove(identity, principal, by_sasl=True)
+            fetches.known_as(identity.principal or principal)
+
+        if identity.principal is not None:
+            fetches.known_as(identity.principal)
+        sasl = SaslHandler(known)
         positions = PositionHandler(self._settings, self._tier, self._clock, self._metrics)
         deletes = DeleteRecordsHandler(
             self._settings, self._tier, self._deletions, self._clock, self._metrics
@@ -254,24 +303,26 @@ class ProxyServer:
             OFFSET_FOR_LEADER_EPOCH.key: _in_task(positions.offset_for_leader_epoch),
             DELETE_RECORDS.key: _in_task(deletes.handle),
             API_VERSIONS.key: _refuse_newer_api_versions,
+            **dict.fromkeys(SASL_APIS, sasl.handle),
         }
-        return Connection(self._shared, handlers, self._accept)
+        return Connection(self._shared, handlers, partial(self._accept, identity))
 
     @property
     def _is_full(self) -> bool:
         open_count = len(self._connections) + len(self._handshakes)
         return open_count >= self._settings.max_connections
 
-    def _accept(self, connection: Connection) -> bool:
+    def _accept(self, identity: Identity, connection: Connection) -> bool:
         if self._is_full:
             log.warning("connection_refused", limit=self._settings.max_connections)
+            self.identities.leave(identity)
             return False
         self._connections.add(connection)
         self._metrics.connection_opened()
-        self._group.create_task(self._run(connection))
+        self._group.create_task(self._run(connection, identity))
         return True
 
-    async def _run(self, connection: Connection) -> None:
+    async def _run(self, connection: Connection, identity: Identity) -> None:
         try:
             await connection.run()
         except Exception:  # a bug in one connection must not end the others
@@ -279,6 +330,7 @@ class ProxyServer:
         finally:
             with contextlib.suppress(KeyError):
                 self._connections.remove(connection)
+            self.identities.leave(identity)
             self._one_left.set()
 
     def _produce_log_start(
@@ -305,3 +357,9 @@ async def _refuse_newer_api_versions(taken: Taken, connection: Connection) -> li
     """ApiVersions of a version that the broker's listener may not know: the client asks again."""
     await connection.settled()
     return [refuse_api_versions(taken.correlation_id)]
+
+
+def _address_of(client: socket.socket) -> str:
+    """Without its port; of a client that has gone meanwhile, empty."""
+    peer = peer_of(client)
+    return str(peer[0]) if isinstance(peer, tuple) else ""

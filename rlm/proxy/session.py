@@ -1,8 +1,8 @@
 """The state of one client connection: cuts the client's byte stream into requests. Pure.
 
 Most bytes pass unparsed and must not be assembled. A few requests are intercepted whole, because an
-answer to them may be altered. `rlm.proxy.responses` cuts the broker's stream. This module must not
-know sockets, tasks or the remote tier.
+answer to them may be altered, or says who the client is. `rlm.proxy.responses` cuts the broker's
+stream. This module must not know sockets, tasks or the remote tier.
 """
 
 import enum
@@ -20,6 +20,8 @@ from kafka_protocol.apis import (
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
 )
 from kafka_protocol.fetch import FetchedPartition
 from kafka_protocol.frames import FrameAssembler, parse_request_header
@@ -30,12 +32,17 @@ LENGTH_BYTES = 4
 _TLS_HELLO = b"\x16\x03"  # how a TLS handshake begins, in all versions
 _REQUEST_HEAD_BYTES = 12  # length, API key, version, correlation id
 _MAX_PRODUCE_HEAD_BYTES = 140_000  # client id and transactional id have at most 32767 bytes each
-_SASL_HANDSHAKE_KEY = 17
-_SASL_AUTHENTICATE_KEY = 36
-_ANSWERED_TO_ANYBODY = frozenset({API_VERSIONS.key, _SASL_HANDSHAKE_KEY, _SASL_AUTHENTICATE_KEY})
+_ANSWERED_TO_ANYBODY = frozenset({API_VERSIONS.key})
 _FIRST_PRODUCE_WITH_LOG_START = 5
 _TAKEN_KEYS = frozenset(
-    {FETCH.key, LIST_OFFSETS.key, OFFSET_FOR_LEADER_EPOCH.key, DELETE_RECORDS.key}
+    {
+        FETCH.key,
+        LIST_OFFSETS.key,
+        OFFSET_FOR_LEADER_EPOCH.key,
+        DELETE_RECORDS.key,
+        SASL_HANDSHAKE.key,
+        SASL_AUTHENTICATE.key,
+    }
 )
 
 
@@ -106,6 +113,8 @@ def expected_by_us(
     correlation_id: int,
     stream_above: int | None,
     entries: FetchEntries | None = None,
+    *,
+    admits: bool = True,
 ) -> Expected:
     """The answer to a request of a handler."""
     return Expected(
@@ -114,6 +123,7 @@ def expected_by_us(
         correlation_id=correlation_id,
         stream_above=stream_above,
         entries=entries,
+        admits=admits,
     )
 
 
@@ -315,7 +325,7 @@ def _check_offered(api_key: int, api_version: int) -> None:
     """Clients that ignore ApiVersions lose the connection, as at a broker."""
     if not is_offered(api_key, api_version):
         raise SessionError("version_not_offered", f"API {api_key} v{api_version} is not offered")
-    if api_key == _SASL_HANDSHAKE_KEY and api_version == 0:
+    if api_key == SASL_HANDSHAKE.key and api_version == 0:
         raise SessionError("sasl_handshake_v0", "SASL tokens outside of Kafka frames (v0)")
 
 

@@ -15,7 +15,8 @@ class ProxySettings:
     OffsetForLeaderEpoch and DeleteRecords wait for the ledger view (H17); a Fetch waits within its
     own max_wait. `memory_max_bytes` bounds what all connections hold together. The timeouts in ms
     end a client that does not complete its TLS handshake, that sends no first request, that does
-    not complete a request, or that is idle (H36).
+    not complete a request, or that is idle (H36). A client in the middle of a request has to send
+    `stalled_request_min_bytes` within `stalled_request_timeout_ms`.
     """
 
     listen_host: str
@@ -24,12 +25,15 @@ class ProxySettings:
     upstream_port: int
     max_frame_bytes: int = 104_857_600
     max_connections: int = 10_000
+    max_connections_per_address: int = 10_000
+    max_connections_per_principal: int = 10_000
     memory_max_bytes: int = 536_870_912
     unauthenticated_frame_max_bytes: int = 524_288
     first_request_timeout_ms: int = 30_000
     stalled_request_timeout_ms: int = 60_000
     max_idle_ms: int = 600_000
     handshake_timeout_ms: int = 10_000
+    stalled_request_min_bytes: int = 1_024
     connect_timeout_ms: int = 5_000
     shutdown_timeout_ms: int = 5_000
     barrier_wait_ms: int = 5_000

@@ -200,16 +200,41 @@ class ProcessorQuota:
         self._bucket.take(size_bytes * self._price.per_byte_ms, now_ms)
 
 
+class PrincipalQuota:
+    """Bytes a second of each principal. Principals are proved, so that new names evade nothing; the
+    one that has taken nothing for longest is forgotten first.
+    """
+
+    def __init__(self, rate: int, most: int = MOST_CLIENTS) -> None:
+        self._rate = rate
+        self._most = most
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    def wait_ms(self, principal: str, now_ms: int) -> int:
+        """How long before the principal takes more."""
+        bucket = self._buckets.get(principal)
+        return 0 if bucket is None else bucket.wait_ms(now_ms)
+
+    def take(self, principal: str, size_bytes: int, now_ms: int) -> None:
+        """Count bytes that it got."""
+        if principal not in self._buckets and len(self._buckets) >= self._most:
+            self._buckets.popitem(last=False)
+        bucket = self._buckets.setdefault(principal, Bucket(self._rate, now_ms))
+        self._buckets.move_to_end(principal)
+        bucket.take(size_bytes, now_ms)
+
+
 _LONGEST_SLEEP_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleLimits:
-    """Bytes a second of the whole service, bytes a second of one client, and cores."""
+    """Bytes a second of the whole service, of one client and of one principal, and cores."""
 
     service_bytes_per_second: int
     client_bytes_per_second: int
     cores: float
+    principal_bytes_per_second: int = 1 << 30
 
 
 @dataclass(slots=True, kw_only=True)
@@ -217,7 +242,7 @@ class ThrottleCounts:
     """Totals since the start: milliseconds by kind of quota, bytes by (way, tier)."""
 
     throttled_ms: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("service", "client", "processor"), 0)
+        default_factory=lambda: dict.fromkeys(("service", "client", "principal", "processor"), 0)
     )
     given_bytes: dict[tuple[str, str], int] = field(
         default_factory=lambda: {
@@ -240,6 +265,7 @@ class ReadThrottle:
             client_rate=limits.client_bytes_per_second,
             now_ms=now_ms,
         )
+        self._principals = PrincipalQuota(limits.principal_bytes_per_second)
         self._processor = ProcessorQuota(
             cores=limits.cores, now_ms=now_ms, processor_ms=processor_ms()
         )
@@ -299,6 +325,14 @@ class ReadThrottle:
         self._bytes.take(f"kafka {client_id}", size_bytes, self._clock.monotonic_ms())
         self._gave("proxy", "remote", size_bytes)
 
+    def principal_wait_ms(self, principal: str) -> int:
+        """How long a principal has to wait, whatever its client ids are."""
+        return self._principals.wait_ms(principal, self._clock.monotonic_ms())
+
+    def principal_took(self, principal: str, size_bytes: int) -> None:
+        """Count bytes of the remote tier for the principal alone; `spliced` counts them too."""
+        self._principals.take(principal, size_bytes, self._clock.monotonic_ms())
+
     def passed(self, size_bytes: int) -> None:
         """Count bytes of the broker in an answer to a Kafka client."""
         self.counts.given_bytes["proxy", "local"] += size_bytes
@@ -318,7 +352,7 @@ class ReadThrottle:
 
 class ConnectionThrottle:
     """The quota of one connection: a client's rate also holds for each connection, whatever client
-    ids the connection names (H23).
+    ids the connection names, and a principal's for all that are known to be its own (H23).
     """
 
     def __init__(self, throttle: ReadThrottle, clock: Clock) -> None:
@@ -327,6 +361,11 @@ class ConnectionThrottle:
         rate = throttle.limits.client_bytes_per_second
         self._bucket = Bucket(rate, clock.monotonic_ms())
         self._held_by = "client"
+        self._principal: str | None = None
+
+    def known_as(self, principal: str) -> None:
+        """Whose connection it is was proved."""
+        self._principal = principal
 
     def wait_ms(self, client_id: str) -> int:
         """How long before the next remote read of the client; 0 = now."""
@@ -334,6 +373,10 @@ class ConnectionThrottle:
         own_ms = self._bucket.wait_ms(self._clock.monotonic_ms())
         if own_ms >= wait.duration_ms:
             wait = Wait(duration_ms=own_ms, kind="client")
+        if self._principal is not None:
+            all_ms = self._throttle.principal_wait_ms(self._principal)
+            if all_ms > wait.duration_ms:
+                wait = Wait(duration_ms=all_ms, kind="principal")
         if wait.duration_ms:
             self._held_by = wait.kind
         return wait.duration_ms
@@ -342,6 +385,8 @@ class ConnectionThrottle:
         """Count bytes of the remote tier in an answer."""
         self._bucket.take(size_bytes, self._clock.monotonic_ms())
         self._throttle.spliced(client_id, size_bytes)
+        if self._principal is not None:
+            self._throttle.principal_took(self._principal, size_bytes)
 
     def passed(self, size_bytes: int) -> None:
         """Count bytes of the broker in an answer."""

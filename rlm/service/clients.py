@@ -150,12 +150,15 @@ def proxy_settings(config: ServiceConfig) -> ProxySettings:
         upstream_port=config.broker_tiered_address.port,
         max_frame_bytes=config.max_frame_bytes,
         max_connections=config.proxy_max_connections,
+        max_connections_per_address=config.proxy_max_connections_per_address,
+        max_connections_per_principal=config.proxy_max_connections_per_principal,
         memory_max_bytes=config.proxy_memory_max_bytes,
         unauthenticated_frame_max_bytes=config.proxy_unauthenticated_frame_max_bytes,
         first_request_timeout_ms=config.proxy_first_request_timeout_ms,
         stalled_request_timeout_ms=config.proxy_stalled_request_timeout_ms,
         max_idle_ms=config.proxy_connections_max_idle_ms,
         handshake_timeout_ms=config.proxy_handshake_timeout_ms,
+        stalled_request_min_bytes=config.proxy_stalled_request_min_bytes,
         shutdown_timeout_ms=config.shutdown_timeout_ms,
     )
 

@@ -309,8 +309,8 @@ TABLE: tuple[MetricRow, ...] = (
     MetricRow(
         name="rlm_read_throttled_seconds_total",
         kind=MetricKind.COUNTER,
-        doc="Time that historical reads were delayed, by quota: service, client (bytes), "
-        "processor.",
+        doc="Time that historical reads were delayed, by quota: service, client, principal "
+        "(bytes), processor.",
         labels=("quota",),
         is_read=True,
     ),

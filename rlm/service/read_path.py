@@ -46,6 +46,7 @@ def build_throttle(config: CommonConfig, clock: Clock) -> ReadThrottle:
         service_bytes_per_second=config.remote_log_manager_fetch_max_bytes_per_second,
         client_bytes_per_second=config.remote_fetch_client_max_bytes_per_second,
         cores=config.remote_fetch_cpu_max_cores,
+        principal_bytes_per_second=config.remote_fetch_principal_max_bytes_per_second,
     )
     return ReadThrottle(limits, clock, processor_ms)
 

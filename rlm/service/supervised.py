@@ -87,6 +87,10 @@ def _worker_line(config: ServiceConfig, number: int, count: int, recent_ends: in
 def worker_settings(config: ServiceConfig, number: int, count: int) -> WorkerSettings:
     """Each of `count` workers may have its share of what the setting allows for all."""
     proxy = proxy_settings(config)
+
+    def share(connections: int) -> int:
+        return max(1, (connections + number) // count)
+
     records_bytes = config.fetch_chunk_cache_bytes // _RECORDS_SHARE // count
     return WorkerSettings(
         worker=number,
@@ -96,7 +100,9 @@ def worker_settings(config: ServiceConfig, number: int, count: int) -> WorkerSet
         log_format=config.log_format,
         proxy=replace(
             proxy,
-            max_connections=max(1, (proxy.max_connections + number) // count),
+            max_connections=share(proxy.max_connections),
+            max_connections_per_address=share(proxy.max_connections_per_address),
+            max_connections_per_principal=share(proxy.max_connections_per_principal),
             memory_max_bytes=proxy.memory_max_bytes // count,
         ),
         tls=proxy_tls(config),

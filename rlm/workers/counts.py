@@ -28,6 +28,10 @@ class Throttle(Protocol):
 
     def wait(self, client_id: str) -> Wait: ...
 
+    def principal_took(self, principal: str, size_bytes: int) -> None: ...
+
+    def principal_wait_ms(self, principal: str) -> int: ...
+
 
 class WorkerCounts:
     """Counts of one worker; implements ProxyMetrics."""
@@ -36,6 +40,7 @@ class WorkerCounts:
         self._events: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self._measured: list[tuple[str, tuple[str, ...], int]] = []
         self.spliced_by_client: Counter[str] = Counter()
+        self.spliced_by_principal: Counter[str] = Counter()
         self.held_ms: Counter[str] = Counter()
         self.passed_bytes = 0
 
@@ -81,11 +86,16 @@ class WorkerCounts:
                 for (name, labels), count in self._events.items()
             ),
         )
+        found.spliced.extend(
+            pb.ClientBytes(principal=name, size_bytes=size)
+            for name, size in self.spliced_by_principal.items()
+        )
         found.events.extend(
             pb.CountedEvent(name=name, labels=labels, duration_ms=duration_ms)
             for name, labels, duration_ms in self._measured
         )
         self.spliced_by_client.clear()
+        self.spliced_by_principal.clear()
         self.held_ms.clear()
         self._events.clear()
         self._measured.clear()
@@ -127,16 +137,24 @@ class CountTaker:
         for kind, duration_ms in counts.held_ms.items():
             self._throttle.held(kind, duration_ms)
         for one in counts.spliced:
-            self._throttle.spliced(one.client_id, one.size_bytes)
-        return pb.ClientWaits(waits=[self._wait(one.client_id) for one in counts.spliced])
+            if one.principal:
+                self._throttle.principal_took(one.principal, one.size_bytes)
+            else:
+                self._throttle.spliced(one.client_id, one.size_bytes)
+        return pb.ClientWaits(waits=[self._wait(one) for one in counts.spliced])
 
     def left(self, worker: object) -> None:
         """The worker is gone."""
         self._purgatory.pop(worker, None)
 
-    def _wait(self, client_id: str) -> pb.ClientWait:
-        wait = self._throttle.wait(client_id)
-        return pb.ClientWait(client_id=client_id, duration_ms=wait.duration_ms, kind=wait.kind)
+    def _wait(self, given: pb.ClientBytes) -> pb.ClientWait:
+        if given.principal:
+            wait_ms = self._throttle.principal_wait_ms(given.principal)
+            return pb.ClientWait(principal=given.principal, duration_ms=wait_ms, kind="principal")
+        wait = self._throttle.wait(given.client_id)
+        return pb.ClientWait(
+            client_id=given.client_id, duration_ms=wait.duration_ms, kind=wait.kind
+        )
 
 
 def _events_of(metrics: CountedMetrics) -> Mapping[str, Callable[[pb.CountedEvent], None]]:

@@ -25,7 +25,7 @@ class WorkerQuota:
         self._counts = counts
         self.clock = clock
         self._report = report
-        self._until_ms: dict[str, tuple[int, str]] = {}
+        self._until_ms: dict[tuple[str, str], tuple[int, str]] = {}
         self.client_bytes_per_second = 0
         """Of one connection, 0 = the core has not said it yet."""
 
@@ -40,20 +40,25 @@ class WorkerQuota:
         """The core says how long clients have to wait."""
         now_ms = self.clock.monotonic_ms()
         for one in waits.waits:
-            self._until_ms.pop(one.client_id, None)
+            name = one.client_id, one.principal
+            self._until_ms.pop(name, None)
             if one.duration_ms:
-                self._until_ms[one.client_id] = now_ms + one.duration_ms, one.kind
+                self._until_ms[name] = now_ms + one.duration_ms, one.kind
         while len(self._until_ms) > _MOST_CLIENTS:
             self._until_ms.pop(next(iter(self._until_ms)))
 
-    def wait(self, client_id: str) -> tuple[int, str]:
-        """In ms, and for which quota."""
-        until_ms, kind = self._until_ms.get(client_id, (0, _CLIENT))
-        return max(0, until_ms - self.clock.monotonic_ms()), kind
+    def wait(self, client_id: str, principal: str = "") -> tuple[int, str]:
+        """In ms, and for which quota: the longer one of the client's and the principal's."""
+        now_ms = self.clock.monotonic_ms()
+        names = [(client_id, "")] + ([("", principal)] if principal else [])
+        until_ms, kind = max(self._until_ms.get(name, (0, _CLIENT)) for name in names)
+        return max(0, until_ms - now_ms), kind
 
-    def gave(self, client_id: str, size_bytes: int) -> None:
+    def gave(self, client_id: str, size_bytes: int, principal: str = "") -> None:
         """Historical bytes are in an answer."""
         self._counts.spliced_by_client[client_id] += size_bytes
+        if principal:
+            self._counts.spliced_by_principal[principal] += size_bytes
         self._report()
 
     def passed(self, size_bytes: int) -> None:
@@ -72,9 +77,13 @@ class _WorkerConnectionQuota:
         self._quota = quota
         self._bucket: Bucket | None = None
         self._held_by = _CLIENT
+        self._principal = ""
+
+    def known_as(self, principal: str) -> None:
+        self._principal = principal
 
     def wait_ms(self, client_id: str) -> int:
-        wait_ms, kind = self._quota.wait(client_id)
+        wait_ms, kind = self._quota.wait(client_id, self._principal)
         now_ms = self._quota.clock.monotonic_ms()
         own_ms = 0 if self._bucket is None else self._bucket.wait_ms(now_ms)
         if max(wait_ms, own_ms):
@@ -89,7 +98,7 @@ class _WorkerConnectionQuota:
             if rate != self._bucket.rate:  # a core with another setting has started
                 self._bucket.change_rate(rate, now_ms)
             self._bucket.take(size_bytes, now_ms)
-        self._quota.gave(client_id, size_bytes)
+        self._quota.gave(client_id, size_bytes, self._principal)
 
     def passed(self, size_bytes: int) -> None:
         self._quota.passed(size_bytes)

@@ -8,12 +8,13 @@ FILES = Target("rlm/proxy/tls_files.py", _TLS)
 HANDSHAKES = Target("rlm/proxy/handshakes.py", _TLS)
 UPSTREAM = Target("rlm/proxy/upstream.py", _TLS)
 SERVER = Target("rlm/proxy/server.py", _TLS)
+RENEWED = Target("rsm_plugins/renewed.py", _TLS)
 WRITER = Target("rlm/proxy/writer.py", _TLS)
 TRANSPORT = Target("rlm/proxy/tls_transport.py", _TRANSPORT)
 SESSION = Target("rlm/proxy/session.py", ("tests/rlm/proxy/test_session.py",))
 CERTIFICATES = Target("rlm/service/certificates.py", ("tests/rlm/test_certificates.py",))
 LIFETIME = Target("rlm/service/lifetime.py", ("tests/rlm/test_startup.py",))
-SETTINGS = Target("rlm/config/proxy_tls.py", ("tests/rlm/config/test_proxy_tls.py",))
+SETTINGS = Target("rlm/config/proxy_clients.py", ("tests/rlm/config/test_proxy_clients.py",))
 
 EDITS: tuple[Edit, ...] = (
     *FILES.edits(
@@ -64,15 +65,16 @@ EDITS: tuple[Edit, ...] = (
     ),
     *SERVER.edits(
         (
-            "a renewed certificate is never shown",
-            "            return await accept(client, contexts.current(),",
-            "            self._old = context = getattr(self, '_old', None) or contexts.current()\n"
-            "            return await accept(client, context,",
-        ),
-        (
             "clients in their handshake are not counted",
             "        open_count = len(self._connections) + len(self._handshakes)\n",
             "        open_count = len(self._connections)\n",
+        ),
+    ),
+    *RENEWED.edits(
+        (
+            "a renewed certificate is never shown",
+            "        if stamp == self._stamp:\n",
+            "        if self._stamp:\n",
         ),
     ),
     *WRITER.edits(

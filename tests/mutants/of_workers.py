@@ -191,7 +191,7 @@ EDITS: tuple[Edit, ...] = (
     *QUOTAS.edits(
         (
             "H23: a wait that has ended holds a client",
-            "            self._until_ms.pop(one.client_id, None)\n",
+            "            self._until_ms.pop(name, None)\n",
             "",
         ),
         (

@@ -29,6 +29,7 @@ from tests.mutants import (
     of_passing,
     of_plans,
     of_proxy,
+    of_proxy_limits,
     of_proxy_tls,
     of_reading,
     of_reconcile,
@@ -91,6 +92,7 @@ EDITS: tuple[Edit, ...] = (
     *of_deletions.EDITS,
     *of_disk.EDITS,
     *of_proxy.EDITS,
+    *of_proxy_limits.EDITS,
     *of_proxy_tls.EDITS,
     *of_workers.EDITS,
 )

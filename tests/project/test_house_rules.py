@@ -21,6 +21,7 @@ PURE = (
     "rlm/download/plan.py",
     "rlm/plans/*.py",
     "rlm/proxy/fetch_plan.py",
+    "rlm/proxy/identities.py",
     "rlm/proxy/position_answers.py",
     "rlm/proxy/splice.py",
     "rlm/proxy/session.py",

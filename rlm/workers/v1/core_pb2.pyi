@@ -281,22 +281,26 @@ class CallError(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., message: _Optional[str] = ..., name: _Optional[str] = ..., log_start_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...
 
 class ClientBytes(_message.Message):
-    __slots__ = ("client_id", "size_bytes")
+    __slots__ = ("client_id", "size_bytes", "principal")
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     client_id: str
     size_bytes: int
-    def __init__(self, client_id: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    principal: str
+    def __init__(self, client_id: _Optional[str] = ..., size_bytes: _Optional[int] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class ClientWait(_message.Message):
-    __slots__ = ("client_id", "duration_ms", "kind")
+    __slots__ = ("client_id", "duration_ms", "kind", "principal")
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     client_id: str
     duration_ms: int
     kind: str
-    def __init__(self, client_id: _Optional[str] = ..., duration_ms: _Optional[int] = ..., kind: _Optional[str] = ...) -> None: ...
+    principal: str
+    def __init__(self, client_id: _Optional[str] = ..., duration_ms: _Optional[int] = ..., kind: _Optional[str] = ..., principal: _Optional[str] = ...) -> None: ...
 
 class Counts(_message.Message):
     __slots__ = ("passed_bytes", "spliced", "held_ms", "events", "purgatory_size")

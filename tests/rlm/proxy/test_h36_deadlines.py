@@ -1,5 +1,6 @@
 """H36: a client that makes no progress is ended, unless the proxy itself holds it up."""
 
+import asyncio
 from dataclasses import dataclass, field
 
 import pytest
@@ -45,6 +46,7 @@ class Watched:
                 first_request_timeout_ms=30_000,
                 stalled_request_timeout_ms=60_000,
                 max_idle_ms=600_000,
+                stalled_request_min_bytes=1_000,
             ),
         )
 
@@ -75,10 +77,27 @@ def test_h36_a_client_without_a_request_is_ended_even_if_it_sends_a_byte_now_and
 def test_h36_a_request_that_stops_in_the_middle_is_ended(watched: Watched) -> None:
     watched.client.requests = Requests(has_request=True, is_within_frame=True)
     for _ in range(5):
-        watched.client.received_bytes += 1
+        watched.client.received_bytes += 1_000
         assert watched.after(59_999) is None
     assert watched.after(59_999) is None
     assert watched.after(1) == "stalled_request"
+
+
+def test_h36_a_request_that_comes_byte_by_byte_is_ended(watched: Watched) -> None:
+    watched.client.requests = Requests(has_request=True, is_within_frame=True)
+    for _ in range(59):
+        watched.client.received_bytes += 1
+        assert watched.after(1_000) is None
+    watched.client.received_bytes += 1
+    assert watched.after(1_000) == "slow_request"
+
+
+def test_h36_small_requests_that_come_slowly_are_not_one_slow_request(watched: Watched) -> None:
+    for second in range(600):
+        is_within = second % 7 > 0
+        watched.client.requests = Requests(has_request=True, is_within_frame=is_within)
+        watched.client.received_bytes += 10
+        assert watched.after(1_000) is None
 
 
 def test_h36_who_is_not_read_is_not_to_blame(watched: Watched) -> None:
@@ -114,3 +133,16 @@ async def test_h36_the_proxy_ends_them() -> None:
         stopped.writer.write(opaque_request()[:-1])
         assert await gone(stopped)
     assert w.metrics.causes == ["stalled_request"]
+
+
+async def test_h36_the_proxy_ends_who_sends_byte_by_byte() -> None:
+    async with world(stalled_request_timeout_ms=500) as w:
+        slow = await w.connect()
+        request = opaque_request()
+        for at in range(len(request) - 1):
+            slow.writer.write(request[at : at + 1])
+            await asyncio.sleep(0.05)
+            if w.metrics.causes:
+                break
+        assert await gone(slow)
+    assert w.metrics.causes == ["slow_request"]

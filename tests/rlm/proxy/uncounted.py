@@ -37,6 +37,9 @@ class NoQuota:
     def moved(self, size_bytes: int) -> None:
         """See `FetchQuota`."""
 
+    def known_as(self, principal: str) -> None:
+        """See `ConnectionQuota`."""
+
     def wait_ms(self, client_id: str) -> int:
         """See `ConnectionQuota`."""
         return 0

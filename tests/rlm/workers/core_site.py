@@ -38,6 +38,13 @@ class FakeThrottle:
     passed_bytes: int = 0
     spliced_bytes: dict[str, int] = field(default_factory=dict)
     held_ms: dict[str, int] = field(default_factory=dict)
+    principal_bytes: dict[str, int] = field(default_factory=dict)
+
+    def principal_took(self, principal: str, size_bytes: int) -> None:
+        self.principal_bytes[principal] = self.principal_bytes.get(principal, 0) + size_bytes
+
+    def principal_wait_ms(self, principal: str) -> int:
+        return self.wait_ms * 2
 
     def spliced(self, client_id: str, size_bytes: int) -> None:
         self.spliced_bytes[client_id] = self.spliced_bytes.get(client_id, 0) + size_bytes

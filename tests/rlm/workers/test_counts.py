@@ -164,3 +164,24 @@ def test_h23_time_is_held_by_the_quota_that_is_longest() -> None:
     assert connection.wait_ms("a") > 50_000
     connection.held(5)
     assert counts.held_ms == {"service": 5}
+
+
+def test_h23_a_principal_waits_for_what_all_its_client_ids_took_in_all_workers() -> None:
+    clock, throttle = ManualClock(), FakeThrottle(wait_ms=700)
+    taker = CountTaker(Counting(), throttle)
+    quotas = []
+    for worker in range(2):
+        counts = WorkerCounts()
+        quota = WorkerQuota(counts, clock, lambda: None)
+        quotas.append(quota)
+        connection = quota.connection()
+        connection.known_as("alice")
+        connection.spliced(f"client-{worker}", 100)
+        quota.answered(taker.take(worker, taken(counts)))
+        assert connection.wait_ms(f"another-{worker}") == 1_400
+        assert quota.connection().wait_ms(f"another-{worker}") == 0
+        assert quota.connection().wait_ms(f"client-{worker}") == 700
+    assert throttle.principal_bytes == {"alice": 200}
+    assert throttle.spliced_bytes == {"client-0": 100, "client-1": 100}
+    clock.advance(1_401)
+    assert quotas[0].wait("", "alice") == (0, "principal")

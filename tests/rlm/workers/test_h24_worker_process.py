@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -66,14 +66,17 @@ async def start(
     listening: socket.socket,
     broker: FakeBroker,
     folder: Path,
-    max_connections: int = 1_000,
+    max_connections: int = 2_000,
     tls: ProxyTls = PLAIN_TLS,
+    stderr: IO[bytes] | None = None,
+    log_level: str = "warning",
+    **limits: int,
 ) -> asyncio.subprocess.Process:
     settings = WorkerSettings(
         worker=number,
         core_socket=str(folder / "core.sock"),
         records_memory_bytes=1 << 20,
-        log_level="warning",
+        log_level=log_level,
         log_format="json",
         proxy=ProxySettings(
             listen_host="127.0.0.1",
@@ -81,6 +84,7 @@ async def start(
             upstream_host="127.0.0.1",
             upstream_port=broker.port,
             max_connections=max_connections,
+            **limits,
         ),
         tls=tls,
     )
@@ -89,6 +93,7 @@ async def start(
         str(listening.fileno()),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        stderr=stderr,
         pass_fds=(listening.fileno(),),
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
@@ -209,7 +214,7 @@ async def test_h24_a_worker_may_open_the_files_that_its_connections_need(tmp_pat
                 async with asyncio.timeout(20):
                     assert await process.stdout.readline() == b"ready\n"
                 limit = psutil.Process(process.pid).rlimit(psutil.RLIMIT_NOFILE)[0]
-                assert limit >= min(2 * 1_000 + 100, hard)
+                assert limit >= min(2 * 2_000 + 100, hard)
             finally:
                 await end(process)
 

@@ -1,4 +1,4 @@
-"""Settings of TLS at the proxy: what goes together, and what the proxy gets of them."""
+"""Settings of the proxy's connections: what goes together, and what the proxy gets of them."""
 
 from pathlib import Path
 from typing import Any
@@ -7,8 +7,10 @@ import pytest
 
 from rlm.proxy.tls_files import ListenerTls, ProxyTls, UpstreamTls
 from rlm.service.clients import proxy_settings, proxy_tls
+from rlm.service.read_path import build_throttle
 from rlm.service.supervised import worker_settings
 from rlm.workers.worker import WorkerSettings
+from tests.builders.clock import ManualClock
 from tests.rlm.config.test_config import given, read, refusal
 
 __all__ = ["given"]
@@ -58,6 +60,26 @@ def test_the_proxy_and_its_workers_get_them(tmp_path: Path, given: dict[str, Any
     worker = worker_settings(config, 0, 2)
     assert WorkerSettings.of(worker.line()) == worker
     assert worker.tls == tls
+
+
+def test_limits_reach_the_proxy_and_each_worker_has_its_share(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    more = {
+        "proxy.max.connections.per.address": 30,
+        "proxy.max.connections.per.principal": 20,
+        "proxy.stalled.request.min.bytes": 17,
+        "remote.fetch.principal.max.bytes.per.second": 2_000_000,
+    }
+    config = read(tmp_path, given | more)
+    one = proxy_settings(config)
+    assert (one.max_connections_per_address, one.max_connections_per_principal) == (30, 20)
+    assert one.stalled_request_min_bytes == 17
+    shares = [worker_settings(config, number, 2).proxy for number in range(2)]
+    assert [share.max_connections_per_address for share in shares] == [15, 15]
+    assert [share.max_connections_per_principal for share in shares] == [10, 10]
+    throttle = build_throttle(config, ManualClock())
+    assert throttle.limits.principal_bytes_per_second == 2_000_000
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Settings of TLS at the proxy: towards clients, and towards the broker's tiered listener. Pure.
+"""Settings of who may connect to the proxy and how: TLS towards clients and towards the broker's
+tiered listener, and limits for each address and principal. Pure.
 
 The rest of the settings of the proxy is in `rlm/config/service.py`.
 """
@@ -11,14 +12,16 @@ from typing import Any
 from kip405.errors import Invalid
 from kip405.settings import FLAG, PATH, TEXT, choice, rows_of, setting
 from rlm.config.common import CommonConfig
+from rlm.config.common import count as _count
 from rlm.config.common import milliseconds as _ms
+from rlm.config.common import size_bytes as _size
 
 _LISTENER, _UPSTREAM = "proxy.tls.cert.file", "broker.tiered.tls.ca.file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyTlsConfig(CommonConfig):
-    """The part of a broker's service that says how its proxy speaks TLS."""
+class ProxyClientsConfig(CommonConfig):
+    """The part of a broker's service that is about the connections of its proxy."""
 
     proxy_tls_cert_file: Path | None = setting(
         "proxy.tls.cert.file",
@@ -68,6 +71,28 @@ class ProxyTlsConfig(CommonConfig):
         10_000,
         "A client whose TLS handshake is not complete after this time is disconnected. No "
         "connection to the broker is made before.",
+    )
+    proxy_max_connections_per_address: int = _count(
+        "proxy.max.connections.per.address",
+        10_000,
+        "Client connections at a time from one address, so that one machine cannot use up "
+        "proxy.max.connections. The default adds no limit to that: clients behind a load balancer "
+        "have one address.",
+        most=1_000_000,
+    )
+    proxy_max_connections_per_principal: int = _count(
+        "proxy.max.connections.per.principal",
+        10_000,
+        "Client connections at a time of one principal, from all addresses: the SASL user of PLAIN "
+        "and SCRAM once the broker has accepted it, else the subject of the client's certificate.",
+        most=1_000_000,
+    )
+    proxy_stalled_request_min_bytes: int = _size(
+        "proxy.stalled.request.min.bytes",
+        1_024,
+        "What a client in the middle of a request has to send, at least, in each "
+        "proxy.stalled.request.timeout.ms, so that single bytes do not hold a connection for ever.",
+        least=1,
     )
     broker_tiered_tls_ca_file: Path | None = setting(
         "broker.tiered.tls.ca.file",
@@ -122,7 +147,7 @@ class ProxyTlsConfig(CommonConfig):
         return self.broker_tiered_tls_ca_file is not None
 
 
-def check_proxy_tls(config: ProxyTlsConfig) -> None:
+def check_proxy_clients(config: ProxyClientsConfig) -> None:
     """Invalid for settings of which one lacks the other. Files are looked at later."""
     given = _given(config)
     for prefix, needed in (("proxy.tls.", _LISTENER), ("broker.tiered.tls.", _UPSTREAM)):
@@ -143,7 +168,7 @@ def check_proxy_tls(config: ProxyTlsConfig) -> None:
         raise Invalid("broker.tiered.tls.server.name: goes with broker.tiered.tls.check.name true")
 
 
-def _given(config: ProxyTlsConfig) -> Mapping[str, Any]:
+def _given(config: ProxyClientsConfig) -> Mapping[str, Any]:
     """What differs from its default, by key."""
     values = {row.key: (getattr(config, name), row) for name, row in rows_of(type(config)).items()}
     return {key: value for key, (value, row) in values.items() if value != row.default}

@@ -1,0 +1,126 @@
+"""Sees who a client is by SASL, as the broker lets it in. Every frame passes unchanged.
+
+The name is that of PLAIN and SCRAM, and counts once the broker has accepted the last token: anybody
+may begin with the name of another. Requests of SASL come before all others, and again on an open
+connection (KIP-368); like a broker, the proxy passes one at a time. Tokens are secrets. Nothing of
+them is kept but the name, and nothing but the name is ever logged. Other mechanisms pass as well;
+their clients have no name here. SaslWatch is pure.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from kafka_protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafka_protocol.error_codes import NONE
+from kafka_protocol.frames import frame_length, parse_request_header, parse_response_header
+from kafka_protocol.primitives import Buffer, WireError
+from kafka_protocol.schema import Api, decode
+from rlm.proxy.session import Taken
+
+SASL_APIS: Mapping[int, Api] = {api.key: api for api in (SASL_HANDSHAKE, SASL_AUTHENTICATE)}
+_TOKENS = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
+"""How many tokens a client sends. In each mechanism the first one has the name."""
+_MOST_NAME_CHARACTERS = 249
+
+
+class Asking(Protocol):
+    """What a handler may do with the client's connection to the broker."""
+
+    async def ask(
+        self,
+        frame: Buffer,
+        api_version: int,
+        correlation_id: int,
+        stream_above: int | None,
+        *,
+        admits: bool = True,
+    ) -> bytearray | None: ...
+
+
+class SaslWatch:
+    """One connection. Requests and answers come in turns."""
+
+    def __init__(self) -> None:
+        self._mechanism = ""
+        self._accepted = 0
+        self._named: str | None = None
+
+    def began(self, mechanism: str) -> None:
+        """The broker takes tokens of this mechanism now."""
+        self._mechanism, self._accepted, self._named = mechanism, 0, None
+
+    def accepted(self, token: bytes) -> str | None:
+        """The broker has accepted a token; the client's name, if that was the last one."""
+        if self._accepted == 0:
+            self._named = name_in(self._mechanism, token)
+        self._accepted += 1
+        return self._named if self._accepted == _TOKENS.get(self._mechanism) else None
+
+
+class SaslHandler:
+    """Passes the requests of SASL of one connection. `known` gets the client's name each time that
+    the broker has let it in, and may raise SessionError.
+    """
+
+    def __init__(self, known: Callable[[str], None]) -> None:
+        self._known = known
+        self._watch = SaslWatch()
+
+    async def handle(self, taken: Taken, connection: Asking) -> list[Buffer]:
+        """The broker's answer, as it is."""
+        answer = await connection.ask(
+            taken.frame, taken.api_version, taken.correlation_id, None, admits=False
+        )
+        if answer is None:
+            raise WireError("an answer of SASL was not whole")
+        name = self._name(taken, answer)
+        if name is not None:
+            self._known(name)
+        return [frame_length(len(answer)), answer]
+
+    def _name(self, taken: Taken, answer: bytearray) -> str | None:
+        """What cannot be read is the broker's to refuse, and says nothing here."""
+        api = SASL_APIS[taken.api_key]
+        try:
+            asked, answered = _decoded(api, taken, answer)
+        except (WireError, UnicodeError):
+            return None
+        if answered["error_code"] != NONE:
+            return None
+        if api is SASL_HANDSHAKE:
+            self._watch.began(asked["mechanism"])
+            return None
+        return self._watch.accepted(bytes(asked["auth_bytes"]))
+
+
+def name_in(mechanism: str, token: bytes) -> str | None:
+    """The name in a client's first token; None where it has none. RFC 4616, RFC 5802."""
+    if mechanism == "PLAIN":
+        parts = token.split(b"\0")
+        return _readable(parts[1]) if len(parts) == _PLAIN_PARTS else None
+    if mechanism not in _TOKENS:
+        return None
+    for part in token.split(b","):
+        if part.startswith(b"n="):
+            return _readable(part[2:].replace(b"=2C", b",").replace(b"=3D", b"="))
+    return None
+
+
+_PLAIN_PARTS = 3
+
+
+def _readable(name: bytes) -> str | None:
+    """A name that may be logged."""
+    try:
+        text = name.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() and 0 < len(text) <= _MOST_NAME_CHARACTERS else None
+
+
+def _decoded(api: Api, taken: Taken, answer: bytearray) -> tuple[dict[str, Any], dict[str, Any]]:
+    header = parse_request_header(taken.frame)
+    asked, _ = decode(api.request, taken.api_version, taken.frame, header.body_offset)
+    _, position = parse_response_header(answer, api, taken.api_version)
+    answered, _ = decode(api.response, taken.api_version, answer, position)
+    return asked, answered

@@ -1,0 +1,107 @@
+"""Planted bugs in limits for each identity: who counts as whom, and how many of each there are."""
+
+from tests.mutants.edits import Edit, Target
+
+_SASL = ("tests/rlm/proxy/test_sasl.py",)
+SASL = Target("rlm/proxy/sasl.py", _SASL)
+SESSION = Target("rlm/proxy/session.py", _SASL)
+IDENTITIES = Target("rlm/proxy/identities.py", _SASL)
+SERVER = Target("rlm/proxy/server.py", _SASL)
+THROTTLE = Target("rlm/reading/throttle.py", _SASL)
+LIMITS = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_h36_deadlines.py",))
+COUNTS = Target("rlm/workers/counts.py", ("tests/rlm/workers/test_counts.py",))
+QUOTAS = Target("rlm/workers/quotas.py", ("tests/rlm/workers/test_counts.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *SASL.edits(
+        (
+            "H36: SASL alone admits a stranger",
+            "None, admits=False",
+            "None, admits=True",
+        ),
+        (
+            "a name counts although the broker has refused it",
+            '        if answered["error_code"] != NONE:\n            return None\n',
+            "",
+        ),
+        (
+            "the first message of SCRAM proves a name",
+            '"SCRAM-SHA-512": 2}',
+            '"SCRAM-SHA-512": 1}',
+        ),
+        (
+            "a name with a line end gets into the log",
+            "text.isprintable() and ",
+            "",
+        ),
+        (
+            "a second login begins in the middle of the first",
+            "= mechanism, 0, None",
+            "= mechanism, self._accepted, None",
+        ),
+    ),
+    *SESSION.edits(
+        (
+            "tokens pass unseen",
+            "        SASL_AUTHENTICATE.key,\n    }",
+            "    }",
+        ),
+    ),
+    *IDENTITIES.edits(
+        (
+            "a principal has as many connections as it likes",
+            "        if self._counts[name] >= self.most:\n            return False\n",
+            "",
+        ),
+        (
+            "connections that have ended count on",
+            "        self.addresses.leave(identity.address)\n",
+            "",
+        ),
+        (
+            "a connection may change its name as often as it likes",
+            "        if identity.is_by_sasl or id",
+            "        if id",
+        ),
+    ),
+    *SERVER.edits(
+        (
+            "a principal that is known has no quota",
+            "            fetches.known_as(identity.principal or principal)\n",
+            "",
+        ),
+    ),
+    *THROTTLE.edits(
+        (
+            "H23: a principal evades its quota by another client id",
+            "            self._throttle.principal_took(self._principal, size_bytes)\n",
+            "            pass\n",
+        ),
+    ),
+    *LIMITS.edits(
+        (
+            "H36: single bytes hold a connection for ever",
+            "        is_slow = sent_bytes < self._settings.stalled_request_min_bytes\n",
+            "        is_slow = sent_bytes < 1\n",
+        ),
+        (
+            "a client of many small requests is taken for a slow one",
+            "        return is_slow and client.is_read and client.requests.is_within_frame\n",
+            "        return is_slow and client.is_read\n",
+        ),
+    ),
+    *COUNTS.edits(
+        (
+            "H23: in a worker the core does not know of principals",
+            "                self._throttle.principal_took(one.principal, one.size_bytes)\n",
+            "                pass\n",
+        ),
+    ),
+    *QUOTAS.edits(
+        (
+            "H23: in a worker a principal waits for nothing",
+            ' + ([("", principal)] if principal else [])',
+            "",
+        ),
+    ),
+)

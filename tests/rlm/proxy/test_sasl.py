@@ -1,0 +1,299 @@
+"""SASL through the proxy: every frame unchanged, and who a client is once the broker knows it."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafka_protocol.apis import FETCH, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from rlm.clock import SystemClock
+from rlm.proxy.identities import Identities, Shares, subject_name
+from rlm.proxy.sasl import SaslWatch, name_in
+from rlm.proxy.session import SessionError
+from rlm.reading.throttle import ReadThrottle, ThrottleLimits
+from tests.rlm.proxy.fakes import (
+    FakeBroker,
+    RawClient,
+    Value,
+    World,
+    asked,
+    blob,
+    fetch_request,
+    only,
+    world,
+)
+from tests.rlm.proxy.test_pass_through import ended, raw_request
+
+ILLEGAL_STATE, FAILED = 34, 58
+OPAQUE_KEY = 999
+SECRET = "open sesame"
+
+
+@dataclass
+class SaslBroker:
+    """The part of a broker that knows users; it answers tokens with what they were, backwards."""
+
+    passwords: dict[str, str] = field(default_factory=lambda: {"alice": SECRET, "bob": SECRET})
+    has_sasl: bool = True
+    tokens: list[bytes] = field(default_factory=list)
+    scram: list[bytes] = field(default_factory=list)
+
+    def handshake(self, version: int, request: Value) -> Value:
+        self.scram.clear()
+        code = 0 if self.has_sasl else ILLEGAL_STATE
+        return {"error_code": code, "mechanisms": ["PLAIN", "SCRAM-SHA-512"]}
+
+    def authenticate(self, version: int, request: Value) -> Value:
+        token = bytes(request["auth_bytes"])
+        self.tokens.append(token)
+        code = 0
+        if not self.has_sasl:
+            code = ILLEGAL_STATE
+        elif token.count(b"\0") == 2:
+            _, user, password = token.decode().split("\0")
+            code = 0 if self.passwords.get(user) == password else FAILED
+        elif token.startswith(b"c=") and b"p=proof" not in token:
+            code = FAILED
+        return {
+            "error_code": code,
+            "error_message": None,
+            "auth_bytes": token[::-1],
+            "session_lifetime_ms": 3_600_000,
+        }
+
+    def as_broker(self) -> FakeBroker:
+        script: dict[int, Callable[[int, Value], Value]] = {
+            SASL_HANDSHAKE.key: self.handshake,
+            SASL_AUTHENTICATE.key: self.authenticate,
+        }
+        return FakeBroker(script=script, raw_answers={OPAQUE_KEY: b"yes"})
+
+
+async def log_in(
+    client: RawClient, user: str, mechanism: str = "PLAIN", version: int = 2, wrong: bool = False
+) -> list[Value]:
+    """The broker's answers to the tokens."""
+    await client.call(SASL_HANDSHAKE, 1, {"mechanism": mechanism})
+    tokens = [f"\0{user}\0{'wrong' if wrong else SECRET}".encode()]
+    if mechanism.startswith("SCRAM"):
+        proof = b"p=forged" if wrong else b"p=proof"
+        tokens = [f"n,,n={user},r=fyko+d2lbbFgONRv9qkxdawL".encode(), b"c=biws,r=fyko," + proof]
+    return [
+        await client.call(SASL_AUTHENTICATE, version, {"auth_bytes": token}) for token in tokens
+    ]
+
+
+async def asks(client: RawClient) -> bool:
+    client.writer.write(raw_request(OPAQUE_KEY, 7, b"?"))
+    async with asyncio.timeout(20):
+        return await client.frame() == b"\0\0\0\7yes"
+
+
+def principals(w: World) -> list[str]:
+    return sorted(one.principal or "" for one in w.proxy.identities)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
+async def test_tokens_and_answers_pass_as_they_are_first_and_again(
+    version: int, mechanism: str
+) -> None:
+    sasl = SaslBroker()
+    async with world(broker=sasl.as_broker()) as w:
+        client = await w.connect()
+        for _ in range(3):  # KIP-368: again on an open connection
+            found = await log_in(client, "alice", mechanism, version)
+            assert [answer["error_code"] for answer in found] == [0] * len(found)
+            sent = sasl.tokens[-len(found) :]
+            assert [bytes(answer["auth_bytes"]) for answer in found] == [
+                token[::-1] for token in sent
+            ]
+            assert await asks(client)
+            fetched = await client.call(FETCH, 12, fetch_request(12, asked(0)))
+            assert only(fetched)["records"] == blob(0, 100)
+        assert principals(w) == ["" if mechanism == "OAUTHBEARER" else "alice"]
+
+
+async def test_requests_before_and_behind_a_new_login_keep_their_order() -> None:
+    sasl = SaslBroker()
+    async with world(broker=sasl.as_broker()) as w:
+        client = await w.connect()
+        await log_in(client, "alice")
+        token = f"\0alice\0{SECRET}".encode()
+        frames = (
+            raw_request(OPAQUE_KEY, 1, b"a" * 100_000),
+            client.encode(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}),
+            client.encode(SASL_AUTHENTICATE, 2, {"auth_bytes": token}),
+            raw_request(OPAQUE_KEY, 2, b"b" * 100_000),
+        )
+        client.writer.write(b"".join(frames))
+        async with asyncio.timeout(20):
+            assert await client.frame() == b"\0\0\0\1yes"
+            assert (await client.answer(SASL_HANDSHAKE, 1))["error_code"] == 0
+            assert (await client.answer(SASL_AUTHENTICATE, 2))["error_code"] == 0
+            assert await client.frame() == b"\0\0\0\2yes"
+
+
+async def test_sasl_alone_admits_nobody() -> None:
+    """A stranger may begin as often as it likes: what it may send stays small (H36)."""
+    sasl = SaslBroker()
+    async with world(broker=sasl.as_broker(), unauthenticated_frame_max_bytes=1_000) as w:
+        client = await w.connect()
+        await log_in(client, "alice", wrong=True)
+        [connection] = w.proxy.connections
+        assert not connection.is_admitted
+        client.writer.write(client.encode(SASL_AUTHENTICATE, 2, {"auth_bytes": bytes(2_000)}))
+        assert await ended(client)
+        assert w.metrics.causes == ["frame_too_large"]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+async def test_a_name_counts_only_when_the_broker_has_accepted_the_last_token(
+    mechanism: str,
+) -> None:
+    sasl = SaslBroker()
+    async with world(broker=sasl.as_broker(), max_connections_per_principal=1) as w:
+        liar, other = await w.connect(), await w.connect()
+        await log_in(liar, "alice", mechanism, wrong=True)
+        await other.call(SASL_HANDSHAKE, 1, {"mechanism": "SCRAM-SHA-512"})
+        first = {"auth_bytes": b"n,,n=alice,r=fyko"}
+        assert (await other.call(SASL_AUTHENTICATE, 2, first))["error_code"] == 0
+        assert principals(w) == ["", ""]
+        alice = await w.connect()
+        await log_in(alice, "alice", mechanism)
+        assert await asks(alice)
+        assert principals(w) == ["", "", "alice"]
+
+
+async def test_on_a_listener_without_sasl_nobody_takes_the_name_of_another() -> None:
+    sasl = SaslBroker(has_sasl=False)
+    async with world(broker=sasl.as_broker()) as w:
+        client = await w.connect()
+        await log_in(client, "alice")
+        assert await asks(client)
+        assert principals(w) == [""]
+
+
+async def test_a_principal_has_so_many_connections_and_others_are_not_disturbed() -> None:
+    sasl = SaslBroker()
+    async with world(broker=sasl.as_broker(), max_connections_per_principal=2) as w:
+        with capture_logs() as logs:
+            alices = [await w.connect() for _ in range(3)]
+            for client in alices[:2]:
+                await log_in(client, "alice")
+            client = alices[2]
+            await client.call(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+            token = f"\0alice\0{SECRET}".encode()
+            client.writer.write(client.encode(SASL_AUTHENTICATE, 2, {"auth_bytes": token}))
+            assert await ended(client)
+        assert w.metrics.causes == ["principal_connections"]
+        assert "alice has 2 connections (proxy.max.connections.per.principal)" in str(logs)
+        assert SECRET not in str(logs)
+        bob = await w.connect()
+        await log_in(bob, "bob")
+        assert await asks(bob) and await asks(alices[0])
+        alices[0].writer.close()
+        await until(lambda: principals(w) == ["alice", "bob"])
+        again = await w.connect()
+        await log_in(again, "alice")
+        assert await asks(again)
+
+
+async def test_an_address_has_so_many_connections() -> None:
+    async with world(broker=SaslBroker().as_broker(), max_connections_per_address=2) as w:
+        first, second = await w.connect(), await w.connect()
+        assert await asks(first) and await asks(second)
+        assert await ended(await w.connect())
+        assert w.metrics.causes == ["address_connections"]
+        first.writer.close()
+        await until(lambda: len(w.proxy.connections) == 1)
+        assert await asks(await w.connect())
+
+
+async def test_h23_bytes_of_a_principal_count_over_its_client_ids_and_connections() -> None:
+    limits = ThrottleLimits(
+        service_bytes_per_second=1 << 40,
+        client_bytes_per_second=1 << 40,
+        principal_bytes_per_second=100,
+        cores=100,
+    )
+    quota = ReadThrottle(limits, SystemClock(), lambda: 0.0)
+    async with world(quota=quota, broker=SaslBroker().as_broker()) as w:
+        clients = [await w.connect() for _ in range(3)]
+        for number, (client, user) in enumerate(
+            zip(clients, ("alice", "alice", "bob"), strict=True)
+        ):
+            client.client_id = f"client-{number}"
+            await log_in(client, user)
+        request = fetch_request(12, asked(0), max_wait_ms=0)
+        assert only(await clients[0].call(FETCH, 12, request))["records"] == blob(0, 100)
+        second = await clients[1].call(FETCH, 12, request)
+        assert (only(second)["records"], second["throttle_time_ms"] > 0) == (b"", True)
+        assert only(await clients[2].call(FETCH, 12, request))["records"] == blob(0, 100)
+        assert quota.counts.throttled_ms["principal"] > 0
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not reached():  # noqa: ASYNC110 - of what the proxy counts
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token", "name"),
+    [
+        ("PLAIN", b"\0alice\0secret", "alice"),
+        ("PLAIN", b"alice\0alice\0secret", "alice"),
+        ("PLAIN", b"alice", None),
+        ("PLAIN", b"\0\0secret", None),
+        ("PLAIN", b"\0a\nb\0secret", None),
+        ("PLAIN", b"\0\xff\xfe\0secret", None),
+        ("PLAIN", b"\0" + b"a" * 250 + b"\0secret", None),
+        ("SCRAM-SHA-256", b"n,,n=alice,r=nonce", "alice"),
+        ("SCRAM-SHA-512", b"n,a=admin,n=a=2Cb=3Dc,r=nonce", "a,b=c"),
+        ("SCRAM-SHA-512", b"n,,r=nonce", None),
+        ("OAUTHBEARER", b"n,,n=alice\x01auth=Bearer x\x01\x01", None),
+        ("GSSAPI", b"n,,n=alice", None),
+    ],
+)
+def test_the_name_in_a_first_token(mechanism: str, token: bytes, name: str | None) -> None:
+    assert name_in(mechanism, token) == name
+
+
+def test_a_name_is_known_after_the_last_token_and_after_each_login() -> None:
+    watch = SaslWatch()
+    assert watch.accepted(b"\0alice\0x") is None  # no handshake was accepted
+    watch.began("PLAIN")
+    assert watch.accepted(b"\0alice\0x") == "alice"
+    assert watch.accepted(b"\0bob\0x") is None
+    watch.began("SCRAM-SHA-256")
+    assert watch.accepted(b"n,,n=bob,r=1") is None
+    assert watch.accepted(b"c=biws,n=carol,p=1") == "bob"
+
+
+def counted(most: int) -> Identities:
+    return Identities(addresses=Shares(100), principals=Shares(most))
+
+
+def test_of_a_certificate_and_a_user_the_user_counts() -> None:
+    identities = counted(1)
+    one, other = identities.enter("a"), identities.enter("a")
+    identities.prove(one, "CN=proxy", by_sasl=False)
+    identities.prove(one, "alice", by_sasl=True)
+    identities.prove(one, "bob", by_sasl=True)  # a broker refuses another name
+    assert one.principal == "alice" and len(identities.principals) == 1
+    identities.prove(other, "CN=proxy", by_sasl=False)
+    with pytest.raises(SessionError, match="alice has 1 connections"):
+        identities.prove(other, "alice", by_sasl=True)
+    for identity in (one, other, one):
+        identities.leave(identity)
+    assert len(identities.principals) == len(identities.addresses) == 0
+    identities.prove(one, "late", by_sasl=True)
+    assert len(identities.principals) == 0
+
+
+def test_a_subject_is_written_as_kafka_does() -> None:
+    subject = ((("organizationName", "example"),), (("commonName", "reader"),))
+    assert subject_name(subject) == "CN=reader,O=example"
