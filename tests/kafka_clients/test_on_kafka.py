@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -16,8 +17,9 @@ from aiokafka.client import AIOKafkaClient
 
 from kafka_clients.channel_security import ChannelSecurity
 from kafka_clients.refusals import SecurityRefused
-from kafka_clients.security import KafkaSecurity, Login, TlsFiles, TokenFile
+from kafka_clients.security import KafkaSecurity, Login, TlsFiles, TokenEndpoint, TokenFile
 from kip405.errors import Unavailable
+from kip405.settings import Secret
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock
 from rlm_spark.stopping import Stop
@@ -324,3 +326,36 @@ def test_the_connectors_consumer_keeps_its_connection(
         assert ends[0] and ends == [ends[0]] * 4
     finally:
         client.close()
+
+
+async def test_tokens_of_an_endpoint_for_both_layers(kafka: SecuredKafka) -> None:
+    """Client credentials: one token serves both, and is renewed over the open connections."""
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"scope=kafka"))
+        token = unsecured_jws("alice", lifetime_s=3)
+        body = json.dumps({"access_token": token, "expires_in": 3}).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        endpoint = TokenEndpoint(
+            url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/token",
+            client_id="rlm",
+            client_secret=Secret("the-clients-secret"),
+            scope="kafka",
+        )
+        security = kafka.security("SASLTLS", endpoint)
+        settings = connection(kafka, "SASLTLS", security)
+        async with producing(settings) as producer, wire(kafka, "SASLTLS", security) as own:
+            await asyncio.gather(produce(producer), own.describe_cluster())
+            assert len(asked) == 1
+            channel, before = own._quick._channel, ends_of(producer.client)
+            for _ in range(12):
+                await asyncio.sleep(0.4)
+                await asyncio.gather(produce(producer), own.describe_cluster())
+            assert own._quick._channel is channel and ends_of(producer.client) == before
+            assert 2 <= len(asked) <= 4
+    assert security.refusals == {}
