@@ -87,8 +87,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H15: a hole in an answer that flows is not even empty",
-            "            not_ready(partition, partition.watermarks)  # the broker",
-            "            drop(partition)  # the broker",
+            "asked in between\n                not_ready(partition, partition.watermarks)",
+            "asked in between\n                drop(partition)",
         ),
     ),
     *PLANS.edits(

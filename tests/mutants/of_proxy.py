@@ -37,7 +37,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a read that needs no task is not counted",
-            "        with self._purgatory.held(self):\n            return first\n",
+            "        self._purgatory.completed(self, 0)\n        return first\n",
             "        return first\n",
         ),
         (

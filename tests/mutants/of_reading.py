@@ -272,8 +272,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H6: a ledger with a problem proves holes to readers",
-            "trusted=self._ledger.problem is None,",
-            "trusted=True,",
+            "self._ledger.ledger(key), self._ledger.problem is None",
+            "self._ledger.ledger(key), True",
         ),
     ),
     *PARTITIONS.edits(
