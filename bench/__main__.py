@@ -2,10 +2,11 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from bench.command import measure, numbers, options_from, parser, say, words
-from bench.plan import VARIANTS, Options
+from bench.plan import TLS, VARIANTS, Options
 from bench.read import run_read
 from bench.report import Run, tables
 
@@ -25,6 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 when everything was measured, whatever the numbers say."""
     given = _parser().parse_args(arguments)
     options = options_from(given, Options.quick(), Options.full(), _OPTIONS)
+    if given.tls:
+        options = replace(options, variants=(*options.variants, TLS))
 
     def run() -> tuple[list[str], dict[str, Any]]:
         result = run_read(options, say)
@@ -48,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--batches-of-one", action="store_true", default=None, help="one record in each batch"
     )
+    made.add_argument("--tls", action="store_true", help="the proxy with TLS as well")
     return made
 
 

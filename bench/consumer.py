@@ -1,6 +1,7 @@
 """One read by Java's ConsumerPerformance, as bin/kafka-consumer-perf-test.sh runs it."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from bench.processes import BenchError, Finished, run_measured
@@ -53,9 +54,17 @@ class ConsumerRun:
 
 
 def read_topic(
-    dist: KafkaDist, *, bootstrap: str, topic: str, records: int, fetch_bytes: int
+    dist: KafkaDist,
+    *,
+    bootstrap: str,
+    topic: str,
+    records: int,
+    fetch_bytes: int,
+    properties: Path | None = None,
 ) -> ConsumerRun:
-    """Read all records of a topic from the beginning in a group of its own."""
+    """Read all records of a topic from the beginning in a group of its own. `properties`: a file
+    with those of the client.
+    """
     argv = dist.java_command(
         "org.apache.kafka.tools.ConsumerPerformance",
         *("--bootstrap-server", bootstrap),
@@ -63,6 +72,7 @@ def read_topic(
         *("--num-records", str(records)),
         *("--fetch-size", str(fetch_bytes)),
         *("--timeout", "30000"),
+        *(() if properties is None else ("--consumer.config", str(properties))),
         jvm=(*_JVM, f"-Dlog4j2.configurationFile={_quiet(dist)}"),
     )
     process = run_measured(argv)

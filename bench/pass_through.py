@@ -3,20 +3,22 @@
 Java's perf tools consume and produce the same local data through the proxy and directly, by turns.
 No topic is tiered, so nothing is copied or read remotely meanwhile. Of the service, the processor
 time by user and system, page faults and peak memory are measured over the life of the tool; those
-of its workers are added (`--workers`).
+of its workers are added (`--workers`). With `--tls` there are turns with TLS between tool and proxy
+as well, and the service is restarted before each turn through the proxy.
 """
 
 import argparse
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from bench.command import document, measure, parser, say, words
 from bench.consumer import read_topic
 from bench.machine import load_in_words
-from bench.plan import DIRECT, MIB, PROXY, order_of
+from bench.plan import DIRECT, MIB, PROXY, TLS, order_of
 from bench.processes import (
     BenchError,
     TreeMark,
@@ -27,6 +29,8 @@ from bench.processes import (
     wait_idle,
 )
 from bench.production import production_sandbox
+from bench.read import restart_service
+from bench.tls import ProxyTls
 from bench.topics import make_topic
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override
@@ -39,7 +43,7 @@ _KIB = 1024
 _PARTITIONS = 8
 _SEGMENT_MIB = 1024
 _STEADY_BYTES_S = 50_000_000
-_OPTIONS = ("rounds", "size_mib", "parts", "workers")
+_OPTIONS = ("rounds", "size_mib", "parts", "workers", "tls")
 _LATENCIES = re.compile(
     r"([\d.,]+) ms avg latency.*?(\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th", re.S
 )
@@ -115,14 +119,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def summary(runs: Sequence[PassRun]) -> Iterator[str]:
-    """A line for each case: medians, and the speed by that of the direct run of the same round."""
-    for case in dict.fromkeys(run.case for run in runs):
-        ours = [run for run in runs if (run.case, run.variant) == (case, PROXY)]
+    """A line for each case and way through the proxy: medians, and the speed by that of the direct
+    run of the same round.
+    """
+    for case, variant in dict.fromkeys((run.case, run.variant) for run in runs):
+        if variant == DIRECT:
+            continue
+        ours = [run for run in runs if (run.case, run.variant) == (case, variant)]
         direct = [run for run in runs if (run.case, run.variant) == (case, DIRECT)]
         speeds = {run.round_number: run.mb_s for run in direct}
         of_direct = median(run.mb_s / speeds[run.round_number] for run in ours)
+        way = "" if variant == PROXY else f" ({variant})"
         yield (
-            f"{case}: {median(run.service_s_gb for run in ours):.2f} CPU s/GB, "
+            f"{case}{way}: {median(run.service_s_gb for run in ours):.2f} CPU s/GB, "
             f"{of_direct:.2f} of direct{_added(ours, direct)}"
         )
 
@@ -144,10 +153,15 @@ def _run(given: argparse.Namespace, progress: Callable[[str], None]) -> list[Pas
     workers = Override.parse(f"rlm.proxy.workers={given.workers}")
     with production_sandbox(progress, overrides=(workers,)) as sandbox:
         _fill(sandbox, {case.part for case in chosen}, size_mib, progress)
+        tls = ProxyTls(sandbox) if given.tls else None
+        variants = (PROXY, DIRECT) if tls is None else (PROXY, TLS, DIRECT)
         for number in range(rounds):
             for case in chosen:
-                for variant in order_of((PROXY, DIRECT), number):
-                    runs.append(_measured(sandbox, case, variant, number, size_mib))
+                for variant in order_of(variants, number):
+                    if tls is not None and variant != DIRECT:
+                        tls.switch(on=variant == TLS)
+                        restart_service(sandbox)
+                    runs.append(_measured(sandbox, case, variant, number, size_mib, tls))
                     progress(_line(runs[-1]))
     return runs
 
@@ -192,17 +206,20 @@ def _producer(
     )
 
 
-def _measured(sandbox: Sandbox, case: Case, variant: str, number: int, size_mib: int) -> PassRun:
+def _measured(
+    sandbox: Sandbox, case: Case, variant: str, number: int, size_mib: int, tls: ProxyTls | None
+) -> PassRun:
     pid = sandbox.json["brokers"][0]["rlm_pid"]
     wait_idle(pid)
-    bootstrap = sandbox.bootstrap if variant == PROXY else sandbox.direct_bootstrap
+    bootstrap = sandbox.direct_bootstrap if variant == DIRECT else sandbox.bootstrap
+    properties = tls.client_properties() if tls is not None and variant == TLS else None
     records = _size_mib(case.part, size_mib) * MIB // case.record_bytes
     if case.part == PRODUCE:
         records = size_mib * MIB // case.record_bytes
     reset_peak(pid)
     before, busy_s = TreeMark.of(pid), machine_busy_seconds()
     took = _consumed if case.fetch_bytes is not None else _produced
-    mb_s, wall_s, latencies = took(sandbox, case, bootstrap, records)
+    mb_s, wall_s, latencies = took(sandbox, case, bootstrap, records, properties)
     after, busy_s = TreeMark.of(pid), machine_busy_seconds() - busy_s
     gigabytes = records * case.record_bytes / 1e9
     user_s, system_s = after.user_s - before.user_s, after.system_s - before.system_s
@@ -227,20 +244,27 @@ _Took = tuple[float, float, tuple[int, int] | None]
 """MB/s of values, seconds of the whole process, p50 and p99 in ms."""
 
 
-def _consumed(sandbox: Sandbox, case: Case, bootstrap: str, records: int) -> _Took:
+def _consumed(
+    sandbox: Sandbox, case: Case, bootstrap: str, records: int, properties: Path | None
+) -> _Took:
     read = read_topic(
         sandbox.dist,
         bootstrap=bootstrap,
         topic=case.part,
         records=records,
         fetch_bytes=case.fetch_bytes or MIB,
+        properties=properties,
     )
     return read.line.fetch_mib_s * MIB / 1e6, read.process.wall_s, None
 
 
-def _produced(sandbox: Sandbox, case: Case, bootstrap: str, records: int) -> _Took:
+def _produced(
+    sandbox: Sandbox, case: Case, bootstrap: str, records: int, properties: Path | None
+) -> _Took:
     records_s = -1 if case.rate_bytes_s is None else case.rate_bytes_s // case.record_bytes
     argv = _producer(sandbox, bootstrap, case.part, records, case.record_bytes, records_s)
+    if properties is not None:
+        argv += ["--producer.config", str(properties)]
     ran = run_measured(argv)
     last = ran.output.strip().splitlines()[-1]
     found, rate = _LATENCIES.search(last), re.search(r"\(([\d.]+) MB/sec\)", last)
@@ -264,6 +288,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--size-mib", type=int, default=512, help="values of each run")
     made.add_argument("--parts", type=words(PARTS), default=PARTS, help=",".join(PARTS))
     made.add_argument("--workers", type=int, default=0, help="proxy.workers of the service")
+    made.add_argument("--tls", action="store_true", help="turns with TLS to the proxy as well")
     return made
 
 

@@ -16,6 +16,8 @@ PRODUCER_SEED = 0
 PROXY = "proxy"
 DIRECT = "direct"
 NATIVE = "native"
+TLS = "tls"
+"""As `proxy`, with TLS between client and proxy, and the same topic."""
 VARIANTS = (PROXY, DIRECT, NATIVE)
 
 
@@ -93,11 +95,12 @@ class Options:
         """(variant, partitions) of every topic that is needed."""
         for partitions in self.partitions:
             for variant in self.variants:
-                yield variant, partitions
+                if variant != TLS:
+                    yield variant, partitions
 
 
 def topic_name(variant: str, partitions: int) -> str:
-    return f"bench-{variant}-{partitions}"
+    return f"bench-{PROXY if variant == TLS else variant}-{partitions}"
 
 
 def order_of(variants: tuple[str, ...], pass_number: int) -> tuple[str, ...]:

@@ -17,10 +17,20 @@ import yaml
 
 from bench.consumer import read_topic
 from bench.machine import commit, load_in_words, machine_in_words
-from bench.plan import NATIVE, PRODUCER_SEED, PROXY, RECORD_BYTES, Options, Shape, order_of
+from bench.plan import (
+    NATIVE,
+    PRODUCER_SEED,
+    PROXY,
+    RECORD_BYTES,
+    TLS,
+    Options,
+    Shape,
+    order_of,
+)
 from bench.plan import topic_name as name_of
 from bench.processes import CpuMark, TreeMark, peak_mib, reset_peak, wait_idle
 from bench.report import Run, raw_line, summary
+from bench.tls import ProxyTls
 from bench.topics import prepare
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override, SandboxSpec
@@ -66,39 +76,48 @@ def run_read(options: Options, progress: Progress) -> dict[str, Any]:
         try:
             shares = prepare(sandbox, options, progress)
             use_production_intervals(sandbox)
-            runs, warm_ups = _run_passes(sandbox, options, progress)
+            tls = ProxyTls(sandbox) if TLS in options.variants else None
+            runs, warm_ups = _run_passes(sandbox, options, progress, tls)
         finally:
             sandbox.down(delete=True)
     return _document(sandbox, options, shares, runs, warm_ups)
 
 
 def _run_passes(
-    sandbox: Sandbox, options: Options, progress: Progress
+    sandbox: Sandbox, options: Options, progress: Progress, tls: ProxyTls | None
 ) -> tuple[list[Run], list[Run]]:
     warm_ups: list[Run] = []
     if options.warm_up:
         progress("warm-up, pass 0: not counted")
         for partitions in options.partitions:
             shape = Shape(partitions=partitions, fetch_bytes=options.shapes[0].fetch_bytes)
-            warm_ups += _run_shape(sandbox, options, shape, _WARM_UP_PASS, progress)
+            warm_ups += _run_shape(sandbox, options, shape, _WARM_UP_PASS, progress, tls)
     runs: list[Run] = []
     for number in range(1, options.passes + 1):
         for shape in options.shapes:
-            runs += _run_shape(sandbox, options, shape, number, progress)
+            runs += _run_shape(sandbox, options, shape, number, progress, tls)
     return runs, warm_ups
 
 
 def _run_shape(
-    sandbox: Sandbox, options: Options, shape: Shape, number: int, progress: Progress
+    sandbox: Sandbox,
+    options: Options,
+    shape: Shape,
+    number: int,
+    progress: Progress,
+    tls: ProxyTls | None,
 ) -> list[Run]:
     runs = []
     for variant in order_of(options.variants, number):
-        if variant == PROXY and options.warm:
-            measure(sandbox, options, shape, variant, number)
-            wait_idle(sandbox.json["brokers"][0]["rlm_pid"])
-        elif variant == PROXY:
-            restart_service(sandbox)
-        runs.append(measure(sandbox, options, shape, variant, number))
+        if variant in (PROXY, TLS):
+            if tls is not None:
+                tls.switch(on=variant == TLS)
+            if tls is not None or not options.warm:
+                restart_service(sandbox)
+            if options.warm:
+                measure(sandbox, options, shape, variant, number, tls)
+                wait_idle(sandbox.json["brokers"][0]["rlm_pid"])
+        runs.append(measure(sandbox, options, shape, variant, number, tls))
         progress(raw_line(runs[-1]))
     return runs
 
@@ -121,7 +140,14 @@ def restart_service(sandbox: Sandbox) -> None:
     wait_idle(sandbox.json["brokers"][0]["rlm_pid"])
 
 
-def measure(sandbox: Sandbox, options: Options, shape: Shape, variant: str, number: int) -> Run:
+def measure(
+    sandbox: Sandbox,
+    options: Options,
+    shape: Shape,
+    variant: str,
+    number: int,
+    tls: ProxyTls | None = None,
+) -> Run:
     """One read with the CPU of all that takes part in it."""
     broker = sandbox.json["brokers"][0]
     pids: Mapping[str, int] = {
@@ -135,10 +161,11 @@ def measure(sandbox: Sandbox, options: Options, shape: Shape, variant: str, numb
     before, ours_before = CpuMark.now(pids), TreeMark.of(*ours)
     read = read_topic(
         sandbox.dist,
-        bootstrap=sandbox.bootstrap if variant == PROXY else sandbox.direct_bootstrap,
+        bootstrap=sandbox.bootstrap if variant in (PROXY, TLS) else sandbox.direct_bootstrap,
         topic=name_of(variant, shape.partitions),
         records=records,
         fetch_bytes=shape.fetch_bytes,
+        properties=tls.client_properties() if tls is not None and variant == TLS else None,
     )
     after, ours_after = CpuMark.now(pids), TreeMark.of(*ours)
     used = {role: after.roles[role] - before.roles[role] for role in pids}

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from statistics import median, quantiles
 from typing import Any, Self
 
-from bench.plan import DIRECT, MIB, NATIVE, PROXY, Shape
+from bench.plan import DIRECT, MIB, NATIVE, PROXY, TLS, Shape
 
 MOST_BROKER_CPU_S_GB = 0.2
 KAFKAS_OWN = "Kafka's own"
@@ -183,7 +183,7 @@ _MEASURES: tuple[tuple[str, Callable[[Run], float]], ...] = (
 
 
 def _variants(runs: Sequence[Run], shape: Shape) -> list[str]:
-    return [v for v in (PROXY, DIRECT, NATIVE) if _of(runs, shape, v)]
+    return [v for v in (PROXY, TLS, DIRECT, NATIVE) if _of(runs, shape, v)]
 
 
 def _of(runs: Sequence[Run], shape: Shape, variant: str) -> list[Run]:

@@ -59,6 +59,11 @@ class Authority:
             raise TypeError(f"{files.ca_key} has no key of an elliptic curve")
         return cls(certificate=x509.load_pem_x509_certificate(files.ca.read_bytes()), key=key)
 
+    @property
+    def pem(self) -> str:
+        """Its certificate."""
+        return _pem(self.certificate)
+
     def issue(
         self,
         name: str,
@@ -92,7 +97,7 @@ def make_certificates(files: SecurityFiles, *, now_ms: int) -> None:
     if not files.ca.exists():
         made = Authority.make(now=now)
         write_atomically(files.ca_key, _key_pem(made.key), private=True)
-        write_atomically(files.ca, _pem(made.certificate))
+        write_atomically(files.ca, made.pem)
     authority = Authority.load(files)
     for name in PRINCIPALS:
         if files.keystore(name).exists():
