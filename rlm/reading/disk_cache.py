@@ -38,6 +38,8 @@ _MAGIC = b"RLMC"
 _VERSION = 1
 _NAME = re.compile(r"([0-9a-f]{32})-([0-9]{1,9})\.chunk")
 HEADER_BYTES = _HEADER.size
+_OWNER_ONLY = 0o700
+"""Records are not for everybody on this machine, whatever the umask."""
 
 
 def file_name(key: ChunkKey) -> str:
@@ -89,7 +91,7 @@ class ChunkFolder:
         """Lock the folder, list its chunks, oldest first, and remove unfinished files.
         BlockingIOError: another service has locked it.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
         lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,6 +104,7 @@ class ChunkFolder:
 
     def _scan(self) -> Iterator[KeptFile]:
         for part in self._folder.glob("[0-9a-f][0-9a-f]"):
+            part.chmod(_OWNER_ONLY)  # earlier versions left that to the umask
             with os.scandir(part) as entries:
                 for entry in entries:
                     key = key_of(entry.name)
@@ -135,10 +138,10 @@ class ChunkFolder:
     def write(self, key: ChunkKey, data: Chunk) -> None:
         """Write the chunk's file, whole or not at all."""
         path = self._folder / file_name(key)
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(mode=_OWNER_ONLY, exist_ok=True)
         temporary = path.with_name(path.name + _TEMPORARY)
         try:
-            with temporary.open("wb", buffering=0) as file:
+            with open(temporary, "wb", buffering=0, opener=_private) as file:
                 for piece in (header_of(key, data), data):
                     _write_all(file.fileno(), piece)
             temporary.replace(path)
@@ -149,6 +152,11 @@ class ChunkFolder:
     def remove(self, key: ChunkKey) -> None:
         """Remove the chunk's file, if it is still there."""
         (self._folder / file_name(key)).unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file of this user alone."""
+    return os.open(path, flags, 0o600)
 
 
 def _read_whole(descriptor: int, memory: ChunkMemory) -> tuple[bytes, Chunk]:

@@ -3,6 +3,7 @@
 from tests.mutants.edits import Edit, Target
 from tests.mutants.of_reading import LOADER, TIER
 
+DISK_CACHE = Target("rlm/reading/disk_cache.py", ("tests/rlm/cache/test_disk.py",))
 CHUNK_MEMORY = Target("rlm/reading/chunk_memory.py", ("tests/rlm/reading/test_chunk_memory.py",))
 BEGUN = Target("rlm/proxy/begun.py", ("tests/rlm/proxy/test_begun.py",))
 REPEATED = Target(
@@ -36,6 +37,18 @@ EDITS: tuple[Edit, ...] = (
             "H15: a ledger with a problem still proves holes to a read",
             "if history.ledger is ledger and history.trusted is trusted:",
             "if history.ledger is ledger:",
+        ),
+    ),
+    *DISK_CACHE.edits(
+        (
+            "records in the disk cache can be read by every user of the machine",
+            "    return os.open(path, flags, 0o600)\n",
+            "    return os.open(path, flags, 0o666)\n",
+        ),
+        (
+            "folders that an earlier version left open to others stay so",
+            "            part.chmod(_OWNER_ONLY)  # earlier versions left that to the umask\n",
+            "            pass\n",
         ),
     ),
     *LOADER.edits(

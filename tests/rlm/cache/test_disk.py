@@ -113,6 +113,26 @@ async def test_what_was_written_is_read_also_after_a_restart(tmp_path: Path) -> 
     assert not left_over.exists()
 
 
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+async def test_records_are_for_the_user_of_the_service_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    before = os.umask(0)
+    try:
+        async with opened(folder) as disk:
+            await written(disk, 1)
+    finally:
+        os.umask(before)
+    part = path_of(folder, 1).parent
+    assert [mode(one) for one in (folder, part, path_of(folder, 1))] == [0o700, 0o700, 0o600]
+    part.chmod(0o755)
+    async with opened(folder) as disk:
+        assert mode(part) == 0o700
+        assert await disk.read(key(1), MEMORY) == data(1)
+
+
 @pytest.mark.parametrize("at", [0, 6, 22, 26, 30, HEADER_BYTES, -1])
 async def test_g09_a_flipped_bit_on_disk_is_a_miss_and_the_file_is_gone(
     tmp_path: Path, at: int
