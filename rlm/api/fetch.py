@@ -61,6 +61,7 @@ class FetchService(RemoteFetchService):
         self, request: pb.FetchRequest, wanted: ReadRequest
     ) -> AsyncIterator[Piece]:
         led = await self._dependencies.resolver.partition(request.topic, request.partition)
+        await self._require_enabled(led.key, led.topic_id_partition.topic)
         self._require_led(led)
         try:
             async for piece in self._dependencies.reading.stream(led, wanted):

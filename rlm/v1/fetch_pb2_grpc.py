@@ -97,6 +97,7 @@ class FetchServiceServicer:
 
         condition                          | status              | what the caller must do
         unknown topic or partition         | NOT_FOUND           | stop
+        the topic was never enabled        | NOT_FOUND           | read it from Kafka
         start_offset below the log start   | INVALID_ARGUMENT    | start at log_start_offset (in the message)
         this service's broker does not lead| FAILED_PRECONDITION | ask detail.leader_address
         frozen, and only remote there      | FAILED_PRECONDITION | stop; no leader_address, see the message

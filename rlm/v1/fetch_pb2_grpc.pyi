@@ -39,6 +39,7 @@ class FetchServiceStub:
 
     condition                          | status              | what the caller must do
     unknown topic or partition         | NOT_FOUND           | stop
+    the topic was never enabled        | NOT_FOUND           | read it from Kafka
     start_offset below the log start   | INVALID_ARGUMENT    | start at log_start_offset (in the message)
     this service's broker does not lead| FAILED_PRECONDITION | ask detail.leader_address
     frozen, and only remote there      | FAILED_PRECONDITION | stop; no leader_address, see the message
@@ -87,6 +88,7 @@ class FetchServiceAsyncStub(FetchServiceStub):
 
     condition                          | status              | what the caller must do
     unknown topic or partition         | NOT_FOUND           | stop
+    the topic was never enabled        | NOT_FOUND           | read it from Kafka
     start_offset below the log start   | INVALID_ARGUMENT    | start at log_start_offset (in the message)
     this service's broker does not lead| FAILED_PRECONDITION | ask detail.leader_address
     frozen, and only remote there      | FAILED_PRECONDITION | stop; no leader_address, see the message
@@ -138,6 +140,7 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
 
         condition                          | status              | what the caller must do
         unknown topic or partition         | NOT_FOUND           | stop
+        the topic was never enabled        | NOT_FOUND           | read it from Kafka
         start_offset below the log start   | INVALID_ARGUMENT    | start at log_start_offset (in the message)
         this service's broker does not lead| FAILED_PRECONDITION | ask detail.leader_address
         frozen, and only remote there      | FAILED_PRECONDITION | stop; no leader_address, see the message

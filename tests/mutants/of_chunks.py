@@ -3,6 +3,7 @@
 from tests.mutants.edits import Edit, Target
 from tests.mutants.of_reading import LOADER, TIER
 
+API_FETCH = Target("rlm/api/fetch.py", ("tests/rlm/api/test_fetch_service.py",))
 DISK_CACHE = Target("rlm/reading/disk_cache.py", ("tests/rlm/cache/test_disk.py",))
 CHUNK_MEMORY = Target("rlm/reading/chunk_memory.py", ("tests/rlm/reading/test_chunk_memory.py",))
 BEGUN = Target("rlm/proxy/begun.py", ("tests/rlm/proxy/test_begun.py",))
@@ -37,6 +38,15 @@ EDITS: tuple[Edit, ...] = (
             "H15: a ledger with a problem still proves holes to a read",
             "if history.ledger is ledger and history.trusted is trusted:",
             "if history.ledger is ledger:",
+        ),
+    ),
+    *API_FETCH.edits(
+        (
+            "the API gives away records of topics that are not enabled",
+            "        await self._require_enabled(led.key, led.topic_id_partition.topic)\n"
+            "        self._require_led(led)\n"
+            "        try:\n",
+            "        self._require_led(led)\n        try:\n",
         ),
     ),
     *DISK_CACHE.edits(

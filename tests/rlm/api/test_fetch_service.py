@@ -26,6 +26,7 @@ from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.status import error_of_call
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.rlm.api.enabled import enabled_node
 from tests.rlm.api.harness import NO_LIMITS, PER_BATCH, Log, Node, api_node, channel_to
 from tests.rlm.topics.world import Cluster
 
@@ -52,7 +53,7 @@ def missing(answers: list[pb.FetchResponse]) -> list[tuple[int, int]]:
 
 
 async def test_every_batch_once_over_both_tiers() -> None:
-    async with api_node(Cluster()) as node:
+    async with enabled_node(Cluster()) as node:
         answers = await read(node.address, start_offset=0)
     assert offsets(answers) == list(range(0, 60, PER_BATCH))
     tiers = [one.tier for one in answers]
@@ -65,7 +66,7 @@ async def test_every_batch_once_over_both_tiers() -> None:
 
 
 async def test_read_committed_ends_at_the_last_stable_offset() -> None:
-    async with api_node(Cluster(), log=Log(aborted=((7, 3),))) as node:
+    async with enabled_node(Cluster(), log=Log(aborted=((7, 3),))) as node:
         answers = await read(node.address, start_offset=1, isolation_level=pb.READ_COMMITTED)
         plain = await read(node.address, start_offset=1)
     assert offsets(answers) == list(range(0, 54, PER_BATCH))
@@ -76,7 +77,7 @@ async def test_read_committed_ends_at_the_last_stable_offset() -> None:
 
 
 async def test_end_offset_is_exclusive_and_the_id_names_the_topic() -> None:
-    async with api_node(Cluster()) as node:
+    async with enabled_node(Cluster()) as node:
         answers = await read(
             node.address,
             topic=pb.TopicRef(topic_id=TOPIC_ID.raw),
@@ -91,7 +92,7 @@ async def test_end_offset_is_exclusive_and_the_id_names_the_topic() -> None:
 
 
 async def test_h15_a_hole_is_passed_over() -> None:
-    async with api_node(Cluster(), log=Log(remote_next=12)) as node:
+    async with enabled_node(Cluster(), log=Log(remote_next=12)) as node:
         answers = await read(node.address, start_offset=6)
         inside = await read(node.address, start_offset=15, end_offset=20)
     assert offsets(answers) == [6, 9, *range(24, 60, PER_BATCH)]
@@ -101,7 +102,7 @@ async def test_h15_a_hole_is_passed_over() -> None:
 
 
 async def test_h15_where_no_records_were_nothing_is_missing() -> None:
-    async with api_node(Cluster(), log=Log(remote_next=12, empty=((12, 21),))) as node:
+    async with enabled_node(Cluster(), log=Log(remote_next=12, empty=((12, 21),))) as node:
         answers = await read(node.address, start_offset=6)
     assert offsets(answers) == [6, 9, *range(24, 60, PER_BATCH)]
     assert missing(answers) == [(21, 24)]
@@ -110,7 +111,7 @@ async def test_h15_where_no_records_were_nothing_is_missing() -> None:
 @pytest.mark.parametrize("remote_next", [12, -1])
 async def test_h15_a_gap_that_is_not_settled_is_not_passed_over(remote_next: int) -> None:
     log = Log(remote_next=remote_next, unsettled_next=20)
-    async with api_node(Cluster(), log=log) as node:
+    async with enabled_node(Cluster(), log=log) as node:
         with pytest.raises(Unavailable, match="not settled"):
             await read(node.address, start_offset=6)
 
@@ -118,28 +119,28 @@ async def test_h15_a_gap_that_is_not_settled_is_not_passed_over(remote_next: int
 async def test_h15_below_the_start_no_start_is_named_that_leaves_out_what_is_not_settled() -> None:
     """A client would go on at the local start, 24, and skip [6, 20)."""
     log = Log(remote_start=6, remote_next=-1, unsettled_next=20)
-    async with api_node(Cluster(), log=log) as node:
+    async with enabled_node(Cluster(), log=log) as node:
         with pytest.raises(Unavailable, match="not settled"):
             await read(node.address, start_offset=3)
 
 
 async def test_h15_below_the_start_a_remote_start_is_named_before_all_is_settled() -> None:
     log = Log(remote_start=6, remote_next=12, unsettled_next=20)
-    async with api_node(Cluster(), log=log) as node:
+    async with enabled_node(Cluster(), log=log) as node:
         with pytest.raises(Invalid, match="log_start_offset=6"):
             await read(node.address, start_offset=3)
 
 
 async def test_a_trim_during_the_read_is_not_noticed() -> None:
     log = Log(remote_next=48, trims_to=[24, 45, 45])
-    async with api_node(Cluster(), log=log) as node:
+    async with enabled_node(Cluster(), log=log) as node:
         answers = await read(node.address, start_offset=0)
     assert offsets(answers) == list(range(0, 60, PER_BATCH))
 
 
 async def test_h02_a_remote_start_that_moves_up_during_the_read_is_reported() -> None:
     log = Log()
-    async with api_node(Cluster(), log=log) as node:
+    async with enabled_node(Cluster(), log=log) as node:
         seen = []
         with pytest.raises(Invalid, match="log_start_offset=18"):
             async for piece in node.reading.stream(await node.led(), _wanted(0)):
@@ -156,7 +157,7 @@ def _wanted(start_offset: int) -> ReadRequest:
 
 async def test_what_retention_took_during_the_read_is_an_error_not_a_gap() -> None:
     log = Log(remote_next=-1, local_start=0, trims_to=[0, 0, 45])
-    async with api_node(Cluster(), log=log) as node:
+    async with enabled_node(Cluster(), log=log) as node:
         with pytest.raises(Invalid, match="log_start_offset=45"):
             await read(node.address, start_offset=0)
 
@@ -177,7 +178,7 @@ async def test_what_retention_took_during_the_read_is_an_error_not_a_gap() -> No
 async def test_errors_carry_kind_and_words(
     fields: dict[str, object], kind: type[RemoteStorageError], words: str
 ) -> None:
-    async with api_node(Cluster(), log=Log(remote_start=6)) as node:
+    async with enabled_node(Cluster(), log=Log(remote_start=6)) as node:
         with pytest.raises(kind, match=words):
             await read(node.address, **{"start_offset": 6, **fields})
 
@@ -190,7 +191,7 @@ async def test_an_offset_outside_the_log_is_refused_with_the_bound(
     offset: int, bounds: tuple[int | None, int | None], words: str
 ) -> None:
     """Clients of older versions read the bound out of the message."""
-    async with api_node(Cluster(), log=Log(remote_start=6)) as node:
+    async with enabled_node(Cluster(), log=Log(remote_start=6)) as node:
         with pytest.raises(OffsetOutOfRange, match=words) as caught:
             await read(node.address, start_offset=offset)
     assert (caught.value.log_start_offset, caught.value.high_watermark) == bounds
@@ -198,7 +199,7 @@ async def test_an_offset_outside_the_log_is_refused_with_the_bound(
 
 @pytest.mark.parametrize("error", [Corrupt("object x"), Unavailable("store gone")])
 async def test_errors_of_the_store_keep_their_kind(error: RemoteStorageError) -> None:
-    async with api_node(Cluster(), log=Log(remote_error=error)) as node:
+    async with enabled_node(Cluster(), log=Log(remote_error=error)) as node:
         with pytest.raises(type(error), match=str(error)):
             await read(node.address, start_offset=0)
 
@@ -206,7 +207,7 @@ async def test_errors_of_the_store_keep_their_kind(error: RemoteStorageError) ->
 async def test_h11_lost_objects_are_no_missing_topic() -> None:
     """A caller that gets NOT_FOUND misses nothing: a job would go on without years of records."""
     log = Log(remote_error=NotFound("object x is gone"))
-    async with api_node(Cluster(), log=log) as node:
+    async with enabled_node(Cluster(), log=log) as node:
         with pytest.raises(Corrupt, match="object x is gone"):
             await read(node.address, start_offset=0)
         log.start_with_error = 6  # then they were deleted in order
@@ -216,29 +217,29 @@ async def test_h11_lost_objects_are_no_missing_topic() -> None:
 
 async def test_not_leader_names_the_leaders_address() -> None:
     cluster = Cluster()
-    async with api_node(cluster, node_id=1) as one, api_node(cluster, node_id=2) as two:
+    async with enabled_node(cluster, node_id=1) as one, enabled_node(cluster, node_id=2) as two:
         await two.service.settings.barrier(1)
         with pytest.raises(Elsewhere, match="led by broker 1") as caught:
             await read(two.address, start_offset=0)
     assert caught.value.leader_address == one.address
     cluster.leader = -1
-    async with api_node(cluster) as node:
+    async with enabled_node(cluster) as node:
         with pytest.raises(Unavailable, match="no leader"):
             await read(node.address, start_offset=0)
 
 
 async def test_h04_below_a_frozen_partitions_remote_start_no_bound_is_named() -> None:
     """A client would go on at the local start, 24, and skip the records that are withheld."""
-    async with api_node(Cluster(), log=Log(remote_start=6, frozen=True)) as node:
+    async with enabled_node(Cluster(), log=Log(remote_start=6, frozen=True)) as node:
         with pytest.raises(Fenced, match="frozen: only the broker's own log is read, from 24 on"):
             await read(node.address, start_offset=3)
-    async with api_node(Cluster(), log=Log(remote_start=24, frozen=True)) as node:
+    async with enabled_node(Cluster(), log=Log(remote_start=24, frozen=True)) as node:
         with pytest.raises(Invalid, match="log_start_offset=24"):
             await read(node.address, start_offset=3)
 
 
 async def test_h04_a_frozen_partition_is_read_within_the_brokers_log_only() -> None:
-    async with api_node(Cluster(), log=Log(frozen=True)) as node:
+    async with enabled_node(Cluster(), log=Log(frozen=True)) as node:
         with pytest.raises(Fenced, match="frozen: only the broker's own log is read, from 24 on"):
             await read(node.address, start_offset=0)
         answers = await read(node.address, start_offset=24)
@@ -250,7 +251,7 @@ async def test_h04_a_frozen_partition_is_read_within_the_brokers_log_only() -> N
 )
 async def test_list_offsets_over_both_tiers(timestamp: int, offset: int) -> None:
     cluster = Cluster()
-    async with api_node(cluster, node_id=1), api_node(cluster, node_id=2) as two:
+    async with enabled_node(cluster, node_id=1), enabled_node(cluster, node_id=2) as two:
         await two.service.settings.barrier(1)
         request = pb.ListOffsetsRequest(topic=REF, timestamp=timestamp)
         async with channel_to(two.address) as channel:
@@ -265,6 +266,15 @@ async def _call(node: Node, name: str, request: object) -> object:
             return await getattr(FetchServiceStub(channel), name)(request, metadata=WHO)
         except aio.AioRpcError as error:
             raise error_of_call(error, f"service at {node.address}") from error
+
+
+async def test_no_records_of_a_topic_that_is_not_enabled_are_given_away() -> None:
+    """Its clients have ACLs of their own at the broker; the API knows none."""
+    async with api_node(Cluster()) as node:
+        with pytest.raises(NotFound, match="not enabled"):
+            await read(node.address, start_offset=0)
+        await node.service.verbs.enable(TOPIC, EnableOptions())
+        assert offsets(await read(node.address, start_offset=50)) == [48, 51, 54, 57]
 
 
 async def test_describe_copy_and_segments_are_answered_by_the_leader() -> None:
@@ -297,7 +307,7 @@ async def test_describe_copy_and_segments_are_answered_by_the_leader() -> None:
 
 async def test_every_call_names_a_principal_and_shows_the_token() -> None:
     async with (
-        api_node(Cluster(), tokens=lambda: ("secret",)) as node,
+        enabled_node(Cluster(), tokens=lambda: ("secret",)) as node,
         channel_to(node.address) as channel,
     ):
         stub = FetchServiceStub(channel)
@@ -315,7 +325,7 @@ async def test_every_call_names_a_principal_and_shows_the_token() -> None:
 
 async def test_h23_historical_reads_wait_for_their_quota_and_local_ones_never() -> None:
     limits = replace(NO_LIMITS, client_bytes_per_second=100)
-    async with api_node(Cluster(), limits=limits) as node:
+    async with enabled_node(Cluster(), limits=limits) as node:
         clock = node.service.clock
         began_ms = clock.now
         answers = await read(node.address, start_offset=0)

@@ -23,6 +23,7 @@ from rlmm.settings_records import ReaderRecord
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.store import STORE_ID
+from tests.rlm.api.enabled import enabled_node
 from tests.rlm.api.harness import Log, Node, api_node
 from tests.rlm.topics.world import Cluster
 
@@ -111,7 +112,7 @@ async def test_status_segments_freeze(node: Node) -> None:
 
 
 async def test_fetch_prints_records_of_both_tiers() -> None:
-    async with api_node(Cluster(), log=Log(remote_next=24)) as node:
+    async with enabled_node(Cluster(), log=Log(remote_next=24)) as node:
         result = await asked(node, "fetch", TOPIC, "-p", "0", "-o", "22", "-n", "4")
         lines = await asked(node, "fetch", TOPIC, "-p", "0", "-o", "earliest", "-n", "0", "--json")
         every = await asked(
@@ -133,8 +134,7 @@ async def test_fetch_prints_records_of_both_tiers() -> None:
 
 async def test_fetch_follows_the_leader() -> None:
     cluster = Cluster()
-    async with api_node(cluster, node_id=1), api_node(cluster, node_id=2) as two:
-        await two.service.settings.barrier(1)
+    async with enabled_node(cluster, node_id=1), enabled_node(cluster, node_id=2) as two:
         result = await asked(two, "fetch", TOPIC, "-p", "0", "-o", "0", "-n", "1")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("remote\t0\t")
