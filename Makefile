@@ -7,7 +7,7 @@
 #   make long             the tests with the full numbers, and the scenarios with proxy workers
 #   make mutants          takes one guard away at a time and sees which tests notice (ARGS=--help)
 #   make lint             format, lint, types, import rules, fresh generated code, locks, the site
-#   make check            the same and the tests of generated pages, locks,
+#   make check            the same and the tests of generated pages, locks, licences,
 #                         links and commands in pages, house rules
 #   make bench            the benchmark of reads; make bench-copying: copies of a backlog to a directory
 #   make bench-native     the same of Kafka's own tiered storage, pair by pair with ours
@@ -28,6 +28,7 @@
 #   make docs             docs/ as a site in build/docs; a warning is an error
 #   make lock             resolve the locks again (UPGRADE=1: newest versions), record their wheels
 #   make check-wheels     record again which wheels exist for the locks (needs the network)
+#   make sbom             build/sbom.json: every locked package, its hashes and licence (CycloneDX)
 #   make clean            remove .venv and what tools left behind
 # PYTHON=/path/to/python3.11 names the interpreter; pip's own variables (PIP_INDEX_URL, ...) work.
 
@@ -48,7 +49,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 ## From nothing each time: pages that are read from Sphinx's cache do not repeat their warnings.
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
-.PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock clean
+.PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock sbom clean
 .PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
 .PHONY: bench-stores bench-scale bench-ledger bench-ledger-snapshot bench-idle bench-pass-through bench-spark mutants
 .PHONY: bench-connections bench-all
@@ -153,6 +154,9 @@ docs: setup
 lock: setup
 	$(RUN) build_tools.lock $(if $(UPGRADE),--upgrade)
 	$(RUN) build_tools.wheels
+
+sbom: setup
+	@$(RUN) build_tools.sbom
 
 clean:
 	@$(WITH_PYTHON) -m build_tools.clean
