@@ -161,7 +161,12 @@ async def test_streams_of_a_client_share_its_rate_and_wait_one_after_another() -
     counts = throttle.counts
     assert counts.given_bytes["api", "remote"] == 51 * MIB
     assert counts.given_bytes["api", "local"] == 500 * MIB
-    assert counts.throttled_ms == {"service": 0, "client": before, "processor": 0}
+    assert counts.throttled_ms == {
+        "service": 0,
+        "client": before,
+        "principal": 0,
+        "processor": 0,
+    }
 
 
 async def test_the_processor_holds_streams_and_never_the_proxy() -> None:
@@ -219,4 +224,5 @@ def test_what_held_a_reader_of_the_proxy_is_counted_by_its_quota() -> None:
     connection.spliced("one", 3 * MIB)
     assert connection.wait_ms("one") == 2_000
     connection.held(2_000)
-    assert throttle.counts.throttled_ms == {"service": 2_000, "client": 0, "processor": 0}
+    held = {"service": 2_000, "client": 0, "principal": 0, "processor": 0}
+    assert throttle.counts.throttled_ms == held
