@@ -195,7 +195,7 @@ async def test_h36_who_says_nothing_or_speaks_no_tls_is_ended(secured: Secured) 
             await until(lambda: len(w.metrics.causes) == 4)
         expected = ["tls_timeout", "tls_timeout", "plain_on_tls", "client_closed"]
         assert w.metrics.causes == expected
-        assert [line["cause"] for line in logs if line["event"] == "handshake_failed"] == expected
+        assert [line["cause"] for line in logs if line["event"] == "client_turned_away"] == expected
         assert "a secret" not in str(logs)
         assert await asks(await w.connect())
 
