@@ -7,6 +7,7 @@ message. Names of operations and resource types are those that kafka-acls.sh acc
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from kip405.errors import Invalid
 
@@ -14,6 +15,12 @@ ANONYMOUS = "User:ANONYMOUS"
 """What brokers call a client that comes without TLS and SASL, as this service's clients do."""
 
 CLUSTER_NAME = "kafka-cluster"
+Pattern = Literal["literal", "prefixed"]
+"""How Kafka takes the name of a resource. A literal `*` is every resource of the type."""
+
+PREFIXED: Pattern = "prefixed"
+EVERY_PRINCIPAL = "User:*"
+ALL_OPERATIONS = "All"
 _SWITCHES = {
     "Topic": "--topic",
     "Group": "--group",
@@ -23,17 +30,40 @@ _SWITCHES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Acl:
-    """One operation on one resource, allowed to one principal."""
+    """One operation on one resource, or on all whose names begin so, allowed to one principal."""
 
     resource_type: str
     resource_name: str
     operation: str
     principal: str = ANONYMOUS
+    pattern: Pattern = "literal"
 
     def __str__(self) -> str:
+        prefix = "prefix " if self.pattern == PREFIXED else ""
         return (
             f"principal {self.principal}, operation {self.operation}, "
-            f"resource {self.resource_type}:{self.resource_name}"
+            f"resource {self.resource_type}:{prefix}{self.resource_name}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclEntry:
+    """One ACL that the cluster has, whomever it allows or denies what."""
+
+    resource_type: str
+    resource_name: str
+    pattern: Pattern
+    principal: str
+    host: str
+    operation: str
+    is_denied: bool
+
+    def __str__(self) -> str:
+        kind = "denied" if self.is_denied else "allowed"
+        prefix = "prefix " if self.pattern == PREFIXED else ""
+        return (
+            f"{kind} {self.operation} on {self.resource_type}:{prefix}{self.resource_name} "
+            f"to {self.principal} from host {self.host}"
         )
 
 
@@ -66,19 +96,27 @@ def missing_acls(what: str, acls: Iterable[Acl]) -> MissingAcls:
     return MissingAcls(f"{what}: missing ACL: {named}", found)
 
 
+def by_resource(acls: Iterable[Acl]) -> tuple[tuple[Acl, ...], ...]:
+    """ACLs of one principal and resource together, each once."""
+    found: dict[tuple[str, str, str, Pattern], list[Acl]] = {}
+    for acl in sorted(set(acls)):
+        resource = acl.principal, acl.resource_type, acl.resource_name, acl.pattern
+        found.setdefault(resource, []).append(acl)
+    return tuple(map(tuple, found.values()))
+
+
 def grants(acls: Iterable[Acl]) -> tuple[str, ...]:
     """Options of kafka-acls.sh that add these ACLs, one call a principal and resource."""
-    operations: dict[tuple[str, str, str], list[str]] = {}
-    for acl in sorted(set(acls)):
-        resource = acl.principal, acl.resource_type, acl.resource_name
-        operations.setdefault(resource, []).append(acl.operation)
-    return tuple(_grant(*resource, names) for resource, names in operations.items())
+    return tuple(map(_grant, by_resource(acls)))
 
 
-def _grant(principal: str, resource_type: str, resource_name: str, operations: list[str]) -> str:
-    words = ["--add", "--allow-principal", principal]
-    for operation in operations:
-        words += ["--operation", operation]
-    switch = _SWITCHES.get(resource_type)
-    words += ["--cluster"] if switch is None else [switch, resource_name]
+def _grant(acls: tuple[Acl, ...]) -> str:
+    first = acls[0]
+    words = ["--add", "--allow-principal", first.principal]
+    for acl in acls:
+        words += ["--operation", acl.operation]
+    switch = _SWITCHES.get(first.resource_type)
+    words += ["--cluster"] if switch is None else [switch, first.resource_name]
+    if first.pattern == PREFIXED:
+        words += ["--resource-pattern-type", PREFIXED]
     return shlex.join(words)

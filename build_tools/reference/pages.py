@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from build_tools.reference import api, commands, formats, settings
-from rlm.plans import problems
+from rlm.plans import problems, rights
 from rlm.service import metrics
 
 _HAZARD = re.compile(r"\bH(\d+)\b")
@@ -18,6 +18,7 @@ _PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/plugin-settings.md": settings.generate_plugin_docs,
     "docs/reference/metrics.md": metrics.generate_docs,
     "docs/reference/problems.md": problems.generate_docs,
+    "docs/reference/acls.md": rights.generate_docs,
     "docs/reference/formats-by-example.md": formats.generate_docs,
     "docs/reference/commands.md": commands.generate_docs,
     "docs/reference/api.md": api.generate_service_docs,

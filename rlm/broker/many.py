@@ -38,7 +38,7 @@ _MOST_REMEMBERED = 16
 """Answers to Metadata: more sets of names are asked for where services lead many topics."""
 _NOT_AUTHORIZED = 29
 _NOT_REPORTED = -(1 << 31)
-_OPERATIONS = {
+OPERATIONS = {
     3: "Read",
     4: "Write",
     5: "Create",
@@ -50,6 +50,8 @@ _OPERATIONS = {
     11: "AlterConfigs",
     12: "IdempotentWrite",
 }
+"""The codes of org.apache.kafka.common.acl.AclOperation."""
+
 Operations = frozenset[str]
 
 
@@ -252,12 +254,10 @@ def _partition(row: Mapping[str, Any]) -> PartitionDescription:
 
 
 def operations_of(bits: int) -> Operations | None:
-    """The operations of an answer's bit field (org.apache.kafka.common.acl.AclOperation's codes);
-    None where the broker did not say.
-    """
+    """The operations of an answer's bit field; None where the broker did not say."""
     if bits == _NOT_REPORTED:
         return None
-    return frozenset(name for code, name in _OPERATIONS.items() if bits >> code & 1)
+    return frozenset(name for code, name in OPERATIONS.items() if bits >> code & 1)
 
 
 class AllowedOperations:

@@ -35,6 +35,11 @@ class LazyCommand:
 
 
 COMMANDS = {
+    "acls": LazyCommand(
+        module="rlm.cli.acls",
+        attribute="acls",
+        summary="Print the ACLs that a principal needs, or check them.",
+    ),
     "audit": LazyCommand(
         module="rlm.cli.pipelines",
         attribute="audit",

@@ -1,7 +1,15 @@
 """Settings of `rlm serve`: the rows of its tables, and what is read by them."""
 
 from rlm.config.common import CommonConfig
-from rlm.config.loader import load, load_reader
+from rlm.config.loader import kafka_clients_from_mapping, load, load_reader, read_yaml
 from rlm.config.service import ReaderConfig, ServiceConfig
 
-__all__ = ["CommonConfig", "ReaderConfig", "ServiceConfig", "load", "load_reader"]
+__all__ = [
+    "CommonConfig",
+    "ReaderConfig",
+    "ServiceConfig",
+    "kafka_clients_from_mapping",
+    "load",
+    "load_reader",
+    "read_yaml",
+]

@@ -7,9 +7,10 @@ from typing import Any
 
 import yaml
 
+from kafka_clients.security import KafkaSecurity
 from kip405.addresses import Address
 from kip405.errors import Invalid
-from kip405.settings import Table, missing
+from kip405.settings import Table, missing, rows_of
 from rlm.config.broker_files import (
     PLAINTEXT,
     BrokerIdentity,
@@ -20,6 +21,7 @@ from rlm.config.common import CommonConfig
 from rlm.config.offload import read_offload_rules
 from rlm.config.proxy_clients import check_proxy_clients
 from rlm.config.secured import (
+    KafkaClientConfig,
     add_secrets_of_environment,
     check_kafka_clients,
     refuse_what_kafka_has,
@@ -50,6 +52,26 @@ def load(path: Path) -> ServiceConfig:
 def load_reader(path: Path) -> ReaderConfig:
     """Read and check the configuration of `rlm serve --role reader`, likewise."""
     return reader_from_mapping(read_yaml(path))
+
+
+def kafka_clients_from_mapping(
+    content: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> tuple[tuple[Address, ...], KafkaSecurity]:
+    """Bootstrap servers, and how to connect there, from the settings of any role; others are not
+    looked at, so this works on machines without the broker's files. Empty: no servers are given.
+    """
+    given = _given(content, environment)
+    values = {
+        name: row.read(given[row.key])
+        for name, row in rows_of(KafkaClientConfig).items()
+        if row.key in given
+    }
+    check_kafka_clients(content)
+    rows = settings(ReaderConfig)
+    servers, insecure = rows["kafka_bootstrap_servers"], rows["allow_insecure"]
+    addresses = servers.read(given[servers.key]) if servers.key in given else ()
+    allow_insecure = insecure.read(given[insecure.key]) if insecure.key in given else False
+    return addresses, KafkaClientConfig(**values).secured_by(allow_insecure=allow_insecure)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

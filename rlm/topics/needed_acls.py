@@ -1,36 +1,19 @@
 """Lists the ACLs that a service needs, and those of them that a broker does not grant. Pure.
 
-    resource                 operations
-    the cluster              DescribeConfigs; with a topic in mode tier Describe too (groups, H19)
-    ledger, settings         Read, Write, Describe, DescribeConfigs
-    a topic in mode copy     Describe, DescribeConfigs
-    a topic in mode tier     Read, Delete, AlterConfigs too (without retention.takeover=external)
-    __consumer_offsets       with a topic in mode tier: Describe
-
-Groups (Describe) are many and short-lived: the code that reads them reports what is missing there.
+Which they are is in `rlm/plans/rights.py`; here they follow the topics that are enabled. Groups are
+many and short-lived: the code that reads them reports what is missing there.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from kip405.acls import CLUSTER_NAME, Acl, cluster_acl, topic_acl
+from rlm.plans.rights import EACH_TOPIC, GROUPS_TOPIC, Role, When, operations_on
 from rlm.topics.takeover import is_taken_over
 from rlmm.settings_records import TopicRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
-GROUPS_TOPIC = "__consumer_offsets"
-
-
-_OF_OUR_TOPICS = ("Read", "Write", "Describe", "DescribeConfigs")
-
-
-_OF_COPY = ("Describe", "DescribeConfigs")
-
-
-_OF_TIER = ("Read", "Delete")
-
-
-_OF_TAKEOVER = ("AlterConfigs",)
-
+_COPY_CASES = frozenset({When.ALWAYS})
+_TIER_CASES = _COPY_CASES | {When.TIER}
 
 Allowed = Mapping[str, frozenset[str] | None]
 """Operations by resource name; None or no entry = not known."""
@@ -40,16 +23,17 @@ def needed_acls(records: Iterable[TopicRecord], *, alters_configs: bool) -> tupl
     """For the enabled topics among these, whichever broker leads them. `alters_configs`: whether
     the service sets their retention itself.
     """
-    of_tier = (*_OF_COPY, *_OF_TIER, *(_OF_TAKEOVER if alters_configs else ()))
+    of_tier = _TIER_CASES | ({When.TAKEOVER} if alters_configs else set())
     enabled = [record for record in records if record.state == "enabled"]
-    needed = [cluster_acl("DescribeConfigs")]
-    if any(is_taken_over(record) for record in enabled):
-        needed += [cluster_acl("Describe"), topic_acl("Describe", GROUPS_TOPIC)]
+    has_tier = any(is_taken_over(record) for record in enabled)
+    needed = [*_acls_of_service(CLUSTER_NAME, _TIER_CASES if has_tier else _COPY_CASES)]
+    if has_tier:
+        needed += _acls_of_service(GROUPS_TOPIC, _TIER_CASES)
     for topic in (LEDGER_TOPIC, SETTINGS_TOPIC):
-        needed += [topic_acl(operation, topic) for operation in _OF_OUR_TOPICS]
+        needed += _acls_of_service(topic, _COPY_CASES)
     for record in enabled:
-        operations = of_tier if is_taken_over(record) else _OF_COPY
-        needed += [topic_acl(operation, record.name) for operation in operations]
+        cases = of_tier if is_taken_over(record) else _COPY_CASES
+        needed += _acls_of_service(EACH_TOPIC, cases, record.name)
     return tuple(sorted(set(needed)))
 
 
@@ -64,6 +48,13 @@ def topics_of(needed: Iterable[Acl]) -> tuple[str, ...]:
     """The topics whose operations must be requested."""
     names = {acl.resource_name for acl in needed if acl.resource_name != CLUSTER_NAME}
     return tuple(sorted(names))
+
+
+def _acls_of_service(name: str, cases: Collection[When], topic: str = "") -> Iterator[Acl]:
+    """Of one resource of the table; `topic`: the one that EACH_TOPIC stands for."""
+    for operation in operations_on(Role.SERVICE, name, cases):
+        is_cluster = name == CLUSTER_NAME
+        yield cluster_acl(operation) if is_cluster else topic_acl(operation, topic or name)
 
 
 def _is_missing(acl: Acl, operations: frozenset[str] | None) -> bool:

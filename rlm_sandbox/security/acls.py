@@ -1,7 +1,7 @@
 """The ACLs of a secured sandbox: what each principal may do, and how the cluster learns it.
 
     admin, broker   super users
-    rlm             what services need of any topic, the cluster and groups
+    rlm             what a service beside a broker needs, for any topic: rlm/plans/rights.py
     reader          Read and Describe of every topic, Read of every group
     denied          nothing
 
@@ -11,9 +11,10 @@ Everything else is denied: StandardAuthorizer allows what an ACL allows, and not
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from kafka_protocol.apis import DESCRIBE_ACLS
 from kafka_protocol.primitives import WireError
 from kafka_protocol.schema import Scalar, Value, api, array, field
-from kip405.acls import CLUSTER_NAME
+from rlm.plans.rights import Role, Topics, least_acls
 from rlm_sandbox.security.broker_calls import broker_calls
 from rlm_sandbox.security.clients import ClientIdentity
 from rlm_sandbox.security.principals import READER, SERVICE
@@ -69,45 +70,6 @@ _CREATE_ACLS = api(
         ),
     ),
 )
-_DESCRIBE_ACLS = api(
-    29,
-    "DescribeAcls",
-    "1",
-    flexible_from=2,
-    request=(
-        field("resource_type_filter", INT8, "0+"),
-        field("resource_name_filter", STRING, "0+", nullable="0+", default=None),
-        field("pattern_type_filter", INT8, "1+", default=_LITERAL),
-        field("principal_filter", STRING, "0+", nullable="0+", default=None),
-        field("host_filter", STRING, "0+", nullable="0+", default=None),
-        field("operation", INT8, "0+"),
-        field("permission_type", INT8, "0+"),
-    ),
-    response=(
-        field("throttle_time_ms", INT32, "0+"),
-        field("error_code", INT16, "0+"),
-        field("error_message", STRING, "0+", nullable="0+", default=None),
-        field(
-            "resources",
-            array(
-                field("resource_type", INT8, "0+"),
-                field("resource_name", STRING, "0+"),
-                field("pattern_type", INT8, "1+", default=_LITERAL),
-                field(
-                    "acls",
-                    array(
-                        field("principal", STRING, "0+"),
-                        field("host", STRING, "0+"),
-                        field("operation", INT8, "0+"),
-                        field("permission_type", INT8, "0+"),
-                    ),
-                    "0+",
-                ),
-            ),
-            "0+",
-        ),
-    ),
-)
 
 
 class Grant(NamedTuple):
@@ -123,15 +85,16 @@ def _grants(principal: str, kind: str, name: str, *operations: str) -> tuple[Gra
     return tuple(Grant(f"User:{principal}", kind, name, one) for one in operations)
 
 
+def _least_grants(principal: str, role: Role) -> tuple[Grant, ...]:
+    """What the product says that this role needs, and no more."""
+    return tuple(
+        Grant(acl.principal, acl.resource_type, acl.resource_name, acl.operation)
+        for acl in least_acls(role, f"User:{principal}", Topics())
+    )
+
+
 FIXTURE: tuple[Grant, ...] = (
-    *_grants(
-        SERVICE,
-        "Topic",
-        "*",
-        *("Read", "Write", "Create", "Delete", "Describe", "DescribeConfigs", "AlterConfigs"),
-    ),
-    *_grants(SERVICE, "Group", "*", "Describe"),
-    *_grants(SERVICE, "Cluster", CLUSTER_NAME, "Describe", "DescribeConfigs"),
+    *_least_grants(SERVICE, Role.SERVICE),
     *_grants(READER, "Topic", "*", "Read", "Describe"),
     *_grants(READER, "Group", "*", "Read"),
 )
@@ -157,13 +120,16 @@ def knows_acls(port: int, identity: ClientIdentity, grants: Iterable[Grant] = FI
     """Whether the broker on a loopback port has them all; a new ACL reaches each by the log."""
     everything = {
         "resource_type_filter": _ANY,
+        "resource_name_filter": None,
+        "principal_filter": None,
+        "host_filter": None,
         "pattern_type_filter": _ANY,
         "operation": _ANY,
         "permission_type": _ANY,
     }
     try:
         with broker_calls(port, identity, timeout_s=_TIMEOUT_S) as calls:
-            answer = calls.call(_DESCRIBE_ACLS, 1, everything)
+            answer = calls.call(DESCRIBE_ACLS, 1, everything)
     except (OSError, EOFError, WireError):
         return False
     known = {_key(resource, one) for resource in answer["resources"] for one in resource["acls"]}

@@ -26,6 +26,16 @@ from kafka_clients.channel_security import plaintext
 from kip405.acls import ANONYMOUS, CLUSTER_NAME, Acl, cluster_acl, topic_acl
 from kip405.addresses import Address
 from rlm.broker.many import AllowedOperations
+from rlm.plans.rights import (
+    EACH_TOPIC,
+    GROUPS_TOPIC,
+    USUAL_CASES,
+    Role,
+    Topics,
+    When,
+    least_acls,
+    rights_of,
+)
 from rlm_sandbox.spec import Override
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.scenarios.cluster import Cluster
@@ -51,15 +61,14 @@ OVERRIDES = tuple(
     )
 )
 
-OF_OUR_TOPICS = tuple(
-    topic_acl(operation, topic)
-    for topic in (LEDGER_TOPIC, SETTINGS_TOPIC)
-    for operation in ("Read", "Write", "Describe", "DescribeConfigs")
+_OF_SERVICE = least_acls(
+    Role.SERVICE, ANONYMOUS, Topics(names=("orders",)), USUAL_CASES - {When.FIRST_START}
 )
-OF_THE_CLUSTER = (
-    cluster_acl("Describe"),
-    cluster_acl("DescribeConfigs"),
-    topic_acl("Describe", "__consumer_offsets"),
+OF_OUR_TOPICS = tuple(
+    acl for acl in _OF_SERVICE if acl.resource_name in (LEDGER_TOPIC, SETTINGS_TOPIC)
+)
+OF_THE_CLUSTER = tuple(
+    acl for acl in _OF_SERVICE if acl.resource_name in (CLUSTER_NAME, GROUPS_TOPIC)
 )
 OF_THE_BROKERS = (cluster_acl("ClusterAction"),)
 """Brokers are ANONYMOUS among themselves here, and services cannot be distinguished from them."""
@@ -67,8 +76,11 @@ OF_THE_BROKERS = (cluster_acl("ClusterAction"),)
 
 def of_tier(topic: str) -> tuple[Acl, ...]:
     """The ACLs that the services need for one topic."""
-    operations = ("Read", "Delete", "AlterConfigs", "Describe", "DescribeConfigs")
-    return tuple(topic_acl(operation, topic) for operation in operations)
+    return tuple(
+        topic_acl(right.operation, topic)
+        for right in rights_of(Role.SERVICE)
+        if right.resource_name == EACH_TOPIC
+    )
 
 
 class SecuredCluster(Cluster):
@@ -85,12 +97,12 @@ class SecuredCluster(Cluster):
 
     def grant(self, *acls: Acl) -> None:
         """Returns when every broker knows."""
-        self._create(_allowing(acl) for acl in acls)
+        self._create(binding_of(acl) for acl in acls)
         self._wait_until_known(acls, allowed=True)
 
     def take_away(self, *acls: Acl) -> None:
         """Until it is granted again; returns when every broker knows."""
-        filters = [_filter(acl) for acl in acls]
+        filters = [filter_of(acl) for acl in acls]
         for deleted in self.admin.delete_acls(filters).values():
             assert list(deleted.result(30)), "there was no such ACL"
         self._wait_until_known(acls, allowed=False)
@@ -167,7 +179,8 @@ class SecuredCluster(Cluster):
             created.result(30)
 
 
-def _allowing(acl: Acl) -> AclBinding:
+def binding_of(acl: Acl) -> AclBinding:
+    """The ACL as confluent-kafka creates it."""
     kind, name, operation = _resource(acl)
     return _binding(kind, name, operation, principal=acl.principal)
 
@@ -180,10 +193,17 @@ def _binding(
     )
 
 
-def _filter(acl: Acl) -> AclBindingFilter:
+def filter_of(acl: Acl) -> AclBindingFilter:
+    """The filter by which confluent-kafka deletes this ACL and no other."""
     kind, name, operation = _resource(acl)
     return AclBindingFilter(
-        kind, name, ResourcePatternType.LITERAL, ANONYMOUS, "*", operation, AclPermissionType.ALLOW
+        kind,
+        name,
+        ResourcePatternType.LITERAL,
+        acl.principal,
+        "*",
+        operation,
+        AclPermissionType.ALLOW,
     )
 
 

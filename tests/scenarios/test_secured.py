@@ -2,6 +2,7 @@
 denies what no ACL allows. The services are User:rlm, and clients are who they are by SASL.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,13 +11,17 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from kip405.acls import CLUSTER_NAME, Acl
+from rlm.plans.rights import Role, Topics, least_acls
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.security.cluster_security import security_of
 from rlm_sandbox.security.files import SecurityFiles
 from rlm_sandbox.security.principals import saved_secrets
 from rlm_sandbox.spec import SandboxSpec
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders import secured_clients
 from tests.sandbox_fixtures import with_workers
+from tests.scenarios.authorizer import binding_of, filter_of
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 
 pytestmark = pytest.mark.integration
@@ -29,6 +34,25 @@ class PrincipalCluster(Cluster):
 
     def _new_admin(self) -> AdminClient:
         return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
+
+    def missing_acls(self) -> list[str]:
+        """What `rlm acls --check` finds, asked as the service itself and with its settings."""
+        config = str(self.sandbox.layout.rlm_config(1))
+        asked = ("--principal", "User:rlm", "--check", "--config", config)
+        done = self.rlm("acls", *asked, check=False)
+        found = [line for line in done.stdout.splitlines() if line.startswith("missing ACL: ")]
+        assert done.returncode == (1 if found else 0), done.stderr
+        return found
+
+    def acl_problems(self) -> set[str]:
+        """Missing ACLs that the service has logged as problems so far."""
+        lines = self.sandbox.layout.log("rlm:1").read_text("utf-8").splitlines()
+        parsed = (json.loads(line) for line in lines if line.startswith("{"))
+        return {
+            str(line["problem"])
+            for line in parsed
+            if line["event"] == "problem" and line["kind"] == "acl-missing"
+        }
 
     def of(self, name: str, mechanism: str | None = None) -> dict[str, Any]:
         """Settings of a client of the proxy that is another principal."""
@@ -119,6 +143,45 @@ def test_services_have_all_rights_that_they_need(
         assert "missing ACL" not in log
         found = saved_secrets(SecurityFiles(folder=sandbox.layout.security).secrets)
         assert not [word for word in found.passwords.values() if word in log]
+
+
+def rights_to_take_away() -> list[Any]:
+    """Rights that no other gives too, whose lack the service finds by itself: three of them in CI.
+    Those to read the service's own topics come with the ones for every topic.
+    """
+    ours = {(name, "Write") for name in (LEDGER_TOPIC, SETTINGS_TOPIC)}
+    others = {("*", "Read"), *ours}
+    cheap = {("*", "Delete"), ("*", "AlterConfigs"), (CLUSTER_NAME, "DescribeConfigs")}
+    return [
+        pytest.param(
+            acl,
+            id=f"{acl.resource_name}-{acl.operation}",
+            marks=() if (acl.resource_name, acl.operation) in cheap else pytest.mark.long,
+        )
+        for acl in least_acls(Role.SERVICE, "User:rlm", Topics())
+        if (acl.resource_name, acl.operation) in cheap | others
+    ]
+
+
+@pytest.mark.parametrize("acl", rights_to_take_away())
+def test_h40_each_right_that_is_taken_away_is_named(
+    secured: PrincipalCluster, trimmed: tuple[str, list[Row]], acl: Acl
+) -> None:
+    assert secured.missing_acls() == []
+    before = secured.acl_problems()
+    for deleted in secured.admin.delete_acls([filter_of(acl)]).values():
+        assert list(deleted.result(30)), "there was no such ACL"
+    try:
+        secured.wait_for(lambda: bool(secured.missing_acls()), f"{acl} is missing")
+        (found,) = secured.missing_acls()
+        assert found.startswith(f"missing ACL: {acl}: not allowed. ")
+        secured.wait_for(lambda: secured.acl_problems() > before, f"a problem for {acl}")
+        for problem in secured.acl_problems() - before:
+            assert f"operation {acl.operation}, resource {acl.resource_type}:" in problem
+    finally:
+        for created in secured.admin.create_acls([binding_of(acl)]).values():
+            created.result(30)
+    secured.wait_for(lambda: not secured.missing_acls(), f"{acl} is back")
 
 
 def test_kafkas_own_tools_go_through_the_proxy(

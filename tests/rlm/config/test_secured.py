@@ -8,7 +8,7 @@ import pytest
 from kafka_clients.security import KafkaSecurity, PasswordLogin, TlsFiles, TokenEndpoint, TokenFile
 from kip405.errors import Invalid
 from kip405.settings import Secret
-from rlm.config.loader import reader_from_mapping
+from rlm.config.loader import kafka_clients_from_mapping, reader_from_mapping
 from rlm.config.secured import SECRET_VARIABLES
 
 HIDDEN = "hidden-from-all"
@@ -164,3 +164,23 @@ def test_a_token_endpoint_on_this_machine_or_allowed_needs_no_tls(tmp_path: Path
 
 def test_a_variable_without_use_is_no_error(tmp_path: Path) -> None:
     assert security(tmp_path, {}, RLM_KAFKA_SSL_KEY_PASSWORD=HIDDEN) == KafkaSecurity()
+
+
+def test_a_command_needs_only_the_settings_of_kafka_clients(tmp_path: Path) -> None:
+    """Neither the broker's files nor what the file says of other things is looked at."""
+    content: dict[str, Any] = {
+        "broker.server.properties": str(tmp_path / "missing"),
+        "kafka.bootstrap.servers": ["b1:9092", "b2:9092"],
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.username": "rlm",
+    }
+    environment = {"RLM_KAFKA_SASL_PASSWORD": "p"}
+    addresses, security = kafka_clients_from_mapping(content, environment)
+    assert [str(one) for one in addresses] == ["b1:9092", "b2:9092"]
+    assert security.protocol == "SASL_PLAINTEXT" and security.login is not None
+    assert kafka_clients_from_mapping({}, {})[0] == ()
+    with pytest.raises(Invalid, match=r"kafka\.sasl\.password"):
+        kafka_clients_from_mapping(content, {})
+    with pytest.raises(Invalid, match=r"kafka\.sasl\.usernam"):
+        kafka_clients_from_mapping({**content, "kafka.sasl.usernam": "x"}, environment)

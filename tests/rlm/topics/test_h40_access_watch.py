@@ -9,9 +9,10 @@ import structlog
 from kip405.acls import CLUSTER_NAME, Acl, cluster_acl, topic_acl
 from kip405.errors import Unavailable
 from rlm.plans.problems import ProblemKind
+from rlm.plans.rights import GROUPS_TOPIC
 from rlm.service.problems import ProblemWatch
 from rlm.topics.access import AccessWatch
-from rlm.topics.needed_acls import GROUPS_TOPIC, needed_acls, not_granted
+from rlm.topics.needed_acls import needed_acls, not_granted
 from rlm.topics.verbs import EnableOptions
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.clock import ManualClock

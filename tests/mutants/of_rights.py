@@ -1,0 +1,62 @@
+"""Planted bugs in the rights of principals: one is missing, or a check says that all are there."""
+
+from tests.mutants.edits import Edit, Target
+
+_RIGHTS = Target("rlm/plans/rights.py", ("tests/rlm/plans/test_rights.py",))
+_AUTHORIZER = Target("rlm/plans/authorizer.py", ("tests/rlm/plans/test_authorizer.py",))
+_COMMAND = Target("rlm/cli/acls.py", ("tests/rlm/cli/test_acls.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *_RIGHTS.edits(
+        (
+            "a service that trims may not delete",
+            '("Delete", "rlm/broker/deletions.py", "It is not trimmed: the disk fills.", _TIER)',
+            '("Delete", "rlm/broker/deletions.py", "It is not trimmed.", When.SHARE_GROUPS)',
+        ),
+        (
+            "a prefix is given as a name",
+            "return ((self.prefix, PREFIXED),)",
+            'return ((self.prefix, "literal"),)',
+        ),
+    ),
+    *_AUTHORIZER.edits(
+        (
+            "what is denied counts as allowed",
+            "if denied_by is not None:",
+            "if denied_by is None and not mine:",
+        ),
+        (
+            "what is denied to everybody is overlooked",
+            "            EVERY_PRINCIPAL,\n",
+            "            acl.principal,\n",
+        ),
+        (
+            "what one host may is taken for what all may",
+            "return entry.host == _ANY_HOST and entry.operation in enough",
+            "return entry.operation in enough",
+        ),
+        (
+            "a denial of Read denies Describe",
+            "return entry.operation in (acl.operation, ALL_OPERATIONS) and _touches",
+            "return entry.operation in _IMPLIED_BY.get(acl.operation, frozenset()) "
+            "| {acl.operation, ALL_OPERATIONS} and _touches",
+        ),
+        (
+            "a name allows a whole prefix",
+            "return acl.pattern != PREFIXED and acl.resource_name == entry.resource_name",
+            "return acl.resource_name == entry.resource_name",
+        ),
+        (
+            "a denial within a prefix is overlooked",
+            "if _covers(entry, acl) or not _is_name(acl):",
+            "if _covers(entry, acl):",
+        ),
+    ),
+    *_COMMAND.edits(
+        (
+            "a check that finds something says that all is well",
+            "    return EXIT_MISSING\n",
+            "    return 0\n",
+        ),
+    ),
+)
