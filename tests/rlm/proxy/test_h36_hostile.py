@@ -84,17 +84,16 @@ class Attack:
     def come(self, count: int) -> None:
         for _ in range(count):
             one = socket.create_connection(self.address, 20)
-            self.sockets.append(one)
             with contextlib.suppress(OSError):
                 if self.context is not None:
-                    one = self.sockets[-1] = self.context.wrap_socket(
-                        one, server_hostname=PROXY_NAME
-                    )
+                    one = self.context.wrap_socket(one, server_hostname=PROXY_NAME)
                 if self.kind.first:
                     one.sendall(self.kind.first)
+            self.sockets.append(one)
 
     def go_on(self) -> None:
-        for one in self.sockets:
+        """Also while others come, who may take their time."""
+        for one in tuple(self.sockets):
             if self.kind.then:
                 with contextlib.suppress(OSError):
                     one.sendall(self.kind.then)
@@ -202,8 +201,7 @@ async def watched(
             await good.call(FETCH, 12, request)
             slowest = max(slowest, time.monotonic() - began)
             most = max(most, process.memory_info().rss)
-            if coming.done():
-                await asyncio.to_thread(attack.go_on)
+            await asyncio.to_thread(attack.go_on)
             await asyncio.sleep(0.1)
         await coming
     return most, slowest
