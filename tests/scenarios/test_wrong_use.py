@@ -201,7 +201,7 @@ def test_h23_clients_would_not_come_to_the_proxy(
         ("trim.interval.ms", "often", ("trim.interval.ms", "often")),
         ("trim.interval.ms", -5, ("trim.interval.ms", "-5")),
         ("log.format", "xml", ("log.format", "json")),
-        ("kafka.security.protocol", "SASL_SSL", ("kafka.security.protocol", "not yet")),
+        ("kafka.security.protocol", "SASL_SSL", ("kafka.security.protocol", "is PLAINTEXT")),
         ("grpc.listen", "0.0.0.0:1", ("grpc.listen", "allow_insecure")),
     ],
 )
