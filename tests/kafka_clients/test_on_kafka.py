@@ -334,7 +334,9 @@ async def test_tokens_of_an_endpoint_for_both_layers(kafka: SecuredKafka) -> Non
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append(await reader.readuntil(b"scope=kafka"))
-        token = unsecured_jws("alice", lifetime_s=3)
+        # By the token a session may last longer than its clients keep the token, or sessions would
+        # become as short as the rest of its life: too short for a busy machine.
+        token = unsecured_jws("alice", lifetime_s=60)
         body = json.dumps({"access_token": token, "expires_in": 3}).encode()
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         await writer.drain()
