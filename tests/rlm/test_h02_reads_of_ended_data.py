@@ -17,7 +17,8 @@ from rlm.remote_log.reads import ReadRequest
 from rlm.remote_log.tier import ChangedMeanwhile
 from tests.builders.rig import Rig
 from tests.builders.threads import some_threads
-from tests.rlm.api.harness import ApiTier, Log, api_node
+from tests.rlm.api.enabled import enabled_node
+from tests.rlm.api.harness import ApiTier, Log
 from tests.rlm.api.remote_site import REF
 from tests.rlm.api.remote_site import Site as RemoteSite
 from tests.rlm.api.test_fetch_service import offsets, read
@@ -125,7 +126,7 @@ async def test_h02_a_stream_of_a_leader_continues_by_the_new_state(
         return await read_tier(tier, request)
 
     monkeypatch.setattr(ApiTier, "read", changing)
-    async with api_node(Cluster(), log=log) as node:
+    async with enabled_node(Cluster(), log=log) as node:
         assert offsets(await read(node.address, start_offset=0))[0] == 0
         assert failed == [0]
         failed.clear()

@@ -54,10 +54,9 @@ def secured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
     """One broker with one topic of three records."""
-    changed: tuple[Override, ...] = ()
-    if request.param:
-        rows = "DIRECT:SASL_SSL,TIERED:SASL_SSL,CONTROLLER:SASL_SSL"
-        changed = (Override.parse(f"broker.listener.security.protocol.map={rows}"),)
+    tiered = "SASL_SSL" if request.param else "SASL_PLAINTEXT"
+    rows = f"DIRECT:SASL_SSL,TIERED:{tiered},CONTROLLER:SASL_SSL"
+    changed = (Override.parse(f"broker.listener.security.protocol.map={rows}"),)
     spec = SandboxSpec(security="sasl_ssl", services=False, jvm="quick", overrides=changed)
     made = Sandbox.up(tmp_path_factory.mktemp("secured-proxy"), spec)
     files = SecurityFiles(folder=made.layout.security)

@@ -328,9 +328,13 @@ async def test_h36_the_brokers_part_of_a_spliced_answer_counts_while_it_is_unsen
     broker.logs[TOPIC, 1] = Log(high_watermark=14_000, record_bytes=1_000)
     async with world(broker=broker, memory_max_bytes=8 * MIB) as w:
         # The broker alone has less than `min_bytes`, so each answer waits for its remote batch.
-        limits = {"max_bytes": 12 * MIB, "min_bytes": 12 * MIB, "max_wait_ms": 20_000}
         request = fetch_request(
-            12, asked(40, max_bytes=10), asked(150, 1, max_bytes=12 * MIB), **limits
+            12,
+            asked(40, max_bytes=10),
+            asked(150, 1, max_bytes=12 * MIB),
+            max_bytes=12 * MIB,
+            min_bytes=12 * MIB,
+            max_wait_ms=20_000,
         )
         clients = [await w.connect() for _ in range(6)]
         for client in clients:

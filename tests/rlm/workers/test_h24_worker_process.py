@@ -205,7 +205,8 @@ async def test_h24_a_worker_may_open_the_files_that_its_connections_need(tmp_pat
     async with broker_behind() as broker:
         with listen("127.0.0.1", 0) as (listening,):
             try:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+                open_here = psutil.Process().num_fds()  # of earlier tests, too
+                resource.setrlimit(resource.RLIMIT_NOFILE, (open_here + 100, hard))
                 process = await start(0, listening, broker, tmp_path)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
