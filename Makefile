@@ -45,7 +45,8 @@ WITH_PYTHON = /bin/sh build_tools/with-python
 BIN = .venv/bin
 RUN = $(BIN)/python -m
 ## Unit tests first, on WORKERS processes; then integration tests in groups, as many side by side (tests/rings.py).
-PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+## A process that had to be ended is not replaced: xdist would give the new one the same test again, up to twelve times.
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --max-worker-restart 0
 ## From nothing each time: pages that are read from Sphinx's cache do not repeat their warnings.
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 

@@ -2,7 +2,7 @@
 
 A failure is printed when it happens. pytest-timeout's limit is one signal to the main thread: a C
 library may never see it, and a teardown may hang after it. A minute past it the process prints
-where each thread is and ends; xdist says which test that was and goes on with the next.
+where each thread is and ends; xdist says which test that was, and the others finish what they have.
 """
 
 import faulthandler
