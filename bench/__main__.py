@@ -19,6 +19,7 @@ _OPTIONS = (
     "variants",
     "warm",
     "batches_of_one",
+    "workers",
 )
 
 
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--batches-of-one", action="store_true", default=None, help="one record in each batch"
     )
+    made.add_argument("--workers", type=int, help="proxy.workers of the service")
     made.add_argument("--tls", action="store_true", help="the proxy with TLS as well")
     return made
 

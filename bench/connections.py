@@ -24,7 +24,7 @@ from bench.command import document, measure, parser, say, words
 from bench.machine import load_in_words
 from bench.plan import DIRECT, MIB, PROXY, RECORD_BYTES, order_of
 from bench.processes import BenchError, CpuMark, wait_idle
-from bench.production import production_sandbox
+from bench.production import production_sandbox, workers_override
 from bench.raw_readers import Work
 from bench.topics import enable, make_filled, make_topic, wait_remote
 from rlm_sandbox.sandbox import Sandbox
@@ -105,7 +105,7 @@ def _run(given: argparse.Namespace, progress: Callable[[str], None]) -> list[Con
     if given.quick:
         given.rounds, given.connections, given.seconds, given.size_mib = 1, 100, 5, 512
     overrides = (
-        Override.parse(f"rlm.proxy.workers={given.workers}"),
+        workers_override(given.workers),
         Override.parse(f"rlm.proxy.max.connections={2 * max(given.connections, _LEAST_ROOM)}"),
     )
     runs: list[ConnectionsRun] = []

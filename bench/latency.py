@@ -23,11 +23,10 @@ from bench.machine import load_in_words
 from bench.plan import MIB
 from bench.processes import BenchError
 from bench.producer import TimedProducer
-from bench.production import production_sandbox
+from bench.production import production_sandbox, workers_override
 from bench.report import p95
 from bench.topics import enable, make_filled, make_topic
 from rlm_sandbox.sandbox import Sandbox
-from rlm_sandbox.spec import Override
 
 IDLE = "idle"
 COPYING = "copying"
@@ -128,7 +127,7 @@ def _run(
     rounds, size_mib, segment_mib = given.rounds, given.size_mib, given.segment_mib
     if given.quick:
         rounds, size_mib, segment_mib = 1, 64, 1
-    workers = Override.parse(f"rlm.proxy.workers={given.workers}")
+    workers = workers_override(given.workers)
     with production_sandbox(progress, overrides=(workers,)) as sandbox:
         backlogs = {}
         for number in range(rounds):

@@ -41,10 +41,11 @@ class Ended:
     load: str
 
 
-def _read(partitions: int, fetch_mib: int) -> Part:
+def _read(partitions: int, fetch_mib: int, *, workers: int = 0) -> Part:
     sizes = f"--partitions {partitions} --fetch-mib {fetch_mib} --size-mib 512 --passes 5"
-    name = f"read-{partitions}-{fetch_mib}mib"
-    return Part(name=name, module="bench", arguments=tuple(sizes.split()))
+    name = f"read-{partitions}-{fetch_mib}mib" + (f"-{workers}-workers" if workers else "")
+    arguments = (*sizes.split(), "--workers", str(workers))
+    return Part(name=name, module="bench", arguments=arguments)
 
 
 def _stores(store: str, delay_ms: int) -> Part:
@@ -71,6 +72,7 @@ PARTS = (
     Part(name="small-requests", module="bench.small_requests"),
     *(_connections(part, workers) for part in ("tails", "places") for workers in (0, 2)),
     *(_read(partitions, mib) for partitions in (1, 8, 64) for mib in (1, 16, 50)),
+    *(_read(partitions, 1, workers=2) for partitions in (1, 8)),
     Part(name="read-8-1mib-warm", module="bench", arguments=(*_READ_8, "--warm")),
     Part(name="read-8-1mib-ones", module="bench", arguments=(*_READ_8, "--batches-of-one")),
     *(_stores("s3", delay_ms) for delay_ms in (0, 20, 100)),

@@ -28,12 +28,11 @@ from bench.processes import (
     run_measured,
     wait_idle,
 )
-from bench.production import production_sandbox
+from bench.production import production_sandbox, workers_override
 from bench.read import restart_service
 from bench.tls import ProxyTls
 from bench.topics import make_topic
 from rlm_sandbox.sandbox import Sandbox
-from rlm_sandbox.spec import Override
 
 CONSUME = "consume"
 CONSUME_ONES = "consume_ones"
@@ -150,7 +149,7 @@ def _run(given: argparse.Namespace, progress: Callable[[str], None]) -> list[Pas
     rounds, size_mib = (1, 16) if given.quick else (given.rounds, given.size_mib)
     chosen = cases(given.parts, quick=given.quick)
     runs: list[PassRun] = []
-    workers = Override.parse(f"rlm.proxy.workers={given.workers}")
+    workers = workers_override(given.workers)
     with production_sandbox(progress, overrides=(workers,)) as sandbox:
         _fill(sandbox, {case.part for case in chosen}, size_mib, progress)
         tls = ProxyTls(sandbox) if given.tls else None

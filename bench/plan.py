@@ -36,7 +36,7 @@ class Shape:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What the command line chooses; sizes in MiB of values. `warm`: the service keeps its caches.
-    `batches_of_one`: each batch has one record.
+    `batches_of_one`: each batch has one record. `workers`: `proxy.workers` of the service.
     """
 
     size_mib: int
@@ -49,6 +49,7 @@ class Options:
     jvm: str
     warm: bool = False
     batches_of_one: bool = False
+    workers: int = 0
 
     @classmethod
     def full(cls) -> Self:

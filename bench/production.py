@@ -40,6 +40,11 @@ def production_sandbox(
             sandbox.down(delete=True)
 
 
+def workers_override(workers: int) -> Override:
+    """So many proxy processes in each service; 0 = none of their own."""
+    return Override.parse(f"rlm.proxy.workers={workers}")
+
+
 def answer_of(sandbox: Sandbox, node: int, path: str) -> bytes:
     """What the service of a broker answers by HTTP."""
     port = sandbox.state.ports[node].http

@@ -29,6 +29,7 @@ from bench.plan import (
 )
 from bench.plan import topic_name as name_of
 from bench.processes import CpuMark, TreeMark, peak_mib, reset_peak, wait_idle
+from bench.production import workers_override
 from bench.report import Run, raw_line, summary
 from bench.tls import ProxyTls
 from bench.topics import prepare
@@ -69,7 +70,10 @@ def run_read(options: Options, progress: Progress) -> dict[str, Any]:
             jvm=options.jvm,
             heap_mib=_HEAP_MIB,
             # With a quick JVM the numbers mean nothing, so nothing has to be quiet for them.
-            overrides=(_NATIVE_INTERVAL,) if options.jvm == "full" else (),
+            overrides=(
+                workers_override(options.workers),
+                *((_NATIVE_INTERVAL,) if options.jvm == "full" else ()),
+            ),
         )
         progress(f"machine: {machine_in_words()}; load {load_in_words()}")
         sandbox = Sandbox.up(Path(folder) / "sandbox", spec, progress=progress)

@@ -9,7 +9,10 @@ from bench.stores.options import STORES, StoreOptions
 from bench.stores.report import tables
 from bench.stores.run import run_stores
 
-_NUMBERS = ("size_mib", "segment_mib", "passes", "first_records", "copy_pairs", "copy_mib")
+_NUMBERS = (
+    *("size_mib", "segment_mib", "passes", "first_records", "copy_pairs", "copy_mib"),
+    "workers",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

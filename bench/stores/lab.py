@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from bench.processes import BenchError
+from bench.production import workers_override
 from bench.read import restart_service, use_production_intervals
 from bench.stores.options import S3, StoreOptions
 from bench.topics import Progress
@@ -118,7 +119,12 @@ class Lab:
 def lab(store: str, options: StoreOptions, progress: Progress) -> Iterator[Lab]:
     """Up while the block runs, and gone after it."""
     with tempfile.TemporaryDirectory(prefix="rlm-bench-") as folder:
-        spec = SandboxSpec(store=store, jvm=options.jvm, heap_mib=_HEAP_MIB)
+        spec = SandboxSpec(
+            store=store,
+            jvm=options.jvm,
+            heap_mib=_HEAP_MIB,
+            overrides=(workers_override(options.workers),),
+        )
         sandbox = Sandbox.up(Path(folder) / "sandbox", spec, progress=progress)
         wire = None
         try:

@@ -16,7 +16,7 @@ class StoreOptions:
     """Sizes in MiB of values; `delays_ms` are of S3 only, added to every round trip.
 
     `size_mib` is the topic with 8 partitions, one partition alone gets half; `copy_mib` is each of
-    the backlogs; `first_records` cold reads are timed per delay.
+    the backlogs; `first_records` cold reads are timed per delay; `workers`: `proxy.workers`.
     """
 
     stores: tuple[str, ...]
@@ -30,6 +30,7 @@ class StoreOptions:
     copy_mib: int
     warm_up: bool
     jvm: str
+    workers: int = 0
 
     @classmethod
     def full(cls) -> Self:
