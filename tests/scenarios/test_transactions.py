@@ -27,7 +27,8 @@ class Transaction:
             {
                 "bootstrap.servers": cluster.bootstrap,
                 "transactional.id": f"{topic}-{name}",
-                "transaction.timeout.ms": 60_000,
+                # Open until a test ends it, however slow the machine is.
+                "transaction.timeout.ms": 600_000,
             }
         )
         self._producer.init_transactions(30)
@@ -116,7 +117,8 @@ def test_h18_the_transaction_that_keeps_segments_from_being_copied_is_named(one:
         kinds = ("open-transaction", f"{topic}-0")
         return [row["text"] for row in rows if (row["kind"], row["subject"]) == kinds]
 
-    one.wait_for(lambda: any(f"from offset {start} on" in one for one in found()), "its name")
+    named = f"from offset {start} on"
+    one.wait_for(lambda: any(named in one for one in found()), "its name", timeout_s=180)
     pinned = f'rlm_last_stable_offset_pinned_seconds{{partition="0",topic="{topic}"}} '
     assert pinned in operator.get("/metrics")
     hanging.abort()
