@@ -113,6 +113,9 @@ class FakeBroker:
                     await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
+        except asyncio.CancelledError:
+            writer.transport.abort()  # a close waits until a peer that reads no more has read all
+            raise
         finally:
             self.connections -= 1
             writer.close()
