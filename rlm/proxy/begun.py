@@ -6,7 +6,7 @@ itself, and a task for each request as much as the request. This module must not
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -76,8 +76,9 @@ class Steps:
     """Works on one thing after another in callbacks, as long as each waits for nothing but
     `awaited`; otherwise it goes on in a task.
 
-    `create_task` is of the owner's group, which ends by an error that a work raises. `ended` is
-    called in a callback when a work has returned; it may begin the next one.
+    `create_task` is of the owner's group, which ends by an error that a work or `ended` raises, and
+    by a cancellation that was none of `stop`; a group that is ending already takes nothing more.
+    `ended` is called in a callback when a work has returned; it may begin the next one.
     """
 
     def __init__(
@@ -96,6 +97,9 @@ class Steps:
 
     def start(self, work: Coroutine[Any, None, None]) -> None:
         """Begin a work; the one before it has returned."""
+        if self._is_over:
+            work.close()
+            return
         self._next = work
         if not self._is_running:
             self._run(None)
@@ -114,6 +118,9 @@ class Steps:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.close()
+        following, self._next = self._next, None
+        if following is not None:
+            following.close()
 
     def _run(self, waiting: Begun[None] | None) -> None:
         """One step, and further works that begin meanwhile: never one within another."""
@@ -129,7 +136,7 @@ class Steps:
                     found = begin(work)
                 self._stepped(found)
         except BaseException as error:  # noqa: BLE001 - it is the owner's, as of a task
-            self._create_task(_raise(error))
+            self._fail(error)
         finally:
             self._is_running = False
 
@@ -138,20 +145,55 @@ class Steps:
             self._ended()
         elif self._is_over:
             found.close()
-        elif found.waits_for is self.awaited:
+        elif found.waits_for is not None and found.waits_for is self.awaited:
             self._waiting = found
         else:
-            self._task = self._create_task(_rest(found))
-            self._task.add_done_callback(self._task_ended)
+            self._task = self._in_group(or_broken_off(found))
+            if self._task is None:
+                found.close()
+            else:
+                self._task.add_done_callback(self._task_ended)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        if not task.cancelled() and task.exception() is None and not self._is_over:
+        if task.cancelled() or task.exception() is not None or self._is_over:
+            return
+        try:
             self._ended()
+        except BaseException as error:  # noqa: BLE001 - it is the owner's, as in `_run`
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            error = _broken_off(error)
+        self._in_group(_raise(error))
+
+    def _in_group(self, work: Coroutine[Any, None, None]) -> asyncio.Task[None] | None:
+        """None: the group is ending, and the work is closed."""
+        try:
+            return self._create_task(work)
+        except RuntimeError:
+            work.close()
+            return None
 
 
-async def _rest(begun: Begun[None]) -> None:
-    await begun
+def _broken_off(error: asyncio.CancelledError) -> RuntimeError:
+    made = RuntimeError("the work broke off: it was cancelled, but nobody has cancelled it")
+    made.__cause__ = error
+    return made
+
+
+async def or_broken_off(work: Awaitable[None]) -> None:
+    """For a task of the work: an error where it ends cancelled and nobody has cancelled the task. A
+    group would go on, and whoever waits for what the work does would wait for ever.
+    """
+    try:
+        await work
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise _broken_off(error) from error
 
 
 async def _raise(error: BaseException) -> None:

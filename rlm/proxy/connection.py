@@ -16,7 +16,7 @@ import structlog
 
 from kafka_protocol.frames import frame_length
 from kafka_protocol.primitives import Buffer, WireError
-from rlm.proxy.begun import Steps
+from rlm.proxy.begun import Steps, or_broken_off
 from rlm.proxy.limits import SMALL_BYTES, Verdict
 from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed, altered
 from rlm.proxy.session import (
@@ -310,7 +310,7 @@ class Connection:
 
     def beside(self, work: Coroutine[Any, None, None]) -> None:
         """See `rlm.proxy.reads.FetchUpstream`."""
-        task = self._tasks.create_task(work)
+        task = self._tasks.create_task(or_broken_off(work))
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
 
@@ -341,14 +341,16 @@ class Connection:
         """Connect to the broker and handle intercepted requests until either side ends."""
         try:
             async with self._tasks:
-                self.beside(self._connect())
-                await self._over.wait()
-                self._work.stop()
-                for task in self._beside:
-                    task.cancel()
+                try:
+                    self.beside(self._connect())
+                    await self._over.wait()
+                finally:  # a task that crashed ends this wait, too
+                    self.end("crashed")
+                    self._work.stop()
+                    for task in self._beside:
+                        task.cancel()
             await self._flush()
         finally:
-            self.end("crashed")
             self.client.transport.abort()
             self.shared.metrics.connection_closed(self._cause)
             log.debug("connection_closed", cause=self._cause)
@@ -391,10 +393,12 @@ class Connection:
     async def _connect(self) -> None:
         broker = BrokerSide(self)
         cause = await connect_broker(broker, self.shared.settings, self.shared.tls)
-        if cause is None:
-            self._broker = broker
-        else:
+        if cause is not None:
             self.end(cause)
+        elif self.is_over:  # since the broker was connected
+            broker.transport.abort()
+        else:
+            self._broker = broker
         self.flow()
 
     # Backpressure and the end of the connection.

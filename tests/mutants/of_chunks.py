@@ -113,8 +113,28 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a connection goes on after a handler has failed",
-            "            self._create_task(_raise(error))\n",
+            "        self._in_group(_raise(error))\n",
+            "        pass\n",
+        ),
+        (
+            "a handler that only lets others run is never gone on with",
+            "found.waits_for is not None and found",
+            "found",
+        ),
+        (
+            "a client waits for ever for a handler that broke off in its task",
+            "        raise _broken_off(error) from error\n",
+            "        raise\n",
+        ),
+        (
+            "a client waits for ever for a handler that broke off without a task",
+            "            error = _broken_off(error)\n",
             "            pass\n",
+        ),
+        (
+            "a request is handled after the end of its connection",
+            "        if self._is_over:\n            work.close()\n            return\n",
+            "",
         ),
     ),
     *REPEATED.edits(

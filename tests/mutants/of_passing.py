@@ -13,6 +13,7 @@ PLANS = Target("rlm/proxy/fetch_plan.py", _FLOWING)
 RESPONSES = Target("rlm/proxy/responses.py", _FLOWING)
 CONNECTION = Target("rlm/proxy/connection.py", _FLOWING)
 ENDING = Target("rlm/proxy/connection.py", ("tests/rlm/proxy/test_pass_through.py",))
+LEAVING = Target("rlm/proxy/connection.py", ("tests/rlm/proxy/test_connection.py",))
 ENDED = Target("rlm/proxy/connection.py", ("tests/rlm/proxy/test_h36_memory.py",))
 LOSSES = Target("rlm/remote_log/history.py", ("tests/rlm/test_losses.py",))
 SIDES = Target("rlm/proxy/sides.py", _FLOWING)
@@ -132,6 +133,24 @@ EDITS: tuple[Edit, ...] = (
             "H24: a shutdown cuts off a request that has no answer",
             "and not self._is_settling and not is_passing_on:",
             "and not self._is_settling:",
+        ),
+    ),
+    *LEAVING.edits(
+        (
+            "an answer waits for ever for what broke off beside it",
+            "create_task(or_broken_off(work))",
+            "create_task(work)",
+        ),
+        (
+            "G10: a request of a connection that crashed stays until it is collected",
+            "                    self._work.stop()\n",
+            "",
+        ),
+        (
+            "G10: a broker that connects after the end keeps its socket",
+            "        elif self.is_over:  # since the broker was connected\n"
+            "            broker.transport.abort()\n",
+            "",
         ),
     ),
     *ENDED.edits(

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import inspect
 from collections.abc import Coroutine
 from typing import Any
 
@@ -235,6 +236,87 @@ async def test_an_error_of_a_work_ends_the_group(*, later: bool) -> None:
     assert "broken" in str(raised.value.exceptions[0]) and "ended" not in owner.events
 
 
+async def broken_off() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("in_a_task", [True, False])
+async def test_a_cancellation_by_nobody_ends_the_group(*, in_a_task: bool) -> None:
+    """A group goes on when a task was cancelled: the work's owner would wait for ever."""
+    with pytest.raises(ExceptionGroup) as raised:
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            owner = Owner(group)
+
+            async def work() -> None:
+                if in_a_task:
+                    await in_task()
+                await broken_off()
+
+            asyncio.get_running_loop().call_soon(owner.steps.start, work())
+            await asyncio.sleep(60)
+    [error] = raised.value.exceptions
+    assert isinstance(error, RuntimeError) and "nobody" in str(error) and not owner.events
+
+
+@pytest.mark.parametrize("in_a_task", [True, False])
+async def test_an_error_behind_a_work_ends_the_group(*, in_a_task: bool) -> None:
+    with pytest.raises(ExceptionGroup) as raised:
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+
+            async def work() -> None:
+                if in_a_task:
+                    await in_task()
+
+            def ended() -> None:
+                raise ValueError("behind it")
+
+            steps = Steps(group.create_task, ended)
+            asyncio.get_running_loop().call_soon(steps.start, work())
+            await asyncio.sleep(60)
+    assert "behind it" in str(raised.value.exceptions[0])
+
+
+async def test_a_work_that_only_lets_others_run_goes_on() -> None:
+    """It waits for nothing, and of that nobody is told that it has come."""
+    async with asyncio.TaskGroup() as group:
+        owner = Owner(group)
+
+        async def work() -> None:
+            await asyncio.sleep(0)
+            owner.events.append("gone on")
+
+        owner.steps.start(work())
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert owner.events == ["gone on", "ended"]
+
+
+@pytest.mark.parametrize("needs_task", [True, False])
+async def test_a_group_that_is_ending_takes_nothing_and_nothing_is_left(
+    *, needs_task: bool
+) -> None:
+    refused = []
+
+    def refuse(work: Coroutine[Any, None, None]) -> asyncio.Task[None]:
+        refused.append(work)
+        raise RuntimeError("the group is shutting down")
+
+    async def work() -> None:
+        try:
+            if needs_task:
+                await in_task()
+            raise ValueError("broken")
+        finally:
+            seen.append("left")
+
+    seen: list[str] = []
+    steps = Steps(refuse, lambda: seen.append("ended"))
+    asyncio.get_running_loop().call_soon(steps.start, work())
+    await asyncio.sleep(0)
+    assert seen == ["left"]
+    assert [inspect.getcoroutinestate(one) for one in refused] == [inspect.CORO_CLOSED]
+
+
 async def test_a_stopped_work_is_closed_where_it_waits() -> None:
     async with asyncio.TaskGroup() as group:
         owner = Owner(group)
@@ -263,6 +345,27 @@ async def test_a_stopped_work_that_is_in_a_task_is_cancelled() -> None:
         assert owner.events == ["left"]
 
 
+async def test_a_work_that_is_stopped_before_the_first_step_of_its_task_leaves_nothing() -> None:
+    gc.disable()
+    try:
+        async with asyncio.TaskGroup() as group:
+            owner = Owner(group)
+
+            async def work() -> None:
+                try:
+                    await in_task()
+                finally:
+                    owner.events.append("left")
+
+            loop = asyncio.get_running_loop()
+            loop.call_soon(owner.steps.start, work())
+            loop.call_soon(owner.steps.stop)
+            await asyncio.sleep(0)
+        assert (owner.tasks, owner.events) == (1, ["left"])
+    finally:
+        gc.enable()
+
+
 async def test_a_work_that_stops_its_owner_is_closed_at_its_next_wait() -> None:
     async with asyncio.TaskGroup() as group:
         owner = Owner(group)
@@ -273,3 +376,16 @@ async def test_a_work_that_stops_its_owner_is_closed_at_its_next_wait() -> None:
 
         owner.steps.start(work())
         assert owner.events == ["left"] and not owner.tasks
+
+
+async def test_nothing_is_begun_after_the_end() -> None:
+    async with asyncio.TaskGroup() as group:
+        owner = Owner(group)
+
+        async def work() -> None:
+            owner.steps.start(owner.asking())
+            owner.steps.stop()
+
+        owner.steps.start(work())
+        owner.steps.start(owner.asking())
+        assert owner.events == ["ended"] and owner.steps.awaited is None
