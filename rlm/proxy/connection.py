@@ -139,7 +139,11 @@ class Connection:
         return is_spliced or not self.client.is_paused
 
     def _may_assemble(self, size_bytes: int) -> bool:
-        return self.shared.memory.verdict(self, size_bytes) is Verdict.GO_ON
+        """SessionError: there is no room for it, and nobody would be told when there is."""
+        verdict = self.shared.memory.verdict(self, size_bytes)
+        if verdict is Verdict.END:
+            raise _too_many_strangers()
+        return verdict is Verdict.GO_ON
 
     def _account(self) -> None:
         self._held_bytes = (
@@ -414,7 +418,7 @@ class Connection:
         # Requests without an answer (a producer with acks=0) still go to the broker's socket from
         # here.
         if verdict is Verdict.END and self._held_bytes - to_broker_bytes > SMALL_BYTES:
-            self._fail(SessionError("memory", "too much is held for clients unknown to the broker"))
+            self._fail(_too_many_strangers())
             return
         has_room, is_assembling = verdict is Verdict.GO_ON, responses.is_assembling
         self.client.read(
@@ -483,3 +487,7 @@ class Connection:
         """Close both sides at once, whatever is queued."""
         self.end(cause)
         self.client.transport.abort()
+
+
+def _too_many_strangers() -> SessionError:
+    return SessionError("memory", "too much is held for clients unknown to the broker")

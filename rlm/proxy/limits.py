@@ -85,14 +85,16 @@ class ConnectionMemory:
     def hold(self, holder: Holder, size_bytes: int) -> None:
         """Set the bytes that the connection holds now."""
         now = size_bytes, holder.is_admitted
-        if self._held.get(holder, (0, now[1])) == now:
+        # What was let pass the bound may have come and gone between two reports.
+        is_done = holder is self._beyond and size_bytes <= SMALL_BYTES
+        if self._held.get(holder, (0, now[1])) == now and not is_done:
             return
         self._forget(holder)
         if size_bytes:
             self._held[holder] = now
             self.held_bytes += size_bytes
             self._strangers_bytes += 0 if holder.is_admitted else size_bytes
-        if not self.is_full or (holder is self._beyond and size_bytes <= SMALL_BYTES):
+        if is_done or not self.is_full:
             self._beyond = None
         self._wake()
 

@@ -155,6 +155,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *ENDED.edits(
         (
+            "H36: a stranger whose answer finds no room waits for ever",
+            "            raise _too_many_strangers()\n",
+            "            pass\n",
+        ),
+        (
             "H36: what a spliced answer has of the broker is not counted",
             "return min(untaken_bytes, self._frame_bytes) if self.untaken_bytes else untaken_bytes",
             "return 0 if self.untaken_bytes else untaken_bytes",

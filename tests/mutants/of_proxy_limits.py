@@ -9,6 +9,7 @@ IDENTITIES = Target("rlm/proxy/identities.py", _SASL)
 SERVER = Target("rlm/proxy/server.py", _SASL)
 THROTTLE = Target("rlm/reading/throttle.py", _SASL)
 LIMITS = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_h36_deadlines.py",))
+MEMORY = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_h36_memory.py",))
 COUNTS = Target("rlm/workers/counts.py", ("tests/rlm/workers/test_counts.py",))
 QUOTAS = Target("rlm/workers/quotas.py", ("tests/rlm/workers/test_counts.py",))
 
@@ -88,6 +89,13 @@ EDITS: tuple[Edit, ...] = (
             "a client of many small requests is taken for a slow one",
             "        return is_slow and client.is_read and client.requests.is_within_frame\n",
             "        return is_slow and client.is_read\n",
+        ),
+    ),
+    *MEMORY.edits(
+        (
+            "H36: an answer that came and went keeps all others from passing the bound",
+            "== now and not is_done:",
+            "== now:",
         ),
     ),
     *COUNTS.edits(

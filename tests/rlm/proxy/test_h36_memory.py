@@ -148,6 +148,18 @@ def test_h36_who_ends_before_it_was_counted_passes_the_bound_no_more() -> None:
     assert bound.memory.verdict(second, 500_000) is Verdict.GO_ON
 
 
+def test_h36_who_passed_the_bound_between_two_reports_lets_the_next_one_pass() -> None:
+    """Its answer came and went at once, so that it holds as much as before."""
+    bound = Bound()
+    bound.holding(1_000_000)
+    first, second = Connection(), Connection()
+    assert bound.memory.verdict(first, 20_000) is Verdict.GO_ON
+    assert bound.memory.verdict(second, 20_000) is Verdict.WAIT
+    bound.memory.hold(first, 0)
+    assert second.notified == 1
+    assert bound.memory.verdict(second, 20_000) is Verdict.GO_ON
+
+
 # frames
 
 
@@ -370,6 +382,19 @@ async def test_h36_an_answer_whose_beginning_is_small_goes_on_once_there_is_room
         broker.go_on.set()
         assert only(await answering)["records"] == blob(150, 200, 1_000)
         known.leave(full)
+
+
+async def test_h36_a_stranger_whose_answer_finds_no_room_is_ended() -> None:
+    """Nobody would tell it when there is room, and it would wait for ever."""
+    broker = HaltingBroker(raw_answers={SASL_HANDSHAKE_KEY: bytes(2 * SMALL_BYTES)})
+    async with world(broker=broker, memory_max_bytes=MIB) as w:
+        full = Connection()
+        w.proxy.memory.hold(full, MIB)
+        stranger = await w.connect()
+        stranger.writer.write(opaque_request(SASL_HANDSHAKE_KEY))
+        assert await gone(stranger)
+        await until(lambda: w.metrics.causes == ["memory"])
+        w.proxy.memory.leave(full)
 
 
 async def test_h36_an_answer_that_has_its_memory_is_received_though_another_is_beyond() -> None:
