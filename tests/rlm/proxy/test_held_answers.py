@@ -107,11 +107,11 @@ async def test_an_answer_that_was_taken_is_let_go_while_the_next_one_is_waited_f
 
 
 async def ask_and_take_nothing(client: RawClient, chunk: Chunk) -> None:
-    """Ask for more than the socket takes."""
+    """Ask for more than the socket takes, until the proxy has answered."""
     request = fetch_request(12, asked(40, max_bytes=SIZE), max_bytes=SIZE, max_wait_ms=20_000)
     client.writer.write(client.encode(FETCH, 12, request))
-    await until(lambda: bool(chunk.tier.reads) and chunk.tier.under_way == 0)
-    await asyncio.sleep(0.1)
+    proxy = chunk.world.proxy
+    await until(lambda: any(one.untaken_bytes for one in proxy.connections))
     assert chunk.is_held
 
 
