@@ -4,7 +4,7 @@ A version that a table lacks is removed from ApiVersions, so this is the list of
 the direct broker connection understand. This package must not know who uses an API for what.
 """
 
-from kafka_protocol.apis.acls import DESCRIBE_ACLS
+from kafka_protocol.apis.acls import CREATE_ACLS, DESCRIBE_ACLS
 from kafka_protocol.apis.cluster import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
@@ -40,6 +40,7 @@ APIS: dict[int, Api] = {
         DELETE_RECORDS,
         OFFSET_FOR_LEADER_EPOCH,
         DESCRIBE_ACLS,
+        CREATE_ACLS,
         DESCRIBE_CONFIGS,
         SASL_AUTHENTICATE,
         INCREMENTAL_ALTER_CONFIGS,
@@ -52,6 +53,7 @@ APIS: dict[int, Api] = {
 __all__ = [
     "APIS",
     "API_VERSIONS",
+    "CREATE_ACLS",
     "DELETE_RECORDS",
     "DESCRIBE_ACLS",
     "DESCRIBE_CLUSTER",

@@ -11,9 +11,9 @@ Everything else is denied: StandardAuthorizer allows what an ACL allows, and not
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from kafka_protocol.apis import DESCRIBE_ACLS
+from kafka_protocol.apis import CREATE_ACLS, DESCRIBE_ACLS
 from kafka_protocol.primitives import WireError
-from kafka_protocol.schema import Scalar, Value, api, array, field
+from kafka_protocol.schema import Value
 from rlm.plans.rights import Role, Topics, least_acls
 from rlm_sandbox.security.broker_calls import broker_calls
 from rlm_sandbox.security.clients import ClientIdentity
@@ -23,7 +23,6 @@ from rlm_sandbox.spec import SandboxError
 _TIMEOUT_S = 10.0
 _ANY = 1
 _ALLOW = 3
-_LITERAL = 3
 _RESOURCES = {"Topic": 2, "Group": 3, "Cluster": 4, "TransactionalId": 5}
 _OPERATIONS = {
     "Read": 3,
@@ -36,40 +35,6 @@ _OPERATIONS = {
     "DescribeConfigs": 10,
     "AlterConfigs": 11,
 }
-INT8, INT16, INT32, STRING = Scalar.INT8, Scalar.INT16, Scalar.INT32, Scalar.STRING
-
-_CREATE_ACLS = api(
-    30,
-    "CreateAcls",
-    "1",
-    flexible_from=2,
-    request=(
-        field(
-            "creations",
-            array(
-                field("resource_type", INT8, "0+"),
-                field("resource_name", STRING, "0+"),
-                field("resource_pattern_type", INT8, "1+", default=_LITERAL),
-                field("principal", STRING, "0+"),
-                field("host", STRING, "0+"),
-                field("operation", INT8, "0+"),
-                field("permission_type", INT8, "0+"),
-            ),
-            "0+",
-        ),
-    ),
-    response=(
-        field("throttle_time_ms", INT32, "0+"),
-        field(
-            "results",
-            array(
-                field("error_code", INT16, "0+"),
-                field("error_message", STRING, "0+", nullable="0+"),
-            ),
-            "0+",
-        ),
-    ),
-)
 
 
 class Grant(NamedTuple):
@@ -105,7 +70,7 @@ def create_acls(port: int, identity: ClientIdentity, grants: Sequence[Grant] = F
     creations = [_creation(one) for one in grants]
     try:
         with broker_calls(port, identity, timeout_s=_TIMEOUT_S) as calls:
-            answer = calls.call(_CREATE_ACLS, 1, {"creations": creations})
+            answer = calls.call(CREATE_ACLS, 1, {"creations": creations})
     except (OSError, EOFError, WireError) as error:
         raise SandboxError(f"the ACLs could not be created: {error}") from error
     for grant, result in zip(grants, answer["results"], strict=True):
