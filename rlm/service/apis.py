@@ -31,7 +31,8 @@ from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.fetch_api import endpoints
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.statuses import Statuses
-from rlm.service.tasks import TaskWiring, certain_time
+from rlm.service.task_parts import certain_time
+from rlm.service.tasks import TaskWiring
 from rlm.service.unreferenced import partition_end
 from rlm.service.verify_tasks import unlisted_anywhere
 from rlm.tasks.accept_loss import LossAcceptance

@@ -3,22 +3,29 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey
-from kip405.process import software_name
-from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
-from rlm.clock import Clock, backoff_ms, new_uuid
+from rlm.clock import Clock, backoff_ms
 from rlm.config import ServiceConfig
 from rlm.log_dir.rolls import Rolls
 from rlm.plans.copy import NeedsFlush
 from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
-from rlm.plans.services import DEAD_AFTER_BEATS
 from rlm.remote_log.ports import ClusterRetention
 from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.metadata import BARRIER_DEADLINE_MS
+from rlm.service.task_parts import (
+    SegmentCounts,
+    certain_time,
+    cleanup_task,
+    copier,
+    copy_limits,
+    expiry_task,
+    lost_segments,
+    record_deletions,
+    trim_task,
+)
 from rlm.service.unreferenced import discard_task, unreferenced_task
 from rlm.service.verify_tasks import verify_tasks
 from rlm.service.watches import (
@@ -27,11 +34,9 @@ from rlm.service.watches import (
     segment_holds,
     transaction_watch,
 )
-from rlm.tasks.certain_time import CertainTime
-from rlm.tasks.cleanup import CleanupSettings, CleanupTask
-from rlm.tasks.cluster_evidence import ClusterEvidence
+from rlm.tasks.cleanup import CleanupTask
 from rlm.tasks.copy import CopyTask
-from rlm.tasks.copy_attempt import Copier, CopySettings, LiveAttempts, StoreWrites
+from rlm.tasks.copy_attempt import LiveAttempts, StoreWrites
 from rlm.tasks.copy_quota import CopyQuota
 from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.copy_runs import CopyRuns
@@ -40,24 +45,18 @@ from rlm.tasks.copy_watch import CopyWatch
 from rlm.tasks.discard import DiscardTask
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask, Seen
-from rlm.tasks.expiry import ExpirySettings, ExpiryTask
+from rlm.tasks.expiry import ExpiryTask
 from rlm.tasks.hole_watch import HoleWatch
-from rlm.tasks.lost_segments import HoleRecords, LostSegments
+from rlm.tasks.lost_segments import HoleRecords
 from rlm.tasks.pool import TaskPool
 from rlm.tasks.roll_watch import RollWatch
 from rlm.tasks.schedule import Schedule, TaskRun, led_rows
 from rlm.tasks.segment_deletion import SegmentDeleter
-from rlm.tasks.trim import TrimSettings, TrimTask
+from rlm.tasks.trim import TrimTask
 from rlm.tasks.unreferenced import UnreferencedTask
-from rlm.topics.copy_limits import CopyLimitDecisions
 from rlmm.settings_records import TopicRecord
-from rsm_plugins.files.page_cache import PageCache
 
 _TASK_QUEUE_LIMIT = 10_000
-_DELETE_HOLD_MS = 1_000
-"""A follower that keeps up follows the log start within half a second (replica.fetch.wait.max.ms).
-The service does not wait for one that lags: the trim is done on the leader.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +102,6 @@ def build_pools(
     return copy, cleanup
 
 
-class SegmentCounts(Protocol):
-    """Counts copied and deleted segments, and waits (rlm.service.metrics.ServiceMetrics)."""
-
-    def segment_copied(self, topic: str, size_bytes: int) -> None: ...
-
-    def copy_throttled(self, wait_ms: int) -> None: ...
-
-    def segments_deleted(self, topic: str, *, segments: int, size_bytes: int) -> None: ...
-
-
 class TaskWiring:
     """Copies, trims and cleans the partitions led by this node; each segment in its own store."""
 
@@ -127,8 +116,8 @@ class TaskWiring:
         self._dependencies = dependencies
         self.writes = StoreWrites()
         config = dependencies.config
-        self.deletions = _record_deletions(dependencies)
-        self.copy_limits = _copy_limits(dependencies)
+        self.deletions = record_deletions(dependencies)
+        self.copy_limits = copy_limits(dependencies)
         live = LiveAttempts()
         self.evidence = StoreEvidence(
             dependencies.stores.stores,
@@ -141,7 +130,7 @@ class TaskWiring:
             clock=dependencies.clock,
             node_id=config.node_id,
         )
-        self.lost, time = _lost_segments(dependencies, self.evidence), certain_time(dependencies)
+        self.lost, time = lost_segments(dependencies, self.evidence), certain_time(dependencies)
         self.holes = HoleRecords(
             settings=dependencies.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
@@ -150,13 +139,13 @@ class TaskWiring:
         self.partition_tasks = PartitionTasks(
             copy=self._copy_task(live, counts),
             hole_watch=hole_watch(dependencies, self.holes, self.holds),
-            trim=_trim_task(dependencies, self.deletions, self.evidence, self.lost, retention),
-            expiry=(expiry := _expiry_task(dependencies, deleter, live, counts, time)),
+            trim=trim_task(dependencies, self.deletions, self.evidence, self.lost, retention),
+            expiry=(expiry := expiry_task(dependencies, deleter, live, counts, time)),
             unreferenced=unreferenced_task(
                 dependencies, expiry, self.evidence, deleter, live, time
             ),
             discard=discard_task(dependencies, deleter, time),
-            cleanup=_cleanup_task(dependencies, self.evidence, deleter, self.lost, live, time),
+            cleanup=cleanup_task(dependencies, self.evidence, deleter, self.lost, live, time),
             copy_pool=pools[0],
             cleanup_pool=pools[1],
         )
@@ -190,7 +179,7 @@ class TaskWiring:
         quota = CopyQuota(self.copy_limits.in_effect, dependencies.clock, counts.copy_throttled)
         return CopyTask(
             snapshots=dependencies.snapshots,
-            copier=_copier(dependencies, live, self.writes, quota),
+            copier=copier(dependencies, live, self.writes, quota),
             ledger=dependencies.metadata.manager,
             settings=dependencies.metadata.settings,
             clock=dependencies.clock,
@@ -339,162 +328,3 @@ class TaskWiring:
             interval_ms=interval_ms,
             forget=forget,
         )
-
-
-def _copy_limits(dependencies: Dependencies) -> CopyLimitDecisions:
-    return CopyLimitDecisions(
-        settings=dependencies.metadata.settings,
-        node_id=dependencies.config.node_id,
-        configured=dependencies.config.remote_log_manager_copy_max_bytes_per_second,
-        clock=dependencies.clock,
-        barrier_deadline_ms=BARRIER_DEADLINE_MS,
-    )
-
-
-def _copier(
-    dependencies: Dependencies, live: LiveAttempts, writes: StoreWrites, quota: CopyQuota
-) -> Copier:
-    return Copier(
-        snapshots=dependencies.snapshots,
-        ledger=dependencies.metadata.manager,
-        stores=dependencies.stores.stores,
-        targets=dependencies.stores.targets,
-        live=live,
-        writes=writes,
-        quota=quota,
-        threads=dependencies.threads.copies,
-        page_cache=PageCache(),
-        clock=dependencies.clock,
-        new_uuid=new_uuid,
-        settings=_copy_settings(dependencies),
-    )
-
-
-def _record_deletions(dependencies: Dependencies) -> RecordDeletions:
-    return RecordDeletions(
-        dependencies.broker.deletion_connection,
-        dependencies.clock,
-        at_once=dependencies.config.remote_log_manager_expiration_thread_pool_size,
-        drain_ms=dependencies.config.trim_drain_ms,
-        had_predecessor=True,
-    )
-
-
-def _lost_segments(dependencies: Dependencies, evidence: StoreEvidence) -> LostSegments:
-    return LostSegments(
-        evidence=evidence,
-        losses=dependencies.tier.losses,
-        clock=dependencies.clock,
-        check_interval_ms=dependencies.config.copy_presence_check_interval_ms,
-    )
-
-
-def _trim_task(
-    dependencies: Dependencies,
-    deletions: RecordDeletions,
-    evidence: StoreEvidence,
-    lost: LostSegments,
-    retention: ClusterRetention,
-) -> TrimTask:
-    return TrimTask(
-        snapshots=dependencies.snapshots,
-        broker=dependencies.broker,
-        deletions=deletions,
-        ledger=dependencies.metadata.manager,
-        settings=dependencies.metadata.settings,
-        evidence=evidence,
-        lost=lost,
-        cluster=ClusterEvidence(dependencies.share_groups, retention),
-        offload=offload_policy(dependencies.config),
-        namers=partial(_namers, dependencies),
-        clock=dependencies.clock,
-        config=_trim_settings(dependencies.config),
-    )
-
-
-def _namers(dependencies: Dependencies) -> frozenset[int]:
-    """A client that comes to a broker directly learns all brokers' own addresses there, and goes on
-    to those directly.
-    """
-    if not dependencies.config.rewrites_addresses:
-        return frozenset()
-    return frozenset(node.node_id for node in dependencies.leadership.snapshot.nodes)
-
-
-def _cleanup_task(
-    dependencies: Dependencies,
-    evidence: StoreEvidence,
-    deleter: SegmentDeleter,
-    lost: LostSegments,
-    live: LiveAttempts,
-    time: CertainTime,
-) -> CleanupTask:
-    return CleanupTask(
-        snapshots=dependencies.snapshots,
-        ledger=dependencies.metadata.manager,
-        settings=dependencies.metadata.settings,
-        evidence=evidence,
-        deleter=deleter,
-        lost=lost,
-        live=live,
-        audit=dependencies.audit,
-        time=time,
-        config=CleanupSettings(
-            node_id=dependencies.config.node_id,
-            writer=dependencies.writer,
-            grace_ms=dependencies.config.sweep_grace_ms,
-        ),
-    )
-
-
-def certain_time(dependencies: Dependencies) -> CertainTime:
-    """The time by which data is old, and whether anything may be deleted by it (H16)."""
-    return CertainTime(
-        settings=dependencies.metadata.settings,
-        clock=dependencies.clock,
-        heartbeat_max_age_ms=DEAD_AFTER_BEATS * dependencies.config.heartbeat_interval_ms,
-    )
-
-
-def _expiry_task(
-    dependencies: Dependencies,
-    deleter: SegmentDeleter,
-    live: LiveAttempts,
-    counts: SegmentCounts,
-    time: CertainTime,
-) -> ExpiryTask:
-    return ExpiryTask(
-        snapshots=dependencies.snapshots,
-        ledger=dependencies.metadata.manager,
-        settings=dependencies.metadata.settings,
-        starts=dependencies.starts,
-        deleter=deleter,
-        live=live,
-        audit=dependencies.audit,
-        clock=dependencies.clock,
-        time=time,
-        config=ExpirySettings(most_percent=dependencies.config.remote_delete_max_percent),
-        deleted=counts.segments_deleted,
-    )
-
-
-def _copy_settings(dependencies: Dependencies) -> CopySettings:
-    return CopySettings(
-        cluster_id=dependencies.config.cluster_id,
-        node_id=dependencies.config.node_id,
-        writer=dependencies.writer,
-        software=software_name(),
-        deadline_ms=dependencies.config.copy_deadline_ms,
-        barrier_deadline_ms=BARRIER_DEADLINE_MS,
-        limit=CopyLimit(slots=dependencies.config.remote_log_manager_copier_thread_pool_size),
-    )
-
-
-def _trim_settings(config: ServiceConfig) -> TrimSettings:
-    return TrimSettings(
-        plan_deadline_ms=config.trim_plan_deadline_ms,
-        check_max_age_ms=config.trim_check_max_age_ms,
-        hold_max_ms=config.trim_hold_max_ms,
-        heartbeat_max_age_ms=DEAD_AFTER_BEATS * config.heartbeat_interval_ms,
-        delete_hold_ms=_DELETE_HOLD_MS,
-    )

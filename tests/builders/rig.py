@@ -1,6 +1,6 @@
 """One service's tasks over a real log directory and everything else in memory."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from kip405.batches import batch_headers
-from kip405.errors import RemoteStorageError
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.log_dir.held_segments import SegmentFiles
-from rlm.log_dir.scanner import LogDirs, PartitionLog
 from rlm.plans.copy import NeedsFlush
 from rlm.plans.offload import OffloadPolicy
 from rlm.remote_log.history import Losses
@@ -42,7 +40,6 @@ from rlm.tasks.unreferenced import UnreferencedSettings, UnreferencedTask
 from rlm.tasks.verification import PartitionVerifier
 from rlm.tasks.verify_runs import VerifyRuns
 from rlmm.settings_records import ServiceRecord, StartRecord, TopicRecord, TotalRetention
-from rsm_plugins.files.page_cache import PageCache
 from tests.builders.audit import MemoryAudit
 from tests.builders.broker import MemoryBroker
 from tests.builders.checkpoints import Checkpoints
@@ -59,6 +56,7 @@ from tests.builders.log_dir import CLUSTER_ID, LogDir
 from tests.builders.manifests import manifest_of
 from tests.builders.offload import AT_ONCE
 from tests.builders.remote_segment import store_segment
+from tests.builders.rig_fakes import MemoryPageCache, RetentionAt, ShareGroupsAt, WatchedLogDirs
 from tests.builders.store import STORE_ID, MemoryStore, Shelf
 from tests.builders.threads import THREADS, all_of
 
@@ -89,51 +87,6 @@ _TRIM = TrimSettings(
     delete_hold_ms=1_000,
 )
 _CLEANUP = CleanupSettings(node_id=NODE_ID, writer=OUR_WRITER, grace_ms=GRACE_MS)
-
-
-class ShareGroupsAt:
-    """`lowest` None = there is no share group; `begun` = a later one."""
-
-    def __init__(self) -> None:
-        self.lowest: int | None = None
-        self.begun: int | None = None
-
-    async def start_offset(self, topic: str, partition: int) -> int | None:
-        return self.lowest
-
-    async def starts_now(self, topic: str) -> Mapping[int, int]:
-        found = self.lowest if self.begun is None else self.begun
-        return {} if found is None else {0: found}
-
-
-class RetentionAt:
-    """What all brokers say of their own retention: None = it is off. An error set = no answer."""
-
-    def __init__(self) -> None:
-        self.answer: str | None = None
-        self.error: RemoteStorageError | None = None
-        self.after_answer: Callable[[], None] = lambda: None
-        self.asked = 0
-
-    async def bounded(self, topic: str) -> str | None:
-        self.asked, found = self.asked + 1, self.answer
-        if self.error is not None:
-            raise self.error
-        self.after_answer()
-        return found
-
-
-class WatchedLogDirs:
-    """`after_scan` is called once the disk was read: what changes then, the scan does not know."""
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._log_dirs = LogDirs(paths)
-        self.after_scan: Callable[[], None] = lambda: None
-
-    def scan(self, topic: str, partition: int) -> PartitionLog:
-        found = self._log_dirs.scan(topic, partition)
-        self.after_scan()
-        return found
 
 
 class Rig:
@@ -483,18 +436,3 @@ def _evidence(shelf: Shelf) -> StoreEvidence:
 
 def _as_is(collaborator: Any) -> Any:
     return collaborator
-
-
-class MemoryPageCache(PageCache):
-    """Holds the files whose base offset is in `cached`; None = all. `dropped`: base offsets."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cached: set[int] | None = None
-        self.dropped: list[int] = []
-
-    def holds(self, path: str) -> bool:
-        return self.cached is None or int(Path(path).stem) in self.cached
-
-    def drop(self, path: str) -> None:
-        self.dropped.append(int(Path(path).stem))

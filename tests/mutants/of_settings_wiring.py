@@ -17,7 +17,7 @@ EDITS: tuple[Edit, ...] = (
         "NeedsFlush.NEVER",
     ),
     *_of(
-        "rlm/service/tasks.py",
+        "rlm/service/task_parts.py",
         "H16: remote.delete.max.percent is not obeyed",
         "most_percent=dependencies.config.remote_delete_max_percent",
         "most_percent=100",

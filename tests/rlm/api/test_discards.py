@@ -8,7 +8,7 @@ from rlm.v1 import admin_pb2 as pb
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.api.harness import api_node
 from tests.rlm.api.test_admin_service import call
-from tests.rlm.cli.test_commands import as_json, asked
+from tests.rlm.cli.invoking import as_json, asked
 from tests.rlm.topics.world import Cluster
 
 KEY = PartitionKey(TOPIC_ID, 0)

@@ -13,7 +13,7 @@ from kip405.acls import Acl
 from rlm.plans.rights import EVERY_CASE, Role, Topics, least_acls
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.fake_broker import FakeBroker
-from tests.rlm.cli.test_commands import assert_one_line, rlm
+from tests.rlm.cli.invoking import assert_one_line, rlm
 
 RLM = "User:rlm"
 CODES = {"Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Describe": 8}

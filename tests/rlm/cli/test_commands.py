@@ -1,62 +1,25 @@
 """The commands against a real API in this process: what they print, and how they fail."""
 
-import asyncio
 import json
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from kip405.ids import Uuid
 from kip405.process import software_version
-from rlm.cli.main import COMMANDS, main
-from rlm.plans.problems import Problem, ProblemKind
-from rlm.stores.reports import Level, StoreReport, StoreStatus, Verdict
+from rlm.cli.main import COMMANDS
 from rlm.topics.purge import TopicEnd
-from rlmm.settings_records import ReaderRecord
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.store import STORE_ID
 from tests.rlm.api.enabled import enabled_node
 from tests.rlm.api.harness import Log, Node, api_node
+from tests.rlm.cli.invoking import as_json, asked, assert_one_line, rlm
 from tests.rlm.topics.world import Cluster
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[Node]:
-    async with api_node(Cluster()) as running:
-        yield running
-
-
-async def rlm(*arguments: str, env: dict[str, str] | None = None) -> Result:
-    clean = {"RLM_ADDRESS": None, "RLM_SANDBOX": None, "RLM_PRINCIPAL": "ann"}
-    runner = CliRunner(env={**clean, **(env or {})})
-    return await asyncio.to_thread(runner.invoke, main, list(arguments))
-
-
-async def asked(node: Node, *arguments: str) -> Result:
-    return await rlm(*arguments, env={"RLM_ADDRESS": node.address})
-
-
-async def as_json(node: Node, *arguments: str) -> Any:
-    result = await asked(node, *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
-def assert_one_line(result: Result, *words: str, status: int) -> None:
-    assert result.exit_code == status, result.output
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("rlm: ")
-    for word in words:
-        assert word in line
 
 
 async def test_enable_trim_describe_list_disable(node: Node) -> None:
@@ -289,168 +252,6 @@ def test_help_imports_no_heavy_library() -> None:
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
-
-
-async def test_doctor_shows_the_gravest_first_and_fails_on_an_alarm(node: Node) -> None:
-    node.stores.reports = (
-        StoreReport(
-            name="hot",
-            uri="s3://hot",
-            verdicts=(
-                Verdict(level=Level.ALARM, text="objects go after 7 d"),
-                Verdict(level=Level.HINT, text="versions stay"),
-            ),
-        ),
-        StoreReport(name="cold", problem="the plugin is away"),
-    )
-    shown = await asked(node, "doctor", "--store")
-    assert shown.exit_code == 1
-    assert shown.stdout.splitlines() == [
-        "store hot  s3://hot",
-        "  ALARM      objects go after 7 d",
-        "  hint       versions stay",
-        "",
-        "store cold",
-        "  NOT ASKED  the plugin is away",
-    ]
-    found = await asked(node, "doctor", "--store", "--json")
-    assert found.exit_code == 1
-    assert json.loads(found.stdout)["stores"][0]["verdicts"][0]["level"] == "alarm"
-
-
-async def test_doctor_without_an_alarm_succeeds(node: Node) -> None:
-    hint = Verdict(level=Level.HINT, text="versions stay")
-    node.stores.reports = (StoreReport(name="hot", verdicts=(hint,)),)
-    assert (await asked(node, "doctor", "--store")).exit_code == 0
-    node.stores.reports = ()
-    nothing = await asked(node, "doctor", "--store")
-    assert (nothing.exit_code, nothing.stdout) == (
-        *(0,),
-        "no store is configured: nothing is tiered\n",
-    )
-    assert_one_line(await asked(node, "doctor"), "--store", status=2)
-
-
-async def test_doctor_asks_the_stores_of_a_configuration_directly(tmp_path: Path) -> None:
-    """A plugin is started for it, and stopped again."""
-    (tmp_path / "store").mkdir()
-    config = tmp_path / "rlm.yaml"
-    addresses = {
-        "node.id": 1,
-        "cluster.id": "c1",
-        "log.dirs": str(tmp_path / "logs"),
-        "state.dir": str(tmp_path / "state"),
-        "broker.direct.address": "127.0.0.1:1",
-        "broker.tiered.address": "127.0.0.1:2",
-        "proxy.listen": "127.0.0.1:3",
-        "grpc.listen": "127.0.0.1:4",
-        "http.listen": "127.0.0.1:5",
-        "plugin": "local",
-        "rsm.config.root": str(tmp_path / "store"),
-    }
-    config.write_text(json.dumps(addresses))
-    found = await rlm("doctor", "--store", "--config", str(config), "--json")
-    assert found.exit_code == 0, found.output
-    [store] = json.loads(found.stdout)["stores"]
-    assert (store["name"], store["problem"]) == ("default", "")
-    assert [one["kind"] for one in store["findings"]] == ["free_space"]
-    config.write_text(json.dumps({**addresses, "rsm.config.rot": "/x"}))
-    refused = await rlm("doctor", "--store", "--config", str(config))
-    assert_one_line(refused, "rsm.config.rot", "did you mean rsm.config.root?", status=2)
-
-
-async def test_status_shows_each_store_once_with_what_is_wrong(node: Node) -> None:
-    store_id = Uuid(b"\x51" * 16)
-    node.stores.statuses = (
-        StoreStatus(
-            name="hot",
-            store_id=store_id,
-            plugin="s3",
-            uri="s3://hot",
-            segments=3,
-            size_bytes=2048,
-            alarms=("objects go after 7 d",),
-        ),
-        StoreStatus(name="cold", problem="the plugin is away"),
-        StoreStatus(store_id=Uuid(b"\x52" * 16), problem="not configured"),
-    )
-    shown = await asked(node, "status")
-    lines = [line.split() for line in shown.stdout.splitlines()]
-    assert ["hot", str(store_id), "s3", "s3://hot", "3", "/", "2.0", "KiB", "alarm"] in lines
-    [cold] = [line for line in lines if line[:2] == ["cold", "-"]]
-    assert cold[-4:] == ["not", "well", "for", "1"]
-    assert any(line[:2] == ["(not", "configured)"] for line in lines)
-    [service] = (await as_json(node, "status"))["services"]
-    assert [store["name"] for store in service["stores"]] == ["hot", "cold", ""]
-
-
-FULL = Problem(
-    kind=ProblemKind.STORE_REFUSES_WRITES, subject="store hot", text="it is full", since_ms=60_000
-)
-SOON = Problem(
-    kind=ProblemKind.CERTIFICATE_ENDS_SOON, subject="api.pem", text="renew it", since_ms=60_000
-)
-
-
-async def test_h38_status_prints_a_problem_once_and_an_alarm_is_an_exit_status(
-    node: Node,
-) -> None:
-    assert (await asked(node, "status")).exit_code == 0
-    node.statuses.problems[:] = [SOON]
-    warned = await asked(node, "status")
-    assert warned.exit_code == 0
-    assert (
-        "warning: api.pem: renew it [certificate-ends-soon, since 1970-01-01 00:01:00 UTC, "
-        "reported by 1]"
-    ) in warned.stdout.splitlines()
-    node.statuses.problems[:] = [FULL, SOON]
-    shown = await asked(node, "status")
-    assert (shown.exit_code, shown.stderr) == (1, "")
-    assert shown.stdout.count("it is full") == 1
-    document = await asked(node, "status", "--json")
-    assert document.exit_code == 1
-    [full, soon] = json.loads(document.stdout)["problems"]
-    assert full == {
-        "kind": "store-refuses-writes",
-        "severity": "alarm",
-        "subject": "store hot",
-        "text": "it is full",
-        "topic": "",
-        "since_ms": 60_000,
-        "node_ids": [1],
-    }
-    assert soon["severity"] == "warning"
-
-
-async def test_h38_a_lag_that_is_not_known_is_unknown_and_null(node: Node) -> None:
-    await as_json(node, "topics", "enable", TOPIC)
-    assert (await as_json(node, "status"))["partitions"][0]["lag_bytes"] == 2048
-    node.statuses.lag_bytes = None
-    row = (await as_json(node, "status"))["partitions"][0]
-    assert row["lag_bytes"] is None and row["lag_segments"] is None
-    (line,) = [
-        one for one in (await asked(node, "status")).stdout.splitlines() if f"{TOPIC}-0" in one
-    ]
-    assert "unknown" in line.split()
-
-
-async def test_status_shows_readers_apart_from_services(node: Node) -> None:
-    assert "reader" not in (await asked(node, "status")).stdout
-    await node.service.settings.publish(
-        ReaderRecord(grpc_address="reads-1:9500", http_address="reads-1:9501", version="7")
-    )
-    found = await as_json(node, "status")
-    assert [row["node_id"] for row in found["services"]] == [1]
-    assert [(row["grpc_address"], row["alive"]) for row in found["readers"]] == [
-        ("reads-1:9500", True)
-    ]
-    shown = (await asked(node, "status")).stdout
-    (line,) = [one for one in shown.splitlines() if one.startswith("reads-1:9500")]
-    assert line.split()[1] == "7" and line.endswith("well")
-    node.service.clock.advance(31_000)
-    assert "SILENT" in (await asked(node, "status")).stdout
-    node.service.clock.advance(24 * 3_600_000)
-    assert "reads-1:9500" not in (await asked(node, "status")).stdout
 
 
 async def test_a_reader_that_is_configured_as_a_broker_is_refused(tmp_path: Path) -> None:

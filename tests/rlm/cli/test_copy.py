@@ -10,7 +10,7 @@ from rlm.tasks.copy_progress import Progress
 from rlm.tasks.copy_runs import CopyReport, CopyTarget
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Node, api_node
-from tests.rlm.cli.test_commands import as_json, asked
+from tests.rlm.cli.invoking import as_json, asked
 from tests.rlm.topics.world import Cluster
 
 

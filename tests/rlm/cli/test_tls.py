@@ -10,7 +10,7 @@ import pytest
 from rsm_plugins.contract.tls import ServerTls
 from tests.builders.certificates import Authority
 from tests.rlm.api.harness import api_node
-from tests.rlm.cli.test_commands import assert_one_line, rlm
+from tests.rlm.cli.invoking import assert_one_line, rlm
 from tests.rlm.topics.world import Cluster
 
 HOST = "127.0.0.1"

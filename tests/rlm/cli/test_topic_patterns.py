@@ -5,7 +5,7 @@ import pytest
 from rlm.cli.topic_patterns import is_pattern
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import api_node
-from tests.rlm.cli.test_commands import as_json, asked
+from tests.rlm.cli.invoking import as_json, asked
 from tests.rlm.topics.test_shortening import stored
 from tests.rlm.topics.world import Cluster
 

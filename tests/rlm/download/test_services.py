@@ -20,7 +20,7 @@ from tests.builders.rig import Rig
 from tests.builders.threads import THREADS
 from tests.rlm.api.harness import Node, api_node
 from tests.rlm.api.test_fetch_service import WHO
-from tests.rlm.cli.test_commands import asked, assert_one_line, rlm
+from tests.rlm.cli.invoking import asked, assert_one_line, rlm
 from tests.rlm.download.stored import Work, copied, remote_logs
 from tests.rlm.topics.world import Cluster
 
