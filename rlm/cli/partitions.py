@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import grpc
@@ -24,6 +24,10 @@ from rlm.cli.target import Connect, Target, service_options
 from rlm.v1 import admin_pb2, fetch_pb2
 
 F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    _Decision = grpc.UnaryUnaryMultiCallable[
+        admin_pb2.PartitionRequest, fetch_pb2.PartitionDescription
+    ]
 
 
 def partition_option(command: F) -> F:
@@ -84,6 +88,25 @@ def _warnings(topic: str, target: Target) -> Sequence[str]:
     return ()
 
 
+def decide(
+    request: admin_pb2.PartitionRequest,
+    call: "Callable[[Target], _Decision]",
+    what: str,
+    connect: Connect,
+    *,
+    yes: bool,
+) -> None:
+    """Ask first, unless `yes`, whether this may happen to remote data; decide it, and show the
+    partition.
+    """
+    name = f"{request.topic}-{request.partition}"
+    if not yes and not click.confirm(f"Remote data of {name} {what}. Go on?", err=True):
+        raise SystemExit(1)
+    with connect.open() as target:
+        answer = target.ask(call(target), request)
+    show_partition(answer, connect)
+
+
 @click.group()
 def partition() -> None:
     """Decide what only an operator can: frozen partitions (H4) and lost records (H15)."""
@@ -96,15 +119,9 @@ def partition() -> None:
 @service_options
 def adopt(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
     """Accept the leader's log of a frozen partition of TOPIC as the valid one."""
-    if not yes and not click.confirm(
-        f"Remote data of {topic}-{partition} outside the leader's log is not read any more. Go on?",
-        err=True,
-    ):
-        raise SystemExit(1)
     request = admin_pb2.PartitionRequest(topic=topic, partition=partition)
-    with connect.open() as target:
-        answer = target.ask(target.admin.AdoptPartition, request)
-    show_partition(answer, connect)
+    what = "outside the leader's log is not read any more"
+    decide(request, lambda target: target.admin.AdoptPartition, what, connect, yes=yes)
 
 
 @partition.command()

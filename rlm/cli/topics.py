@@ -19,7 +19,7 @@ from rlm.cli.output import (
     warn,
 )
 from rlm.cli.parameters import DURATION, SIZE
-from rlm.cli.partitions import partition_option, show_partition
+from rlm.cli.partitions import decide, partition_option
 from rlm.cli.retention_plans import planned, refuse, show_deletable
 from rlm.cli.target import Connect, service_options
 from rlm.cli.topic_patterns import enable_matching, is_pattern
@@ -310,15 +310,9 @@ def describe(*, topic: str, connect: Connect) -> None:
 @service_options
 def adopt_log_start(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
     """Raise the remote log start to the broker's: records below it are given up for good (H1)."""
-    if not yes and not click.confirm(
-        f"Remote data of {topic}-{partition} below the broker's log start ends for good. Go on?",
-        err=True,
-    ):
-        raise SystemExit(1)
     request = pb.PartitionRequest(topic=topic, partition=partition)
-    with connect.open() as target:
-        answer = target.ask(target.admin.AdoptLogStart, request)
-    show_partition(answer, connect)
+    what = "below the broker's log start ends for good"
+    decide(request, lambda target: target.admin.AdoptLogStart, what, connect, yes=yes)
 
 
 @click.command()
