@@ -5,6 +5,7 @@ So a renewed certificate is used by the next connection, and no process has to w
 
 import ssl
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from kafka_clients.security import (
@@ -19,7 +20,19 @@ from kip405.settings import Secret
 
 _MOST_SECRET_BYTES = 64 << 10
 _MOST_KEY_BYTES = 64 << 10
-_LOCKED = f"the password of the key is wrong or missing ({KEY_PASSWORD_KEY})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsNames:
+    """The settings that a refusal names."""
+
+    truststore: str = TRUSTSTORE_KEY
+    keystore: str = KEYSTORE_KEY
+    key_password: str = KEY_PASSWORD_KEY
+    key_password_file: str = f"{KEY_PASSWORD_KEY}.file"
+
+
+KAFKA_NAMES = TlsNames()
 
 
 def read_secret(source: SecretSource, setting: str) -> str:
@@ -38,41 +51,42 @@ def read_secret(source: SecretSource, setting: str) -> str:
     return text
 
 
-def make_tls_context(files: TlsFiles) -> ssl.SSLContext:
-    """Invalid names the file that cannot be used."""
-    context = _trusting(files)
+def make_tls_context(files: TlsFiles, names: TlsNames = KAFKA_NAMES) -> ssl.SSLContext:
+    """Invalid names the setting and the file that cannot be used."""
+    context = _trusting(files, names)
     context.check_hostname = files.checks_host_name
     # Python 3.13 refuses authorities without a key identifier; Java's and librdkafka's clients,
     # which the same files serve, take them, as Python 3.12 does.
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
     if files.cert_text is not None or files.key_text is not None:
-        _load_texts(context, files)
+        _load_texts(context, files, names)
     elif files.cert_file is not None:
-        _load_chain(context, files.cert_file, files.key_file, files)
+        _load_chain(context, (files.cert_file, files.key_file), files, names)
     return context
 
 
-def _trusting(files: TlsFiles) -> ssl.SSLContext:
+def _trusting(files: TlsFiles, names: TlsNames) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=files.ca_file, cadata=files.ca_text)
     except (OSError, ValueError) as error:
         where = files.ca_file or "the text that is given"
-        raise Invalid(f"{TRUSTSTORE_KEY}: {where} cannot be used: {_why(error)}") from None
+        raise Invalid(f"{names.truststore}: {where} cannot be used: {_why(error)}") from None
 
 
 def _load_chain(
-    context: ssl.SSLContext, cert_file: str, key_file: str | None, files: TlsFiles
+    context: ssl.SSLContext, chain: tuple[str, str | None], files: TlsFiles, names: TlsNames
 ) -> None:
     # Without a password OpenSSL would ask for one on the terminal.
-    source = files.key_password
-    password = read_secret(source, f"{KEY_PASSWORD_KEY}.file") if source is not None else ""
+    source, (cert_file, key_file) = files.key_password, chain
+    password = read_secret(source, names.key_password_file) if source is not None else ""
     try:
         context.load_cert_chain(cert_file, key_file, password)
     except (OSError, ValueError) as error:
         where = " and ".join(filter(None, (files.cert_file or "the text that is given", key_file)))
-        why = _LOCKED if _is_encrypted(key_file or cert_file) else _why(error)
+        locked = f"the password of the key is wrong or missing ({names.key_password})"
+        why = locked if _is_encrypted(key_file or cert_file) else _why(error)
         raise Invalid(
-            f"{KEYSTORE_KEY}: {where} cannot be used as certificate and key: {why}"
+            f"{names.keystore}: {where} cannot be used as certificate and key: {why}"
         ) from None
 
 
@@ -85,7 +99,7 @@ def _is_encrypted(key_file: str) -> bool:
         return False
 
 
-def _load_texts(context: ssl.SSLContext, files: TlsFiles) -> None:
+def _load_texts(context: ssl.SSLContext, files: TlsFiles, names: TlsNames) -> None:
     """Loads a certificate chain. OpenSSL reads chains from files only, so it is written to a
     private file for a moment.
     """
@@ -93,7 +107,7 @@ def _load_texts(context: ssl.SSLContext, files: TlsFiles) -> None:
         key = files.key_text.reveal() if files.key_text is not None else ""
         file.write(f"{key}\n{files.cert_text or ''}\n")
         file.flush()
-        _load_chain(context, file.name, None, files)
+        _load_chain(context, (file.name, None), files, names)
 
 
 def _why(error: Exception) -> str:

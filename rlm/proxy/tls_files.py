@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
+from kafka_clients.security import TlsFiles
+from kafka_clients.tls_context import TlsNames, make_tls_context
 from kip405.errors import Invalid
 
 CLIENT_AUTH: Mapping[str, ssl.VerifyMode] = {
@@ -22,6 +24,13 @@ VERSIONS: Mapping[str, ssl.TLSVersion] = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
+_PASSWORD_KEY = "broker.tiered.tls.key.password.file"  # noqa: S105 - a name
+_UPSTREAM_NAMES = TlsNames(
+    truststore="broker.tiered.tls.ca.file",
+    keystore="broker.tiered.tls.cert.file",
+    key_password=_PASSWORD_KEY,
+    key_password_file=_PASSWORD_KEY,
+)
 _REFUSED_OPTIONS = ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
 
 
@@ -76,13 +85,18 @@ class UpstreamTls:
         return _paths(self.ca_file, self.cert_file, self.key_file, self.key_password_file)
 
     def context(self) -> ssl.SSLContext:
-        """Of the files as they are now. Invalid names what cannot be used."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        """Of the files as they are now, made as for all clients of brokers. Invalid names what
+        cannot be used.
+        """
+        files = TlsFiles(
+            ca_file=self.ca_file,
+            cert_file=self.cert_file or None,
+            key_file=self.key_file or None,
+            key_password=Path(self.key_password_file) if self.key_password_file else None,
+            checks_host_name=self.checks_name,
+        )
+        context = make_tls_context(files, _UPSTREAM_NAMES)
         context.options |= _REFUSED_OPTIONS
-        context.check_hostname = self.checks_name
-        _trust(context, self.ca_file)
-        if self.cert_file:
-            _show(context, self.cert_file, self.key_file, self.key_password_file)
         return context
 
 

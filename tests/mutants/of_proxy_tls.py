@@ -30,8 +30,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a broker of any name is trusted",
-            "        context.check_hostname = self.checks_name\n",
-            "        context.check_hostname = False\n",
+            "            checks_host_name=self.checks_name,\n",
+            "            checks_host_name=False,\n",
         ),
         (
             "a client may renegotiate as often as it likes",

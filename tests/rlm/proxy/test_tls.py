@@ -325,7 +325,15 @@ def test_files_that_cannot_be_used_are_refused_by_name(tmp_path: Path) -> None:
         (replace(good, cert_file=str(gone)), "cannot read .*gone.pem: No such file"),
         (replace(good, client_ca_file=str(junk), client_auth="required"), "junk.pem is not PEM"),
         (replace(good, ciphers="NO-SUCH-CIPHER"), "proxy.tls.ciphers: OpenSSL knows none"),
-        (UpstreamTls(ca_file=str(one.key_file)), "one.key is not a PEM file of certificates"),
+        (UpstreamTls(ca_file=str(one.key_file)), "broker.tiered.tls.ca.file: .*one.key cannot"),
+        (
+            UpstreamTls(
+                ca_file=str(authority.ca_file),
+                cert_file=str(one.cert_file),
+                key_file=str(other.key_file),
+            ),
+            "broker.tiered.tls.cert.file: .*one.pem and .*other.key cannot be used",
+        ),
     ]
     for tls, words in wrong:
         with pytest.raises(Invalid, match=words):
