@@ -1,14 +1,18 @@
 """Clients of a secured sandbox: sandbox.json in, arguments of the Python libraries out."""
 
-import ssl
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
 
+from kafka_clients.security import TlsFiles
+from kafka_clients.tls_context import make_tls_context
 from kafka_protocol.apis import METADATA
+from kafka_protocol.primitives import WireError
+from kafka_protocol.sasl import OAUTHBEARER
 from rlm_sandbox.security.broker_calls import broker_calls
 from rlm_sandbox.security.clients import ClientIdentity
 from rlm_sandbox.security.listeners import has_tls
@@ -17,47 +21,67 @@ _TOKEN_IS_FRESH_S = 3600
 _TIMEOUT_S = 20
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Client:
+    """A principal of sandbox.json at one listener; `mechanism` None = it needs no SASL there."""
+
+    bootstrap: str
+    protocol: str
+    mechanism: str | None
+    name: str
+    password: str
+    token_file: Path
+    ca: str | None
+    certificate: str | None
+    key: str | None
+
+
+def _client(
+    document: Mapping[str, Any], name: str, mechanism: str | None, *, proxy: bool
+) -> _Client:
+    """`mechanism` None = the one that is usual there."""
+    security = document["security"]
+    principal, listener = security[name], security["proxy"] if proxy else security
+    return _Client(
+        bootstrap=document["bootstrap" if proxy else "direct_bootstrap"],
+        protocol=listener["protocol"],
+        mechanism=mechanism or listener["mechanism"],
+        name=name,
+        password=principal["password"],
+        token_file=Path(principal["token_file"]),
+        ca=security["ca"] if has_tls(listener["protocol"]) else None,
+        certificate=principal.get("certificate"),
+        key=principal.get("key"),
+    )
+
+
 def librdkafka(
     document: Mapping[str, Any], name: str, *, mechanism: str | None = None, proxy: bool = False
 ) -> dict[str, Any]:
     """Settings of confluent-kafka for a principal on the direct listener, or at the proxy."""
-    principal = document["security"][name]
-    listener = _listener(document, proxy)
-    chosen = mechanism or listener["mechanism"]
+    client = _client(document, name, mechanism, proxy=proxy)
     config: dict[str, Any] = {
-        "bootstrap.servers": listener["bootstrap"],
-        "security.protocol": listener["protocol"],
+        "bootstrap.servers": client.bootstrap,
+        "security.protocol": client.protocol,
     }
-    if chosen == "OAUTHBEARER":
-        token = Path(principal["token_file"]).read_text("ascii")
+    if client.mechanism:
+        config["sasl.mechanism"] = client.mechanism
+    if client.mechanism == OAUTHBEARER:
+        token = client.token_file.read_text("ascii")
         config["oauth_cb"] = lambda _: (token, time.time() + _TOKEN_IS_FRESH_S)
-    elif chosen:
-        config |= {"sasl.username": name, "sasl.password": principal["password"]}
-    if chosen:
-        config["sasl.mechanism"] = chosen
-    if has_tls(listener["protocol"]):
-        config["ssl.ca.location"] = document["security"]["ca"]
-    if "certificate" in principal:
-        config["ssl.certificate.location"] = principal["certificate"]
-        config["ssl.key.location"] = principal["key"]
+    elif client.mechanism:
+        config |= {"sasl.username": client.name, "sasl.password": client.password}
+    if client.ca is not None:
+        config["ssl.ca.location"] = client.ca
+    if client.certificate is not None:
+        config["ssl.certificate.location"] = client.certificate
+        config["ssl.key.location"] = client.key
     return config
 
 
-def _listener(document: Mapping[str, Any], proxy: bool) -> dict[str, Any]:
-    """Where a client connects, and how."""
-    security = document["security"]
-    found = security["proxy"] if proxy else security
-    bootstrap = document["bootstrap"] if proxy else document["direct_bootstrap"]
-    return {
-        "bootstrap": bootstrap,
-        "protocol": found["protocol"],
-        "mechanism": found["mechanism"],
-    }
-
-
 class _FileToken(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     async def token(self) -> str:
         return self._path.read_text("ascii")
@@ -67,24 +91,20 @@ def aiokafka(
     document: Mapping[str, Any], name: str, *, mechanism: str | None = None, proxy: bool = False
 ) -> dict[str, Any]:
     """Keyword arguments of aiokafka's clients for a principal, as `librdkafka`."""
-    principal = document["security"][name]
-    listener = _listener(document, proxy)
-    chosen = mechanism or listener["mechanism"]
+    client = _client(document, name, mechanism, proxy=proxy)
     arguments: dict[str, Any] = {
-        "bootstrap_servers": listener["bootstrap"],
-        "security_protocol": listener["protocol"],
+        "bootstrap_servers": client.bootstrap,
+        "security_protocol": client.protocol,
     }
-    if chosen == "OAUTHBEARER":
-        arguments["sasl_oauth_token_provider"] = _FileToken(principal["token_file"])
-    elif chosen:
-        arguments |= {"sasl_plain_username": name, "sasl_plain_password": principal["password"]}
-    if chosen:
-        arguments["sasl_mechanism"] = chosen
-    if has_tls(listener["protocol"]):
-        context = ssl.create_default_context(cafile=document["security"]["ca"])
-        if "certificate" in principal:
-            context.load_cert_chain(principal["certificate"], principal["key"])
-        arguments["ssl_context"] = context
+    if client.mechanism:
+        arguments["sasl_mechanism"] = client.mechanism
+    if client.mechanism == OAUTHBEARER:
+        arguments["sasl_oauth_token_provider"] = _FileToken(client.token_file)
+    elif client.mechanism:
+        arguments |= {"sasl_plain_username": client.name, "sasl_plain_password": client.password}
+    if client.ca is not None:
+        files = TlsFiles(ca_file=client.ca, cert_file=client.certificate, key_file=client.key)
+        arguments["ssl_context"] = make_tls_context(files)
     return arguments
 
 
@@ -93,5 +113,5 @@ def connects(port: int, identity: ClientIdentity | None) -> bool:
     try:
         with broker_calls(port, identity, timeout_s=_TIMEOUT_S) as calls:
             return bool(calls.call(METADATA, 1, {"topics": []})["brokers"])
-    except (OSError, EOFError):
+    except (OSError, EOFError, WireError):
         return False
