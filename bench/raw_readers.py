@@ -17,8 +17,7 @@ from typing import Any
 
 from kafka_protocol.apis import FETCH, LIST_OFFSETS
 from kafka_protocol.fetch import scan_fetch_response
-from kafka_protocol.frames import encode_request, parse_response_header
-from kafka_protocol.schema import decode
+from kafka_protocol.frames import decode_response, encode_request
 from kip405.batches import HEADER_BYTES, BatchHeader, read_header
 
 _FETCH_VERSION = 12
@@ -116,9 +115,7 @@ class _Reader:
         value = {"topics": [{"name": self._work.topic, "partitions": [asked]}]}
         version = _LIST_OFFSETS_VERSION
         self._writer.write(encode_request(LIST_OFFSETS, version, 1, "bench", value))
-        frame = await self._frame()
-        _, position = parse_response_header(frame, LIST_OFFSETS, version)
-        answer, _ = decode(LIST_OFFSETS.response, version, frame, position)
+        _, answer = decode_response(LIST_OFFSETS, version, await self._frame())
         return int(answer["topics"][0]["partitions"][0]["offset"])
 
     async def _frame(self) -> bytes:

@@ -19,8 +19,8 @@ from aiokafka.protocol.metadata import MetadataRequest
 from kafka_clients.broker_request import BrokerRequest
 from kafka_clients.channel_security import ENDLESS, ChannelSecurity
 from kafka_clients.refusals import SecurityRefused
-from kafka_protocol.frames import parse_response_header
-from kafka_protocol.schema import Api, Value, decode
+from kafka_protocol.frames import decode_response
+from kafka_protocol.schema import Api, Value
 
 
 class _Hidden:
@@ -72,8 +72,7 @@ class SecuredConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka h
 
     async def _ask(self, api: Api, version: int, body: Mapping[str, Any]) -> Value:
         def read(frame: bytes, version: int) -> _Hidden:
-            _, position = parse_response_header(frame, api, version)
-            return _Hidden(decode(api.response, version, frame, position)[0])
+            return _Hidden(decode_response(api, version, frame)[1])
 
         answer: _Hidden = await self.send(BrokerRequest(api, (version,), body, read))
         return answer.value

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka_protocol.apis import API_VERSIONS, APIS
 from kafka_protocol.primitives import MAX_INT32, Buffer, Reader, WireError, Writer
-from kafka_protocol.schema import Api, encode
+from kafka_protocol.schema import Api, Value, decode, encode
 
 LENGTH_SIZE_BYTES = 4
 DEFAULT_MAX_FRAME_BYTES = 104_857_600  # Kafka's socket.request.max.bytes
@@ -136,6 +136,17 @@ def parse_response_header(frame: Buffer, api: Api, version: int) -> tuple[int, i
     if has_flexible_response_header(api, version):
         reader.skip_tags()
     return correlation_id, reader.position
+
+
+def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Value]:
+    """Read a whole response frame; answer (correlation id, body). Raises `WireError`, also where
+    bytes are left.
+    """
+    correlation_id, position = parse_response_header(frame, api, version)
+    value, end = decode(api.response, version, frame, position)
+    if end != len(frame):
+        raise WireError(f"{api.name} v{version} response: {len(frame) - end} bytes are left")
+    return correlation_id, value
 
 
 def has_flexible_response_header(api: Api, version: int) -> bool:

@@ -14,9 +14,9 @@ from typing import Any
 from kafka_clients.channel_security import ChannelSecurity, Session, plaintext
 from kafka_clients.refusals import SecurityRefused, closed_at_once, speaks_tls
 from kafka_protocol.apis import API_VERSIONS
-from kafka_protocol.frames import FrameAssembler, encode_request, parse_response_header
+from kafka_protocol.frames import FrameAssembler, decode_response, encode_request
 from kafka_protocol.primitives import WireError
-from kafka_protocol.schema import Api, Value, decode
+from kafka_protocol.schema import Api, Value
 from kip405.addresses import Address
 from kip405.errors import Corrupt, Unavailable
 
@@ -159,12 +159,9 @@ class BrokerConnection:
         """The answer in a frame of `response`; Corrupt if it is none of this version."""
         what = f"{api.name} v{version} to broker {self.address}"
         try:
-            _, position = parse_response_header(frame, api, version)
-            value, end = decode(api.response, version, frame, position)
+            _, value = decode_response(api, version, frame)
         except WireError as error:
             raise Corrupt(f"{what}: {error}") from error
-        if end != len(frame):
-            raise Corrupt(f"{what}: {len(frame) - end} bytes after the answer")
         return value
 
     async def _open(self) -> _Channel:

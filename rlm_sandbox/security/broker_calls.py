@@ -6,19 +6,21 @@ PLAIN here, which has no rounds.
 
 import contextlib
 import socket
-import ssl
-import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kafka_clients.security import TlsFiles
+from kafka_clients.tls_context import make_tls_context
 from kafka_protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from kafka_protocol.frames import encode_request, parse_response_header
-from kafka_protocol.schema import Api, Value, decode
+from kafka_protocol.frames import FrameAssembler, decode_response, encode_request
+from kafka_protocol.primitives import WireError
+from kafka_protocol.sasl import PlainExchange
+from kafka_protocol.schema import Api, Value
 from rlm_sandbox.security.clients import ClientIdentity
 
 _HOST = "127.0.0.1"
 _CLIENT_ID = "rlm-sandbox"
-_CORRELATION_ID = 1
+_READ_BYTES = 65_536
 _MAX_ANSWER_BYTES = 1 << 20
 
 
@@ -31,53 +33,59 @@ class BrokerCalls:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._assembler = FrameAssembler(_MAX_ANSWER_BYTES)
+        self._last_id = 0
 
     def call(self, request: Api, version: int, body: Mapping[str, Any]) -> Value:
-        self._connection.sendall(
-            encode_request(request, version, _CORRELATION_ID, _CLIENT_ID, body)
-        )
-        (size_bytes,) = struct.unpack(">i", self._receive(4))
-        if not 0 < size_bytes <= _MAX_ANSWER_BYTES:
-            raise EOFError(f"an answer of {size_bytes} bytes")
-        frame = self._receive(size_bytes)
-        _, position = parse_response_header(frame, request, version)
-        value, _ = decode(request.response, version, frame, position)
+        self._last_id += 1
+        frame = encode_request(request, version, self._last_id, _CLIENT_ID, body)
+        self._connection.sendall(frame)
+        answered_id, value = decode_response(request, version, self._frame())
+        if answered_id != self._last_id:
+            raise WireError(f"the answer is to request {answered_id}, not to {self._last_id}")
         return value
 
     def authenticate(self, username: str, password: str) -> None:
         """SASL PLAIN; raises NotAuthenticated."""
-        answer = self.call(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        exchange = PlainExchange(username, password)
+        answer = self.call(SASL_HANDSHAKE, 1, {"mechanism": exchange.mechanism})
         if not answer["error_code"]:
-            proof = f"\0{username}\0{password}".encode()
-            answer = self.call(SASL_AUTHENTICATE, 0, {"auth_bytes": proof})
+            answer = self.call(SASL_AUTHENTICATE, 0, {"auth_bytes": exchange.first()})
         if answer["error_code"]:
             raise NotAuthenticated(f"the broker refuses {username}: error {answer['error_code']}")
 
-    def _receive(self, size_bytes: int) -> bytes:
-        received = bytearray()
-        while len(received) < size_bytes:
-            piece = self._connection.recv(size_bytes - len(received))
-            if not piece:
-                raise EOFError
-            received += piece
-        return bytes(received)
+    def _frame(self) -> bytearray:
+        """The next answer: no further one comes before the next request."""
+        while data := self._connection.recv(_READ_BYTES):
+            for frame in self._assembler.feed(data):
+                return frame
+        raise EOFError
 
 
 @contextlib.contextmanager
 def broker_calls(
     port: int, identity: ClientIdentity | None = None, *, timeout_s: float
 ) -> Iterator[BrokerCalls]:
-    """A connection to a loopback port, as a principal or as nobody; raises OSError."""
+    """A connection to a loopback port, as a principal or as nobody; raises OSError, and Invalid
+    where the files of the identity cannot be used.
+    """
     with contextlib.ExitStack() as opened:
         connection = opened.enter_context(socket.create_connection((_HOST, port), timeout_s))
         connection.settimeout(timeout_s)
         if identity is not None and identity.ca is not None:
-            context = ssl.create_default_context(cafile=identity.ca)
-            if identity.certificate is not None and identity.key is not None:
-                context.load_cert_chain(identity.certificate, identity.key)
+            context = make_tls_context(_tls_files(identity))
             wrapped = context.wrap_socket(connection, server_hostname=_HOST)
             connection = opened.enter_context(wrapped)
         calls = BrokerCalls(connection)
         if identity is not None and identity.username and identity.password:
             calls.authenticate(identity.username, identity.password)
         yield calls
+
+
+def _tls_files(identity: ClientIdentity) -> TlsFiles:
+    has_both = identity.certificate is not None and identity.key is not None
+    return TlsFiles(
+        ca_file=str(identity.ca),
+        cert_file=str(identity.certificate) if has_both else None,
+        key_file=str(identity.key) if has_both else None,
+    )

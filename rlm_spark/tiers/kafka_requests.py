@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from kafka_clients.broker_request import BrokerRequest
 from kafka_protocol.apis import FETCH, LIST_OFFSETS, METADATA
 from kafka_protocol.fetch import aborted_transactions, scan_fetch_response
-from kafka_protocol.frames import parse_response_header
+from kafka_protocol.frames import decode_response
 from kafka_protocol.primitives import ZERO_UUID, WireError
-from kafka_protocol.schema import Api, Value, decode
 from kip405.crc import ByteBuffer
 from rlm_spark.tiers.kafka_options import KafkaSettings
 from rlm_spark.values import TopicPartition
@@ -111,7 +110,7 @@ def _described(frame: bytes, version: int) -> tuple[TopicMetadata, ...]:
             topic_id=topic["topic_id"],
             leaders={row["partition_index"]: row["leader_id"] for row in topic["partitions"]},
         )
-        for topic in _decoded(METADATA, frame, version)["topics"]
+        for topic in decode_response(METADATA, version, frame)[1]["topics"]
     )
 
 
@@ -135,14 +134,9 @@ def list_offsets_request(
 def _listed(frame: bytes, version: int) -> dict[TopicPartition, tuple[int, int]]:
     return {
         TopicPartition(topic["name"], row["partition_index"]): (row["error_code"], row["offset"])
-        for topic in _decoded(LIST_OFFSETS, frame, version)["topics"]
+        for topic in decode_response(LIST_OFFSETS, version, frame)[1]["topics"]
         for row in topic["partitions"]
     }
-
-
-def _decoded(api: Api, frame: bytes, version: int) -> Value:
-    _, position = parse_response_header(frame, api, version)
-    return decode(api.response, version, frame, position)[0]
 
 
 def _isolation(read_committed: bool) -> int:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kafka_protocol.apis import API_VERSIONS, APIS, FETCH, METADATA
 from kafka_protocol.frames import (
     FrameAssembler,
+    decode_response,
     encode_request,
     encode_response,
     parse_request_header,
@@ -114,6 +115,17 @@ def test_response_headers_of_all_versions(oracle: Oracle, api: Api) -> None:
         body = oracle.message(f"{api.name}Response", version).encode({})
         assert parse_response_header(frame, api, version) == (77, len(frame) - len(body))
         assert encode_response(api, version, 77, {}) == with_length(frame)
+
+
+def test_a_whole_response_is_decoded_and_bytes_behind_it_are_an_error(oracle: Oracle) -> None:
+    for version in oracle.valid_versions("FetchResponse")[-2:]:
+        frame = oracle.response_frame("Fetch", version, {})
+        correlation_id, value = decode_response(FETCH, version, frame)
+        assert (correlation_id, value["responses"]) == (77, [])
+        with pytest.raises(WireError, match=f"Fetch v{version} response: 1 bytes are left"):
+            decode_response(FETCH, version, frame + b"\0")
+        with pytest.raises(WireError):
+            decode_response(FETCH, version, frame[:-1])
 
 
 def test_api_versions_answers_with_header_v0_always() -> None:

@@ -94,8 +94,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "SASL's messages are in aiokafka's log",
-            "return _Hidden(decode(api.response, version, frame, position)[0])",
-            "return decode(api.response, version, frame, position)[0]",
+            "return _Hidden(decode_response(api, version, frame)[1])",
+            "return decode_response(api, version, frame)[1]",
         ),
     ),
     *_TLS.edits(
