@@ -399,6 +399,15 @@ class ServiceConfig(ProxyClientsConfig):
         "authentication. The default is that of Kafka's sasl.server.max.receive.size.",
         1024,
     )
+    proxy_read_request_max_bytes: int = _size(
+        "proxy.read.request.max.bytes",
+        2 << 20,
+        "The largest Fetch, ListOffsets, OffsetForLeaderEpoch or DeleteRecords request of any "
+        "connection. The proxy reads these requests, which takes up to a second and 90 bytes of "
+        "memory for each byte of one that is made for it. The default has room for 60,000 "
+        "partitions in a Fetch.",
+        1024,
+    )
     proxy_first_request_timeout_ms: int = _ms(
         "proxy.first.request.timeout.ms",
         30_000,

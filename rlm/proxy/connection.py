@@ -38,6 +38,8 @@ log = structlog.get_logger(__name__)
 
 _DIRECT_READ_BYTES = 32_768
 _MAX_HELD_BYTES = 262_144
+_READ_TIMES = 16
+"""A request takes so many times its bytes while it is answered: its partitions are objects."""
 _PIECES_OF_ONE_FRAME = 2  # the length and the answer itself; a spliced answer has more pieces
 
 Handle = Callable[[Taken, "Connection"], Awaitable[list[Buffer] | None]]
@@ -63,6 +65,7 @@ class Connection:
         self.requests = RequestCutter(
             settings.max_frame_bytes,
             settings.unauthenticated_frame_max_bytes,
+            read_request_bytes=settings.read_request_max_bytes,
             rewrites=shared.node_addresses() is not None,
         )
         self.responses = ResponseCutter(settings.max_frame_bytes, self._may_assemble)
@@ -210,7 +213,7 @@ class Connection:
         broker.writer.pass_on(cut.passed)
         if cut.taken is not None:
             self._is_settling = True
-            self._settling_bytes = len(cut.taken.frame)
+            self._settling_bytes = _READ_TIMES * len(cut.taken.frame)
             self._work.start(self._settle(cut.taken))
 
     # Callbacks of the broker's side.

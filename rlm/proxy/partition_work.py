@@ -6,6 +6,7 @@ handler decides.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
 from kafka_protocol.frames import parse_request_header, parse_response_header
@@ -41,16 +42,16 @@ class PartitionWork:
 
     async def each(self, work: Iterable[Work]) -> None:
         """One step: handle all partitions, within a new deadline."""
-        limit = asyncio.Semaphore(_MOST_AT_ONCE)
         self._deadline_ms = self._clock.monotonic_ms() + self._wait_ms
+        waiting = deque(work)
 
-        async def bounded(one: Work) -> None:
-            async with limit:
-                await one()
+        async def work_on() -> None:
+            while waiting:
+                await waiting.popleft()()
 
         async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(bounded(one))
+            for _ in range(min(len(waiting), _MOST_AT_ONCE)):
+                group.create_task(work_on())
 
     async def view(self, topic: str, partition: int) -> View:
         """The view after a barrier that began now; None = not tiered, for certain."""

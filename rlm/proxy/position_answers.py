@@ -4,6 +4,7 @@ Each question is paired with its answer, and answers are changed in place.
 rlm/remote_log/list_offsets.py decides what is right. This module must not know sockets or tasks.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -51,15 +52,15 @@ def paired(
 
     A partition that is asked for twice is answered twice, in the order asked.
     """
-    found: dict[tuple[str, int], list[Value]] = {}
+    found: dict[tuple[str, int], deque[Value]] = {}
     for topic in response["topics"]:
         for partition in topic["partitions"]:
-            found.setdefault((topic[name], partition[index]), []).append(partition)
+            found.setdefault((topic[name], partition[index]), deque()).append(partition)
     pairs = []
     for one in asked:
         waiting = found.get((one.topic, one.partition))
         if waiting:
-            pairs.append((one, waiting.pop(0)))
+            pairs.append((one, waiting.popleft()))
     return pairs
 
 

@@ -49,10 +49,9 @@ class PositionHandler:
 
     async def list_offsets(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
         """The broker's answer, corrected for both tiers; None when it was passed on unchanged."""
-        request = decode_request(LIST_OFFSETS, taken)
-        asked = questions(request, "timestamp", name="name", index="partition_index")
+        replica_id, asked = _asked(LIST_OFFSETS, taken, "timestamp", "name", "partition_index")
         is_ours = any(needs_view(one.asked) for one in asked)
-        if request["replica_id"] != CONSUMER_REPLICA_ID or not is_ours:
+        if replica_id != CONSUMER_REPLICA_ID or not is_ours:
             await pass_on(taken, upstream)
             return None
         response, header_bytes = await ask_broker(LIST_OFFSETS, taken, taken.frame, upstream)
@@ -67,12 +66,12 @@ class PositionHandler:
         self, taken: Taken, upstream: Upstream
     ) -> list[Buffer] | None:
         """The broker's answer, or the merged lineage's where the broker's epochs were trimmed."""
-        request = decode_request(OFFSET_FOR_LEADER_EPOCH, taken)
-        is_consumer = (
-            taken.api_version < _FIRST_EPOCH_WITH_REPLICA_ID
-            or request["replica_id"] == CONSUMER_REPLICA_ID
+        replica_id, asked = _asked(
+            OFFSET_FOR_LEADER_EPOCH, taken, "leader_epoch", "topic", "partition"
         )
-        asked = questions(request, "leader_epoch", name="topic", index="partition")
+        is_consumer = (
+            taken.api_version < _FIRST_EPOCH_WITH_REPLICA_ID or replica_id == CONSUMER_REPLICA_ID
+        )
         if not is_consumer or not asked:
             await pass_on(taken, upstream)
             return None
@@ -130,6 +129,14 @@ class PositionHandler:
     def _refuse(self, api: str, answered: Value, error_code: int) -> None:
         apply_error(answered, error_code)
         self._metrics.answered(api, f"error_{error_code}")
+
+
+def _asked(api: Api, taken: Taken, field: str, name: str, index: str) -> tuple[int, list[Question]]:
+    """The replica id and the questions of a request. What else was decoded of it, which may be
+    many times its bytes, is not kept while the broker is asked (H36).
+    """
+    request = decode_request(api, taken)
+    return request["replica_id"], questions(request, field, name=name, index=index)
 
 
 def _respond(api: Api, taken: Taken, header: bytes, response: Value) -> list[Buffer]:

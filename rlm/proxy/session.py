@@ -168,8 +168,9 @@ class RequestCutter:
     """Cuts the client's byte stream; stops after an intercepted request until `resume`.
 
     The buffer of an intercepted frame grows with the bytes received, whatever size the frame
-    declares (H36). Before `admit`, a frame may have at most `first_frame_bytes`. `rewrites`:
-    answers that name nodes are changed.
+    declares (H36). Such a frame may have at most `read_request_bytes`, because what reads it takes
+    time and memory by its size, and before `admit` at most `first_frame_bytes`. `rewrites`: answers
+    that name nodes are changed.
     """
 
     def __init__(
@@ -177,11 +178,13 @@ class RequestCutter:
         max_frame_bytes: int,
         first_frame_bytes: int | None = None,
         *,
+        read_request_bytes: int | None = None,
         rewrites: bool = False,
     ) -> None:
         self._intercepts = _OF_VERSIONS | _OF_ADDRESSES if rewrites else _OF_VERSIONS
         self._max_frame_bytes = max_frame_bytes
-        self._max_taken_bytes = max_frame_bytes if first_frame_bytes is None else first_frame_bytes
+        self._read_request_bytes = min(read_request_bytes or max_frame_bytes, max_frame_bytes)
+        self._first_frame_bytes = first_frame_bytes
         # The start of a frame that is not parsed yet, or bytes behind `taken`.
         self._held = bytearray()
         self._passing_bytes = 0
@@ -219,7 +222,7 @@ class RequestCutter:
 
     def admit(self) -> None:
         """The broker has answered a request that needs authentication: frames may be large now."""
-        self._max_taken_bytes = self._max_frame_bytes
+        self._first_frame_bytes = None
 
     def feed(self, data: Buffer) -> Cut:
         """Take bytes of any cut. `passed` views the input: write it before the input is reused."""
@@ -295,12 +298,17 @@ class RequestCutter:
         return True
 
     def _check_taken(self, api_key: int, size_bytes: int) -> None:
-        if size_bytes > self._max_taken_bytes:
+        first_bytes, what = self._first_frame_bytes, f"request of API {api_key}: {size_bytes} bytes"
+        if first_bytes is not None and size_bytes > first_bytes:
             raise SessionError(
                 "frame_too_large",
-                f"request of API {api_key} with {size_bytes} bytes before the broker has answered "
-                f"this connection, at most {self._max_taken_bytes} "
+                f"{what} before the broker has answered this connection, at most {first_bytes} "
                 "(proxy.unauthenticated.frame.max.bytes)",
+            )
+        if size_bytes > self._read_request_bytes:
+            raise SessionError(
+                "frame_too_large",
+                f"{what}, at most {self._read_request_bytes} (proxy.read.request.max.bytes)",
             )
 
     def _fill(self, view: memoryview) -> Taken | None:

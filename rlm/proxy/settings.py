@@ -29,6 +29,7 @@ class ProxySettings:
     max_connections_per_principal: int = 10_000
     memory_max_bytes: int = 536_870_912
     unauthenticated_frame_max_bytes: int = 524_288
+    read_request_max_bytes: int = 2_097_152
     first_request_timeout_ms: int = 30_000
     stalled_request_timeout_ms: int = 60_000
     max_idle_ms: int = 600_000

@@ -154,6 +154,7 @@ def proxy_settings(config: ServiceConfig) -> ProxySettings:
         max_connections_per_principal=config.proxy_max_connections_per_principal,
         memory_max_bytes=config.proxy_memory_max_bytes,
         unauthenticated_frame_max_bytes=config.proxy_unauthenticated_frame_max_bytes,
+        read_request_max_bytes=config.proxy_read_request_max_bytes,
         first_request_timeout_ms=config.proxy_first_request_timeout_ms,
         stalled_request_timeout_ms=config.proxy_stalled_request_timeout_ms,
         max_idle_ms=config.proxy_connections_max_idle_ms,

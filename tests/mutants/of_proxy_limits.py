@@ -10,6 +10,11 @@ SERVER = Target("rlm/proxy/server.py", _SASL)
 THROTTLE = Target("rlm/reading/throttle.py", _SASL)
 LIMITS = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_h36_deadlines.py",))
 MEMORY = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_h36_memory.py",))
+_READ = ("tests/rlm/proxy/test_h36_memory.py", "tests/rlm/proxy/test_h36_read_requests.py")
+READ_REQUESTS = Target("rlm/proxy/session.py", _READ)
+CONNECTION = Target("rlm/proxy/connection.py", _READ)
+PARTITION_WORK = Target("rlm/proxy/partition_work.py", _READ)
+PAIRED = Target("rlm/proxy/position_answers.py", _READ)
 COUNTS = Target("rlm/workers/counts.py", ("tests/rlm/workers/test_counts.py",))
 QUOTAS = Target("rlm/workers/quotas.py", ("tests/rlm/workers/test_counts.py",))
 
@@ -46,6 +51,46 @@ EDITS: tuple[Edit, ...] = (
             "tokens pass unseen",
             "        SASL_AUTHENTICATE.key,\n    }",
             "    }",
+        ),
+    ),
+    *READ_REQUESTS.edits(
+        (
+            "H36: a request that is read may be as large as any frame",
+            "        if size_bytes > self._read_request_bytes:",
+            "        if size_bytes > self._max_frame_bytes:",
+        ),
+        (
+            "H36: what the broker has answered once may send anything",
+            "        self._first_frame_bytes = None\n",
+            "        self._first_frame_bytes = None\n"
+            "        self._read_request_bytes = self._max_frame_bytes\n",
+        ),
+    ),
+    *CONNECTION.edits(
+        (
+            "H36: what a request is read into counts as no memory",
+            "_READ_TIMES * len(cut.taken.frame)",
+            "len(cut.taken.frame)",
+        ),
+    ),
+    *PARTITION_WORK.edits(
+        (
+            "H36: each partition of a request has a task at once",
+            "range(min(len(waiting), _MOST_AT_ONCE))",
+            "range(len(waiting))",
+        ),
+    ),
+    *PAIRED.edits(
+        (
+            "H36: a partition that is asked for again and again takes minutes",
+            "            pairs.append((one, waiting.popleft()))",
+            "            pairs.append((one, waiting[0]))\n"
+            "            found[one.topic, one.partition] = deque(list(waiting)[1:])",
+        ),
+        (
+            "a partition that is asked for twice is answered in another order",
+            "waiting.popleft()",
+            "waiting.pop()",
         ),
     ),
     *IDENTITIES.edits(

@@ -181,6 +181,21 @@ def test_h36_frames_before_the_broker_has_answered_are_small() -> None:
     allowed.feed(fetch_head(1_001))
 
 
+def test_h36_requests_that_are_read_are_small_and_others_are_not() -> None:
+    cutter = RequestCutter(DECLARED_BYTES, 500, read_request_bytes=1_000)
+    cutter.admit()
+    assert cutter.feed(fetch_head(900)).passed == b""
+    other = RequestCutter(DECLARED_BYTES, 500, read_request_bytes=1_000)
+    other.admit()
+    other.feed(opaque_head := DECLARED_BYTES.to_bytes(4, "big") + opaque_request()[4:])
+    assert other.passing_bytes == 4 + DECLARED_BYTES - len(opaque_head)
+    with pytest.raises(SessionError, match=r"proxy\.read\.request\.max\.bytes") as error:
+        too_large = RequestCutter(DECLARED_BYTES, 500, read_request_bytes=1_000)
+        too_large.admit()
+        too_large.feed(fetch_head(1_001))
+    assert error.value.cause == "frame_too_large"
+
+
 # connections
 
 
@@ -218,6 +233,16 @@ async def test_h36_large_requests_pass_once_the_broker_has_answered() -> None:
         assert answer["error_code"] == 0
 
 
+async def test_h36_what_a_request_is_read_into_counts_too() -> None:
+    """A connection holds many times the bytes of a request that waits for the broker."""
+    async with silent_broker() as port, world(upstream_port=port) as w:
+        client = await w.connect()
+        frame = client.encode(FETCH, 11, fetch_request(11, *(asked(150) for _ in range(500))))
+        client.writer.write(frame)
+        await until(lambda: w.proxy.memory.held_bytes >= 16 * (len(frame) - 4))
+        client.writer.close()
+
+
 @contextlib.asynccontextmanager
 async def silent_broker() -> AsyncIterator[int]:
     """Port of one that accepts and never reads: what it costs is none of the proxy's memory."""
@@ -245,7 +270,11 @@ async def test_h36_a_thousand_clients_that_declare_100_mib_cost_next_to_nothing(
     """Also where they may declare so much: memory follows what they send."""
     async with (
         silent_broker() as port,
-        world(upstream_port=port, unauthenticated_frame_max_bytes=DECLARED_BYTES) as w,
+        world(
+            upstream_port=port,
+            unauthenticated_frame_max_bytes=DECLARED_BYTES,
+            read_request_max_bytes=DECLARED_BYTES,
+        ) as w,
     ):
         warm = await w.connect()
         warm.writer.write(fetch_head(1_000))
