@@ -40,13 +40,14 @@ class Collected:
     """
 
     path: Path
+    kind: str = "simulation"
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    def read(cls, path: Path) -> "Collected":
+    def read(cls, path: Path, kind: str = "simulation") -> "Collected":
         """What the file has; nothing where there is none yet."""
         text = path.read_text(encoding="utf-8") if path.exists() else '{"results": []}'
-        return cls(path=path, rows=json.loads(text)["results"])
+        return cls(path=path, kind=kind, rows=json.loads(text)["results"])
 
     def missing(self, seeds: range, portion: int = _PORTION) -> Iterator[range]:
         """Portions of the seeds that no commit has run."""
@@ -94,7 +95,7 @@ class Collected:
     def _write(self) -> None:
         document = {
             "v": 1,
-            "kind": "simulation",
+            "kind": self.kind,
             "machine": machine_in_words(),
             "seeds": sum(row["seeds"] for row in self.rows),
             "failed": sum(len(row["failures"]) - len(row["passed_at"]) for row in self.rows),
@@ -106,25 +107,34 @@ class Collected:
         written.replace(self.path)
 
 
-def results_file(seeds: range) -> Path:
+def results_file(seeds: range, kind: str = "simulation") -> Path:
     """The newest file that still lacks some of the seeds, else one of today."""
-    found = sorted(RESULTS.glob("simulation-*.json"))
+    found = sorted(RESULTS.glob(f"{kind}-*.json"))
     if found and any(Collected.read(found[-1]).missing(seeds)):
         return found[-1]
-    return RESULTS / f"simulation-{time.strftime('%Y-%m-%d', time.gmtime())}.json"
+    return RESULTS / f"{kind}-{time.strftime('%Y-%m-%d', time.gmtime())}.json"
 
 
 def run_all(
-    seeds: range, path: Path, *, workers: int, report: Callable[[Portion], None]
+    seeds: range,
+    path: Path,
+    *,
+    workers: int,
+    report: Callable[[Portion], None],
+    run: Callable[[range], Portion] | None = None,
+    kind: str = "simulation",
 ) -> dict[int, str]:
-    """Run what the file lacks of the seeds, and what had failed; what fails of all of them."""
-    collected, at_commit = Collected.read(path), commit()
+    """Run what the file lacks of the seeds, and what had failed; what fails of all of them. `run`:
+    of a module, as it is called in processes of their own; the simulation if there is none.
+    """
+    run = run or run_portion
+    collected, at_commit = Collected.read(path, kind), commit()
     for seed in collected.failures(seeds):
-        if not run_portion(range(seed, seed + 1)).failures:
+        if not run(range(seed, seed + 1)).failures:
             collected.passed(seed, at_commit)
     context = multiprocessing.get_context("spawn")
     with context.Pool(workers, maxtasksperchild=_PORTIONS_OF_A_PROCESS) as pool:
-        for portion in pool.imap(run_portion, list(collected.missing(seeds))):
+        for portion in pool.imap(run, list(collected.missing(seeds))):
             collected.add(portion, at_commit)
             report(portion)
     return collected.failures(seeds)
