@@ -5,15 +5,20 @@ records where the remote tier cannot be spliced in are removed (H19). All others
 own range. This module must not know what the proxy does with an API.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from kafka_protocol.apis import (
+    ADD_PARTITIONS_TO_TXN,
+    ALTER_CONFIGS,
     API_VERSIONS,
+    CREATE_PARTITIONS,
     DELETE_RECORDS,
+    DELETE_TOPICS,
     DESCRIBE_CLUSTER,
     FETCH,
     FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
     LIST_OFFSETS,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
@@ -40,8 +45,13 @@ READ_APIS: Mapping[int, VersionRange] = MappingProxyType(
             METADATA,
             FIND_COORDINATOR,
             API_VERSIONS,
+            DELETE_TOPICS,
             DELETE_RECORDS,
             OFFSET_FOR_LEADER_EPOCH,
+            ADD_PARTITIONS_TO_TXN,
+            ALTER_CONFIGS,
+            CREATE_PARTITIONS,
+            INCREMENTAL_ALTER_CONFIGS,
             DESCRIBE_CLUSTER,
         )
     }
@@ -56,8 +66,17 @@ def is_offered(api_key: int, api_version: int) -> bool:
     return handled is None or handled.has(api_version)
 
 
-def cap_api_versions(frame: Buffer, request_version: int) -> bytes:
-    """Rewrite an ApiVersions response frame (no length before it): ranges within `READ_APIS`.
+Highest = Callable[[int], int | None]
+"""The highest version of an API (by its key) that is offered now; None = all that are handled."""
+
+
+def any_version(_: int) -> None:
+    """A Highest: whatever is handled."""
+
+
+def cap_api_versions(frame: Buffer, request_version: int, highest: Highest = any_version) -> bytes:
+    """Rewrite an ApiVersions response frame (no length before it): ranges within `READ_APIS`, and
+    none above `highest`.
 
     APIs of which nothing is left are dropped, so are ShareFetch and ShareAcknowledge. An
     UNSUPPORTED_VERSION answer has a v0 body whatever was asked (KIP-511); it is cut down likewise.
@@ -70,7 +89,7 @@ def cap_api_versions(frame: Buffer, request_version: int) -> bytes:
         raise WireError(
             f"ApiVersions v{version} response: {len(frame) - end} bytes left at position {end}"
         )
-    body["api_keys"] = [capped for offer in body["api_keys"] if (capped := _cap(offer))]
+    body["api_keys"] = [capped for offer in body["api_keys"] if (capped := _cap(offer, highest))]
     return correlation_id.to_bytes(4, "big", signed=True) + encode(
         API_VERSIONS.response, version, body
     )
@@ -84,7 +103,7 @@ def refuse_api_versions(correlation_id: int) -> bytes:
     return encode_response(API_VERSIONS, 0, correlation_id, body)
 
 
-def _cap(offer: Value) -> Value | None:
+def _cap(offer: Value, highest: Highest) -> Value | None:
     if offer["api_key"] in REMOVED_APIS:
         return None
     handled = READ_APIS.get(offer["api_key"])
@@ -92,4 +111,6 @@ def _cap(offer: Value) -> Value | None:
         return offer
     low = max(offer["min_version"], handled.low)
     high = min(offer["max_version"], handled.high)
+    limit = highest(offer["api_key"])
+    high = high if limit is None else min(high, limit)
     return {**offer, "min_version": low, "max_version": high} if low <= high else None

@@ -1,14 +1,16 @@
 """Produce: the acks of a request, and what is changed in its answer.
 
 A request with acks=0 has no response and must not wait for one; answers of tiered topics show the
-remote log start offset (H22), and node endpoints other addresses. This module must not know which
-topics are tiered.
+remote log start offset (H22), node endpoints other addresses, and refused topics the error that
+their clients are meant to see (`kafka_protocol.produce_request`). This module must not know which
+topics are tiered or refused.
 """
 
 import struct
 from collections.abc import Callable
 
 from kafka_protocol.apis import PRODUCE
+from kafka_protocol.error_codes import TOPIC_AUTHORIZATION_FAILED
 from kafka_protocol.frames import RequestHeader
 from kafka_protocol.node_addresses import (
     FIRST_PRODUCE_WITH_ENDPOINTS,
@@ -16,15 +18,23 @@ from kafka_protocol.node_addresses import (
     rewrite_node_endpoints,
 )
 from kafka_protocol.primitives import Buffer, Reader, WireError
+from kafka_protocol.produce_request import spoiled
 
 LogStartLookup = Callable[[str | None, bytes | None, int], int | None]
+Refuses = Callable[[str | None, bytes | None], bool]
+"""Whether requests of clients for a topic with this name (up to v12) or id are refused."""
 
+_Patch = tuple[int, bytes]
+"""A position, and what is written there."""
 _LOG_START_AT = 22  # behind index, error_code, base_offset and log_append_time_ms
 
 _INT16 = struct.Struct(">h")
+_INDEX_AND_ERROR = struct.Struct(">ih")
 _INT64 = struct.Struct(">q")
 _CLIENT_ID_AT = 8  # behind API key, version and correlation id
 _NO_TAGS_NO_ID = b"\x00\x00"
+_FIRST_WITH_THROTTLE = 1
+_FIRST_WITH_APPEND_TIME = 2
 _FIRST_WITH_TRANSACTIONAL_ID = 3
 _FIRST_WITH_LOG_START = 5
 _FIRST_WITH_RECORD_ERRORS = 8
@@ -67,11 +77,20 @@ def read_acks(frame: Buffer, header: RequestHeader) -> int:
     return reader.int16()
 
 
+def refuse_none(_: str | None, __: bytes | None) -> bool:
+    """A Refuses: no topic is refused."""
+    return False
+
+
 def patch_produce_response(
-    frame: Buffer, api_version: int, lookup: LogStartLookup, nodes: NodeAddresses | None = None
+    frame: Buffer,
+    api_version: int,
+    lookup: LogStartLookup,
+    nodes: NodeAddresses | None = None,
+    refuses: Refuses = refuse_none,
 ) -> Buffer:
-    """Overwrite log_start_offset (v5 on) where `lookup(name, topic_id, partition)` answers one, and
-    the addresses of node endpoints (v10 on) by `nodes`.
+    """Overwrite log_start_offset (v5 on) where `lookup(name, topic_id, partition)` answers one, the
+    addresses of node endpoints (v10 on) by `nodes`, and index and error of refused partitions.
 
     The frame has no length before it. A bytearray is patched in place and answered, except for node
     endpoints; another frame is copied if anything changes. A log start below 0 stays (H22). Raises
@@ -79,51 +98,65 @@ def patch_produce_response(
     """
     if not PRODUCE.versions.has(api_version):
         raise WireError(f"Produce v{api_version} response: only {PRODUCE.versions} are handled")
-    if api_version < _FIRST_WITH_LOG_START:
-        return frame
-    patches, tags_position = _patches(frame, api_version, lookup)
+    patches, tags_position = _patches(frame, api_version, lookup, refuses)
     has_endpoints = api_version >= FIRST_PRODUCE_WITH_ENDPOINTS and frame[tags_position] != 0
     if not patches and (nodes is None or not has_endpoints):
         return frame
     patched = frame if isinstance(frame, bytearray) else bytearray(frame)
-    for position, log_start_offset in patches:
-        _INT64.pack_into(patched, position, log_start_offset)
+    for position, changed in patches:
+        patched[position : position + len(changed)] = changed
     if has_endpoints and nodes is not None:
         return rewrite_node_endpoints(patched, tags_position, nodes)
     return patched
 
 
 def _patches(
-    frame: Buffer, version: int, lookup: LogStartLookup
-) -> tuple[list[tuple[int, int]], int]:
-    """Log start offsets by position, and where the last tagged fields begin."""
+    frame: Buffer, version: int, lookup: LogStartLookup, refuses: Refuses
+) -> tuple[list[_Patch], int]:
+    """What is written, and where the last tagged fields begin."""
     reader = Reader(frame, what=_RESPONSE_NAMES[version])
     flexible = PRODUCE.is_flexible(version)
     reader.int32()  # correlation id
     if flexible:
         reader.skip_tags()
-    patches: list[tuple[int, int]] = []
+    patches: list[_Patch] = []
     for _ in range(reader.count(flexible=flexible)):
-        name: str | None = None
-        topic_id: bytes | None = None
-        if version >= _FIRST_WITH_TOPIC_ID:
-            topic_id = reader.uuid()
-        else:
-            name = reader.compact_nullable_string() if flexible else reader.nullable_string()
-        for _ in range(reader.count(flexible=flexible)):
-            index, log_start_position, log_start_offset = _partition(reader, version)
-            wanted = lookup(name, topic_id, index) if log_start_offset >= 0 else None
-            if wanted is not None:
-                patches.append((log_start_position, wanted))
+        patches += _topic_patches(reader, version, lookup, refuses)
         if flexible:
             reader.skip_tags()
-    reader.int32()  # throttle_time_ms
+    if version >= _FIRST_WITH_THROTTLE:
+        reader.int32()
     tags_position = reader.position
     if flexible:
         reader.skip_tags()
     if reader.remaining():
         raise reader.fail(f"{reader.remaining()} bytes left")
     return patches, tags_position
+
+
+def _topic_patches(
+    reader: Reader, version: int, lookup: LogStartLookup, refuses: Refuses
+) -> list[_Patch]:
+    """Of one topic, whose tagged fields are read next."""
+    flexible = PRODUCE.is_flexible(version)
+    name: str | None = None
+    topic_id: bytes | None = None
+    if version >= _FIRST_WITH_TOPIC_ID:
+        topic_id = reader.uuid()
+    else:
+        name = reader.compact_nullable_string() if flexible else reader.nullable_string()
+    is_refused = refuses(name, topic_id)
+    patches: list[_Patch] = []
+    for _ in range(reader.count(flexible=flexible)):
+        start = reader.position
+        index, log_start_offset = _partition(reader, version)
+        if is_refused and index < 0:
+            refusal = _INDEX_AND_ERROR.pack(spoiled(index), TOPIC_AUTHORIZATION_FAILED)
+            patches.append((start, refusal))
+        wanted = lookup(name, topic_id, index) if log_start_offset >= 0 else None
+        if wanted is not None:
+            patches.append((start + _LOG_START_AT, _INT64.pack(wanted)))
+    return patches
 
 
 def _usual_layout(version: int) -> tuple[struct.Struct, tuple[int, ...]]:
@@ -135,30 +168,36 @@ def _usual_layout(version: int) -> tuple[struct.Struct, tuple[int, ...]]:
     return struct.Struct(">ihqqq"), ()
 
 
-_VERSIONS_WITH_LOG_START = range(_FIRST_WITH_LOG_START, PRODUCE.versions.high + 1)
-_USUAL = {version: _usual_layout(version) for version in _VERSIONS_WITH_LOG_START}
-_RESPONSE_NAMES = {version: f"Produce v{version} response" for version in _VERSIONS_WITH_LOG_START}
+_USUAL = {
+    version: _usual_layout(version)
+    for version in range(_FIRST_WITH_LOG_START, PRODUCE.versions.high + 1)
+}
+_RESPONSE_NAMES = {
+    version: f"Produce v{version} response" for version in range(PRODUCE.versions.high + 1)
+}
 
 
-def _partition(reader: Reader, version: int) -> tuple[int, int, int]:
-    """Read one partition answer; (index, position of log_start_offset, log_start_offset)."""
-    layout, rest = _USUAL[version]
-    start = reader.position
-    if reader.remaining() >= layout.size:
-        index, _, _, _, log_start_offset, *last = layout.unpack_from(reader.buffer, start)
-        if tuple(last) == rest:
-            reader.position = start + layout.size
-            return index, start + _LOG_START_AT, log_start_offset
+def _partition(reader: Reader, version: int) -> tuple[int, int]:
+    """Read one partition answer: index and log_start_offset, -1 where there is none."""
+    if version >= _FIRST_WITH_LOG_START:
+        layout, rest = _USUAL[version]
+        start = reader.position
+        if reader.remaining() >= layout.size:
+            index, _, _, _, log_start_offset, *last = layout.unpack_from(reader.buffer, start)
+            if tuple(last) == rest:
+                reader.position = start + layout.size
+                return index, log_start_offset
     return _any_partition(reader, version)
 
 
-def _any_partition(reader: Reader, version: int) -> tuple[int, int, int]:
-    """As `_partition`, also with errors and tagged fields."""
+def _any_partition(reader: Reader, version: int) -> tuple[int, int]:
+    """As `_partition`, also with errors and tagged fields, and before v5."""
     flexible = PRODUCE.is_flexible(version)
     index = reader.int32()
-    reader.view(2 + 8 + 8)  # error_code, base_offset, log_append_time_ms
-    log_start_position = reader.position
-    log_start_offset = reader.int64()
+    reader.view(2 + 8)  # error_code, base_offset
+    if version >= _FIRST_WITH_APPEND_TIME:
+        reader.int64()
+    log_start_offset = reader.int64() if version >= _FIRST_WITH_LOG_START else -1
     if version >= _FIRST_WITH_RECORD_ERRORS:
         for _ in range(reader.count(flexible=flexible)):
             reader.int32()  # batch_index
@@ -168,4 +207,4 @@ def _any_partition(reader: Reader, version: int) -> tuple[int, int, int]:
         reader.skip_string(flexible=flexible)  # error_message
     if flexible:
         reader.skip_tags()
-    return index, log_start_position, log_start_offset
+    return index, log_start_offset

@@ -10,7 +10,6 @@ from kafka_protocol.apis.cluster import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_PRODUCERS,
-    INCREMENTAL_ALTER_CONFIGS,
     METADATA,
 )
 from kafka_protocol.apis.fetch import FETCH
@@ -21,8 +20,14 @@ from kafka_protocol.apis.groups import (
     OFFSET_FETCH,
 )
 from kafka_protocol.apis.offsets import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from kafka_protocol.apis.produce import PRODUCE
+from kafka_protocol.apis.produce import ADD_PARTITIONS_TO_TXN, PRODUCE
 from kafka_protocol.apis.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafka_protocol.apis.topics import (
+    ALTER_CONFIGS,
+    CREATE_PARTITIONS,
+    DELETE_TOPICS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
 from kafka_protocol.schema import Api
 
 APIS: dict[int, Api] = {
@@ -37,12 +42,16 @@ APIS: dict[int, Api] = {
         LIST_GROUPS,
         SASL_HANDSHAKE,
         API_VERSIONS,
+        DELETE_TOPICS,
         DELETE_RECORDS,
         OFFSET_FOR_LEADER_EPOCH,
+        ADD_PARTITIONS_TO_TXN,
         DESCRIBE_ACLS,
         CREATE_ACLS,
         DESCRIBE_CONFIGS,
+        ALTER_CONFIGS,
         SASL_AUTHENTICATE,
+        CREATE_PARTITIONS,
         INCREMENTAL_ALTER_CONFIGS,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
@@ -51,10 +60,14 @@ APIS: dict[int, Api] = {
 }
 
 __all__ = [
+    "ADD_PARTITIONS_TO_TXN",
+    "ALTER_CONFIGS",
     "APIS",
     "API_VERSIONS",
     "CREATE_ACLS",
+    "CREATE_PARTITIONS",
     "DELETE_RECORDS",
+    "DELETE_TOPICS",
     "DESCRIBE_ACLS",
     "DESCRIBE_CLUSTER",
     "DESCRIBE_CONFIGS",

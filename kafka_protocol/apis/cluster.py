@@ -1,8 +1,7 @@
 """The cluster: versions, brokers, topics and their configurations.
 
-These are ApiVersions, DescribeCluster, DescribeProducers, Metadata, DescribeConfigs and
-IncrementalAlterConfigs. Rows follow Kafka's message JSON; a test compares them with the JSON in the
-kafka-clients jar.
+These are ApiVersions, DescribeCluster, DescribeProducers, Metadata and DescribeConfigs. Rows follow
+Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """
 
 from kafka_protocol.schema import Array, Scalar, api, array, field
@@ -264,46 +263,6 @@ DESCRIBE_CONFIGS = api(
                     ),
                     "0+",
                 ),
-            ),
-            "0+",
-        ),
-    ),
-)
-
-INCREMENTAL_ALTER_CONFIGS = api(
-    44,
-    "IncrementalAlterConfigs",
-    "0-1",
-    flexible_from=1,
-    request=(
-        field(
-            "resources",
-            array(
-                field("resource_type", INT8, "0+"),
-                field("resource_name", STRING, "0+"),
-                field(
-                    "configs",
-                    array(
-                        field("name", STRING, "0+"),
-                        field("config_operation", INT8, "0+"),
-                        field("value", STRING, "0+", nullable="0+"),
-                    ),
-                    "0+",
-                ),
-            ),
-            "0+",
-        ),
-        field("validate_only", BOOL, "0+"),
-    ),
-    response=(
-        field("throttle_time_ms", INT32, "0+"),
-        field(
-            "responses",
-            array(
-                field("error_code", INT16, "0+"),
-                field("error_message", STRING, "0+", nullable="0+"),
-                field("resource_type", INT8, "0+"),
-                field("resource_name", STRING, "0+"),
             ),
             "0+",
         ),

@@ -1,10 +1,11 @@
-"""Produce request and response.
+"""Produce, and AddPartitionsToTxn, whose versions from 4 on are for brokers.
 
 Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """
 
-from kafka_protocol.schema import Scalar, api, array, field, struct
+from kafka_protocol.schema import Array, Scalar, api, array, field, struct
 
+BOOL = Scalar.BOOL
 BYTES = Scalar.BYTES
 INT16 = Scalar.INT16
 INT32 = Scalar.INT32
@@ -104,5 +105,55 @@ PRODUCE = api(
             tag=0,
             tagged="10+",
         ),
+    ),
+)
+
+_TOPICS = array(field("name", STRING, "0+"), field("partitions", Array(INT32), "0+"))
+_RESULTS = array(
+    field("name", STRING, "0+"),
+    field(
+        "results_by_partition",
+        array(
+            field("partition_index", INT32, "0+"),
+            field("partition_error_code", INT16, "0+"),
+        ),
+        "0+",
+    ),
+)
+
+ADD_PARTITIONS_TO_TXN = api(
+    24,
+    "AddPartitionsToTxn",
+    "0-5",
+    flexible_from=3,
+    request=(
+        field(
+            "transactions",
+            array(
+                field("transactional_id", STRING, "4+"),
+                field("producer_id", INT64, "4+"),
+                field("producer_epoch", INT16, "4+"),
+                field("verify_only", BOOL, "4+", default=False),
+                field("topics", _TOPICS, "4+"),
+            ),
+            "4+",
+        ),
+        field("v3_and_below_transactional_id", STRING, "0-3"),
+        field("v3_and_below_producer_id", INT64, "0-3"),
+        field("v3_and_below_producer_epoch", INT16, "0-3"),
+        field("v3_and_below_topics", _TOPICS, "0-3"),
+    ),
+    response=(
+        field("throttle_time_ms", INT32, "0+"),
+        field("error_code", INT16, "4+", ignorable=True),
+        field(
+            "results_by_transaction",
+            array(
+                field("transactional_id", STRING, "4+"),
+                field("topic_results", _RESULTS, "4+"),
+            ),
+            "4+",
+        ),
+        field("results_by_topic_v3_and_below", _RESULTS, "0-3"),
     ),
 )

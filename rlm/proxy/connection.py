@@ -14,10 +14,12 @@ from typing import Any
 
 import structlog
 
+from kafka_protocol.apis import PRODUCE
 from kafka_protocol.frames import frame_length
 from kafka_protocol.primitives import Buffer, WireError
 from rlm.proxy.begun import Steps, or_broken_off
 from rlm.proxy.limits import SMALL_BYTES, Verdict
+from rlm.proxy.own_topics import REFUSED
 from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed, altered
 from rlm.proxy.session import (
     Cut,
@@ -67,6 +69,7 @@ class Connection:
             settings.unauthenticated_frame_max_bytes,
             read_request_bytes=settings.read_request_max_bytes,
             rewrites=shared.node_addresses() is not None,
+            own_topics=shared.own_topics,
         )
         self.responses = ResponseCutter(settings.max_frame_bytes, self._may_assemble)
         self._settling_bytes = self._held_bytes = 0
@@ -84,6 +87,7 @@ class Connection:
         self._over = asyncio.Event()
         self._client_gone = asyncio.Event()
         self._is_direct, self._spliced_up_to = False, 0
+        self._has_refused = False
 
     # What `rlm.proxy.limits` reads of the client (`Client` there).
 
@@ -190,7 +194,7 @@ class Connection:
         shared = self.shared
         is_free = self.is_admitted and not shared.memory.is_full
         room = shared.read_buffer if is_free else shared.read_buffer[:SMALL_BYTES]
-        return room[: self.requests.passing_bytes or None] if self._is_draining else room
+        return room[: self.requests.unpassed_bytes or None] if self._is_draining else room
 
     def client_data(self, size_bytes: int) -> None:
         """Bytes of the client are in the read buffer; after the end nobody needs them."""
@@ -211,10 +215,20 @@ class Connection:
         for expected in cut.expected:
             self.responses.expect(expected)
         broker.writer.pass_on(cut.passed)
+        if cut.refused_partitions:
+            self._refused(cut.refused_partitions)
         if cut.taken is not None:
             self._is_settling = True
             self._settling_bytes = _READ_TIMES * len(cut.taken.frame)
             self._work.start(self._settle(cut.taken))
+
+    def _refused(self, partitions: int) -> None:
+        """A Produce for topics of the service: each is counted, and the first one logged."""
+        for _ in range(partitions):
+            self.shared.metrics.answered("produce", REFUSED)
+        if not self._has_refused:
+            self._has_refused = True
+            log.warning("own_topics_refused", api=PRODUCE.name, peer=self.peer)
 
     # Callbacks of the broker's side.
 
@@ -273,7 +287,9 @@ class Connection:
             self._asked_bytes = len(whole.frame)
             self._resolve(whole.frame)
             return []
-        pieces = altered(whole, self.shared.produce_log_start, self.shared.node_addresses())
+        shared = self.shared
+        nodes = shared.node_addresses()
+        pieces = altered(whole, shared.produce_log_start, nodes, shared.own_topics)
         return [frame_length(sum(map(len, pieces))), *pieces]
 
     def _resolve(self, frame: bytearray | None) -> None:
@@ -285,7 +301,7 @@ class Connection:
         if self.responses.is_idle:
             if self._settled is not None and not self._settled.done():
                 self._settled.set_result(None)
-            is_passing_on = self.requests.passing_bytes or self._to_broker_bytes
+            is_passing_on = self.requests.unpassed_bytes or self._to_broker_bytes
             if self._is_draining and not self._is_settling and not is_passing_on:
                 self.end("shutdown")
 
@@ -428,7 +444,7 @@ class Connection:
             wanted=has_room
             and not to_broker_bytes
             and requests.queued_bytes < _MAX_HELD_BYTES
-            and not (self._is_draining and not requests.passing_bytes),
+            and not (self._is_draining and not requests.unpassed_bytes),
         )
         is_taken = is_assembling or not self.client.writer.untaken_bytes
         broker.read(wanted=(has_room or is_assembling) and is_taken and not responses.is_waiting)

@@ -11,14 +11,16 @@ at the broker and finishes the rest.
 not do: its low watermark may lie above, because our own trim may have moved the log start while the
 broker waited for followers, and nobody asked to delete what was trimmed.
 
-A trim of a service that is sent here by mistake would end the archive (H1), so it is refused. This
-module must not know sockets, or how a start is raised.
+A trim of a service that is sent here by mistake would end the archive (H1), so it is refused; so is
+every deletion in the service's own topics. This module must not know sockets, or how a start is
+raised.
 """
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import structlog
 
@@ -28,6 +30,7 @@ from kafka_protocol.error_codes import (
     OFFSET_OUT_OF_RANGE,
     POLICY_VIOLATION,
     REQUEST_TIMED_OUT,
+    TOPIC_AUTHORIZATION_FAILED,
 )
 from kafka_protocol.frames import encode_response, parse_request_header
 from kafka_protocol.primitives import Buffer
@@ -35,6 +38,7 @@ from kafka_protocol.schema import encode
 from kip405.errors import RemoteStorageError, Unavailable
 from rlm.broker.own_broker import is_sent_by_a_service
 from rlm.clock import Clock
+from rlm.proxy.own_topics import REFUSED, OwnTopics
 from rlm.proxy.partition_work import PartitionWork, ask_broker, decode_request
 from rlm.proxy.position_answers import NOT_NOW, Question, Value, paired, questions
 from rlm.proxy.reads import Upstream, guarded, watermarks_or_none
@@ -46,6 +50,9 @@ log = structlog.get_logger(__name__)
 
 _HIGH_WATERMARK = -1
 _UNKNOWN = -1
+_OUTCOMES = MappingProxyType(
+    {NOT_NOW: "not_ready", POLICY_VIOLATION: "refused", TOPIC_AUTHORIZATION_FAILED: REFUSED}
+)
 
 Key = tuple[str, int]
 
@@ -71,12 +78,14 @@ class DeleteRecordsHandler:
         settings: ProxySettings,
         tier: Tier,
         deletions: Deletions,
+        own_topics: OwnTopics,
         clock: Clock,
         metrics: ProxyMetrics,
     ) -> None:
         self._work = PartitionWork(tier, clock, metrics, wait_ms=settings.barrier_wait_ms)
         self._tier = tier
         self._deletions = deletions
+        self._own_topics = own_topics
         self._metrics = metrics
 
     async def handle(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
@@ -131,6 +140,8 @@ class DeleteRecordsHandler:
         }
 
     async def _decision(self, one: Question) -> Decision:
+        if self._own_topics.has(one.topic, None):
+            return self._refuse(one, TOPIC_AUTHORIZATION_FAILED, "it is a topic of the service")
         view = await self._work.view(one.topic, one.partition)
         if view is None:
             return Forwarded(question=one, offset=one.asked, view=None)
@@ -155,8 +166,7 @@ class DeleteRecordsHandler:
         return None if watermarks is None else watermarks.high_watermark
 
     def _refuse(self, one: Question, error_code: int, why: str) -> int:
-        outcome = "refused" if error_code == POLICY_VIOLATION else "not_ready"
-        self._metrics.answered("delete_records", outcome)
+        self._metrics.answered("delete_records", _OUTCOMES[error_code])
         log.info("delete_records_refused", topic=one.topic, partition=one.partition, why=why)
         return error_code
 

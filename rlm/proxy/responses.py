@@ -21,6 +21,7 @@ from kafka_protocol.node_addresses import (
 )
 from kafka_protocol.primitives import Buffer
 from kafka_protocol.produce import LogStartLookup, patch_produce_response
+from rlm.proxy.own_topics import OwnTopics
 from rlm.proxy.session import (
     LENGTH_BYTES,
     Expected,
@@ -58,16 +59,20 @@ _REWRITES: Mapping[Intercept, Rewrite] = {
 
 
 def altered(
-    whole: Assembled, produce_log_start: LogStartLookup, nodes: NodeAddresses | None
+    whole: Assembled,
+    produce_log_start: LogStartLookup,
+    nodes: NodeAddresses | None,
+    own_topics: OwnTopics,
 ) -> list[Buffer]:
     """The pieces that the client gets, without a length. `nodes`: see AddressLookup. Raises
     `WireError`.
     """
     frame, version, intercept = whole.frame, whole.expected.api_version, whole.expected.intercept
     if intercept is Intercept.PRODUCE:
-        return [patch_produce_response(frame, version, produce_log_start, nodes)]
+        lookup, refuses = produce_log_start, own_topics.has
+        return [patch_produce_response(frame, version, lookup, nodes, refuses)]
     if intercept is Intercept.API_VERSIONS:
-        return [cap_api_versions(frame, version)]
+        return [cap_api_versions(frame, version, own_topics.highest)]
     rewrite = _REWRITES.get(intercept)
     return [frame] if rewrite is None or nodes is None else rewrite(frame, version, nodes)
 

@@ -17,6 +17,7 @@ import structlog
 
 from kafka_protocol.api_versions import refuse_api_versions
 from kafka_protocol.apis import (
+    ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
     DELETE_RECORDS,
     FETCH,
@@ -35,6 +36,7 @@ from rlm.proxy.handshakes import HandshakeFailed, accept
 from rlm.proxy.identities import Identities, Identity, Shares, subject_name
 from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings, StalledClients
 from rlm.proxy.listening import Acceptor, listen
+from rlm.proxy.own_topics import OwnTopicIds, OwnTopics, unknown_ids
 from rlm.proxy.position_handlers import PositionHandler
 from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.reads import FetchQuota
@@ -45,6 +47,7 @@ from rlm.proxy.shared import READ_BUFFER_BYTES, Shared
 from rlm.proxy.splicing import Pipes
 from rlm.proxy.tls_files import PLAIN, Contexts, TlsContexts
 from rlm.proxy.tls_transport import TlsTransport, peer_of
+from rlm.proxy.topic_changes import CHANGING_APIS, TopicChangesHandler
 from rlm.remote_log.tier import Deletions, Tier, has_remote
 
 log = structlog.get_logger(__name__)
@@ -53,7 +56,8 @@ log = structlog.get_logger(__name__)
 class ProxyServer:
     """Accepts Kafka clients and connects each to one listener of this service's broker.
 
-    `node_addresses`: which addresses answers name; see `rlm.plans.node_addresses`.
+    `node_addresses`: which addresses answers name; see `rlm.plans.node_addresses`. While
+    `own_topic_ids` are unknown, no request that names topics by id and changes them is offered.
     """
 
     def __init__(
@@ -66,12 +70,14 @@ class ProxyServer:
         quota: FetchQuota,
         node_addresses: AddressLookup = keep_addresses,
         tls: TlsContexts = PLAIN,
+        own_topic_ids: OwnTopicIds = unknown_ids,
     ) -> None:
         self._settings = settings
         self._tier = tier
         self._deletions = deletions
         self._clock = clock
         self._metrics = metrics
+        self._own_topics = OwnTopics(ids=own_topic_ids)
         self.purgatory = RemoteFetchPurgatory(clock, self._metrics)
         self._fetch_dependencies = FetchDependencies(
             settings=settings,
@@ -113,6 +119,7 @@ class ProxyServer:
             memory=self.memory,
             produce_log_start=self._produce_log_start,
             node_addresses=node_addresses,
+            own_topics=self._own_topics,
             read_buffer=memoryview(bytearray(READ_BUFFER_BYTES)),
             pipes=self._pipes,
             moved=quota.moved,
@@ -295,14 +302,22 @@ class ProxyServer:
         sasl = SaslHandler(known)
         positions = PositionHandler(self._settings, self._tier, self._clock, self._metrics)
         deletes = DeleteRecordsHandler(
-            self._settings, self._tier, self._deletions, self._clock, self._metrics
+            self._settings,
+            self._tier,
+            self._deletions,
+            self._own_topics,
+            self._clock,
+            self._metrics,
         )
+        changes = TopicChangesHandler(self._own_topics, self._metrics)
         handlers: dict[int, Handle] = {
             FETCH.key: fetches.handle,
             LIST_OFFSETS.key: _in_task(positions.list_offsets),
             OFFSET_FOR_LEADER_EPOCH.key: _in_task(positions.offset_for_leader_epoch),
             DELETE_RECORDS.key: _in_task(deletes.handle),
             API_VERSIONS.key: _refuse_newer_api_versions,
+            **dict.fromkeys(CHANGING_APIS, changes.handle),
+            ADD_PARTITIONS_TO_TXN.key: changes.add_partitions,
             **dict.fromkeys(SASL_APIS, sasl.handle),
         }
         return Connection(self._shared, handlers, partial(self._accept, identity))

@@ -11,11 +11,16 @@ from typing import Protocol
 
 from kafka_protocol.api_versions import is_offered
 from kafka_protocol.apis import (
+    ADD_PARTITIONS_TO_TXN,
+    ALTER_CONFIGS,
     API_VERSIONS,
+    CREATE_PARTITIONS,
     DELETE_RECORDS,
+    DELETE_TOPICS,
     DESCRIBE_CLUSTER,
     FETCH,
     FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
     LIST_OFFSETS,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
@@ -27,19 +32,29 @@ from kafka_protocol.fetch import FetchedPartition
 from kafka_protocol.frames import FrameAssembler, parse_request_header
 from kafka_protocol.primitives import Buffer, WireError
 from kafka_protocol.produce import read_acks, usual_acks
+from kafka_protocol.produce_request import MAX_HEAD_BYTES, ProduceRequestScanner
+from rlm.proxy.own_topics import OwnTopics, unknown_ids
 
 LENGTH_BYTES = 4
 _TLS_HELLO = b"\x16\x03"  # how a TLS handshake begins, in all versions
+BAD_PRODUCE = "bad_produce"
+"""The cause where a Produce is none. A short one that comes whole, and has no name of our topics in
+it, is not looked at: that is the broker's to refuse.
+"""
 _REQUEST_HEAD_BYTES = 12  # length, API key, version, correlation id
-_MAX_PRODUCE_HEAD_BYTES = 140_000  # client id and transactional id have at most 32767 bytes each
+_SEARCHED_BYTES = 4_096  # in a longer Produce the heads of partitions are found faster than bytes
 _ANSWERED_TO_ANYBODY = frozenset({API_VERSIONS.key})
-_FIRST_PRODUCE_WITH_LOG_START = 5
 _TAKEN_KEYS = frozenset(
     {
         FETCH.key,
         LIST_OFFSETS.key,
         OFFSET_FOR_LEADER_EPOCH.key,
         DELETE_RECORDS.key,
+        DELETE_TOPICS.key,
+        ALTER_CONFIGS.key,
+        INCREMENTAL_ALTER_CONFIGS.key,
+        CREATE_PARTITIONS.key,
+        ADD_PARTITIONS_TO_TXN.key,
         SASL_HANDSHAKE.key,
         SASL_AUTHENTICATE.key,
     }
@@ -139,11 +154,14 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What a feed of client bytes gave: bytes to pass on, answers to expect, a request."""
+    """What a feed of client bytes gave: bytes to pass on, answers to expect, a request; and of how
+    many partitions a Produce was refused.
+    """
 
     passed: Buffer
     expected: tuple[Expected, ...]
     taken: Taken | None
+    refused_partitions: int = 0
 
 
 def frame_size(head: memoryview, smallest: int, max_frame_bytes: int | None) -> int:
@@ -164,13 +182,16 @@ def frame_size(head: memoryview, smallest: int, max_frame_bytes: int | None) -> 
     raise SessionError("bad_frame", f"frame of {size_bytes} bytes")
 
 
+_OWN_TOPICS_BY_NAME = OwnTopics(ids=unknown_ids)
+
+
 class RequestCutter:
     """Cuts the client's byte stream; stops after an intercepted request until `resume`.
 
     The buffer of an intercepted frame grows with the bytes received, whatever size the frame
     declares (H36). Such a frame may have at most `read_request_bytes`, because what reads it takes
     time and memory by its size, and before `admit` at most `first_frame_bytes`. `rewrites`: answers
-    that name nodes are changed.
+    that name nodes are changed. A Produce for `own_topics` is spoiled on its way.
     """
 
     def __init__(
@@ -180,7 +201,9 @@ class RequestCutter:
         *,
         read_request_bytes: int | None = None,
         rewrites: bool = False,
+        own_topics: OwnTopics = _OWN_TOPICS_BY_NAME,
     ) -> None:
+        self._own_topics = own_topics
         self._intercepts = _OF_VERSIONS | _OF_ADDRESSES if rewrites else _OF_VERSIONS
         self._max_frame_bytes = max_frame_bytes
         self._read_request_bytes = min(read_request_bytes or max_frame_bytes, max_frame_bytes)
@@ -188,6 +211,7 @@ class RequestCutter:
         # The start of a frame that is not parsed yet, or bytes behind `taken`.
         self._held = bytearray()
         self._passing_bytes = 0
+        self._scanner: ProduceRequestScanner | None = None
         self._frame: bytearray | None = None
         self._missing_bytes = 0
         self._begun: tuple[int, int, int] = (0, 0, 0)
@@ -210,6 +234,13 @@ class RequestCutter:
         """Bytes that come next and are passed on unread."""
         return self._passing_bytes
 
+    @property
+    def unpassed_bytes(self) -> int:
+        """Bytes that must still come of a request whose beginning was passed on."""
+        scanner = self._scanner
+        left_bytes = 0 if scanner is None else scanner.left_bytes - len(self._held)
+        return self._passing_bytes + left_bytes
+
     def skip(self, size_bytes: int) -> None:
         """Count bytes, at most `passing_bytes`, that took another way."""
         self._passing_bytes -= size_bytes
@@ -218,44 +249,73 @@ class RequestCutter:
     def is_within_frame(self) -> bool:
         """Whether more bytes of a request that has begun must come."""
         waits = bool(self._held) and not self._blocked
-        return waits or self._passing_bytes > 0 or self._frame is not None
+        is_passing = self._passing_bytes > 0 or self._scanner is not None
+        return waits or is_passing or self._frame is not None
 
     def admit(self) -> None:
         """The broker has answered a request that needs authentication: frames may be large now."""
         self._first_frame_bytes = None
 
     def feed(self, data: Buffer) -> Cut:
-        """Take bytes of any cut. `passed` views the input: write it before the input is reused."""
+        """Take bytes of any cut. `passed` views the input: write it before the input is reused. The
+        input must be writable where a Produce is refused.
+        """
         if self._blocked:
             self._held += data
             return Cut(passed=b"", expected=(), taken=None)
         if self._held:
-            data = bytes(self._held + data)
-            self._held.clear()
+            self._held += data
+            return self._cut(self._taken_back())
         return self._cut(memoryview(data))
 
     def resume(self) -> Cut:
         """Continue after an intercepted request was answered."""
         self._blocked = False
-        data = bytes(self._held)
-        self._held.clear()
-        return self._cut(memoryview(data))
+        return self._cut(self._taken_back())
+
+    def _taken_back(self) -> memoryview:
+        held, self._held = self._held, bytearray()
+        return memoryview(held)
 
     def _cut(self, view: memoryview) -> Cut:
         expected: list[Expected] = []
-        position = 0
+        position = refused_partitions = 0
         while position < len(view) and self._frame is None:
             if self._passing_bytes:
                 size_bytes = min(self._passing_bytes, len(view) - position)
                 self._passing_bytes -= size_bytes
                 position += size_bytes
+            elif self._scanner is not None:
+                size_bytes, refused = self._scan(self._scanner, view[position:])
+                refused_partitions += refused
+                position += size_bytes
+                if size_bytes == 0:
+                    break
             elif not self._begin(view[position:], expected):
-                self._held += view[position:]
-                return Cut(passed=view[:position], expected=tuple(expected), taken=None)
-        passed = view[:position]
+                break
+        passed, rest = view[:position], view[position:]
+        taken = None
         if self._frame is None:
-            return Cut(passed=passed, expected=tuple(expected), taken=None)
-        return Cut(passed=passed, expected=tuple(expected), taken=self._fill(view[position:]))
+            self._held += rest
+        else:
+            taken = self._fill(rest)
+        return Cut(
+            passed=passed,
+            expected=tuple(expected),
+            taken=taken,
+            refused_partitions=refused_partitions,
+        )
+
+    def _scan(self, scanner: ProduceRequestScanner, view: memoryview) -> tuple[int, int]:
+        """How many bytes of a Produce are passed on, and in how many partitions it is refused."""
+        before = scanner.refused_partitions
+        try:
+            size_bytes, self._passing_bytes = scanner.scan(view)
+        except WireError as error:
+            raise SessionError(BAD_PRODUCE, str(error)) from error
+        if scanner.left_bytes == 0:
+            self._scanner = None
+        return size_bytes, scanner.refused_partitions - before
 
     def _begin(self, head: memoryview, expected: list[Expected]) -> bool:
         """Parse the start of a frame; False when more bytes are needed for that."""
@@ -269,7 +329,7 @@ class RequestCutter:
         correlation_id = int.from_bytes(head[8:12], "big", signed=True)
         is_newer = api_key == API_VERSIONS.key and not API_VERSIONS.versions.has(api_version)
         if not is_newer:
-            _check_offered(api_key, api_version)
+            _check_offered(api_key, api_version, self._own_topics)
         if api_key in _TAKEN_KEYS or is_newer:
             self._check_taken(api_key, size_bytes)
             self._begun = (api_key, api_version, correlation_id)
@@ -282,8 +342,7 @@ class RequestCutter:
             if acks is None:
                 return False
             has_answer = acks != 0
-            if api_version >= _FIRST_PRODUCE_WITH_LOG_START:
-                intercept = Intercept.PRODUCE
+            intercept = Intercept.PRODUCE
         if has_answer:
             expected.append(
                 Expected(
@@ -294,8 +353,18 @@ class RequestCutter:
                 )
             )
         self._passing_bytes = LENGTH_BYTES + size_bytes
+        if api_key == PRODUCE.key and self._may_be_refused(head[LENGTH_BYTES:], size_bytes):
+            self._passing_bytes = LENGTH_BYTES
+            self._scanner = ProduceRequestScanner(
+                size_bytes, api_version, self._own_topics.has_named
+            )
         self.has_request = True
         return True
+
+    def _may_be_refused(self, frame: memoryview, size_bytes: int) -> bool:
+        """False for a short Produce that names none of our topics: most need no other look."""
+        is_whole = size_bytes <= min(len(frame), _SEARCHED_BYTES)
+        return not is_whole or self._own_topics.may_be_in(bytes(frame[:size_bytes]))
 
     def _check_taken(self, api_key: int, size_bytes: int) -> None:
         first_bytes, what = self._first_frame_bytes, f"request of API {api_key}: {size_bytes} bytes"
@@ -329,9 +398,11 @@ class RequestCutter:
         )
 
 
-def _check_offered(api_key: int, api_version: int) -> None:
+def _check_offered(api_key: int, api_version: int, own_topics: OwnTopics) -> None:
     """Clients that ignore ApiVersions lose the connection, as at a broker."""
-    if not is_offered(api_key, api_version):
+    highest = own_topics.highest(api_key)
+    is_too_new = highest is not None and api_version > highest
+    if is_too_new or not is_offered(api_key, api_version):
         raise SessionError("version_not_offered", f"API {api_key} v{api_version} is not offered")
     if api_key == SASL_HANDSHAKE.key and api_version == 0:
         raise SessionError("sasl_handshake_v0", "SASL tokens outside of Kafka frames (v0)")
@@ -346,6 +417,6 @@ def _acks(head: memoryview, size_bytes: int, api_version: int) -> int | None:
     try:
         return read_acks(frame, parse_request_header(frame))
     except WireError as error:
-        if len(frame) == size_bytes or len(frame) > _MAX_PRODUCE_HEAD_BYTES:
+        if len(frame) == size_bytes or len(frame) > MAX_HEAD_BYTES:
             raise SessionError("bad_frame", str(error)) from error
         return None

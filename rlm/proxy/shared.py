@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kafka_protocol.node_addresses import AddressLookup
 from kafka_protocol.produce import LogStartLookup
 from rlm.proxy.limits import ConnectionMemory
+from rlm.proxy.own_topics import OwnTopics
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.splicing import Pipes
 from rlm.proxy.tls_files import TlsContexts
@@ -27,6 +28,7 @@ class Shared:
     memory: ConnectionMemory
     produce_log_start: LogStartLookup
     node_addresses: AddressLookup
+    own_topics: OwnTopics
     read_buffer: memoryview
     pipes: Pipes
     moved: Callable[[int], None]

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from rlm.config import ServiceConfig
 from rlm.plans.process_rules import ProcessObservation
+from rlm.proxy.own_topics import OwnTopicIds
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.proxy.tls_files import ListenerTls, ProxyTls, UpstreamTls
@@ -19,6 +20,7 @@ from rlm.workers.inherited import CoreSettings
 from rlm.workers.processes import KnownProcesses
 from rlm.workers.tls import tls_contexts
 from rlm.workers.views import ViewFeed
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 
 def core_socket(config: ServiceConfig) -> Path:
@@ -63,6 +65,7 @@ class OwnProxy:
             shared.throttle,
             lookup_of(shared.node_addresses),
             tls_contexts(proxy_tls(shared.config)),
+            _own_topic_ids(shared),
         )
 
     async def start(self) -> None:
@@ -100,6 +103,7 @@ class Workers:
             shared.client_deletions.refusal,
             shared.clock,
             lookup_for_workers(shared.node_addresses),
+            _own_topic_ids(shared),
         )
         shared.snapshots.on_kept = self._views.changed
         parts = CoreParts(
@@ -187,6 +191,21 @@ def proxy_tls(config: ServiceConfig) -> ProxyTls:
             checks_name=config.broker_tiered_tls_check_name,
         )
     return ProxyTls(listener=listener, upstream=upstream)
+
+
+def _own_topic_ids(shared: Dependencies) -> OwnTopicIds:
+    """Once both topics have been seen, and from then on the same."""
+    known: frozenset[bytes] = frozenset()
+
+    def ids() -> frozenset[bytes]:
+        nonlocal known
+        if not known:
+            found = shared.metadata.log.topic_ids
+            if found.keys() >= {LEDGER_TOPIC, SETTINGS_TOPIC}:
+                known = frozenset(topic_id.raw for topic_id in found.values())
+        return known
+
+    return ids
 
 
 def _name(path: Path | None) -> str:

@@ -39,6 +39,7 @@ class TierMirror:
     def __init__(self, addresses: NodeAddresses | None = None) -> None:
         self.ready = False
         self.addresses = addresses
+        self.own_topic_ids: frozenset[bytes] = frozenset()
         self._now = _Shown()
         self._before: _Shown | None = None
         """What an earlier core had shown, while the one of now is not ready."""
@@ -59,6 +60,8 @@ class TierMirror:
             now.partitions.pop(key_of(gone), None)
         if views.HasField("node_addresses"):
             self.addresses = addresses_of(views.node_addresses)
+        if views.own_topic_ids:
+            self.own_topic_ids = frozenset(views.own_topic_ids)
         self.ready = views.ready
         if views.ready:
             self._before = None

@@ -192,6 +192,10 @@ class RemoteCore:
         """An AddressLookup: the newest that the core has sent, also while it is away."""
         return self._mirror.addresses
 
+    def own_topic_ids(self) -> frozenset[bytes]:
+        """An OwnTopicIds: likewise; empty where no core has sent them."""
+        return self._mirror.own_topic_ids
+
     # Tier.
 
     def ready(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Protocol
 from kafka_protocol.node_addresses import AddressLookup, NodeAddresses, keep_addresses
 from kip405.ids import PartitionKey
 from rlm.clock import Clock
+from rlm.proxy.own_topics import OwnTopicIds, unknown_ids
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredPartition, MirroredTopic
 from rlm.remote_log.tier import TierPartition, TopicRef
 from rlm.workers.messages import addresses_message, view_message
@@ -45,7 +46,7 @@ class ViewSource(Protocol):
 
 class ViewFeed:
     """Keeps what every worker was shown. `refusal`: see rlm.remote_log.tier.Deletions.
-    `node_addresses`: see rlm.plans.node_addresses.
+    `node_addresses`: see rlm.plans.node_addresses. `own_topic_ids`: see rlm.proxy.own_topics.
     """
 
     def __init__(
@@ -54,12 +55,15 @@ class ViewFeed:
         refusal: Callable[[TierPartition], str | None],
         clock: Clock,
         node_addresses: AddressLookup = keep_addresses,
+        own_topic_ids: OwnTopicIds = unknown_ids,
     ) -> None:
         self._source = source
         self._refusal = refusal
         self._clock = clock
         self._node_addresses = node_addresses
         self._addresses: NodeAddresses | None = node_addresses()
+        self._own_topic_ids = own_topic_ids
+        self._ids = own_topic_ids()
         self._shown: dict[PartitionKey, MirroredPartition] = {}
         self._topics: tuple[MirroredTopic, ...] = ()
         self._is_ready = False
@@ -78,6 +82,7 @@ class ViewFeed:
             topics=_topic_rows(self._topics),
             partitions=(view_message(one) for one in self._shown.values()),
             node_addresses=_addresses(self._addresses),
+            own_topic_ids=self._ids,
         )
 
     def forget(self, listener: Listener) -> None:
@@ -104,6 +109,7 @@ class ViewFeed:
         """Search for changes until cancelled."""
         while True:
             self._compare_addresses()
+            self._compare_ids()
             inputs = self._source.inputs()
             is_same = len(inputs) == len(self._inputs) and all(map(is_, inputs, self._inputs))
             if not is_same or self._clock.monotonic_ms() - self._compared_ms >= _MOST_INTERVAL_MS:
@@ -117,6 +123,7 @@ class ViewFeed:
         """
         is_ready = self._source.ready()
         self._compare_addresses()
+        self._compare_ids()
         topics = self._source.topics()
         keys = self._source.partitions()
         if topics != self._topics:
@@ -136,6 +143,12 @@ class ViewFeed:
         if addresses != self._addresses:
             self._addresses = addresses
             self._send(pb.Views(ready=self._is_ready, node_addresses=_addresses(addresses)))
+
+    def _compare_ids(self) -> None:
+        ids = self._own_topic_ids()
+        if ids != self._ids:
+            self._ids = ids
+            self._send(pb.Views(ready=self._is_ready, own_topic_ids=ids))
 
     def _compare(self, keys: Iterable[PartitionKey]) -> None:
         found = ((key, self._source.partition(_ref(key), key.partition)) for key in keys)

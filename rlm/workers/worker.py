@@ -120,6 +120,7 @@ class Worker:
             self._quota,
             self._core.node_addresses,
             tls_contexts(settings.tls),
+            self._core.own_topic_ids,
         )
         self._acceptor = Acceptor(listening, self.proxy.has_room, self.proxy.serve, clock)
         self._accepting: asyncio.Task[None] | None = None

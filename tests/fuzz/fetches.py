@@ -78,9 +78,7 @@ def _planned(request: FetchRequest) -> None:
 
 def _patched(rng: random.Random, frame: bytes, request: FetchRequest) -> None:
     keys = [
-        (at, row)
-        for at, topic in enumerate(request.topics)
-        for row in range(len(topic.partitions))
+        (at, row) for at, topic in enumerate(request.topics) for row in range(len(topic.partitions))
     ]
     chosen = {key: (rng.randrange(2**62), rng.randrange(2**31)) for key in keys[:5]}
     changed = patch_fetch_request(

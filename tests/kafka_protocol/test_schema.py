@@ -114,7 +114,9 @@ def check_rows(spec: Json, fields: list[Json], ours: tuple[Field, ...], valid: r
         kind = row.type.element if isinstance(row.type, Array) else row.type
         if isinstance(kind, Scalar):
             assert kind.value == one["type"].removeprefix("[]").replace("records", "bytes")
-        check_rows(spec, one.get("fields", []), inner, valid)
+        common = {struct["name"]: struct["fields"] for struct in spec.get("commonStructs", ())}
+        of_one = one.get("fields") or common.get(one["type"].removeprefix("[]"), [])
+        check_rows(spec, of_one, inner, valid)
 
 
 @pytest.mark.parametrize("api", [one for one in APIS.values() if one is not API_VERSIONS])

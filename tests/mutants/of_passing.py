@@ -121,12 +121,12 @@ EDITS: tuple[Edit, ...] = (
     *ENDING.edits(
         (
             "H24: a shutdown cuts off the request that is coming",
-            "and not (self._is_draining and not requests.passing_bytes)",
+            "and not (self._is_draining and not requests.unpassed_bytes)",
             "and not self._is_draining",
         ),
         (
             "H24: a shutdown takes the request behind the one that is coming",
-            "return room[: self.requests.passing_bytes or None] if self._is_draining else room",
+            "return room[: self.requests.unpassed_bytes or None] if self._is_draining else room",
             "return room",
         ),
         (

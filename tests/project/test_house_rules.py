@@ -22,6 +22,7 @@ PURE = (
     "rlm/plans/*.py",
     "rlm/proxy/fetch_plan.py",
     "rlm/proxy/identities.py",
+    "rlm/proxy/own_topics.py",
     "rlm/proxy/position_answers.py",
     "rlm/proxy/splice.py",
     "rlm/proxy/session.py",

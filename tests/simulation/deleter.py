@@ -14,6 +14,7 @@ from kafka_protocol.primitives import Buffer
 from kafka_protocol.schema import decode
 from kip405.errors import RemoteStorageError
 from rlm.proxy.delete_records import DeleteRecordsHandler
+from rlm.proxy.own_topics import OwnTopics, unknown_ids
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxySettings
 from tests.builders.log_dir import TOPIC
@@ -85,7 +86,12 @@ async def delete_records(
     if service.tier is None or service.client_deletions is None:
         return False
     handler = DeleteRecordsHandler(
-        _SETTINGS, service.tier, service.client_deletions, service.clock, cast(Any, _Uncounted())
+        _SETTINGS,
+        service.tier,
+        service.client_deletions,
+        OwnTopics(ids=unknown_ids),
+        service.clock,
+        cast(Any, _Uncounted()),
     )
     request = {
         "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": offset}]}],

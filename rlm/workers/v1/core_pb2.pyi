@@ -143,7 +143,7 @@ class NodeAddresses(_message.Message):
     def __init__(self, replaced: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., keeps_others: _Optional[bool] = ...) -> None: ...
 
 class Views(_message.Message):
-    __slots__ = ("is_whole", "ready", "has_topics", "topics", "partitions", "gone", "node_addresses")
+    __slots__ = ("is_whole", "ready", "has_topics", "topics", "partitions", "gone", "node_addresses", "own_topic_ids")
     IS_WHOLE_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     HAS_TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +151,7 @@ class Views(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     GONE_FIELD_NUMBER: _ClassVar[int]
     NODE_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    OWN_TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
     is_whole: bool
     ready: bool
     has_topics: bool
@@ -158,7 +159,8 @@ class Views(_message.Message):
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionView]
     gone: _containers.RepeatedCompositeFieldContainer[PartitionId]
     node_addresses: NodeAddresses
-    def __init__(self, is_whole: _Optional[bool] = ..., ready: _Optional[bool] = ..., has_topics: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[TopicRow, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionView, _Mapping]]] = ..., gone: _Optional[_Iterable[_Union[PartitionId, _Mapping]]] = ..., node_addresses: _Optional[_Union[NodeAddresses, _Mapping]] = ...) -> None: ...
+    own_topic_ids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, is_whole: _Optional[bool] = ..., ready: _Optional[bool] = ..., has_topics: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[TopicRow, _Mapping]]] = ..., partitions: _Optional[_Iterable[_Union[PartitionView, _Mapping]]] = ..., gone: _Optional[_Iterable[_Union[PartitionId, _Mapping]]] = ..., node_addresses: _Optional[_Union[NodeAddresses, _Mapping]] = ..., own_topic_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class BarrierCall(_message.Message):
     __slots__ = ("topic", "partition", "deadline_ms")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
+from rlm.proxy.own_topics import OwnTopicIds, unknown_ids
 from rlm.remote_log.tier import Deletions, Tier
 from rlm.workers.records_memory import RecordsMemory
 
@@ -19,6 +20,7 @@ class Near:
 
     tier: Tier
     deletions: Deletions
+    own_topic_ids: OwnTopicIds
     memory: RecordsMemory | None
     settle: Callable[[], Awaitable[None]]
 
@@ -26,17 +28,25 @@ class Near:
 ONE_PROCESS, WORKER, TLS = "one process", "worker", "tls"
 """Values of the parameter `border` of tests."""
 
-Border = Callable[[Tier, Deletions], AbstractAsyncContextManager[Near]]
+Border = Callable[[Tier, Deletions, OwnTopicIds], AbstractAsyncContextManager[Near]]
 
 
 @asynccontextmanager
-async def no_border(tier: Tier, deletions: Deletions) -> AsyncIterator[Near]:
+async def no_border(
+    tier: Tier, deletions: Deletions, own_topic_ids: OwnTopicIds
+) -> AsyncIterator[Near]:
     """One process has both."""
 
     async def settle() -> None:
         """Nothing lags behind."""
 
-    yield Near(tier=tier, deletions=deletions, memory=None, settle=settle)
+    yield Near(
+        tier=tier,
+        deletions=deletions,
+        own_topic_ids=own_topic_ids,
+        memory=None,
+        settle=settle,
+    )
 
 
 class _Current:
@@ -61,9 +71,11 @@ def bordered(border: Border) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def reach(tier: Tier, deletions: Deletions) -> AsyncIterator[Near]:
+async def reach(
+    tier: Tier, deletions: Deletions, own_topic_ids: OwnTopicIds = unknown_ids
+) -> AsyncIterator[Near]:
     """The tier as the proxy of this test has it."""
-    async with _current.border(tier, deletions) as near:
+    async with _current.border(tier, deletions, own_topic_ids) as near:
         _current.reached.append(near)
         try:
             yield near

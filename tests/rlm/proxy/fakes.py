@@ -26,6 +26,7 @@ from kafka_protocol.schema import Api, decode
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import SystemClock
+from rlm.proxy.own_topics import OwnTopicIds
 from rlm.proxy.reads import FetchQuota
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
@@ -51,7 +52,9 @@ TOPIC = "archive"
 TOPIC_ID = Uuid(b"archive-topic-id")
 PLAIN = "plain"
 PLAIN_ID = Uuid(b"plain--topic--id")
-NAMES = {TOPIC_ID.raw: TOPIC, PLAIN_ID.raw: PLAIN}
+OWN = "__rlm_settings"
+OWN_ID = Uuid(b"own----topic--id")
+NAMES = {TOPIC_ID.raw: TOPIC, PLAIN_ID.raw: PLAIN, OWN_ID.raw: OWN}
 IDS = {name: raw for raw, name in NAMES.items()}
 
 
@@ -225,10 +228,9 @@ class FakeBroker:
         for topic in request["topic_data"]:
             name = topic["name"] if version <= 12 else NAMES[topic["topic_id"]]
             log = self.logs.setdefault((name, 0), Log())
-            parts = [
-                {"index": p["index"], "base_offset": 7, "log_start_offset": log.start}
-                for p in topic["partition_data"]
-            ]
+            written, unknown = {"base_offset": 7, "log_start_offset": log.start}, {"error_code": 3}
+            rows = (one["index"] for one in topic["partition_data"])
+            parts = [{"index": at, **(unknown if at < 0 else written)} for at in rows]
             key = {"name": name} if version <= 12 else {"topic_id": topic["topic_id"]}
             answers.append({**key, "partition_responses": parts})
         return {"responses": answers}
@@ -447,20 +449,22 @@ async def proxied(
     quota: FetchQuota | None = None,
     deletions: Deletions | None = None,
     nodes: AddressLookup = keep_addresses,
+    own_topic_ids: OwnTopicIds = lambda: frozenset({OWN_ID.raw}),
     **settings: Any,
 ) -> AsyncIterator[Proxied]:
     """A proxy between a fake broker and a tier. `nodes`: which addresses it gives to clients."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0, ssl=broker_context())
     broker.port = server.sockets[0].getsockname()[1]
     metrics, host = Counting(), "127.0.0.1"
-    ours = {"upstream_port": broker.port, "shutdown_timeout_ms": 1000, "barrier_wait_ms": 100}
-    ours |= settings
-    made = ProxySettings(listen_host=host, listen_port=0, upstream_host=host, **ours)
+    kept = {"upstream_port": broker.port, "shutdown_timeout_ms": 1000, "barrier_wait_ms": 100}
+    made = ProxySettings(listen_host=host, listen_port=0, upstream_host=host, **kept | settings)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(server.close)
-        near = await stack.enter_async_context(reach(tier, deletions or FakeDeletions()))
+        ours = deletions or FakeDeletions(), own_topic_ids
+        near = await stack.enter_async_context(reach(tier, *ours))
         parts = near.tier, near.deletions, SystemClock(), metrics, quota or NoQuota(), nodes
-        await (proxy := ProxyServer(made, *parts, proxy_contexts())).start()
+        more = proxy_contexts(), near.own_topic_ids
+        await (proxy := ProxyServer(made, *parts, *more)).start()
         stack.push_async_callback(proxy.close)
 
         async def connect() -> RawClient:

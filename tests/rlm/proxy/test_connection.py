@@ -15,6 +15,7 @@ from kafka_protocol.node_addresses import keep_addresses
 from kafka_protocol.primitives import Buffer
 from rlm.proxy.connection import Connection, Handle
 from rlm.proxy.limits import ConnectionMemory
+from rlm.proxy.own_topics import OwnTopics, unknown_ids
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxySettings
 from rlm.proxy.shared import READ_BUFFER_BYTES, Shared
@@ -75,6 +76,7 @@ class Bench:
             memory=ConnectionMemory(settings.memory_max_bytes),
             produce_log_start=lambda *_: None,
             node_addresses=keep_addresses,
+            own_topics=OwnTopics(ids=unknown_ids),
             read_buffer=memoryview(bytearray(READ_BUFFER_BYTES)),
             pipes=Pipes(),
             moved=lambda _: None,

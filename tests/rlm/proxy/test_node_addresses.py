@@ -17,6 +17,7 @@ from kafka_protocol.apis import (
 from kafka_protocol.frames import encode_response
 from kafka_protocol.node_addresses import NodeAddress, NodeAddresses
 from kafka_protocol.schema import Api
+from rlm.proxy.own_topics import OwnTopics, unknown_ids
 from rlm.proxy.responses import Assembled, ResponseCutter, altered
 from rlm.proxy.session import Expected, Intercept
 from tests.rlm.proxy.fakes import (
@@ -41,6 +42,7 @@ KNOWN = NodeAddresses(replaced={1: PROXY}, keeps_others=True)
 UNSETTLED = NodeAddresses(replaced={1: PROXY}, keeps_others=False)
 OWN = {1: ("broker-1", 9_092), 2: ("broker-2", 9_092)}
 OURS = {**OWN, 1: (PROXY.host, PROXY.port)}
+BY_NAME = OwnTopics(ids=unknown_ids)
 NOT_LEADER = 6
 METADATA_REQUEST: Value = {"topics": []}
 
@@ -302,8 +304,8 @@ def test_an_answer_of_single_bytes_is_the_same(version: int) -> None:
     outputs = [one for byte in frame for one in cutter.feed(bytes([byte]))]
     [whole] = outputs
     assert isinstance(whole, Assembled)
-    found = b"".join(altered(whole, lambda *_: None, KNOWN))
+    found = b"".join(altered(whole, lambda *_: None, KNOWN, BY_NAME))
     at_once = Assembled(whole.expected, bytearray(frame[4:]))
-    assert found == b"".join(altered(at_once, lambda *_: None, KNOWN))
+    assert found == b"".join(altered(at_once, lambda *_: None, KNOWN, BY_NAME))
     assert found != frame[4:]
-    assert b"".join(altered(at_once, lambda *_: None, None)) == frame[4:]
+    assert b"".join(altered(at_once, lambda *_: None, None, BY_NAME)) == frame[4:]

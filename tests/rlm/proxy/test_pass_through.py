@@ -345,7 +345,7 @@ async def test_h24_shutdown_lets_a_request_without_an_answer_come_whole() -> Non
         request = client.encode(PRODUCE, 9, produce_request(9, acks=0))
         client.writer.write(request[:-20])
         [connection] = w.proxy.connections
-        await settle(lambda: connection.requests.passing_bytes == 20)
+        await settle(lambda: connection.requests.unpassed_bytes == 20)
         closing = asyncio.ensure_future(w.proxy.close())
         await asyncio.sleep(0.05)
         client.writer.write(request[-20:])

@@ -9,6 +9,7 @@ from pathlib import Path
 from kip405.errors import Invalid, Unavailable
 from kip405.ids import PartitionKey
 from rlm.clock import SystemClock
+from rlm.proxy.own_topics import OwnTopicIds
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredTopic
 from rlm.remote_log.tier import Deletions, Tier, TierPartition, TopicRef
@@ -76,11 +77,13 @@ def behind_core(folder: Path) -> Border:
     numbers = count()
 
     @asynccontextmanager
-    async def border(tier: Tier, deletions: Deletions) -> AsyncIterator[Near]:
+    async def border(
+        tier: Tier, deletions: Deletions, own_topic_ids: OwnTopicIds
+    ) -> AsyncIterator[Near]:
         assert isinstance(tier, FakeTier | LocalTier)
         path = folder / f"core-{next(numbers)}.sock"
         source = Shown(tier) if isinstance(tier, FakeTier) else tier
-        feed = ViewFeed(source, deletions.refusal, SystemClock())
+        feed = ViewFeed(source, deletions.refusal, SystemClock(), own_topic_ids=own_topic_ids)
         async with Background() as tasks:
             parts = CoreParts(
                 tier=tier,
@@ -103,7 +106,13 @@ def behind_core(folder: Path) -> Border:
                     await worker.catch_up()
 
                 await settle()
-                yield Near(tier=worker, deletions=worker, memory=memory, settle=settle)
+                yield Near(
+                    tier=worker,
+                    deletions=worker,
+                    own_topic_ids=worker.own_topic_ids,
+                    memory=memory,
+                    settle=settle,
+                )
             finally:
                 for one in running:
                     one.cancel()

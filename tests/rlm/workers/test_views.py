@@ -221,3 +221,27 @@ async def test_h24_workers_follow_the_addresses_that_their_core_knows() -> None:
     assert late.addresses == SECOND
     late.take(pb.Views(is_whole=True))  # of a core of an earlier version
     assert late.addresses == SECOND
+
+
+async def test_workers_learn_the_ids_of_the_services_topics_and_keep_them() -> None:
+    now: list[frozenset[bytes]] = [frozenset()]
+    feed = ViewFeed(Source(FakeTier()), lambda _: None, SystemClock(), own_topic_ids=lambda: now[0])
+    mirrors = [TierMirror(), TierMirror()]
+
+    def connect(mirror: TierMirror) -> None:
+        def take(views: pb.Views) -> None:
+            mirror.take(pb.Views.FromString(views.SerializeToString()))
+
+        take(feed.listen(take))
+
+    connect(mirrors[0])
+    await feed.compare_all()
+    assert mirrors[0].own_topic_ids == frozenset()
+    now[0] = frozenset({b"1" * 16, b"2" * 16})
+    await feed.compare_all()
+    connect(mirrors[1])
+    for mirror in mirrors:
+        assert mirror.own_topic_ids == now[0]
+        mirror.take(pb.Views(ready=True))
+        mirror.take(pb.Views(is_whole=True))  # of a core that has just begun
+        assert mirror.own_topic_ids == now[0]

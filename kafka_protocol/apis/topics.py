@@ -1,0 +1,164 @@
+"""What changes topics: DeleteTopics, CreatePartitions, AlterConfigs and IncrementalAlterConfigs.
+
+Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
+"""
+
+from kafka_protocol.schema import Array, Scalar, api, array, field
+
+BOOL = Scalar.BOOL
+INT16 = Scalar.INT16
+INT32 = Scalar.INT32
+INT8 = Scalar.INT8
+STRING = Scalar.STRING
+UUID = Scalar.UUID
+
+TOPIC_RESOURCE = 2
+"""The resource type of a topic's configuration (ConfigResource.Type)."""
+
+DELETE_TOPICS = api(
+    20,
+    "DeleteTopics",
+    "1-6",
+    flexible_from=4,
+    request=(
+        field(
+            "topics",
+            array(
+                field("name", STRING, "6+", nullable="6+", default=None),
+                field("topic_id", UUID, "6+"),
+            ),
+            "6+",
+        ),
+        field("topic_names", Array(STRING), "0-5", ignorable=True),
+        field("timeout_ms", INT32, "0+"),
+    ),
+    response=(
+        field("throttle_time_ms", INT32, "1+", ignorable=True),
+        field(
+            "responses",
+            array(
+                field("name", STRING, "0+", nullable="6+"),
+                field("topic_id", UUID, "6+", ignorable=True),
+                field("error_code", INT16, "0+"),
+                field("error_message", STRING, "5+", nullable="5+", default=None, ignorable=True),
+            ),
+            "0+",
+        ),
+    ),
+)
+
+CREATE_PARTITIONS = api(
+    37,
+    "CreatePartitions",
+    "0-3",
+    flexible_from=2,
+    request=(
+        field(
+            "topics",
+            array(
+                field("name", STRING, "0+"),
+                field("count", INT32, "0+"),
+                field(
+                    "assignments",
+                    array(field("broker_ids", Array(INT32), "0+")),
+                    "0+",
+                    nullable="0+",
+                ),
+            ),
+            "0+",
+        ),
+        field("timeout_ms", INT32, "0+"),
+        field("validate_only", BOOL, "0+"),
+    ),
+    response=(
+        field("throttle_time_ms", INT32, "0+"),
+        field(
+            "results",
+            array(
+                field("name", STRING, "0+"),
+                field("error_code", INT16, "0+"),
+                field("error_message", STRING, "0+", nullable="0+", default=None),
+            ),
+            "0+",
+        ),
+    ),
+)
+
+ALTER_CONFIGS = api(
+    33,
+    "AlterConfigs",
+    "0-2",
+    flexible_from=2,
+    request=(
+        field(
+            "resources",
+            array(
+                field("resource_type", INT8, "0+"),
+                field("resource_name", STRING, "0+"),
+                field(
+                    "configs",
+                    array(
+                        field("name", STRING, "0+"),
+                        field("value", STRING, "0+", nullable="0+"),
+                    ),
+                    "0+",
+                ),
+            ),
+            "0+",
+        ),
+        field("validate_only", BOOL, "0+"),
+    ),
+    response=(
+        field("throttle_time_ms", INT32, "0+"),
+        field(
+            "responses",
+            array(
+                field("error_code", INT16, "0+"),
+                field("error_message", STRING, "0+", nullable="0+"),
+                field("resource_type", INT8, "0+"),
+                field("resource_name", STRING, "0+"),
+            ),
+            "0+",
+        ),
+    ),
+)
+
+INCREMENTAL_ALTER_CONFIGS = api(
+    44,
+    "IncrementalAlterConfigs",
+    "0-1",
+    flexible_from=1,
+    request=(
+        field(
+            "resources",
+            array(
+                field("resource_type", INT8, "0+"),
+                field("resource_name", STRING, "0+"),
+                field(
+                    "configs",
+                    array(
+                        field("name", STRING, "0+"),
+                        field("config_operation", INT8, "0+"),
+                        field("value", STRING, "0+", nullable="0+"),
+                    ),
+                    "0+",
+                ),
+            ),
+            "0+",
+        ),
+        field("validate_only", BOOL, "0+"),
+    ),
+    response=(
+        field("throttle_time_ms", INT32, "0+"),
+        field(
+            "responses",
+            array(
+                field("error_code", INT16, "0+"),
+                field("error_message", STRING, "0+", nullable="0+"),
+                field("resource_type", INT8, "0+"),
+                field("resource_name", STRING, "0+"),
+            ),
+            "0+",
+        ),
+    ),
+)

@@ -1,0 +1,182 @@
+"""Planted bugs in what keeps clients of the proxy off the service's own topics."""
+
+from tests.mutants.edits import Edit, Target
+
+_PROXY = ("tests/rlm/proxy/test_own_topics.py",)
+SCANNER = Target(
+    "kafka_protocol/produce_request.py", ("tests/kafka_protocol/test_produce_request.py",)
+)
+ANSWERS = Target("kafka_protocol/produce.py", ("tests/kafka_protocol/test_produce_request.py",))
+RULES = Target("rlm/proxy/own_topics.py", _PROXY)
+SESSION = Target("rlm/proxy/session.py", _PROXY)
+CONNECTION = Target("rlm/proxy/connection.py", _PROXY)
+CHANGES = Target("rlm/proxy/topic_changes.py", _PROXY)
+DELETES = Target("rlm/proxy/delete_records.py", _PROXY)
+FEED = Target("rlm/workers/views.py", ("tests/rlm/workers/test_views.py",))
+MIRROR = Target("rlm/workers/mirror.py", ("tests/rlm/workers/test_views.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *SCANNER.edits(
+        (
+            "records of a refused partition are written",
+            "                _INT32.pack_into(reader.buffer, index_at, spoiled(index))\n",
+            "                pass\n",
+        ),
+        (
+            "an index that is no partition becomes one",
+            "            if index >= 0:\n",
+            "            if True:\n",
+        ),
+        (
+            "a topic behind a refused one is refused",
+            "        self._is_topic_refused = self._is_refused(topic)\n",
+            "        self._is_topic_refused = self._is_topic_refused or self._is_refused(topic)\n",
+        ),
+        (
+            "H36: a head without end is kept for ever",
+            " or len(view) - passed_bytes > MAX_HEAD_BYTES:",
+            ":",
+        ),
+        (
+            "what is left of a frame counts as the next one",
+            "(self._part is _Part.END) != (self.left_bytes == 0):",
+            "False:",
+        ),
+    ),
+    *ANSWERS.edits(
+        (
+            "an index that the client does not know is answered",
+            "_INDEX_AND_ERROR.pack(spoiled(index), ",
+            "_INDEX_AND_ERROR.pack(index, ",
+        ),
+        (
+            "answers about topics of others are changed",
+            "        if is_refused and index < 0:\n",
+            "        if index < 0:\n",
+        ),
+        (
+            "answers about partitions that are there are changed",
+            "        if is_refused and index < 0:\n",
+            "        if is_refused:\n",
+        ),
+    ),
+    *RULES.edits(
+        (
+            "only one of our topics is refused",
+            "        is_named = name is not None and name.startswith(PREFIX)\n",
+            '        is_named = name is not None and name == PREFIX + "settings"\n',
+        ),
+        (
+            "our topics are written by their ids",
+            "        return len(topic) == _ID_BYTES and bytes(topic) in self.ids()\n",
+            "        return False\n",
+        ),
+        (
+            "our topics are deleted by their ids",
+            "        return is_named or (topic_id is not None and topic_id in self.ids())\n",
+            "        return is_named\n",
+        ),
+        (
+            "requests with ids pass before our ids are known",
+            "        return None if self.ids() else _HIGHEST_WITHOUT_IDS.get(api_key)\n",
+            "        return None\n",
+        ),
+        (
+            "a short Produce is not looked at",
+            "        return _PREFIX_BYTES in frame or any(one in frame for one in self.ids())\n",
+            "        return False\n",
+        ),
+        (
+            "a short Produce is not looked at for ids",
+            "        return _PREFIX_BYTES in frame or any(one in frame for one in self.ids())\n",
+            "        return _PREFIX_BYTES in frame\n",
+        ),
+    ),
+    *SESSION.edits(
+        (
+            "only a short Produce is looked at",
+            "        return not is_whole or self._own_topics",
+            "        return is_whole and self._own_topics",
+        ),
+        (
+            "a version that is not offered passes",
+            "    if is_too_new or not is_offered(api_key, api_version):\n",
+            "    if not is_offered(api_key, api_version):\n",
+        ),
+        (
+            "answers of old versions show an index that the client does not know",
+            "            intercept = Intercept.PRODUCE\n",
+            "            intercept = Intercept.PRODUCE if api_version > 4 else intercept\n",
+        ),
+        (
+            "H24: a shutdown cuts a Produce between two partitions",
+            "        return self._passing_bytes + left_bytes\n",
+            "        return self._passing_bytes\n",
+        ),
+    ),
+    *CONNECTION.edits(
+        (
+            "each refusal is logged, as often as a client likes",
+            "            self._has_refused = True\n",
+            "",
+        ),
+        (
+            "refused partitions are not counted",
+            '            self.shared.metrics.answered("produce", REFUSED)\n',
+            "            pass\n",
+        ),
+    ),
+    *CHANGES.edits(
+        (
+            "changes of our topics go to the broker",
+            "                refused.append(row)\n",
+            "                refused.append(row)\n                kept[field].append(one)\n",
+        ),
+        (
+            "a refusal is answered as done",
+            '"error_code": TOPIC_AUTHORIZATION_FAILED, **message}',
+            '"error_code": 0, **message}',
+        ),
+        (
+            "a broker's configuration is taken for that of a topic",
+            '    if one["resource_type"] != TOPIC_RESOURCE:\n        return None\n',
+            "",
+        ),
+        (
+            "a transaction ends in our topics",
+            "        if not ours:\n            await pass_on(taken",
+            "        if ours:\n            await pass_on(taken",
+        ),
+        (
+            "a client is not told of what was refused",
+            "        response[changing.answers] += changing.refusals(refused, version)\n",
+            "",
+        ),
+    ),
+    *DELETES.edits(
+        (
+            "records of our topics are deleted",
+            "        if self._own_topics.has(one.topic, None):\n",
+            "        if self._own_topics.has(None, None):\n",
+        ),
+    ),
+    *FEED.edits(
+        (
+            "workers do not learn the ids of our topics",
+            "            self._send(pb.Views(ready=self._is_ready, own_topic_ids=ids))\n",
+            "            pass\n",
+        ),
+        (
+            "a worker that comes later does not learn them",
+            "            own_topic_ids=self._ids,\n",
+            "",
+        ),
+    ),
+    *MIRROR.edits(
+        (
+            "a worker forgets the ids of our topics with the next view",
+            "        if views.own_topic_ids:\n",
+            "        if True:\n",
+        ),
+    ),
+)
