@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kip405.settings import Setting, rows_of
+from rlm.config.history import HISTORY_ROWS
 from rlm.config.offload import OFFLOAD_ROWS
 from rlm.config.secured import KafkaClientConfig
 from rlm.config.service import ReaderConfig, settings
@@ -93,6 +94,22 @@ offload.rules:
 | key | value | default | meaning |
 |---|---|---|---|
 """
+_HISTORY = """\
+
+## A rule of `proxy.history.rules`
+
+A rule has either `principals` or `client.ids`.
+
+```yaml
+proxy.history: 7d
+proxy.history.rules:
+  - {principals: 'audit|etl-.*', history: full}
+  - {client.ids: 'dashboard-.*', history: local}
+```
+
+| key | value | default | meaning |
+|---|---|---|---|
+"""
 
 
 _PLUGIN_HEAD = (
@@ -111,6 +128,7 @@ def generate_service_docs() -> str:
     rows = _rows(common) + _SECURED + _rows(secured.values()) + _BROKERS + _rows(beside)
     store = _STORES + _rows(STORE_ROWS) + _KIND
     rules = _RULES + _rows(RULE_ROWS) + _OFFLOAD + _rows(OFFLOAD_ROWS)
+    rules += _HISTORY + _rows(HISTORY_ROWS)
     return _HEAD + rows + store + rules
 
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import click
 
+from kip405.amounts import parse_duration_ms, parse_size_bytes
 from kip405.errors import Invalid
 from kip405.ids import Uuid
-from rlm.plans.retention import parse_duration_ms, parse_size_bytes
 
 _INT64_MAX = (1 << 63) - 1  # the most that a message of the API can carry
 
 
 class _Parsed(click.ParamType[int]):
-    """A duration or a size, read by a parser of rlm.plans.retention."""
+    """A duration or a size, read by a parser of kip405.amounts."""
 
     def __init__(self, name: str, parse: Callable[[str], int]) -> None:
         self.name = name

@@ -18,6 +18,7 @@ from rlm.config.broker_files import (
     read_server_properties,
 )
 from rlm.config.common import CommonConfig
+from rlm.config.history import read_history_rules
 from rlm.config.offload import read_offload_rules
 from rlm.config.proxy_clients import check_proxy_clients
 from rlm.config.secured import (
@@ -154,6 +155,8 @@ def _values(given: Mapping[str, Any], config: type[CommonConfig]) -> dict[str, A
     _read_stores(values, given)
     if "offload_rules" in values:
         values["offload_rules"] = read_offload_rules(values["offload_rules"])
+    if "proxy_history_rules" in values:
+        values["proxy_history_rules"] = read_history_rules(values["proxy_history_rules"])
     return values
 
 

@@ -1,5 +1,5 @@
 """Settings of who may connect to the proxy and how: TLS towards clients and towards the broker's
-tiered listener, and limits for each address and principal. Pure.
+tiered listener, limits for each address and principal, and how much of the past is shown. Pure.
 
 The rest of the settings of the proxy is in `rlm/config/service.py`.
 """
@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from kip405.errors import Invalid
-from kip405.settings import FLAG, PATH, TEXT, choice, rows_of, setting
+from kip405.history import FULL, History, HistoryRule, windows_of
+from kip405.settings import FLAG, PATH, TEXT, checked_later, choice, rows_of, setting
 from rlm.config.common import CommonConfig
 from rlm.config.common import count as _count
 from rlm.config.common import milliseconds as _ms
 from rlm.config.common import size_bytes as _size
+from rlm.config.history import HISTORY, HISTORY_RULES_ALLOWED, check_windows
 
 _LISTENER, _UPSTREAM = "proxy.tls.cert.file", "broker.tiered.tls.ca.file"
 
@@ -94,6 +96,24 @@ class ProxyClientsConfig(CommonConfig):
         "proxy.stalled.request.timeout.ms, so that single bytes do not hold a connection for ever.",
         least=1,
     )
+    proxy_history: History = setting(
+        "proxy.history",
+        HISTORY,
+        "How much of the past clients at proxy.listen are shown for whom no rule says more: `full` "
+        "= both tiers, `local` = what the broker itself has, or a duration: the remote segments "
+        "whose newest record is not older than it as well. What lies before is out of range for "
+        "them, as deleted records are.",
+        default=FULL,
+        default_doc="full",
+    )
+    proxy_history_rules: tuple[HistoryRule, ...] = setting(
+        "proxy.history.rules",
+        checked_later(HISTORY_RULES_ALLOWED),
+        "Rules that choose this by principal or client id. The first one that matches the "
+        "client's principal decides; without one, the first one that matches its client id.",
+        default=(),
+        default_doc="none",
+    )
     broker_tiered_tls_ca_file: Path | None = setting(
         "broker.tiered.tls.ca.file",
         PATH,
@@ -149,6 +169,7 @@ class ProxyClientsConfig(CommonConfig):
 
 def check_proxy_clients(config: ProxyClientsConfig) -> None:
     """Invalid for settings of which one lacks the other. Files are looked at later."""
+    check_windows(windows_of(config.proxy_history, config.proxy_history_rules))
     given = _given(config)
     for prefix, needed in (("proxy.tls.", _LISTENER), ("broker.tiered.tls.", _UPSTREAM)):
         for key in given:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kip405.addresses import Address
+from kip405.history import history_text
 from kip405.settings import (
     FLAG,
     PATH,
@@ -440,6 +441,8 @@ class ServiceConfig(ProxyClientsConfig):
         return rows | {
             "storage.endpoint.rules": "; ".join(rules),
             "offload.rules": "; ".join(offload),
+            "proxy.history": history_text(self.proxy_history),
+            "proxy.history.rules": "; ".join(map(str, self.proxy_history_rules)),
         }
 
     def offload_defaults(self) -> OffloadThresholds:

@@ -63,6 +63,7 @@ from rlm.proxy.splice import (
     settle_out_of_range,
 )
 from rlm.remote_log.tier import EpochEnd, Tier, TierPartition
+from rlm.remote_log.visible import ClientView
 
 _SLICE_MS = 100  # part of max_wait per request; new tail records end the wait at once
 _LEAST_BARRIER_MS = 100  # also for clients with a max_wait of 0
@@ -86,7 +87,6 @@ class FetchDependencies:
     """
 
     settings: ProxySettings
-    tier: Tier
     clock: Clock
     metrics: ProxyMetrics
     high_watermarks: HighWatermarks
@@ -96,10 +96,11 @@ class FetchDependencies:
 
 
 class FetchHandler:
-    """Answers the Fetch requests of one connection."""
+    """Answers the Fetch requests of one connection; `view`: the tier as its client sees it."""
 
-    def __init__(self, dependencies: FetchDependencies) -> None:
+    def __init__(self, dependencies: FetchDependencies, view: ClientView) -> None:
         self._dependencies = dependencies
+        self._view = view
         self._storage_errors = StorageErrors(dependencies.clock)
         self._quota = dependencies.quota.connection()
         self._unanswered: set[Key] = set()
@@ -121,18 +122,19 @@ class FetchHandler:
             await upstream.settled()
             body = {"error_code": FETCH_SESSION_ID_NOT_FOUND}
             return [encode_response(FETCH, taken.api_version, taken.correlation_id, body)]
+        tier = self._view.tier(client_id)
         plan = plan_fetch(
             request,
-            self._dependencies.tier.partition,
-            self._dependencies.tier.epoch_end,
-            ready=self._dependencies.tier.ready(),
+            tier.partition,
+            tier.epoch_end,
+            ready=tier.ready(),
             high_watermarks=self._dependencies.high_watermarks,
         )
         clock = self._dependencies.clock
         deadline_ms = clock.monotonic_ms() + max(request.max_wait_ms, 0)
         permit = Permit(self._quota, client_id or "", clock)
         reads = RemoteReads(
-            self._dependencies.tier,
+            tier,
             permit,
             self._dependencies.purgatory,
             clock,
@@ -140,7 +142,9 @@ class FetchHandler:
             deadline_ms=deadline_ms,
         )
         answer = FetchAnswer(plan, reads, permit, self._dependencies.metrics, self._storage_errors)
-        one = _OneFetch(self._dependencies, taken, upstream, answer, deadline_ms, self._unanswered)
+        one = _OneFetch(
+            self._dependencies, tier, taken, upstream, answer, deadline_ms, self._unanswered
+        )
         try:
             if await one.answer_at_once():
                 return one.pieces
@@ -160,17 +164,14 @@ class _OneFetch:
     def __init__(
         self,
         dependencies: FetchDependencies,
+        tier: Tier,
         taken: Taken,
         upstream: FetchUpstream,
         answer: FetchAnswer,
         deadline_ms: int,
         unanswered: set[Key],
     ) -> None:
-        self._tier, self._clock, self._metrics = (
-            dependencies.tier,
-            dependencies.clock,
-            dependencies.metrics,
-        )
+        self._tier, self._clock, self._metrics = tier, dependencies.clock, dependencies.metrics
         self._high_watermarks = dependencies.high_watermarks
         self._node_addresses = dependencies.node_addresses
         self._taken = taken

@@ -11,7 +11,7 @@ from functools import partial
 from kafka_protocol.apis import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kafka_protocol.error_codes import KAFKA_STORAGE_ERROR, NONE
 from kafka_protocol.fetch import CONSUMER_REPLICA_ID
-from kafka_protocol.frames import frame_length
+from kafka_protocol.frames import frame_length, parse_request_header
 from kafka_protocol.primitives import Buffer
 from kafka_protocol.schema import Api, encode
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
@@ -33,19 +33,35 @@ from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.remote_log.list_offsets import BothTiers, Position, needs_view
 from rlm.remote_log.tier import Tier, TierPartition
+from rlm.remote_log.visible import ClientView
 
 _FIRST_EPOCH_WITH_REPLICA_ID = 3
 
 
 class PositionHandler:
-    """Answers the requests about offsets of one connection."""
+    """Answers the requests about offsets of one connection, one at a time; `view`: the tier as its
+    client sees it.
+    """
 
     def __init__(
-        self, settings: ProxySettings, tier: Tier, clock: Clock, metrics: ProxyMetrics
+        self, settings: ProxySettings, view: ClientView, clock: Clock, metrics: ProxyMetrics
     ) -> None:
-        self._work = PartitionWork(tier, clock, metrics, wait_ms=settings.barrier_wait_ms)
-        self._both = BothTiers(tier, deadline_ms=settings.barrier_wait_ms)
+        self._wait_ms = settings.barrier_wait_ms
+        self._view = view
+        self._clock = clock
         self._metrics = metrics
+        self._use(view.last_tier)
+
+    def _use(self, tier: Tier) -> None:
+        self._tier = tier
+        self._work = PartitionWork(tier, self._clock, self._metrics, wait_ms=self._wait_ms)
+        self._both = BothTiers(tier, deadline_ms=self._wait_ms)
+
+    def _use_tier_of(self, taken: Taken) -> None:
+        """From here on with the tier that the client of this request is shown."""
+        tier = self._view.tier(parse_request_header(taken.frame).client_id)
+        if tier is not self._tier:
+            self._use(tier)
 
     async def list_offsets(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
         """The broker's answer, corrected for both tiers; None when it was passed on unchanged."""
@@ -54,6 +70,7 @@ class PositionHandler:
         if replica_id != CONSUMER_REPLICA_ID or not is_ours:
             await pass_on(taken, upstream)
             return None
+        self._use_tier_of(taken)
         response, header_bytes = await ask_broker(LIST_OFFSETS, taken, taken.frame, upstream)
         await self._work.each(
             partial(self._list_offset, one, answered, taken.api_version)
@@ -75,6 +92,7 @@ class PositionHandler:
         if not is_consumer or not asked:
             await pass_on(taken, upstream)
             return None
+        self._use_tier_of(taken)
         response, header_bytes = await ask_broker(
             OFFSET_FOR_LEADER_EPOCH, taken, taken.frame, upstream
         )

@@ -10,6 +10,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -49,6 +50,7 @@ from rlm.proxy.tls_files import PLAIN, Contexts, TlsContexts
 from rlm.proxy.tls_transport import TlsTransport, peer_of
 from rlm.proxy.topic_changes import CHANGING_APIS, TopicChangesHandler
 from rlm.remote_log.tier import Deletions, Tier, has_remote
+from rlm.remote_log.visible import ClientView, VisibleTiers
 
 log = structlog.get_logger(__name__)
 
@@ -74,6 +76,7 @@ class ProxyServer:
     ) -> None:
         self._settings = settings
         self._tier = tier
+        self._visible = VisibleTiers(tier, settings.history)
         self._deletions = deletions
         self._clock = clock
         self._metrics = metrics
@@ -81,7 +84,6 @@ class ProxyServer:
         self.purgatory = RemoteFetchPurgatory(clock, self._metrics)
         self._fetch_dependencies = FetchDependencies(
             settings=settings,
-            tier=tier,
             clock=clock,
             metrics=self._metrics,
             high_watermarks=HighWatermarks(),
@@ -117,7 +119,7 @@ class ProxyServer:
             settings=settings,
             metrics=self._metrics,
             memory=self.memory,
-            produce_log_start=self._produce_log_start,
+            produce_log_start=partial(_produce_log_start, lambda: tier),
             node_addresses=node_addresses,
             own_topics=self._own_topics,
             read_buffer=memoryview(bytearray(READ_BUFFER_BYTES)),
@@ -291,16 +293,21 @@ class ProxyServer:
         return of_reads, of_answers
 
     def _connection(self, identity: Identity) -> Connection:
-        fetches = FetchHandler(self._fetch_dependencies)
+        view = self._visible.client()
+        fetches = FetchHandler(self._fetch_dependencies, view)
 
         def known(principal: str) -> None:
+            view.known_as(principal)
+            fetches.known_as(principal)
+
+        def proved(principal: str) -> None:
             self.identities.prove(identity, principal, by_sasl=True)
-            fetches.known_as(identity.principal or principal)
+            known(identity.principal or principal)
 
         if identity.principal is not None:
-            fetches.known_as(identity.principal)
-        sasl = SaslHandler(known)
-        positions = PositionHandler(self._settings, self._tier, self._clock, self._metrics)
+            known(identity.principal)
+        sasl = SaslHandler(proved)
+        positions = PositionHandler(self._settings, view, self._clock, self._metrics)
         deletes = DeleteRecordsHandler(
             self._settings,
             self._tier,
@@ -320,7 +327,14 @@ class ProxyServer:
             ADD_PARTITIONS_TO_TXN.key: changes.add_partitions,
             **dict.fromkeys(SASL_APIS, sasl.handle),
         }
-        return Connection(self._shared, handlers, partial(self._accept, identity))
+        return Connection(self._shared_with(view), handlers, partial(self._accept, identity))
+
+    def _shared_with(self, view: ClientView) -> Shared:
+        """With the log start that Produce answers show this client (H22)."""
+        if self._settings.history.is_full:
+            return self._shared
+        lookup = partial(_produce_log_start, lambda: view.last_tier)
+        return replace(self._shared, produce_log_start=lookup)
 
     @property
     def _is_full(self) -> bool:
@@ -348,14 +362,15 @@ class ProxyServer:
             self.identities.leave(identity)
             self._one_left.set()
 
-    def _produce_log_start(
-        self, name: str | None, topic_id: bytes | None, partition: int
-    ) -> int | None:
-        """The remote log start that a Produce answer shows (H22); never waits (G6)."""
-        view = self._tier.partition(topic_ref(name, topic_id), partition)
-        if view is None or not has_remote(view):
-            return None
-        return view.remote_log_start_offset
+
+def _produce_log_start(
+    tier: Callable[[], Tier], name: str | None, topic_id: bytes | None, partition: int
+) -> int | None:
+    """The remote log start that a Produce answer shows (H22); never waits (G6)."""
+    view = tier().partition(topic_ref(name, topic_id), partition)
+    if view is None or not has_remote(view):
+        return None
+    return view.remote_log_start_offset
 
 
 def _in_task(handle: Handle) -> Handle:

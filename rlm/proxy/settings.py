@@ -3,8 +3,10 @@
 The composition root provides both; the proxy knows neither the settings file nor Prometheus.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from rlm.plans.client_history import HistoryRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +18,8 @@ class ProxySettings:
     own max_wait. `memory_max_bytes` bounds what all connections hold together. The timeouts in ms
     end a client that does not complete its TLS handshake, that sends no first request, that does
     not complete a request, or that is idle (H36). A client in the middle of a request has to send
-    `stalled_request_min_bytes` within `stalled_request_timeout_ms`.
+    `stalled_request_min_bytes` within `stalled_request_timeout_ms`. `history`: how much of the past
+    each client is shown.
     """
 
     listen_host: str
@@ -38,6 +41,7 @@ class ProxySettings:
     connect_timeout_ms: int = 5_000
     shutdown_timeout_ms: int = 5_000
     barrier_wait_ms: int = 5_000
+    history: HistoryRules = field(default_factory=HistoryRules)
 
 
 class ProxyMetrics(Protocol):

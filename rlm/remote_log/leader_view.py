@@ -13,10 +13,12 @@ from kip405.errors import Fenced, NotFound, Unavailable
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlm.broker.answers import OffsetAnswer, TopicDescription
 from rlm.broker.leadership import Leadership, LedPartition, partitions_of
+from rlm.plans.client_history import WindowStart
 from rlm.plans.coverage import SETTLED, Ranges, ranges_without_records
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import LineageReader, RemoteHistory
+from rlm.remote_log.history_windows import HistoryWindows
 from rlm.remote_log.mirrored import NOTHING_REMOTE, LeaderEpochs, MirroredTopic
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
@@ -34,9 +36,17 @@ class _Broker(Protocol):
     ) -> OffsetAnswer: ...
 
 
-_Seen = tuple[LedPartition, PartitionSnapshot | None, int | None, int, str | None, Ranges]
-"""The inputs of a view: leadership, snapshot, remote start, ledger version and problem, and ranges
-without records.
+_Seen = tuple[
+    LedPartition,
+    PartitionSnapshot | None,
+    int | None,
+    int,
+    str | None,
+    Ranges,
+    tuple[WindowStart, ...],
+]
+"""The inputs of a view: leadership, snapshot, remote start, ledger version and problem, ranges
+without records, and where windows of history begin.
 """
 
 
@@ -54,8 +64,10 @@ class LocalTier:
         snapshots: SnapshotCache,
         coalesced: SnapshotTaker,
         reader: RemoteReader,
+        windows: HistoryWindows,
     ) -> None:
         self._node_id = node_id
+        self._windows = windows
         self._broker = broker
         self._leadership = leadership
         self._settings = settings
@@ -162,14 +174,14 @@ class LocalTier:
         return await self.lineage_reader.read(history, request)
 
     async def offset_for_timestamp(
-        self, topic_id: Uuid, partition: int, timestamp_ms: int
+        self, topic_id: Uuid, partition: int, timestamp_ms: int, start_offset: int = 0
     ) -> TimestampedOffset | None:
         key = PartitionKey(topic_id, partition)
         snapshot, history = self._readable(key)
         return await self.lineage_reader.offset_for_timestamp(
             history,
             timestamp_ms,
-            start=self._settings.view.remote_log_start(key) or 0,
+            start=max(self._settings.view.remote_log_start(key) or 0, start_offset),
             next_offset=snapshot.watermarks.log_start_offset,
         )
 
@@ -269,11 +281,12 @@ class LocalTier:
         start = self._settings.view.remote_log_start(key)
         version = self._ledger.ledger(key).version if snapshot else -1
         empty = ranges_without_records(self._settings.view.holes(key))
-        seen: _Seen = (led, snapshot, start, version, self._ledger.problem, empty)
+        window_starts = self._window_starts(snapshot, start)
+        seen: _Seen = (led, snapshot, start, version, self._ledger.problem, empty, window_starts)
         known = self._views.get(key)
         if known is not None and _is_same(known[0], seen):
             return known[1]
-        view = self._new_view(led, snapshot, start, empty)
+        view = self._new_view(led, snapshot, start, empty, window_starts)
         self._views[key] = (seen, view)
         return view
 
@@ -283,6 +296,7 @@ class LocalTier:
         snapshot: PartitionSnapshot | None,
         start: int | None,
         empty: Ranges,
+        window_starts: tuple[WindowStart, ...],
     ) -> TierPartition:
         partition = led.topic_id_partition
         end, unsettled_end = (
@@ -300,6 +314,19 @@ class LocalTier:
             frozen=snapshot is not None and snapshot.frozen is not None,
             unsettled_next_offset=unsettled_end,
             empty=empty,
+            window_starts=window_starts,
+        )
+
+    def _window_starts(
+        self, snapshot: PartitionSnapshot | None, start: int | None
+    ) -> tuple[WindowStart, ...]:
+        if snapshot is None or start is None or not self._windows:
+            return ()
+        return self._windows.starts(
+            self._history(snapshot),
+            remote_log_start_offset=start,
+            local_log_start_offset=snapshot.watermarks.log_start_offset,
+            log_time_ms=self._settings.view.log_time_ms,
         )
 
     def _remote_ends(self, snapshot: PartitionSnapshot, start: int) -> tuple[int | None, int]:

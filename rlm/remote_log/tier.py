@@ -10,6 +10,7 @@ from typing import Protocol
 
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
+from rlm.plans.client_history import WindowStart
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 
 
@@ -42,7 +43,9 @@ class TierPartition:
     iff it is above `remote_log_start_offset`. `watermarks` are those of the last snapshot, None =
     there is none yet. Below `unsettled_next_offset` a gap in the remote data is no hole yet: an
     unfinished or disputed entry of the ledger may bring records back (H3, H6); -1 = none may.
-    `empty`: half-open ranges, ascending, that are known to hold no records (H15).
+    `empty`: half-open ranges, ascending, that are known to hold no records (H15). `window_starts`:
+    where each window of `proxy.history` begins, none of them above the broker's log start; empty =
+    not known yet.
     """
 
     topic_id: Uuid
@@ -56,6 +59,7 @@ class TierPartition:
     frozen: bool
     unsettled_next_offset: int = -1
     empty: tuple[tuple[int, int], ...] = ()
+    window_starts: tuple[WindowStart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +109,10 @@ class Tier(Protocol):
         ...
 
     async def offset_for_timestamp(
-        self, topic_id: Uuid, partition: int, timestamp_ms: int
+        self, topic_id: Uuid, partition: int, timestamp_ms: int, start_offset: int = 0
     ) -> TimestampedOffset | None:
-        """First remote record at or after the timestamp and the remote log start; None if there is
-        none.
+        """First remote record at or after the timestamp, `start_offset` and the remote log start;
+        None if there is none.
         """
         ...
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rlm.config import ServiceConfig
+from rlm.plans.client_history import HistoryRules
 from rlm.plans.process_rules import ProcessObservation
 from rlm.proxy.own_topics import OwnTopicIds
 from rlm.proxy.server import ProxyServer
@@ -165,6 +166,7 @@ def proxy_settings(config: ServiceConfig) -> ProxySettings:
         handshake_timeout_ms=config.proxy_handshake_timeout_ms,
         stalled_request_min_bytes=config.proxy_stalled_request_min_bytes,
         shutdown_timeout_ms=config.shutdown_timeout_ms,
+        history=HistoryRules(config.proxy_history, config.proxy_history_rules),
     )
 
 

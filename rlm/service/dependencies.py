@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kafka_clients.channel_security import ChannelSecurity
+from kip405.history import windows_of
 from kip405.ids import Uuid
 from kip405.process import software_version
 from rlm.broker.leadership import Leadership
@@ -22,6 +23,7 @@ from rlm.reading.disk_cache import DiskCache
 from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.client_deletions import ClientDeletions
+from rlm.remote_log.history_windows import HistoryWindows
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, LineagePublisher, SnapshotCache
@@ -195,6 +197,9 @@ def build_dependencies(
             snapshots=snapshots,
             coalesced=CoalescedSnapshots(snapshots, tasks),
             reader=reader,
+            windows=HistoryWindows(
+                windows_of(config.proxy_history, config.proxy_history_rules), clock
+            ),
         ),
         client_deletions=ClientDeletions(
             node_id=config.node_id,

@@ -225,7 +225,7 @@ async def _read(parts: CoreParts, asked: pb.ToCore) -> _Answer:
 async def _timestamp(parts: CoreParts, asked: pb.ToCore) -> _Answer:
     call = asked.timestamp
     found = await parts.tier.offset_for_timestamp(
-        Uuid(call.topic_id), call.partition, call.timestamp_ms
+        Uuid(call.topic_id), call.partition, call.timestamp_ms, call.start_offset
     )
     return pb.ToWorker(timestamp=timestamp_message(found)), ()
 

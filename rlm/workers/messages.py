@@ -12,6 +12,7 @@ from kip405.errors import (
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
+from rlm.plans.client_history import WindowStart
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredPartition
 from rlm.remote_log.tier import ChangedMeanwhile, TierPartition, TopicRef, Watermarks
@@ -75,6 +76,10 @@ def view_message(mirrored: MirroredPartition) -> pb.PartitionView:
         empty=(pb.OffsetRun(start=start, end=end) for start, end in view.empty),
         epochs=None if mirrored.epochs is None else _epochs_message(mirrored.epochs),
         refusal=_sendable(mirrored.refusal or ""),
+        window_starts=(
+            pb.WindowStart(window_ms=window_ms, offset=offset)
+            for window_ms, offset in view.window_starts
+        ),
     )
 
 
@@ -91,6 +96,9 @@ def view_of(message: pb.PartitionView) -> MirroredPartition:
         frozen=message.frozen,
         unsettled_next_offset=message.unsettled_next_offset,
         empty=tuple((one.start, one.end) for one in message.empty),
+        window_starts=tuple(
+            WindowStart(one.window_ms, one.offset) for one in message.window_starts
+        ),
     )
     return MirroredPartition(
         view=view,

@@ -244,10 +244,13 @@ class RemoteCore:
             room.release()
 
     async def offset_for_timestamp(
-        self, topic_id: Uuid, partition: int, timestamp_ms: int
+        self, topic_id: Uuid, partition: int, timestamp_ms: int, start_offset: int = 0
     ) -> TimestampedOffset | None:
         call = pb.TimestampCall(
-            topic_id=topic_id.raw, partition=partition, timestamp_ms=timestamp_ms
+            topic_id=topic_id.raw,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            start_offset=start_offset,
         )
         said, _ = await self._ask(pb.ToCore(timestamp=call))
         return timestamp_of(said.timestamp)

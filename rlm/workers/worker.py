@@ -20,6 +20,7 @@ from kip405.errors import Invalid
 from kip405.open_files import raise_open_files_limit
 from kip405.process import KEPT_BY_A_TASK_BYTES, keep_freed_memory
 from rlm.clock import Clock, SystemClock
+from rlm.plans.client_history import HistoryRules
 from rlm.proxy.listening import Acceptor
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
@@ -72,13 +73,18 @@ class WorkerSettings:
 
     def line(self) -> bytes:
         """For a worker's standard input."""
-        return json_line(asdict(self))
+        content = asdict(self)
+        content["proxy"]["history"] = self.proxy.history.content()
+        return json_line(content)
 
     @classmethod
     def of(cls, line: bytes) -> "WorkerSettings":
         """What a later version has added is left out: its default holds."""
         content = json.loads(line)
-        content["proxy"] = ProxySettings(**known_fields(ProxySettings, content["proxy"]))
+        proxy = known_fields(ProxySettings, content["proxy"])
+        if "history" in proxy:
+            proxy["history"] = HistoryRules.of(proxy["history"])
+        content["proxy"] = ProxySettings(**proxy)
         if content.get("proxies") is not None:
             content["proxies"] = {
                 node: NodeAddress(**known_fields(NodeAddress, one))

@@ -18,6 +18,7 @@ PURE = (
     "kafka_clients/security.py",
     "kip405/*.py",
     "rlm/reading/eviction.py",
+    "rlm/config/history.py",
     "rlm/download/plan.py",
     "rlm/plans/*.py",
     "rlm/proxy/fetch_plan.py",

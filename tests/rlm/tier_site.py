@@ -14,6 +14,7 @@ from rlm.broker.answers import ClusterDescription, TopicDescription
 from rlm.broker.leadership import Leadership
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import ReadLimits, RemoteRead
+from rlm.remote_log.history_windows import HistoryWindows
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.snapshots import SnapshotTaker
@@ -56,6 +57,7 @@ class Site:
         self.leadership.want([PARTITION.topic])
         self.snapshots = self.rig.cached_snapshots()
         self.tasks, self._threads = tasks, threads
+        self.windows_ms: tuple[int, ...] = ()
         self.reader = self.new_reader()
         self.tier = self.tier_with(CoalescedSnapshots(self.snapshots, tasks))
 
@@ -80,6 +82,7 @@ class Site:
             snapshots=self.snapshots,
             coalesced=coalesced,
             reader=self.reader,
+            windows=HistoryWindows(self.windows_ms, self.rig.clock),
         )
 
     def use_store(self, store: MemoryStore) -> None:

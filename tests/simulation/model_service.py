@@ -25,6 +25,7 @@ from rlm.log_dir.scanner import LogDirs, PartitionLog
 from rlm.plans.fetch import ReadBounds
 from rlm.reading.values import RemoteRecords
 from rlm.remote_log.client_deletions import ClientDeletions
+from rlm.remote_log.history_windows import HistoryWindows
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots, LineagePublisher, SnapshotCache
@@ -339,6 +340,7 @@ class Service:
             snapshots=snapshots,
             coalesced=CoalescedSnapshots(snapshots, tasks),
             reader=cast(Any, _DirectReader(self.store)),
+            windows=HistoryWindows((), self.clock),
         )
         self.client_deletions = ClientDeletions(
             node_id=self.broker.node_id,

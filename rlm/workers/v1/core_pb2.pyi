@@ -76,8 +76,16 @@ class LeaderEpochs(_message.Message):
     remote_log_start_offset: int
     def __init__(self, entries: _Optional[_Iterable[_Union[EpochEntry, _Mapping]]] = ..., log_end_offset: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ...) -> None: ...
 
+class WindowStart(_message.Message):
+    __slots__ = ("window_ms", "offset")
+    WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    window_ms: int
+    offset: int
+    def __init__(self, window_ms: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
 class PartitionView(_message.Message):
-    __slots__ = ("topic_id", "topic", "partition", "remote_log_start_offset", "remote_next_offset", "watermarks", "led_here", "leader_epoch", "frozen", "unsettled_next_offset", "empty", "epochs", "refusal")
+    __slots__ = ("topic_id", "topic", "partition", "remote_log_start_offset", "remote_next_offset", "watermarks", "led_here", "leader_epoch", "frozen", "unsettled_next_offset", "empty", "epochs", "refusal", "window_starts")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +99,7 @@ class PartitionView(_message.Message):
     EMPTY_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_STARTS_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     topic: str
     partition: int
@@ -104,7 +113,8 @@ class PartitionView(_message.Message):
     empty: _containers.RepeatedCompositeFieldContainer[OffsetRun]
     epochs: LeaderEpochs
     refusal: str
-    def __init__(self, topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_next_offset: _Optional[int] = ..., watermarks: _Optional[_Union[PartitionMarks, _Mapping]] = ..., led_here: _Optional[bool] = ..., leader_epoch: _Optional[int] = ..., frozen: _Optional[bool] = ..., unsettled_next_offset: _Optional[int] = ..., empty: _Optional[_Iterable[_Union[OffsetRun, _Mapping]]] = ..., epochs: _Optional[_Union[LeaderEpochs, _Mapping]] = ..., refusal: _Optional[str] = ...) -> None: ...
+    window_starts: _containers.RepeatedCompositeFieldContainer[WindowStart]
+    def __init__(self, topic_id: _Optional[bytes] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_next_offset: _Optional[int] = ..., watermarks: _Optional[_Union[PartitionMarks, _Mapping]] = ..., led_here: _Optional[bool] = ..., leader_epoch: _Optional[int] = ..., frozen: _Optional[bool] = ..., unsettled_next_offset: _Optional[int] = ..., empty: _Optional[_Iterable[_Union[OffsetRun, _Mapping]]] = ..., epochs: _Optional[_Union[LeaderEpochs, _Mapping]] = ..., refusal: _Optional[str] = ..., window_starts: _Optional[_Iterable[_Union[WindowStart, _Mapping]]] = ...) -> None: ...
 
 class TopicRow(_message.Message):
     __slots__ = ("topic_id", "record_name", "broker_name")
@@ -227,14 +237,16 @@ class ReadAnswer(_message.Message):
     def __init__(self, next_offset: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ..., exhausted: _Optional[bool] = ..., missing: _Optional[_Iterable[_Union[OffsetRun, _Mapping]]] = ...) -> None: ...
 
 class TimestampCall(_message.Message):
-    __slots__ = ("topic_id", "partition", "timestamp_ms")
+    __slots__ = ("topic_id", "partition", "timestamp_ms", "start_offset")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     timestamp_ms: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
+    start_offset: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
 
 class TimestampAnswer(_message.Message):
     __slots__ = ("is_found", "offset", "timestamp_ms", "leader_epoch")

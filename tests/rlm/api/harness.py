@@ -198,7 +198,7 @@ class ApiTier:
         )
 
     async def offset_for_timestamp(
-        self, topic_id: Uuid, partition: int, timestamp_ms: int
+        self, topic_id: Uuid, partition: int, timestamp_ms: int, start_offset: int = 0
     ) -> TimestampedOffset | None:
         return TimestampedOffset(offset=9, timestamp_ms=timestamp_ms, leader_epoch=2)
 

@@ -14,7 +14,7 @@ from rlm.config import ServiceConfig, load, load_reader
 from rlm.config.service import ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
 
-SHAPED = ("stores", "storage.endpoint.rules", "offload.rules")
+SHAPED = ("stores", "storage.endpoint.rules", "offload.rules", "proxy.history.rules")
 """Only the shape of a wrong value is shown."""
 SERVER_PROPERTIES = """\
 process.roles=broker,controller

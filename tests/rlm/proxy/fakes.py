@@ -367,11 +367,12 @@ class FakeTier:
         )
 
     async def offset_for_timestamp(
-        self, topic_id: Uuid, partition: int, timestamp_ms: int
+        self, topic_id: Uuid, partition: int, timestamp_ms: int, start_offset: int = 0
     ) -> TimestampedOffset | None:
         if self.error is not None:
             raise self.error
-        return self.timestamped
+        found = self.timestamped
+        return replace(found, offset=max(found.offset, start_offset)) if found else None
 
     def epoch_for_offset(self, topic_id: Uuid, partition: int, offset: int) -> int:
         return self.epochs.epoch_for_offset(offset)

@@ -81,7 +81,7 @@ class CapturedTier(FakeTier):
         )
 
     async def offset_for_timestamp(
-        self, topic_id: Uuid, partition: int, timestamp_ms: int
+        self, topic_id: Uuid, partition: int, timestamp_ms: int, start_offset: int = 0
     ) -> TimestampedOffset | None:
         offset = max(0, timestamp_ms - FIRST_TIMESTAMP)
         if offset >= REMOTE_NEXT:

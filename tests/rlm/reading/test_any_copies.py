@@ -28,6 +28,7 @@ from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import SystemClock
 from rlm.reading.reader import RemoteReader
 from rlm.reading.values import ReadLimits, RemoteRead
+from rlm.remote_log.history_windows import HistoryWindows
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import PartitionSnapshot, TopicSnapshot
@@ -216,6 +217,7 @@ async def tier_of(copies: Copies, ledger: PartitionLedger, reader: RemoteReader)
         snapshots=snapshots,
         coalesced=one,
         reader=reader,
+        windows=HistoryWindows((), clock),
     )
 
 

@@ -70,7 +70,7 @@ async def start(
     tls: ProxyTls = PLAIN_TLS,
     stderr: IO[bytes] | None = None,
     log_level: str = "warning",
-    **limits: int,
+    **limits: Any,
 ) -> asyncio.subprocess.Process:
     settings = WorkerSettings(
         worker=number,

@@ -19,9 +19,11 @@ from kip405.errors import (
     Unavailable,
     error_of_kind,
 )
+from kip405.history import History, HistoryRule
 from kip405.ids import Uuid
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
+from rlm.plans.client_history import HistoryRules, WindowStart
 from rlm.proxy.settings import ProxySettings
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredPartition
@@ -75,6 +77,7 @@ PARTITIONS = st.builds(
     frozen=st.booleans(),
     unsettled_next_offset=OFFSETS,
     empty=RUNS,
+    window_starts=st.lists(st.builds(WindowStart, OFFSETS, OFFSETS), max_size=3).map(tuple),
 )
 LEADER_EPOCHS = st.builds(
     LeaderEpochs, lineage=LINEAGES, log_end_offset=OFFSETS, remote_log_start_offset=OFFSETS
@@ -173,6 +176,7 @@ FULL_VIEW = TierPartition(
     frozen=True,
     unsettled_next_offset=8,
     empty=((9, 10),),
+    window_starts=(WindowStart(86_400_000, 11),),
 )
 FULL_EPOCHS = LeaderEpochs(
     lineage=_lineage([11, 12]), log_end_offset=13, remote_log_start_offset=14
@@ -312,7 +316,12 @@ SETTINGS = WorkerSettings(
     log_level="info",
     log_format="json",
     proxy=ProxySettings(
-        listen_host="a", listen_port=1, upstream_host="b", upstream_port=2, max_idle_ms=77
+        listen_host="a",
+        listen_port=1,
+        upstream_host="b",
+        upstream_port=2,
+        max_idle_ms=77,
+        history=HistoryRules(History(9), (HistoryRule(history=History(0), client_ids="x"),)),
     ),
 )
 
@@ -352,7 +361,7 @@ def test_settings_of_a_later_version_are_left_out_and_missing_ones_have_their_de
     content = json.loads(SETTINGS.line())
     content["later"] = {"a": 1}
     content["proxy"]["later"] = [2]
-    del content["proxy"]["max_idle_ms"]
+    del content["proxy"]["max_idle_ms"], content["proxy"]["history"]
     found = WorkerSettings.of(json.dumps(content).encode())
     default = ProxySettings(listen_host="a", listen_port=1, upstream_host="b", upstream_port=2)
     assert found == replace(SETTINGS, proxy=default)
