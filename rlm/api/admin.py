@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from kip405.errors import Invalid, NotFound
 from rlm.api import deletion_messages, messages
 from rlm.api.calls import Answering, Caller, Context, Gate
+from rlm.api.clients import ClusterClients
 from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
@@ -47,6 +48,7 @@ class AdminDependencies:
     access: Access
     freezes: Freezes
     copy_limits: ClusterCopyLimits
+    clients: ClusterClients
     adoption: Adoption
     losses: Losses
     deletions: PendingDeletions
@@ -219,6 +221,16 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListCopyLimitsResponse:
         async with Answering(self._dependencies.gate, context, "set copy limit") as caller:
             return await self._dependencies.copy_limits.change(request, caller.principal)
+
+    async def ListClients(
+        self, request: pb.ListClientsRequest, context: Context
+    ) -> pb.ListClientsResponse:
+        async with Answering(self._dependencies.gate, context, "list clients") as caller:
+            topic = checked_name(request.topic) if request.topic else ""
+            clients = self._dependencies.clients
+            if request.local_only:
+                return clients.own(topic)
+            return await clients.whole(topic, caller.principal)
 
     async def ListDeletions(
         self, request: pb.ListDeletionsRequest, context: Context

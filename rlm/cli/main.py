@@ -45,6 +45,11 @@ COMMANDS = {
         attribute="audit",
         summary="Read and check every byte of the remote segments of topics.",
     ),
+    "clients": LazyCommand(
+        module="rlm.cli.clients",
+        attribute="clients",
+        summary="Show who reads through the proxies, and who reads past them.",
+    ),
     "copy": LazyCommand(
         module="rlm.cli.copy",
         attribute="copy",

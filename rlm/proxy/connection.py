@@ -14,12 +14,12 @@ from typing import Any
 
 import structlog
 
-from kafka_protocol.apis import PRODUCE
 from kafka_protocol.frames import frame_length
 from kafka_protocol.primitives import Buffer, WireError
+from rlm.proxy.asked import AskedAnswer
 from rlm.proxy.begun import Steps, or_broken_off
+from rlm.proxy.introductions import Introduction
 from rlm.proxy.limits import SMALL_BYTES, Verdict
-from rlm.proxy.own_topics import REFUSED
 from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed, altered
 from rlm.proxy.session import (
     Cut,
@@ -34,6 +34,7 @@ from rlm.proxy.session import (
 from rlm.proxy.shared import Shared
 from rlm.proxy.sides import BrokerSide, ClientSide, Side
 from rlm.proxy.splicing import LEAST_RUN_BYTES
+from rlm.proxy.topic_changes import RefusedProduce
 from rlm.proxy.upstream import connect_broker
 
 log = structlog.get_logger(__name__)
@@ -56,8 +57,11 @@ class Connection:
         shared: Shared,
         handlers: Mapping[int, Handle],
         on_made: Callable[["Connection"], bool],
+        introduced: Callable[[Introduction], None],
     ) -> None:
-        """`handlers` by API key, one for each API whose requests are intercepted."""
+        """`handlers` by API key, one for each API whose requests are intercepted. `introduced`: see
+        RequestCutter.
+        """
         self.shared = shared
         self._handlers = handlers
         self._on_made = on_made
@@ -70,6 +74,7 @@ class Connection:
             read_request_bytes=settings.read_request_max_bytes,
             rewrites=shared.node_addresses() is not None,
             own_topics=shared.own_topics,
+            introduced=introduced,
         )
         self.responses = ResponseCutter(settings.max_frame_bytes, self._may_assemble)
         self._settling_bytes = self._held_bytes = 0
@@ -83,11 +88,11 @@ class Connection:
         self._work = Steps(self._tasks.create_task, self._go_on)
         self._beside: set[asyncio.Task[None]] = set()
         self._is_settling = False
-        self._settled: asyncio.Future[None] | None = None
+        self._asked = AskedAnswer(self.responses, self._work)
         self._over = asyncio.Event()
         self._client_gone = asyncio.Event()
         self._is_direct, self._spliced_up_to = False, 0
-        self._has_refused = False
+        self._refusals = RefusedProduce(shared.metrics)
 
     # What `rlm.proxy.limits` reads of the client (`Client` there).
 
@@ -216,19 +221,11 @@ class Connection:
             self.responses.expect(expected)
         broker.writer.pass_on(cut.passed)
         if cut.refused_partitions:
-            self._refused(cut.refused_partitions)
+            self._refusals.add(cut.refused_partitions, self.peer)
         if cut.taken is not None:
             self._is_settling = True
             self._settling_bytes = _READ_TIMES * len(cut.taken.frame)
             self._work.start(self._settle(cut.taken))
-
-    def _refused(self, partitions: int) -> None:
-        """A Produce for topics of the service: each is counted, and the first one logged."""
-        for _ in range(partitions):
-            self.shared.metrics.answered("produce", REFUSED)
-        if not self._has_refused:
-            self._has_refused = True
-            log.warning("own_topics_refused", api=PRODUCE.name, peer=self.peer)
 
     # Callbacks of the broker's side.
 
@@ -269,7 +266,7 @@ class Connection:
                 elif isinstance(output, Assembled):
                     pieces += self._assembled(output)
                 elif isinstance(output, Streamed):
-                    self._resolve(None)
+                    self._asked.came(None)
         except (SessionError, WireError) as error:
             failed = error
         self.client.writer.pass_all(pieces)
@@ -277,33 +274,25 @@ class Connection:
             self._fail(failed)
         if self.responses.has_admitted:
             self.requests.admit()
-        if self._work.awaited is not None and self._work.awaited.done():
-            self._work.go_on()
+        self._asked.go_on()
         self._check_settled()
 
     def _assembled(self, whole: Assembled) -> list[Buffer]:
         """What the client gets of an answer now."""
         if whole.expected.intercept is Intercept.ASKED:
             self._asked_bytes = len(whole.frame)
-            self._resolve(whole.frame)
+            self._asked.came(whole.frame)
             return []
         shared = self.shared
         nodes = shared.node_addresses()
         pieces = altered(whole, shared.produce_log_start, nodes, shared.own_topics)
         return [frame_length(sum(map(len, pieces))), *pieces]
 
-    def _resolve(self, frame: bytearray | None) -> None:
-        answer = self._work.awaited
-        if answer is not None and not answer.done():
-            answer.set_result(frame)
-
     def _check_settled(self) -> None:
-        if self.responses.is_idle:
-            if self._settled is not None and not self._settled.done():
-                self._settled.set_result(None)
-            is_passing_on = self.requests.unpassed_bytes or self._to_broker_bytes
-            if self._is_draining and not self._is_settling and not is_passing_on:
-                self.end("shutdown")
+        self._asked.check_settled()
+        is_passing_on = self.requests.unpassed_bytes or self._to_broker_bytes
+        if self._is_draining and self.is_idle and not is_passing_on:
+            self.end("shutdown")
 
     # What a handler may do (`Upstream`).
 
@@ -337,26 +326,12 @@ class Connection:
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
 
-    async def _ask(self, frame: Buffer, expected: Expected) -> bytearray | None:
-        broker = self._broker
-        if broker is None or self.is_over:
-            raise ConnectionResetError("the connection to the broker is gone")
-        answer: asyncio.Future[bytearray | None] = asyncio.get_running_loop().create_future()
-        self._work.awaited = answer
-        self.responses.expect(expected)
-        broker.writer.write_all([frame_length(len(frame)), frame])
-        try:
-            return await answer
-        finally:
-            # An answer may be large, and the next request may come much later.
-            del answer
-            self._work.awaited = None
+    def _ask(self, frame: Buffer, expected: Expected) -> Awaitable[bytearray | None]:
+        return self._asked.ask(None if self.is_over else self._broker, frame, expected)
 
     async def settled(self) -> None:
         """See `rlm.proxy.reads.Upstream`."""
-        if not self.responses.is_idle:
-            self._settled = asyncio.get_running_loop().create_future()
-            await self._settled
+        await self._asked.settled()
 
     # The connection's task.
 

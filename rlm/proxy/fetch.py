@@ -26,6 +26,7 @@ from kafka_protocol.primitives import Buffer
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
 from rlm.proxy.begun import in_task
+from rlm.proxy.client_counts import ClientCounts
 from rlm.proxy.fetch_answer import FetchAnswer, StorageErrors
 from rlm.proxy.fetch_plan import (
     Key,
@@ -98,9 +99,11 @@ class FetchDependencies:
 class FetchHandler:
     """Answers the Fetch requests of one connection; `view`: the tier as its client sees it."""
 
-    def __init__(self, dependencies: FetchDependencies, view: ClientView) -> None:
+    def __init__(
+        self, dependencies: FetchDependencies, view: ClientView, counts: ClientCounts
+    ) -> None:
         self._dependencies = dependencies
-        self._view = view
+        self._view, self._counts = view, counts
         self._storage_errors = StorageErrors(dependencies.clock)
         self._quota = dependencies.quota.connection()
         self._unanswered: set[Key] = set()
@@ -123,6 +126,7 @@ class FetchHandler:
             body = {"error_code": FETCH_SESSION_ID_NOT_FOUND}
             return [encode_response(FETCH, taken.api_version, taken.correlation_id, body)]
         tier = self._view.tier(client_id)
+        self._counts.named(client_id)
         plan = plan_fetch(
             request,
             tier.partition,
@@ -132,7 +136,7 @@ class FetchHandler:
         )
         clock = self._dependencies.clock
         deadline_ms = clock.monotonic_ms() + max(request.max_wait_ms, 0)
-        permit = Permit(self._quota, client_id or "", clock)
+        permit = Permit(self._quota, client_id or "", clock, self._counts.throttled)
         reads = RemoteReads(
             tier,
             permit,
@@ -141,7 +145,9 @@ class FetchHandler:
             read_committed=plan.read_committed,
             deadline_ms=deadline_ms,
         )
-        answer = FetchAnswer(plan, reads, permit, self._dependencies.metrics, self._storage_errors)
+        answer = FetchAnswer(
+            plan, reads, permit, self._dependencies.metrics, self._storage_errors, self._counts
+        )
         one = _OneFetch(
             self._dependencies, tier, taken, upstream, answer, deadline_ms, self._unanswered
         )

@@ -23,6 +23,7 @@ from kafka_protocol.fetch import (
 from kafka_protocol.primitives import Buffer
 from rlm.clock import Clock
 from rlm.proxy.begun import in_task
+from rlm.proxy.client_counts import ClientCounts
 from rlm.proxy.fetch_plan import (
     AnswerRoom,
     FetchPlan,
@@ -80,7 +81,9 @@ class FetchAnswer:
         permit: Permit,
         metrics: ProxyMetrics,
         storage_errors: StorageErrors,
+        counts: ClientCounts,
     ) -> None:
+        self._counts = counts
         self.plan = plan
         self.reads = reads
         self._permit = permit
@@ -122,12 +125,14 @@ class FetchAnswer:
             if _is_brokers(partition, answered):
                 replacement, given_bytes = _fit_brokers(frame, partition, answered, room)
                 broker_bytes += given_bytes
+                self._gave(partition, 0, given_bytes)
                 self._metrics.answered("fetch", f"broker_{answered.error_code}")
             else:
                 records, error_code = await self._given(partition, room, bound_ms)
                 if records is not None:
                     spliced_bytes += records.size_bytes
                     self._metrics.spliced(records.size_bytes)
+                    self._gave(partition, records.size_bytes, 0)
                 self._count(partition, records, error_code)
                 replacement = splice_records(
                     partition, records, error_code, read_committed=self.plan.read_committed
@@ -138,6 +143,10 @@ class FetchAnswer:
         return splice_fetch_response(
             frame, response, replacements, throttle_time_ms=self._throttle_time_ms(response)
         )
+
+    def _gave(self, partition: PartitionFetch, remote: int, local: int) -> None:
+        key, ref = partition.key, partition.ref
+        self._counts.read(key[0], ref, key[1], remote, local)
 
     def _in_order(
         self, response: FetchResponse
@@ -201,10 +210,12 @@ class FetchAnswer:
         self._count(partition, None, error_code)
         return splice_records(partition, None, error_code, read_committed=self.plan.read_committed)
 
-    def passes(self, answered: FetchedPartition) -> None:
+    def passes(self, partition: PartitionFetch, answered: FetchedPartition) -> None:
         """Count the broker's own answer of a partition that goes straight to the client."""
         self._metrics.answered("fetch", f"broker_{answered.error_code}")
-        self._passed_bytes += max(answered.records_size, 0)
+        given_bytes = max(answered.records_size, 0)
+        self._passed_bytes += given_bytes
+        self._gave(partition, 0, given_bytes)
 
     def end_passed(self) -> None:
         """The broker's answer has gone to the client."""

@@ -87,7 +87,7 @@ class PassedFetch:
     def _pass(
         self, head: memoryview, partition: PartitionFetch, answered: FetchedPartition
     ) -> None:
-        self._answer.passes(answered)
+        self._answer.passes(partition, answered)
         if answered.error_code != NONE:
             return
         patch = patch_clean(partition, answered, answered.records_size)

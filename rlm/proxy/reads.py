@@ -14,7 +14,7 @@ know the broker, sockets, frames, or how quotas are counted.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -81,10 +81,17 @@ class FetchQuota(Protocol):
 
 
 class Permit:
-    """The quota for one Fetch of a client."""
+    """The quota for one Fetch of a client; `held` gets each delay in ms."""
 
-    def __init__(self, quota: ConnectionQuota, client_id: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        quota: ConnectionQuota,
+        client_id: str,
+        clock: Clock,
+        held: Callable[[int], None],
+    ) -> None:
         self._quota = quota
+        self._held = held
         self._client_id = client_id
         self._clock = clock
         self._held_since_ms: int | None = None
@@ -107,15 +114,19 @@ class Permit:
         """The throttle time for a client whose reads were delayed."""
         throttle_ms = min(self._quota.wait_ms(self._client_id), _LONGEST_THROTTLE_MS)
         if throttle_ms:
-            self._quota.held(throttle_ms)
+            self._delayed(throttle_ms)
         return throttle_ms
 
     def end(self) -> None:
         """Count the time of a delay that ends now, if there is one."""
         if self._held_since_ms is not None:
             held_ms = self._clock.monotonic_ms() - self._held_since_ms
-            self._quota.held(held_ms)
+            self._delayed(held_ms)
             self._held_since_ms = None
+
+    def _delayed(self, duration_ms: int) -> None:
+        self._quota.held(duration_ms)
+        self._held(duration_ms)
 
 
 async def guarded(work: Awaitable[T]) -> T | RemoteStorageError:

@@ -28,13 +28,16 @@ from kafka_protocol.apis import (
 from kafka_protocol.node_addresses import AddressLookup, keep_addresses
 from kafka_protocol.primitives import Buffer
 from rlm.clock import Clock
+from rlm.plans.client_activity import ClientTable
 from rlm.proxy.begun import in_task
+from rlm.proxy.client_counts import ClientCounts
 from rlm.proxy.connection import Connection, Handle
 from rlm.proxy.delete_records import DeleteRecordsHandler
 from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
 from rlm.proxy.fetch_plan import topic_ref
 from rlm.proxy.handshakes import HandshakeFailed, accept
 from rlm.proxy.identities import Identities, Identity, Shares, subject_name
+from rlm.proxy.introductions import Introduction
 from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings, StalledClients
 from rlm.proxy.listening import Acceptor, listen
 from rlm.proxy.own_topics import OwnTopicIds, OwnTopics, unknown_ids
@@ -60,6 +63,7 @@ class ProxyServer:
 
     `node_addresses`: which addresses answers name; see `rlm.plans.node_addresses`. While
     `own_topic_ids` are unknown, no request that names topics by id and changes them is offered.
+    `clients`: what is counted of each client.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class ProxyServer:
         node_addresses: AddressLookup = keep_addresses,
         tls: TlsContexts = PLAIN,
         own_topic_ids: OwnTopicIds = unknown_ids,
+        clients: ClientTable | None = None,
     ) -> None:
         self._settings = settings
         self._tier = tier
@@ -91,6 +96,7 @@ class ProxyServer:
             purgatory=self.purgatory,
             node_addresses=node_addresses,
         )
+        self.clients = ClientTable() if clients is None else clients
         self._connections: set[Connection] = set()
         self.identities = Identities(
             addresses=Shares(settings.max_connections_per_address),
@@ -294,11 +300,16 @@ class ProxyServer:
 
     def _connection(self, identity: Identity) -> Connection:
         view = self._visible.client()
-        fetches = FetchHandler(self._fetch_dependencies, view)
+        counts = ClientCounts(self.clients, identity.address, self._tier.partition)
+        fetches = FetchHandler(self._fetch_dependencies, view, counts)
+
+        def introduced(said: Introduction) -> None:
+            view.named(said.client_id or None)
+            counts.introduced(said)
 
         def known(principal: str) -> None:
-            view.known_as(principal)
-            fetches.known_as(principal)
+            for one in (view, fetches, counts):
+                one.known_as(principal)
 
         def proved(principal: str) -> None:
             self.identities.prove(identity, principal, by_sasl=True)
@@ -327,7 +338,8 @@ class ProxyServer:
             ADD_PARTITIONS_TO_TXN.key: changes.add_partitions,
             **dict.fromkeys(SASL_APIS, sasl.handle),
         }
-        return Connection(self._shared_with(view), handlers, partial(self._accept, identity))
+        accept = partial(self._accept, identity, counts)
+        return Connection(self._shared_with(view), handlers, accept, introduced)
 
     def _shared_with(self, view: ClientView) -> Shared:
         """With the log start that Produce answers show this client (H22)."""
@@ -341,17 +353,17 @@ class ProxyServer:
         open_count = len(self._connections) + len(self._handshakes)
         return open_count >= self._settings.max_connections
 
-    def _accept(self, identity: Identity, connection: Connection) -> bool:
+    def _accept(self, identity: Identity, counts: ClientCounts, connection: Connection) -> bool:
         if self._is_full:
             log.warning("connection_refused", limit=self._settings.max_connections)
             self.identities.leave(identity)
             return False
         self._connections.add(connection)
         self._metrics.connection_opened()
-        self._group.create_task(self._run(connection, identity))
+        self._group.create_task(self._run(connection, identity, counts))
         return True
 
-    async def _run(self, connection: Connection, identity: Identity) -> None:
+    async def _run(self, connection: Connection, identity: Identity, counts: ClientCounts) -> None:
         try:
             await connection.run()
         except Exception:  # a bug in one connection must not end the others
@@ -360,6 +372,7 @@ class ProxyServer:
             with contextlib.suppress(KeyError):
                 self._connections.remove(connection)
             self.identities.leave(identity)
+            counts.ended()
             self._one_left.set()
 
 

@@ -6,6 +6,7 @@ stream. This module must not know sockets, tasks or the remote tier.
 """
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,6 +34,7 @@ from kafka_protocol.frames import FrameAssembler, parse_request_header
 from kafka_protocol.primitives import Buffer, WireError
 from kafka_protocol.produce import read_acks, usual_acks
 from kafka_protocol.produce_request import MAX_HEAD_BYTES, ProduceRequestScanner
+from rlm.proxy.introductions import MOST_SHOWN_BYTES, Introduction, introduces, introduction
 from rlm.proxy.own_topics import OwnTopics, unknown_ids
 
 LENGTH_BYTES = 4
@@ -192,6 +194,7 @@ class RequestCutter:
     declares (H36). Such a frame may have at most `read_request_bytes`, because what reads it takes
     time and memory by its size, and before `admit` at most `first_frame_bytes`. `rewrites`: answers
     that name nodes are changed. A Produce for `own_topics` is spoiled on its way.
+    `introduced` gets what requests that pass say of their client.
     """
 
     def __init__(
@@ -202,8 +205,10 @@ class RequestCutter:
         read_request_bytes: int | None = None,
         rewrites: bool = False,
         own_topics: OwnTopics = _OWN_TOPICS_BY_NAME,
+        introduced: Callable[[Introduction], None] | None = None,
     ) -> None:
         self._own_topics = own_topics
+        self._introduced = introduced
         self._intercepts = _OF_VERSIONS | _OF_ADDRESSES if rewrites else _OF_VERSIONS
         self._max_frame_bytes = max_frame_bytes
         self._read_request_bytes = min(read_request_bytes or max_frame_bytes, max_frame_bytes)
@@ -335,6 +340,8 @@ class RequestCutter:
             self._begun = (api_key, api_version, correlation_id)
             self._frame, self._missing_bytes = bytearray(), LENGTH_BYTES + size_bytes
             return True
+        if introduces(api_key) and not self._introduce(head[LENGTH_BYTES:], size_bytes):
+            return False
         intercept = self._intercepts.get(api_key, Intercept.NOTHING)
         has_answer = True
         if api_key == PRODUCE.key:
@@ -365,6 +372,16 @@ class RequestCutter:
         """False for a short Produce that names none of our topics: most need no other look."""
         is_whole = size_bytes <= min(len(frame), _SEARCHED_BYTES)
         return not is_whole or self._own_topics.may_be_in(bytes(frame[:size_bytes]))
+
+    def _introduce(self, frame: memoryview, size_bytes: int) -> bool:
+        """Read what a request says that passes; False when more bytes are needed for that."""
+        wanted_bytes = min(size_bytes, MOST_SHOWN_BYTES)
+        if self._introduced is None or len(frame) < wanted_bytes:
+            return self._introduced is None
+        found = introduction(frame[:wanted_bytes])
+        if found is not None:
+            self._introduced(found)
+        return True
 
     def _check_taken(self, api_key: int, size_bytes: int) -> None:
         first_bytes, what = self._first_frame_bytes, f"request of API {api_key}: {size_bytes} bytes"

@@ -19,6 +19,7 @@ from kafka_protocol.apis import (
     CREATE_PARTITIONS,
     DELETE_TOPICS,
     INCREMENTAL_ALTER_CONFIGS,
+    PRODUCE,
 )
 from kafka_protocol.apis.topics import TOPIC_RESOURCE
 from kafka_protocol.error_codes import OPERATION_NOT_ATTEMPTED, TOPIC_AUTHORIZATION_FAILED
@@ -192,3 +193,21 @@ def _not_added(topic: Value, ours: Collection[str]) -> Value:
         {"partition_index": index, "partition_error_code": code} for index in topic["partitions"]
     ]
     return {"name": topic["name"], "results_by_partition": rows}
+
+
+class RefusedProduce:
+    """Partitions of the service's own topics that one client wanted to write to: each is counted,
+    and the first one logged.
+    """
+
+    def __init__(self, metrics: ProxyMetrics) -> None:
+        self._metrics = metrics
+        self._is_logged = False
+
+    def add(self, partitions: int, peer: str) -> None:
+        """So many more, of the client with this address."""
+        for _ in range(partitions):
+            self._metrics.answered("produce", REFUSED)
+        if not self._is_logged:
+            self._is_logged = True
+            log.warning("own_topics_refused", api=PRODUCE.name, peer=peer)

@@ -12,6 +12,7 @@ from kip405.ids import PartitionKey
 from kip405.process import software_version
 from rlm.api.admin import AdminDependencies, AdminService
 from rlm.api.calls import Gate, TokenSource
+from rlm.api.clients import ClusterClients
 from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
@@ -21,6 +22,7 @@ from rlm.api.peers import Peers
 from rlm.api.ports import Problems
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.log_dir.scanner import LogDirs
+from rlm.plans.client_activity import ClientRow
 from rlm.plans.disk import LogDirReport
 from rlm.plans.retention_contests import RetentionContests
 from rlm.plans.services import DEAD_AFTER_BEATS
@@ -328,6 +330,7 @@ def build_admin(
     problems: Problems,
     log_dirs: Callable[[], Sequence[LogDirReport]],
     copying: Callable[[], Copying],
+    clients: Callable[[], tuple[ClientRow, ...]],
 ) -> AdminService:
     """The commands of operators."""
     settings, broker = dependencies.metadata.settings, dependencies.broker
@@ -340,6 +343,13 @@ def build_admin(
             access=topics.access,
             freezes=topics.freezes,
             copy_limits=ClusterCopyLimits(peers=peers, decisions=tasks.copy_limits),
+            clients=ClusterClients(
+                peers=peers,
+                rows=clients,
+                groups=ClusterGroups(topics.brokers),
+                share_groups=dependencies.share_groups,
+                broker=broker,
+            ),
             adoption=Adoption(broker=broker, settings=settings, starts=dependencies.starts),
             losses=_loss_acceptance(dependencies, tasks),
             deletions=topics.deletions,

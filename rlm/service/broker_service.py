@@ -146,6 +146,7 @@ class BrokerService:
                 problems=problems.current,
                 log_dirs=log_dirs.reports,
                 copying=partition_problems.copying,
+                clients=clients.rows,
             ),
             fetch=build_fetch(shared, gate=gate, peers=self._peers, statuses=statuses),
             health=partial(_health, shared.tier, problems),
@@ -154,9 +155,8 @@ class BrokerService:
         metrics.add_gauges(
             problem_and_partition_gauges(problems.current, statuses.led, clock.now_ms),
             lambda: task_gauges(pools) | purgatory_gauges(clients.purgatory_size()),
-            lambda: process_gauges(clients.processes()),
+            lambda: process_gauges(clients.processes()) | thread_gauges(threads.pools()),
             lambda: copy_gauges(partition_problems.copying()),
-            lambda: thread_gauges(threads.pools()),
             lambda: transaction_gauges(self._tasks.transactions.pinned_ms()),
             lambda: held_gauges(*self._tasks.bounded_retention.counts()),
             lambda: store_gauges(shared.stores.statuses()),

@@ -5,7 +5,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
+import structlog
+
 from rlm.config import ServiceConfig
+from rlm.plans.client_activity import ClientRow, ClientTable, Entered, OnEntered
 from rlm.plans.client_history import HistoryRules
 from rlm.plans.process_rules import ProcessObservation
 from rlm.proxy.own_topics import OwnTopicIds
@@ -22,6 +25,8 @@ from rlm.workers.processes import KnownProcesses
 from rlm.workers.tls import tls_contexts
 from rlm.workers.views import ViewFeed
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+
+log = structlog.get_logger(__name__)
 
 
 def core_socket(config: ServiceConfig) -> Path:
@@ -50,6 +55,10 @@ class Clients(Protocol):
         """Core and workers; none where the proxy is in this process."""
         ...
 
+    def rows(self) -> tuple[ClientRow, ...]:
+        """Who the clients are, and what each was given."""
+        ...
+
 
 class OwnProxy:
     """The proxy in this process (proxy.workers: 0)."""
@@ -67,6 +76,7 @@ class OwnProxy:
             lookup_of(shared.node_addresses),
             tls_contexts(proxy_tls(shared.config)),
             _own_topic_ids(shared),
+            ClientTable(entering(metrics)),
         )
 
     async def start(self) -> None:
@@ -86,6 +96,9 @@ class OwnProxy:
     def processes(self) -> tuple[ProcessObservation, ...]:
         return ()
 
+    def rows(self) -> tuple[ClientRow, ...]:
+        return self.proxy.clients.rows()
+
 
 class Workers:
     """The core's side of proxy workers, which the supervisor has started."""
@@ -98,7 +111,8 @@ class Workers:
         core: CoreSettings,
     ) -> None:
         self._processes = KnownProcesses(core, shared.clock)
-        self._counts = CountTaker(metrics, shared.throttle)
+        self._clients = ClientTable(entering(metrics))
+        self._counts = CountTaker(metrics, shared.throttle, self._clients)
         self._views = ViewFeed(
             shared.tier,
             shared.client_deletions.refusal,
@@ -132,6 +146,29 @@ class Workers:
 
     def processes(self) -> tuple[ProcessObservation, ...]:
         return self._processes.observed()
+
+    def rows(self) -> tuple[ClientRow, ...]:
+        return self._clients.rows()
+
+
+def entering(metrics: ServiceMetrics) -> OnEntered:
+    """Counts and logs each group, or client without one, that gets remote data for the first time
+    since the start.
+    """
+
+    def entered(one: Entered) -> None:
+        metrics.remote_reader_entered(one.kind)
+        log.info(
+            "remote_reader_entered",
+            kind=one.kind,
+            name=one.name,
+            topic=one.topic,
+            principal=one.client.principal,
+            client_id=one.client.client_id,
+            address=one.client.address,
+        )
+
+    return entered
 
 
 def build_clients(

@@ -1,4 +1,5 @@
-"""A row of the table of metrics, and the rows about copies, the broker's disk and what it loses.
+"""A row of the table of metrics, and the rows about Kafka clients, processes, copies, and the
+broker's disk and what it loses.
 
 The whole table is in `metrics`.
 """
@@ -37,6 +38,48 @@ class MetricRow:
 
 PARTITION = ("topic", "partition")
 _LOG_DIR = ("log_dir",)
+
+SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
+
+PROXY_ROWS: tuple[MetricRow, ...] = (
+    MetricRow(
+        name="rlm_proxy_connections_opened_total",
+        kind=MetricKind.COUNTER,
+        doc="Kafka clients that the proxy accepted.",
+    ),
+    MetricRow(
+        name="rlm_proxy_connections_closed_total",
+        kind=MetricKind.COUNTER,
+        doc="Client connections that ended, by cause.",
+        labels=("cause",),
+    ),
+    MetricRow(
+        name="rlm_proxy_answers_total",
+        kind=MetricKind.COUNTER,
+        doc="Answers of the APIs that the proxy decodes; by partition, where an answer has "
+        "partitions.",
+        labels=("api", "outcome"),
+    ),
+    MetricRow(
+        name="rlm_proxy_spliced_bytes_total",
+        kind=MetricKind.COUNTER,
+        doc="Record bytes of the remote tier sent to Kafka clients.",
+    ),
+    MetricRow(
+        name="rlm_proxy_remote_readers_total",
+        kind=MetricKind.COUNTER,
+        doc="Consumer groups that got remote data through this proxy for the first time since the "
+        "start, and clients that are in no group that this service knows; by kind: group, client.",
+        labels=("kind",),
+    ),
+    MetricRow(
+        name="rlm_proxy_barrier_seconds",
+        kind=MetricKind.HISTOGRAM,
+        doc="Waits for the settings and ledger view before an answer about position (H17).",
+        labels=("passed",),
+        buckets=SECONDS,
+    ),
+)
 
 PROCESS_ROWS: tuple[MetricRow, ...] = (
     MetricRow(

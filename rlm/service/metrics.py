@@ -14,44 +14,16 @@ from rlm.service.metric_rows import (
     DISK_ROWS,
     PARTITION,
     PROCESS_ROWS,
+    PROXY_ROWS,
+    SECONDS,
     MetricKind,
     MetricRow,
 )
 
 _STORE = ("store", "store_id")
-_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
 
 TABLE: tuple[MetricRow, ...] = (
-    MetricRow(
-        name="rlm_proxy_connections_opened_total",
-        kind=MetricKind.COUNTER,
-        doc="Kafka clients that the proxy accepted.",
-    ),
-    MetricRow(
-        name="rlm_proxy_connections_closed_total",
-        kind=MetricKind.COUNTER,
-        doc="Client connections that ended, by cause.",
-        labels=("cause",),
-    ),
-    MetricRow(
-        name="rlm_proxy_answers_total",
-        kind=MetricKind.COUNTER,
-        doc="Answers of the APIs that the proxy decodes; by partition, where an answer has "
-        "partitions.",
-        labels=("api", "outcome"),
-    ),
-    MetricRow(
-        name="rlm_proxy_spliced_bytes_total",
-        kind=MetricKind.COUNTER,
-        doc="Record bytes of the remote tier sent to Kafka clients.",
-    ),
-    MetricRow(
-        name="rlm_proxy_barrier_seconds",
-        kind=MetricKind.HISTOGRAM,
-        doc="Waits for the settings and ledger view before an answer about position (H17).",
-        labels=("passed",),
-        buckets=_SECONDS,
-    ),
+    *PROXY_ROWS,
     MetricRow(
         name="rlm_remote_fetch_purgatory_size",
         kind=MetricKind.GAUGE,
@@ -64,7 +36,7 @@ TABLE: tuple[MetricRow, ...] = (
         "deleted in order (ended), by a lasting error (failed), at the fetch's deadline (expired), "
         "or because the fetch was answered without it (abandoned).",
         labels=("outcome",),
-        buckets=_SECONDS,
+        buckets=SECONDS,
     ),
     MetricRow(
         name="rlm_remote_copy_bytes_total",
@@ -412,6 +384,10 @@ class ServiceMetrics:
     def spliced(self, size_bytes: int) -> None:
         """See `ProxyMetrics`."""
         self._counters["rlm_proxy_spliced_bytes_total"].inc(size_bytes)
+
+    def remote_reader_entered(self, kind: str) -> None:
+        """A group, or a client without one, got remote data for the first time."""
+        self._counters["rlm_proxy_remote_readers_total"].labels(kind).inc()
 
     def barrier_waited(self, duration_ms: int, *, passed: bool) -> None:
         """See `ProxyMetrics`."""

@@ -875,3 +875,79 @@ class Acl(_message.Message):
     resource_type: str
     resource_name: str
     def __init__(self, principal: _Optional[str] = ..., operation: _Optional[str] = ..., resource_type: _Optional[str] = ..., resource_name: _Optional[str] = ...) -> None: ...
+
+class ListClientsRequest(_message.Message):
+    __slots__ = ("topic", "local_only")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    local_only: bool
+    def __init__(self, topic: _Optional[str] = ..., local_only: _Optional[bool] = ...) -> None: ...
+
+class ListClientsResponse(_message.Message):
+    __slots__ = ("clients", "problems", "direct_groups", "share_starts", "direct_problem")
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    DIRECT_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_STARTS_FIELD_NUMBER: _ClassVar[int]
+    DIRECT_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    clients: _containers.RepeatedCompositeFieldContainer[KafkaClient]
+    problems: _containers.RepeatedCompositeFieldContainer[ClientsProblem]
+    direct_groups: _containers.RepeatedCompositeFieldContainer[DirectGroup]
+    share_starts: _containers.RepeatedCompositeFieldContainer[GroupPosition]
+    direct_problem: str
+    def __init__(self, clients: _Optional[_Iterable[_Union[KafkaClient, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[ClientsProblem, _Mapping]]] = ..., direct_groups: _Optional[_Iterable[_Union[DirectGroup, _Mapping]]] = ..., share_starts: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ..., direct_problem: _Optional[str] = ...) -> None: ...
+
+class KafkaClient(_message.Message):
+    __slots__ = ("principal", "client_id", "address", "software", "groups", "connections", "throttled_ms", "topics")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    client_id: str
+    address: str
+    software: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    connections: int
+    throttled_ms: int
+    topics: _containers.RepeatedCompositeFieldContainer[ClientTopic]
+    def __init__(self, principal: _Optional[str] = ..., client_id: _Optional[str] = ..., address: _Optional[str] = ..., software: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., connections: _Optional[int] = ..., throttled_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[ClientTopic, _Mapping]]] = ...) -> None: ...
+
+class ClientTopic(_message.Message):
+    __slots__ = ("topic", "remote_bytes", "local_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    remote_bytes: int
+    local_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., remote_bytes: _Optional[int] = ..., local_bytes: _Optional[int] = ...) -> None: ...
+
+class ClientsProblem(_message.Message):
+    __slots__ = ("node_id", "problem")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    problem: str
+    def __init__(self, node_id: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class DirectGroup(_message.Message):
+    __slots__ = ("group", "positions")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    positions: _containers.RepeatedCompositeFieldContainer[GroupPosition]
+    def __init__(self, group: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ...) -> None: ...
+
+class GroupPosition(_message.Message):
+    __slots__ = ("partition", "offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...

@@ -163,6 +163,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PurgeRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.PurgeResponse.FromString,
                 _registered_method=True)
+        self.ListClients = channel.unary_unary(
+                '/rlm.v1.AdminService/ListClients',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.ListClientsRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.ListClientsResponse.FromString,
+                _registered_method=True)
         self.ProveAccess = channel.unary_unary(
                 '/rlm.v1.AdminService/ProveAccess',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.ProveAccessRequest.SerializeToString,
@@ -357,6 +362,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListClients(self, request, context):
+        """Lists the Kafka clients of all proxies: all, or those that have read a topic, beside the groups that read it past the
+        proxies. A service that does not answer is in `problems`. NOT_FOUND: there is no such topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ProveAccess(self, request, context):
         """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
         The service that enables a topic makes this call to the services of the other partitions' leaders.
@@ -487,6 +500,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Purge,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.PurgeRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.PurgeResponse.SerializeToString,
+            ),
+            'ListClients': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListClients,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.ListClientsRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.ListClientsResponse.SerializeToString,
             ),
             'ProveAccess': grpc.unary_unary_rpc_method_handler(
                     servicer.ProveAccess,
@@ -1150,6 +1168,33 @@ class AdminService:
             '/rlm.v1.AdminService/Purge',
             rlm_dot_v1_dot_admin__pb2.PurgeRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.PurgeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListClients(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/ListClients',
+            rlm_dot_v1_dot_admin__pb2.ListClientsRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.ListClientsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -108,6 +108,10 @@ class AdminServiceStub:
     """Lists deleted topics with remote data, as the called service knows them. With `confirm` the remote data of some is
     deleted after remote.delete.delay.ms. FAILED_PRECONDITION where it is not proven that a topic was deleted.
     """
+    ListClients: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListClientsRequest, _admin_pb2.ListClientsResponse]
+    """Lists the Kafka clients of all proxies: all, or those that have read a topic, beside the groups that read it past the
+    proxies. A service that does not answer is in `problems`. NOT_FOUND: there is no such topic.
+    """
     ProveAccess: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]
     """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
     The service that enables a topic makes this call to the services of the other partitions' leaders.
@@ -191,6 +195,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     Purge: _aio.UnaryUnaryMultiCallable[_admin_pb2.PurgeRequest, _admin_pb2.PurgeResponse]  # type: ignore[assignment]
     """Lists deleted topics with remote data, as the called service knows them. With `confirm` the remote data of some is
     deleted after remote.delete.delay.ms. FAILED_PRECONDITION where it is not proven that a topic was deleted.
+    """
+    ListClients: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListClientsRequest, _admin_pb2.ListClientsResponse]  # type: ignore[assignment]
+    """Lists the Kafka clients of all proxies: all, or those that have read a topic, beside the groups that read it past the
+    proxies. A service that does not answer is in `problems`. NOT_FOUND: there is no such topic.
     """
     ProveAccess: _aio.UnaryUnaryMultiCallable[_admin_pb2.ProveAccessRequest, _admin_pb2.ProveAccessResponse]  # type: ignore[assignment]
     """Lists the ACLs that the called service lacks for a topic. It uses every right once, in ways that change nothing.
@@ -416,6 +424,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_pb2.PurgeResponse, _abc.Awaitable[_admin_pb2.PurgeResponse]]:
         """Lists deleted topics with remote data, as the called service knows them. With `confirm` the remote data of some is
         deleted after remote.delete.delay.ms. FAILED_PRECONDITION where it is not proven that a topic was deleted.
+        """
+
+    @_abc_1.abstractmethod
+    def ListClients(
+        self,
+        request: _admin_pb2.ListClientsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListClientsResponse, _abc.Awaitable[_admin_pb2.ListClientsResponse]]:
+        """Lists the Kafka clients of all proxies: all, or those that have read a topic, beside the groups that read it past the
+        proxies. A service that does not answer is in `problems`. NOT_FOUND: there is no such topic.
         """
 
     @_abc_1.abstractmethod

@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from rlm.plans.client_activity import ClientTable
 from rlm.proxy.settings import ProxyMetrics
 from rlm.reading.throttle import Wait
+from rlm.workers.messages import client_of
 from rlm.workers.v1 import core_pb2 as pb
 
 _MOST_MEASURED = 10_000
@@ -116,8 +118,9 @@ class CountedMetrics(ProxyMetrics, Protocol):
 class CountTaker:
     """The core's sums of what its workers have counted. Workers are known by any object."""
 
-    def __init__(self, metrics: CountedMetrics, throttle: Throttle) -> None:
+    def __init__(self, metrics: CountedMetrics, throttle: Throttle, clients: ClientTable) -> None:
         self._throttle = throttle
+        self._clients = clients
         self._events: Mapping[str, Callable[[pb.CountedEvent], None]] = _events_of(metrics)
         self._purgatory: dict[object, int] = {}
 
@@ -133,6 +136,7 @@ class CountTaker:
             counted = self._events.get(event.name)
             if counted is not None:  # else only a later version knows it
                 counted(event)
+        self._clients.merge(worker, map(client_of, counts.clients))
         self._throttle.passed(counts.passed_bytes)
         for kind, duration_ms in counts.held_ms.items():
             self._throttle.held(kind, duration_ms)
@@ -146,6 +150,7 @@ class CountTaker:
     def left(self, worker: object) -> None:
         """The worker is gone."""
         self._purgatory.pop(worker, None)
+        self._clients.left(worker)
 
     def _wait(self, given: pb.ClientBytes) -> pb.ClientWait:
         if given.principal:

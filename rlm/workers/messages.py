@@ -12,6 +12,7 @@ from kip405.errors import (
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
+from rlm.plans.client_activity import ClientName, ClientRow, TierBytes
 from rlm.plans.client_history import WindowStart
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredPartition
@@ -126,6 +127,33 @@ def _epochs_of(message: pb.LeaderEpochs) -> LeaderEpochs:
         lineage=Lineage(tuple(entries)),
         log_end_offset=message.log_end_offset,
         remote_log_start_offset=message.remote_log_start_offset,
+    )
+
+
+def client_message(row: ClientRow) -> pb.ClientRow:
+    return pb.ClientRow(
+        principal=row.name.principal,
+        client_id=row.name.client_id,
+        address=row.name.address,
+        connections=row.connections,
+        software=row.software,
+        groups=row.groups,
+        topics=(
+            pb.ClientTopic(topic=topic, remote_bytes=read.remote, local_bytes=read.local)
+            for topic, read in row.topics.items()
+        ),
+        throttled_ms=row.throttled_ms,
+    )
+
+
+def client_of(message: pb.ClientRow) -> ClientRow:
+    return ClientRow(
+        ClientName(message.principal, message.client_id, message.address),
+        connections=message.connections,
+        software=dict.fromkeys(message.software),
+        groups=dict.fromkeys(message.groups),
+        topics={one.topic: TierBytes(one.remote_bytes, one.local_bytes) for one in message.topics},
+        throttled_ms=message.throttled_ms,
     )
 
 

@@ -20,6 +20,7 @@ from kip405.errors import Invalid
 from kip405.open_files import raise_open_files_limit
 from kip405.process import KEPT_BY_A_TASK_BYTES, keep_freed_memory
 from rlm.clock import Clock, SystemClock
+from rlm.plans.client_activity import ClientTable
 from rlm.plans.client_history import HistoryRules
 from rlm.proxy.listening import Acceptor
 from rlm.proxy.server import ProxyServer
@@ -33,6 +34,7 @@ from rlm.workers.inherited import (
     known_fields,
     say_ready,
 )
+from rlm.workers.messages import client_message
 from rlm.workers.quotas import WorkerQuota
 from rlm.workers.records_memory import RecordsMemory
 from rlm.workers.remote_core import RemoteCore
@@ -104,6 +106,7 @@ class Worker:
         self._settings = settings
         self._clock = clock
         self._counts = WorkerCounts()
+        self._clients = ClientTable(on_joined=self._report_soon)
         self._is_reporting = False
         self._quota = WorkerQuota(self._counts, clock, self._report_soon)
         self._memory = RecordsMemory(settings.records_memory_bytes)
@@ -127,6 +130,7 @@ class Worker:
             self._core.node_addresses,
             tls_contexts(settings.tls),
             self._core.own_topic_ids,
+            self._clients,
         )
         self._acceptor = Acceptor(listening, self.proxy.has_room, self.proxy.serve, clock)
         self._accepting: asyncio.Task[None] | None = None
@@ -165,6 +169,7 @@ class Worker:
 
     def _greeted(self, hello: pb.CoreHello) -> None:
         self._quota.client_bytes_per_second = hello.client_bytes_per_second
+        self._clients.show_all()
 
     def _report_soon(self) -> None:
         if not self._is_reporting:
@@ -177,6 +182,7 @@ class Worker:
         if self._core.takes_reports:
             counts = self._counts.taken()
             counts.purgatory_size = self.proxy.purgatory.size
+            counts.clients.extend(map(client_message, self._clients.taken()))
             self._core.report(counts)
 
     async def _report_regularly(self) -> None:

@@ -9,7 +9,6 @@ SCANNER = Target(
 ANSWERS = Target("kafka_protocol/produce.py", ("tests/kafka_protocol/test_produce_request.py",))
 RULES = Target("rlm/proxy/own_topics.py", _PROXY)
 SESSION = Target("rlm/proxy/session.py", _PROXY)
-CONNECTION = Target("rlm/proxy/connection.py", _PROXY)
 CHANGES = Target("rlm/proxy/topic_changes.py", _PROXY)
 DELETES = Target("rlm/proxy/delete_records.py", _PROXY)
 FEED = Target("rlm/workers/views.py", ("tests/rlm/workers/test_views.py",))
@@ -114,19 +113,17 @@ EDITS: tuple[Edit, ...] = (
             "        return self._passing_bytes\n",
         ),
     ),
-    *CONNECTION.edits(
+    *CHANGES.edits(
         (
             "each refusal is logged, as often as a client likes",
-            "            self._has_refused = True\n",
+            "            self._is_logged = True\n",
             "",
         ),
         (
             "refused partitions are not counted",
-            '            self.shared.metrics.answered("produce", REFUSED)\n',
+            '            self._metrics.answered("produce", REFUSED)\n',
             "            pass\n",
         ),
-    ),
-    *CHANGES.edits(
         (
             "changes of our topics go to the broker",
             "                refused.append(row)\n",

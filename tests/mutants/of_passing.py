@@ -131,8 +131,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H24: a shutdown cuts off a request that has no answer",
-            "and not self._is_settling and not is_passing_on:",
-            "and not self._is_settling:",
+            "        if self._is_draining and self.is_idle and not is_passing_on:",
+            "        if self._is_draining and self.is_idle:",
         ),
     ),
     *LEAVING.edits(

@@ -113,8 +113,8 @@ EDITS: tuple[Edit, ...] = (
     *SERVER.edits(
         (
             "a principal that is known has no quota",
-            "            fetches.known_as(identity.principal or principal)\n",
-            "",
+            "            for one in (view, fetches, counts):\n",
+            "            for one in (view, counts):\n",
         ),
     ),
     *THROTTLE.edits(

@@ -242,18 +242,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: a timestamp is answered with a record below the remote start",
-            "start=self._settings.view.remote_log_start(key) or 0,",
-            "start=0,",
+            "start=max(self._settings.view.remote_log_start(key) or 0, start_offset),",
+            "start=start_offset,",
         ),
         (
             "H17: a view does not change with the ledger",
-            "(led, snapshot, start, version, self._ledger.problem, empty)",
-            "(led, snapshot, start, 0, self._ledger.problem, empty)",
+            "(led, snapshot, start, version, self._ledger.problem, empty, window_starts)",
+            "(led, snapshot, start, 0, self._ledger.problem, empty, window_starts)",
         ),
         (
             "H17: a view does not change with the remote start",
-            "(led, snapshot, start, version, self._ledger.problem, empty)",
-            "(led, snapshot, 0, version, self._ledger.problem, empty)",
+            "(led, snapshot, start, version, self._ledger.problem, empty, window_starts)",
+            "(led, snapshot, 0, version, self._ledger.problem, empty, window_starts)",
         ),
         (
             "H17: a view does not change with a new snapshot",

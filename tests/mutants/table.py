@@ -4,6 +4,7 @@ from tests.mutants import (
     of_accept_retention,
     of_chunks,
     of_cleaning,
+    of_client_activity,
     of_client_history,
     of_cluster_retention,
     of_copy_order,
@@ -99,6 +100,7 @@ EDITS: tuple[Edit, ...] = (
     *of_proxy.EDITS,
     *of_proxy_limits.EDITS,
     *of_proxy_tls.EDITS,
+    *of_client_activity.EDITS,
     *of_client_history.EDITS,
     *of_workers.EDITS,
 )

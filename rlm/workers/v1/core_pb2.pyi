@@ -316,8 +316,38 @@ class ClientWait(_message.Message):
     principal: str
     def __init__(self, client_id: _Optional[str] = ..., duration_ms: _Optional[int] = ..., kind: _Optional[str] = ..., principal: _Optional[str] = ...) -> None: ...
 
+class ClientTopic(_message.Message):
+    __slots__ = ("topic", "remote_bytes", "local_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    remote_bytes: int
+    local_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., remote_bytes: _Optional[int] = ..., local_bytes: _Optional[int] = ...) -> None: ...
+
+class ClientRow(_message.Message):
+    __slots__ = ("principal", "client_id", "address", "connections", "software", "groups", "topics", "throttled_ms")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLED_MS_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    client_id: str
+    address: str
+    connections: int
+    software: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    topics: _containers.RepeatedCompositeFieldContainer[ClientTopic]
+    throttled_ms: int
+    def __init__(self, principal: _Optional[str] = ..., client_id: _Optional[str] = ..., address: _Optional[str] = ..., connections: _Optional[int] = ..., software: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., topics: _Optional[_Iterable[_Union[ClientTopic, _Mapping]]] = ..., throttled_ms: _Optional[int] = ...) -> None: ...
+
 class Counts(_message.Message):
-    __slots__ = ("passed_bytes", "spliced", "held_ms", "events", "purgatory_size")
+    __slots__ = ("passed_bytes", "spliced", "held_ms", "events", "purgatory_size", "clients")
     class HeldMsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -330,12 +360,14 @@ class Counts(_message.Message):
     HELD_MS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     PURGATORY_SIZE_FIELD_NUMBER: _ClassVar[int]
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
     passed_bytes: int
     spliced: _containers.RepeatedCompositeFieldContainer[ClientBytes]
     held_ms: _containers.ScalarMap[str, int]
     events: _containers.RepeatedCompositeFieldContainer[CountedEvent]
     purgatory_size: int
-    def __init__(self, passed_bytes: _Optional[int] = ..., spliced: _Optional[_Iterable[_Union[ClientBytes, _Mapping]]] = ..., held_ms: _Optional[_Mapping[str, int]] = ..., events: _Optional[_Iterable[_Union[CountedEvent, _Mapping]]] = ..., purgatory_size: _Optional[int] = ...) -> None: ...
+    clients: _containers.RepeatedCompositeFieldContainer[ClientRow]
+    def __init__(self, passed_bytes: _Optional[int] = ..., spliced: _Optional[_Iterable[_Union[ClientBytes, _Mapping]]] = ..., held_ms: _Optional[_Mapping[str, int]] = ..., events: _Optional[_Iterable[_Union[CountedEvent, _Mapping]]] = ..., purgatory_size: _Optional[int] = ..., clients: _Optional[_Iterable[_Union[ClientRow, _Mapping]]] = ...) -> None: ...
 
 class CountedEvent(_message.Message):
     __slots__ = ("name", "labels", "count", "duration_ms")

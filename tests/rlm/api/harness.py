@@ -8,7 +8,7 @@ import structlog
 from grpc import aio
 
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
-from kip405.errors import Fenced, RemoteStorageError, Unavailable
+from kip405.errors import Fenced, RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
 from rlm.api.admin import AdminDependencies, AdminService
 from rlm.api.calls import Gate, TokenSource, no_tokens
@@ -26,10 +26,10 @@ from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.answers import LocalRecords, OffsetAnswer
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
+from rlm.plans.client_activity import ClientTable
 from rlm.plans.problems import Problem
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
-from rlm.remote_log.history import RemoteHistory
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.reads import PartitionReading
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
@@ -51,7 +51,9 @@ from tests.rlm.api.node_fakes import (
     ApiRuns,
     ApiStores,
     FullLedger,
+    NoReader,
     adoption,
+    cluster_clients,
     copy_limits,
     no_remote_logs,
     say_alive,
@@ -209,18 +211,6 @@ class ApiTier:
         return None
 
 
-class NoReader:
-    """REMOTE_ONLY is tested over real segments (test_remote_only.py)."""
-
-    async def read(self, history: RemoteHistory, request: RemoteRead) -> RemoteRecords:
-        raise Unavailable(history.name)
-
-    async def offset_for_timestamp(
-        self, history: RemoteHistory, timestamp_ms: int, *, start: int, next_offset: int
-    ) -> TimestampedOffset | None:
-        raise Unavailable(history.name)
-
-
 class ApiStatuses:
     """PartitionStatuses and CopyNow of one node."""
 
@@ -294,6 +284,7 @@ class Node:
     copies: ApiCopies
     planner: ApiPlanner
     purge: ApiPurge
+    clients: ClientTable
     statuses: ApiStatuses
     throttle: ReadThrottle
     reading: PartitionReading
@@ -327,6 +318,7 @@ class Fakes:
         self.copies = ApiCopies()
         self.planner = ApiPlanner()
         self.purge = ApiPurge()
+        self.clients = ClientTable()
         self.gate = Gate(self.tokens)
         self.throttle = throttle(self.service.clock, self.limits)
         self.resolver = TopicResolver(self.broker, self.service.settings)
@@ -357,6 +349,7 @@ class Fakes:
                 access=self.service.access,
                 freezes=freezes,
                 copy_limits=copy_limits(self.peers, settings, self.service.clock),
+                clients=cluster_clients(self.peers, self.clients, broker),
                 adoption=adoption(broker, settings),
                 losses=self.losses,
                 discards=self.losses.discards,
@@ -479,6 +472,7 @@ async def api_node(
                 copies=fakes.copies,
                 planner=fakes.planner,
                 purge=fakes.purge,
+                clients=fakes.clients,
                 statuses=fakes.statuses,
                 throttle=fakes.throttle,
                 reading=fakes.reading,

@@ -4,18 +4,22 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field
 
-from kip405.errors import Fenced, NotFound, RemoteStorageError
+from kip405.errors import Fenced, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
+from rlm.api.clients import ClusterClients
 from rlm.api.copy_limits import ClusterCopyLimits
 from rlm.api.peers import Peers
 from rlm.broker.answers import OwnOffsets
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
+from rlm.plans.client_activity import ClientTable
 from rlm.plans.coverage import LostRange
 from rlm.plans.discard import OwnPart, RemotePart
 from rlm.plans.disk import LogDirReport
 from rlm.plans.expiry import PartitionExpiry
 from rlm.plans.remote_extent import RemoteExtent
+from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
+from rlm.remote_log.history import RemoteHistory
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.objects import RemoteLogs
 from rlm.remote_log.snapshots import PartitionSnapshot
@@ -33,7 +37,7 @@ from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import MemoryStore
 from tests.builders.threads import THREADS
-from tests.rlm.topics.world import ServiceSettings, ServiceUnderTest
+from tests.rlm.topics.world import ServiceBroker, ServiceSettings, ServiceUnderTest
 
 
 class ApiLosses:
@@ -118,6 +122,25 @@ def copy_limits(peers: Peers, settings: ServiceSettings, clock: Clock) -> Cluste
         barrier_deadline_ms=1_000,
     )
     return ClusterCopyLimits(peers=peers, decisions=decisions)
+
+
+class NoReader:
+    """REMOTE_ONLY is tested over real segments (test_remote_only.py)."""
+
+    async def read(self, history: RemoteHistory, request: RemoteRead) -> RemoteRecords:
+        raise Unavailable(history.name)
+
+    async def offset_for_timestamp(
+        self, history: RemoteHistory, timestamp_ms: int, *, start: int, next_offset: int
+    ) -> TimestampedOffset | None:
+        raise Unavailable(history.name)
+
+
+def cluster_clients(peers: Peers, clients: ClientTable, broker: ServiceBroker) -> ClusterClients:
+    """The clients of this node's proxy, and the groups of the cluster."""
+    return ClusterClients(
+        peers=peers, rows=clients.rows, groups=broker, share_groups=broker, broker=broker
+    )
 
 
 class Blind:

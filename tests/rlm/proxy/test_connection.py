@@ -90,7 +90,7 @@ class Bench:
     async def connect(self, handle: Handle) -> tuple[Connection, socket.socket]:
         """A connection whose Fetch requests have this handler, and its client."""
         ours, client = socket.socketpair()
-        connection = Connection(self._shared(), {FETCH.key: handle}, self._made)
+        connection = Connection(self._shared(), {FETCH.key: handle}, self._made, lambda _: None)
         loop = asyncio.get_running_loop()
         await loop.connect_accepted_socket(lambda: connection.client, ours)
         return connection, client

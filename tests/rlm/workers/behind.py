@@ -9,6 +9,7 @@ from pathlib import Path
 from kip405.errors import Invalid, Unavailable
 from kip405.ids import PartitionKey
 from rlm.clock import SystemClock
+from rlm.plans.client_activity import ClientTable
 from rlm.proxy.own_topics import OwnTopicIds
 from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredTopic
@@ -89,7 +90,7 @@ def behind_core(folder: Path) -> Border:
                 tier=tier,
                 deletions=deletions,
                 views=feed,
-                counts=CountTaker(Counting(), FakeThrottle()),
+                counts=CountTaker(Counting(), FakeThrottle(), ClientTable()),
                 tasks=tasks.group,
                 client_bytes_per_second=RATE,
                 processes=KnownProcesses(CoreSettings(workers=1, recent_ends=0), SystemClock()),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kip405.ids import PartitionKey
 from rlm.clock import SystemClock
+from rlm.plans.client_activity import ClientTable
 from rlm.reading.throttle import Wait
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredTopic
 from rlm.remote_log.tier import TierPartition, TopicRef
@@ -100,7 +101,7 @@ class Core:
         self.deletions = FakeDeletions()
         self.throttle = FakeThrottle()
         self.metrics = Counting()
-        self.counts = CountTaker(self.metrics, self.throttle)
+        self.counts = CountTaker(self.metrics, self.throttle, ClientTable())
         self.processes = KnownProcesses(CoreSettings(workers=6, recent_ends=0), SystemClock())
         self._path = path
         self._tasks = tasks

@@ -6,8 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 from rlm.clock import SystemClock
+from rlm.plans.client_activity import ClientName, ClientTable, TierBytes
 from rlm.proxy.settings import ProxyMetrics
 from rlm.workers.counts import CountTaker, WorkerCounts
+from rlm.workers.messages import client_message
 from rlm.workers.quotas import WorkerQuota
 from rlm.workers.v1 import core_pb2 as pb
 from tests.builders.clock import ManualClock
@@ -57,7 +59,8 @@ def test_every_metric_of_the_proxy_reaches_the_core() -> None:
                 args = [value for one, value in given.items() if one != "passed"]
                 more = {"passed": True} if "passed" in known else {}
                 getattr(metrics, name)(*args, **more)
-    CountTaker(calls, FakeThrottle()).take(0, taken(counts))  # type: ignore[arg-type]
+    taker = CountTaker(calls, FakeThrottle(), ClientTable())  # type: ignore[arg-type]
+    taker.take(0, taken(counts))
     assert len(direct.calls) >= 6
     assert Counter(calls.calls) == Counter(direct.calls)
 
@@ -65,7 +68,8 @@ def test_every_metric_of_the_proxy_reaches_the_core() -> None:
 def test_h24_nothing_is_lost_or_counted_twice_whenever_it_is_taken() -> None:
     chance = random.Random(3)
     throttle, metrics = FakeThrottle(), Counting()
-    taker, workers = CountTaker(metrics, throttle), [WorkerCounts() for _ in range(3)]
+    taker = CountTaker(metrics, throttle, ClientTable())
+    workers = [WorkerCounts() for _ in range(3)]
     quotas = [WorkerQuota(one, ManualClock(), lambda: None) for one in workers]
     gave, passed, held, spliced = Counter[str](), 0, Counter[str](), 0
     for _ in range(2_000):
@@ -97,18 +101,34 @@ def test_h24_nothing_is_lost_or_counted_twice_whenever_it_is_taken() -> None:
 def test_an_event_that_only_a_later_version_knows_is_left_out() -> None:
     throttle = FakeThrottle()
     event = pb.CountedEvent(name="later", labels=["a"], count=3)
-    CountTaker(Counting(), throttle).take(0, pb.Counts(events=[event], passed_bytes=5))
+    taker = CountTaker(Counting(), throttle, ClientTable())
+    taker.take(0, pb.Counts(events=[event], passed_bytes=5))
     assert throttle.passed_bytes == 5
 
 
 def test_remote_reads_of_all_workers_are_summed_and_go_with_their_worker() -> None:
-    taker = CountTaker(Counting(), FakeThrottle())
+    taker = CountTaker(Counting(), FakeThrottle(), ClientTable())
     taker.take(0, pb.Counts(purgatory_size=4))
     taker.take(1, pb.Counts(purgatory_size=3))
     taker.take(1, pb.Counts(purgatory_size=5))
     assert taker.purgatory_size == 9
     taker.left(1)
     assert taker.purgatory_size == 4
+
+
+def test_clients_of_all_workers_are_known_in_the_core_until_their_worker_goes() -> None:
+    clients = ClientTable()
+    taker = CountTaker(Counting(), FakeThrottle(), clients)
+    name = ClientName("alice", "c-1", "10.0.0.1")
+    for worker in range(2):
+        table = ClientTable()
+        table.connected(name)
+        table.read(name, "orders", 10, worker)
+        taker.take(worker, pb.Counts(clients=map(client_message, table.taken())))
+    [row] = clients.rows()
+    assert (row.name, row.connections, row.topics) == (name, 2, {"orders": TierBytes(20, 1)})
+    taker.left(0)
+    assert clients.rows()[0].connections == 1
 
 
 async def test_h24_a_connection_that_has_ended_takes_no_counts(tmp_path: Path) -> None:
@@ -125,7 +145,7 @@ def test_h23_the_core_says_how_long_a_client_waits() -> None:
     clock, throttle = ManualClock(), FakeThrottle(wait_ms=700)
     counts, reports = WorkerCounts(), list[int]()
     quota = WorkerQuota(counts, clock, lambda: reports.append(1))
-    taker = CountTaker(Counting(), throttle)
+    taker = CountTaker(Counting(), throttle, ClientTable())
     quota.gave("a", 100)
     assert reports == [1]  # at once
     quota.answered(taker.take(0, taken(counts)))
@@ -168,7 +188,7 @@ def test_h23_time_is_held_by_the_quota_that_is_longest() -> None:
 
 def test_h23_a_principal_waits_for_what_all_its_client_ids_took_in_all_workers() -> None:
     clock, throttle = ManualClock(), FakeThrottle(wait_ms=700)
-    taker = CountTaker(Counting(), throttle)
+    taker = CountTaker(Counting(), throttle, ClientTable())
     quotas = []
     for worker in range(2):
         counts = WorkerCounts()

@@ -23,6 +23,7 @@ from kip405.history import History, HistoryRule
 from kip405.ids import Uuid
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
+from rlm.plans.client_activity import ClientName, ClientRow, TierBytes
 from rlm.plans.client_history import HistoryRules, WindowStart
 from rlm.proxy.settings import ProxySettings
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
@@ -35,6 +36,8 @@ from rlm.workers.messages import (
     OLDEST_PROTOCOL,
     addresses_message,
     addresses_of,
+    client_message,
+    client_of,
     common_protocol,
     error_message,
     error_of,
@@ -47,7 +50,8 @@ from rlm.workers.worker import WorkerSettings
 OFFSETS = st.integers(-1, 2**63 - 1)
 EPOCHS = st.integers(-1, 2**31 - 1)
 UUIDS = st.binary(min_size=16, max_size=16).map(Uuid)
-NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+NAME_CHARACTERS = st.characters(exclude_categories=["Cs"])
+NAMES = st.text(NAME_CHARACTERS, min_size=1, max_size=20)
 RUNS = st.lists(st.tuples(OFFSETS, OFFSETS), max_size=4).map(tuple)
 WATERMARKS = st.builds(
     Watermarks, high_watermark=OFFSETS, last_stable_offset=OFFSETS, log_start_offset=OFFSETS
@@ -355,6 +359,25 @@ def test_addresses_there_and_back(replaced: dict[int, NodeAddress], keeps_others
     nodes = NodeAddresses(replaced=replaced, keeps_others=keeps_others)
     raw = addresses_message(nodes).SerializeToString()
     assert addresses_of(pb.NodeAddresses.FromString(raw)) == nodes
+
+
+CLIENTS = st.builds(
+    ClientRow,
+    st.builds(ClientName, *[st.text(NAME_CHARACTERS, max_size=9)] * 3),
+    connections=st.integers(0, 2**31 - 1),
+    software=st.lists(NAMES, max_size=3).map(dict.fromkeys),
+    groups=st.lists(NAMES, max_size=3).map(dict.fromkeys),
+    topics=st.dictionaries(
+        NAMES, st.builds(TierBytes, st.integers(0, 2**62), st.integers(0, 2**62)), max_size=3
+    ),
+    throttled_ms=st.integers(0, 2**62),
+)
+
+
+@given(CLIENTS)
+def test_clients_there_and_back(row: ClientRow) -> None:
+    raw = client_message(row).SerializeToString()
+    assert client_of(pb.ClientRow.FromString(raw)) == row
 
 
 def test_settings_of_a_later_version_are_left_out_and_missing_ones_have_their_defaults() -> None:
