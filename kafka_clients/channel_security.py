@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from kafka_clients.bearer_tokens import BearerToken, TokenRefused, read_token
 from kafka_clients.refusals import (
+    NotAuthenticated,
     NoTokenNow,
     SecurityRefused,
     authentication_refusal,
@@ -36,6 +37,7 @@ from kafka_clients.security import (
     PASSWORD_KEY,
     TOKEN_URL_KEY,
     TRUSTSTORE_KEY,
+    DelegationLogin,
     KafkaSecurity,
     PasswordLogin,
     TlsFiles,
@@ -204,7 +206,7 @@ class ChannelSecurity:
             if answer["error_code"]:
                 self._tokens.forget()
                 said = masked(answer["error_message"] or "", [secret])
-                raise SecurityRefused(
+                raise NotAuthenticated(
                     authentication_refusal(answer["error_code"], said, self.settings)
                 )
             lifetime_ms = answer["session_lifetime_ms"]
@@ -221,18 +223,26 @@ class ChannelSecurity:
                 raise SecurityRefused(str(error)) from None
             if login.mechanism == PLAIN:
                 return PlainExchange(login.username, password), password
-            nonce = base64.b64encode(self._random_bytes(_NONCE_BYTES)).decode()
-            exchange = ScramExchange(
-                login.mechanism,
-                login.username,
-                password,
-                nonce=nonce,
-                salted_password=self._salted_password,
-            )
-            return exchange, password
+            return self._scram(login.mechanism, login.username, password), password
+        if isinstance(login, DelegationLogin):
+            hmac = login.hmac.reveal()
+            exchange = self._scram(login.mechanism, login.token_id, hmac, is_token=True)
+            return exchange, hmac
         assert login is not None  # noqa: S101 - authenticate returns before
         token = await self._tokens.current(login)
         return OauthBearerExchange(token), token
+
+    def _scram(
+        self, mechanism: str, username: str, password: str, *, is_token: bool = False
+    ) -> ScramExchange:
+        return ScramExchange(
+            mechanism,
+            username,
+            password,
+            nonce=base64.b64encode(self._random_bytes(_NONCE_BYTES)).decode(),
+            salted_password=self._salted_password,
+            is_token=is_token,
+        )
 
     def _salted_password(self, name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
         """The same for all brokers of a cluster, so it is worked out once (RFC 5802, 3)."""

@@ -15,9 +15,11 @@ from kafka_clients.security import (
     MECHANISM_KEY,
     PASSWORD_KEY,
     PROTOCOL_KEY,
+    TOKEN_MECHANISM_KEY,
     TOKEN_URL_KEY,
     TRUSTSTORE_KEY,
     USERNAME_KEY,
+    DelegationLogin,
     KafkaSecurity,
     PasswordLogin,
     TokenEndpoint,
@@ -41,6 +43,10 @@ class SecurityRefused(Unavailable, ConnectionError):
     """Broker and client do not accept each other. It is retriable, as somebody may repair either
     side, and an OSError, as callers of aiokafka expect of a connection that cannot be opened.
     """
+
+
+class NotAuthenticated(SecurityRefused):
+    """The broker knows the mechanism, and does not take the name or what should prove it."""
 
 
 class NoTokenNow(SecurityRefused):
@@ -89,10 +95,13 @@ def handshake_refusal(code: int, mechanisms: Sequence[str], security: KafkaSecur
         return None
     if code == UNSUPPORTED_SASL_MECHANISM:
         there = ", ".join(sorted(mechanisms)) or "none"
+        key = TOKEN_MECHANISM_KEY if isinstance(login, DelegationLogin) else MECHANISM_KEY
         return (
-            f"{MECHANISM_KEY} is {login.mechanism}, and the listener has {there[:_MOST_WORDS]} "
+            f"{key} is {login.mechanism}, and the listener has {there[:_MOST_WORDS]} "
             "(sasl.enabled.mechanisms of the broker)"
         )
+    if code == ILLEGAL_SASL_STATE and isinstance(login, DelegationLogin):
+        return "the tiered listener has no SASL, and a delegation token is nothing but that"
     if code == ILLEGAL_SASL_STATE:
         return f"the listener has no SASL, and {PROTOCOL_KEY} is {security.protocol}"
     return f"it refuses to begin SASL with error {code}"
@@ -118,6 +127,8 @@ def token_refusal(where: str, why: str) -> str:
 def _settings_of(security: KafkaSecurity) -> str:
     """The settings that say who the client is."""
     login = security.login
+    if isinstance(login, DelegationLogin):
+        return "the delegation token of the client"
     if isinstance(login, PasswordLogin):
         return f"{USERNAME_KEY} ({login.username}) and {PASSWORD_KEY}"
     if isinstance(login, TokenEndpoint):

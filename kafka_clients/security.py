@@ -28,6 +28,7 @@ CLIENT_SECRET_KEY = "kafka.sasl.oauthbearer.client.credentials.client.secret"  #
 TRUSTSTORE_KEY = "kafka.ssl.truststore.location"
 KEYSTORE_KEY = "kafka.ssl.keystore.location"
 KEY_PASSWORD_KEY = "kafka.ssl.key.password"  # noqa: S105 - a name
+TOKEN_MECHANISM_KEY = "proxy.token.sasl.mechanism"  # noqa: S105 - a name
 HOST_NAME_KEY = "kafka.ssl.endpoint.identification.algorithm"
 
 SecretSource = Secret | Path
@@ -76,7 +77,16 @@ class TokenEndpoint:
     mechanism: str = field(default=OAUTHBEARER, init=False)
 
 
-Login = PasswordLogin | TokenFile | TokenEndpoint
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationLogin:
+    """SCRAM with a delegation token of Kafka's own (KIP-48): its id, and its HMAC in base64."""
+
+    mechanism: str
+    token_id: str
+    hmac: Secret
+
+
+Login = PasswordLogin | TokenFile | TokenEndpoint | DelegationLogin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ MOST_ITERATIONS = 1 << 16
 """Kafka's brokers take 16,384 at most. A server that names more could keep a client busy."""
 _MOST_CHALLENGE_BYTES = 64 << 10
 _HAS_FAILED = b"\x01"
+_BY_TOKEN = ",tokenauth=true"  # noqa: S105 - no secret
 
 
 class SaslError(Exception):
@@ -98,13 +99,16 @@ class ScramExchange:
         *,
         nonce: str,
         salted_password: SaltedPassword = hashlib.pbkdf2_hmac,
+        is_token: bool = False,
     ) -> None:
-        """`nonce` is random, printable, without a comma, and used once."""
+        """`nonce` is random, printable, without a comma, and used once. `is_token`: user and
+        password are those of a delegation token (KIP-48).
+        """
         self.mechanism = mechanism
         self._hash = SCRAM_HASHES[mechanism]
         self._password = password.encode()
         self._nonce = nonce
-        self._bare = f"n={_escaped(username)},r={nonce}"
+        self._bare = f"n={_escaped(username)},r={nonce}{_BY_TOKEN if is_token else ''}"
         self._salted_password = salted_password
         self._signature: bytes | None = None
         self._is_over = False

@@ -25,6 +25,7 @@ _SWITCHES = {
     "Topic": "--topic",
     "Group": "--group",
     "TransactionalId": "--transactional-id",
+    "User": "--user-principal",
 }
 
 
@@ -83,6 +84,11 @@ def topic_acl(operation: str, topic: str) -> Acl:
 
 def group_acl(operation: str, group: str) -> Acl:
     return Acl(resource_type="Group", resource_name=group, operation=operation)
+
+
+def user_acl(operation: str, user: str, *, principal: str) -> Acl:
+    """What `principal` may do with another one (KIP-373); `user` begins with `User:`."""
+    return Acl(resource_type="User", resource_name=user, operation=operation, principal=principal)
 
 
 def cluster_acl(operation: str) -> Acl:

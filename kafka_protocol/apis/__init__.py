@@ -12,6 +12,11 @@ from kafka_protocol.apis.cluster import (
     DESCRIBE_PRODUCERS,
     METADATA,
 )
+from kafka_protocol.apis.delegation_tokens import (
+    CREATE_DELEGATION_TOKEN,
+    DESCRIBE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+)
 from kafka_protocol.apis.fetch import FETCH
 from kafka_protocol.apis.groups import (
     DESCRIBE_SHARE_GROUP_OFFSETS,
@@ -52,6 +57,9 @@ APIS: dict[int, Api] = {
         ALTER_CONFIGS,
         SASL_AUTHENTICATE,
         CREATE_PARTITIONS,
+        CREATE_DELEGATION_TOKEN,
+        EXPIRE_DELEGATION_TOKEN,
+        DESCRIBE_DELEGATION_TOKEN,
         INCREMENTAL_ALTER_CONFIGS,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
@@ -66,13 +74,16 @@ __all__ = [
     "API_VERSIONS",
     "CREATE_ACLS",
     "CREATE_PARTITIONS",
+    "CREATE_DELEGATION_TOKEN",
     "DELETE_RECORDS",
     "DELETE_TOPICS",
     "DESCRIBE_ACLS",
     "DESCRIBE_CLUSTER",
     "DESCRIBE_CONFIGS",
+    "DESCRIBE_DELEGATION_TOKEN",
     "DESCRIBE_PRODUCERS",
     "DESCRIBE_SHARE_GROUP_OFFSETS",
+    "EXPIRE_DELEGATION_TOKEN",
     "FETCH",
     "FIND_COORDINATOR",
     "INCREMENTAL_ALTER_CONFIGS",

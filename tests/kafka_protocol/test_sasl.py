@@ -39,6 +39,17 @@ def test_scram_of_rfc_7677() -> None:
     assert exchange.answer(SERVER_FINAL.encode()) is None
 
 
+@pytest.mark.parametrize("mechanism", sorted(SCRAM_HASHES))
+def test_a_delegation_token_is_named_as_one_and_that_is_signed(mechanism: str) -> None:
+    """KIP-48: an extension of the client's first message, behind the nonce (RFC 5802, 5.1)."""
+    exchange = ScramExchange(mechanism, "id", "aG1hYw==", nonce="abc", is_token=True)
+    assert exchange.first() == b"n,,n=id,r=abc,tokenauth=true"
+    server = Server(mechanism, "aG1hYw==")
+    final = exchange.answer(server.first(exchange.first()))
+    assert final is not None
+    assert exchange.answer(server.final(final)) is None
+
+
 def test_plain_of_rfc_4616() -> None:
     exchange = PlainExchange("tim", "tanstaaftanstaaf")
     assert exchange.first() == b"\0tim\0tanstaaftanstaaf"
@@ -67,7 +78,7 @@ class Server:
 
     def first(self, client_first: bytes) -> bytes:
         self.bare = client_first.decode().removeprefix("n,,")
-        nonce = self.bare.rpartition(",r=")[2]
+        nonce = self.bare.rpartition(",r=")[2].removesuffix(",tokenauth=true")
         salt = base64.b64encode(self.salt).decode()
         self.server_first = f"r={nonce}server,s={salt},i={self.iterations}"
         return self.server_first.encode()
