@@ -22,7 +22,7 @@ _SECURITY_DISABLED = 54
 _ALL = 2
 _DENY = 2
 _PREFIXED = 4
-RESOURCE_TYPES = {2: "Topic", 3: "Group", 4: "Cluster", 5: "TransactionalId"}
+RESOURCE_TYPES = {2: "Topic", 3: "Group", 4: "Cluster", 5: "TransactionalId", 7: "User"}
 
 
 class NoAuthorizer(Invalid):

@@ -49,6 +49,8 @@ OPERATIONS = {
     10: "DescribeConfigs",
     11: "AlterConfigs",
     12: "IdempotentWrite",
+    13: "CreateTokens",
+    14: "DescribeTokens",
 }
 """The codes of org.apache.kafka.common.acl.AclOperation."""
 

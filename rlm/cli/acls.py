@@ -60,6 +60,12 @@ _STRIMZI_HEAD = """\
     help="Share groups read topics that are trimmed.",
 )
 @click.option(
+    "--client-principals",
+    metavar="User:A,User:B*",
+    help="The services have proxy.tls.client.identity: delegation-token, and these principals are "
+    "their clients'; one that ends with * is a prefix. Name no super user.",
+)
+@click.option(
     "--format",
     "as_format",
     default=_KAFKA_ACLS,
@@ -87,6 +93,7 @@ def acls(
     mode: str,
     external_retention: bool,
     share_groups: bool,
+    client_principals: str | None,
     as_format: str,
     check: bool,
     config: Path | None,
@@ -99,8 +106,10 @@ def acls(
     """
     if not principal.startswith(_USER) or principal == _USER:
         raise Invalid(f"--principal: must begin with {_USER}, as in User:rlm, got {principal!r}")
-    chosen = Topics(names=_names(topics), prefix=prefix or "")
+    clients = _clients(client_principals)
+    chosen = Topics(names=_names(topics), prefix=prefix or "", clients=clients)
     cases = _cases(mode, external_retention=external_retention, share_groups=share_groups)
+    cases |= {When.CERTIFICATES} if clients else set()
     if check:
         addresses, security = _where(config, bootstrap)
         return _check(Role(role), principal, chosen, cases, addresses, security)
@@ -120,6 +129,15 @@ def _names(topics: str | None) -> tuple[str, ...]:
     names = tuple(name.strip() for name in topics.split(","))
     if not all(names):
         raise Invalid("--topics: must be names with commas between them")
+    return names
+
+
+def _clients(principals: str | None) -> tuple[str, ...]:
+    if principals is None:
+        return ()
+    names = tuple(name.strip() for name in principals.split(","))
+    if not all(name.startswith(_USER) for name in names):
+        raise Invalid(f"--client-principals: each must begin with {_USER}, as in User:app-*")
     return names
 
 
@@ -146,6 +164,11 @@ def kafka_user(principal: str, needed: Iterable[Acl]) -> str:
         raise Invalid(
             f"--principal: {name!r} cannot be the name of a KafkaUser: lower case letters, digits, "
             "'-' and '.'"
+        )
+    if any(acl.resource_type == "User" for acl in needed):
+        raise Invalid(
+            "--client-principals: a KafkaUser can have no right on principals: give it by the "
+            f"command that --format {_KAFKA_ACLS} prints"
         )
     rules = [_rule(acls_of_resource) for acls_of_resource in by_resource(needed)]
     document: dict[str, Any] = {

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kafka_clients.principal_mapping import PrincipalMapping
+from kafka_clients.security import KEYSTORE_KEY, PLAINTEXT, PROTOCOL_KEY, TOKEN_MECHANISM_KEY
 from kip405.errors import Invalid
 from kip405.history import FULL, History, HistoryRule, windows_of
 from kip405.settings import FLAG, PATH, TEXT, checked_later, choice, rows_of, setting
@@ -18,6 +20,7 @@ from rlm.config.common import milliseconds as _ms
 from rlm.config.common import size_bytes as _size
 from rlm.config.history import HISTORY, HISTORY_RULES_ALLOWED, check_windows
 
+DELEGATION_TOKEN = "delegation-token"  # noqa: S105 - a name
 _LISTENER, _UPSTREAM = "proxy.tls.cert.file", "broker.tiered.tls.ca.file"
 
 
@@ -52,8 +55,40 @@ class ProxyClientsConfig(CommonConfig):
         "proxy.tls.client.auth",
         choice("none", "requested", "required"),
         "Whether clients show a certificate, as ssl.client.auth of a broker. The broker does not "
-        "see it: to the broker, a client is who it is by SASL.",
+        "see it: see proxy.tls.client.identity.",
         default="none",
+    )
+    proxy_tls_client_identity: str = setting(
+        "proxy.tls.client.identity",
+        choice("sasl", DELEGATION_TOKEN),
+        "Who a client with a certificate is to the broker. `sasl`: who it is by SASL. "
+        "`delegation-token`: the principal that ssl.principal.mapping.rules make of its "
+        "certificate. The service has the broker make a short-lived delegation token of that "
+        "principal, by which the proxy logs in for the client, as for a client of a listener with "
+        "SSL. The brokers need delegation.token.secret.key, and the service the right CreateTokens "
+        "on these principals.",
+        default="sasl",
+    )
+    proxy_tls_principal_mapping_rules: str = setting(
+        "proxy.tls.principal.mapping.rules",
+        TEXT,
+        "ssl.principal.mapping.rules for certificates of the proxy's clients.",
+        default="",
+        default_doc="those of the broker's tiered listener, asked of the broker",
+    )
+    proxy_token_sasl_mechanism: str = setting(
+        TOKEN_MECHANISM_KEY,
+        choice("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "Mechanism by which the proxy logs in with a delegation token. The tiered listener has to "
+        "have it in sasl.enabled.mechanisms.",
+        default="SCRAM-SHA-512",
+    )
+    proxy_token_max_lifetime_ms: int = _ms(
+        "proxy.token.max.lifetime.ms",
+        3_600_000,
+        "How long a delegation token lives at most. A new one is made when four fifths of its life "
+        "are over, and one whose last connection has ended is ended too, after some seconds.",
+        least=10_000,
     )
     proxy_tls_min_version: str = setting(
         "proxy.tls.min.version",
@@ -157,6 +192,11 @@ class ProxyClientsConfig(CommonConfig):
     )
 
     @property
+    def has_client_tokens(self) -> bool:
+        """Whether certificates of clients are their identity to the broker."""
+        return self.proxy_tls_client_identity == DELEGATION_TOKEN
+
+    @property
     def serves_tls(self) -> bool:
         """Whether clients of the proxy speak TLS."""
         return self.proxy_tls_cert_file is not None
@@ -185,8 +225,29 @@ def check_proxy_clients(config: ProxyClientsConfig) -> None:
         raise Invalid(f"proxy.tls.client.auth: {auth} needs {authority}")
     if auth == "none" and authority in given:
         raise Invalid(f"{authority}: goes with proxy.tls.client.auth requested or required")
+    _check_tokens(config)
     if config.broker_tiered_tls_server_name and not config.broker_tiered_tls_check_name:
         raise Invalid("broker.tiered.tls.server.name: goes with broker.tiered.tls.check.name true")
+
+
+def _check_tokens(config: ProxyClientsConfig) -> None:
+    key = "proxy.tls.client.identity"
+    if not config.has_client_tokens:
+        return
+    if config.proxy_tls_client_auth == "none":
+        raise Invalid(f"{key}: {DELEGATION_TOKEN} needs proxy.tls.client.auth")
+    protocol = config.kafka_security_protocol
+    has_certificate = config.kafka_ssl_keystore_location is not None
+    if protocol == PLAINTEXT or (protocol == "SSL" and not has_certificate):
+        raise Invalid(
+            f"{key}: {DELEGATION_TOKEN} needs a service that Kafka knows: {PROTOCOL_KEY} with SASL "
+            f"or with {KEYSTORE_KEY}"
+        )
+    if config.proxy_tls_principal_mapping_rules:
+        try:
+            PrincipalMapping(config.proxy_tls_principal_mapping_rules)
+        except Invalid as error:
+            raise Invalid(f"proxy.tls.principal.mapping.rules: {error}") from error
 
 
 def _given(config: ProxyClientsConfig) -> Mapping[str, Any]:

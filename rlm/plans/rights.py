@@ -17,6 +17,8 @@ GROUPS_TOPIC = "__consumer_offsets"
 EVERY = "*"
 EACH_TOPIC = "each topic"
 """Stands for the topics that are enabled, or read, whatever their names are."""
+EACH_CLIENT = "each client"
+"""Stands for the principals of the proxy's clients that are known by certificates."""
 
 
 class Role(Enum):
@@ -36,6 +38,7 @@ class When(Enum):
     TIER = "with a topic in mode `tier`"
     TAKEOVER = "with a topic in mode `tier`, unless `retention.takeover` is `external`"
     SHARE_GROUPS = "with a topic in mode `tier` that share groups read"
+    CERTIFICATES = "with `proxy.tls.client.identity: delegation-token`"
     YES = "with `--yes`"
 
 
@@ -175,6 +178,17 @@ RIGHTS: tuple[Right, ...] = (
         ),
     ),
     *_rows(
+        Role.SERVICE,
+        "User",
+        (EACH_CLIENT,),
+        (
+            "CreateTokens",
+            "rlm/broker/delegation_tokens.py",
+            "A client whose certificate is this principal is refused.",
+            When.CERTIFICATES,
+        ),
+    ),
+    *_rows(
         Role.READER,
         "Topic",
         _OUR_TOPICS,
@@ -262,6 +276,11 @@ REASONS: tuple[tuple[str, str], ...] = (
         "change nothing.",
     ),
     (
+        "clients that are known by certificates",
+        "Whoever may create tokens of a principal can be that principal. Name the principals of "
+        "your clients, or their prefix, and no super user.",
+    ),
+    (
         "topics",
         "All others are by name or prefix. A topic that the service may not describe is as if "
         "it did not exist.",
@@ -271,10 +290,13 @@ REASONS: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topics:
-    """The topics of `EACH_TOPIC`: by name, or all with a prefix; all of them by default."""
+    """The topics of `EACH_TOPIC`: by name, or all with a prefix; all of them by default. `clients`:
+    the principals of `EACH_CLIENT`, as in User:alice; one that ends with `*` is a prefix.
+    """
 
     names: tuple[str, ...] = ()
     prefix: str = ""
+    clients: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.names and self.prefix:
@@ -285,6 +307,13 @@ class Topics:
         if self.prefix:
             return ((self.prefix, PREFIXED),)
         return tuple((name, "literal") for name in self.names or (EVERY,))
+
+    def client_patterns(self) -> tuple[tuple[str, Pattern], ...]:
+        """The same for the principals of clients."""
+        return tuple(
+            (name.removesuffix(EVERY), PREFIXED) if name.endswith(EVERY) else (name, "literal")
+            for name in self.clients
+        )
 
 
 EVERY_CASE = frozenset(When)
@@ -308,6 +337,8 @@ def acls_of(right: Right, principal: str, topics: Topics) -> tuple[Acl, ...]:
     """The ACLs that give a principal this right."""
     if right.resource_name == EACH_TOPIC:
         patterns = topics.patterns()
+    elif right.resource_name == EACH_CLIENT:
+        patterns = topics.client_patterns()
     else:
         patterns = ((right.resource_name, "literal"),)
     return tuple(
@@ -336,7 +367,8 @@ def generate_docs() -> str:
         "# Rights in a cluster with an authorizer\n\n"
         "`rlm acls` prints these rights as commands or as a Strimzi KafkaUser, and `rlm acls "
         "--check` asks the cluster which of them are missing. Made from `rlm/plans/rights.py`; "
-        'edit there. "Each topic" is a name, a prefix or `*`, as you choose.\n\n'
+        'edit there. "Each topic" is a name, a prefix or `*`, as you choose, and "each client" a '
+        "principal or a prefix of principals.\n\n"
         "## What cannot be limited to names\n\n"
     )
     reasons = "".join(f"- **{what}**: {why}\n" for what, why in REASONS)
@@ -363,8 +395,8 @@ def _section(role: Role) -> str:
 def _shown(row: Right) -> str:
     if row.resource_type == "Cluster":
         return "the cluster"
-    if row.resource_name == EACH_TOPIC:
-        return EACH_TOPIC
+    if row.resource_name in (EACH_TOPIC, EACH_CLIENT):
+        return row.resource_name
     return f"{row.resource_type.lower()} `{row.resource_name}`"
 
 

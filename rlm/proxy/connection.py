@@ -10,6 +10,7 @@ broker needs no task. This module must not know what a handler decides.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -18,6 +19,7 @@ from kafka_protocol.frames import frame_length
 from kafka_protocol.primitives import Buffer, WireError
 from rlm.proxy.asked import AskedAnswer
 from rlm.proxy.begun import Steps, or_broken_off
+from rlm.proxy.client_login import ClientLogin
 from rlm.proxy.introductions import Introduction
 from rlm.proxy.limits import SMALL_BYTES, Verdict
 from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed, altered
@@ -58,6 +60,7 @@ class Connection:
         handlers: Mapping[int, Handle],
         on_made: Callable[["Connection"], bool],
         introduced: Callable[[Introduction], None],
+        login: ClientLogin | None = None,
     ) -> None:
         """`handlers` by API key, one for each API whose requests are intercepted. `introduced`: see
         RequestCutter.
@@ -65,6 +68,7 @@ class Connection:
         self.shared = shared
         self._handlers = handlers
         self._on_made = on_made
+        self._login = login
         self.client = ClientSide(self)
         self._broker: BrokerSide | None = None
         settings = shared.settings
@@ -207,6 +211,8 @@ class Connection:
             return
         self.shared.moved(size_bytes)
         self.received_bytes += size_bytes
+        if self._login is not None and self._login.is_due():
+            self.requests.stop()
         try:
             self._pass_requests(self.requests.feed(self.shared.read_buffer[:size_bytes]))
         except SessionError as error:
@@ -225,7 +231,11 @@ class Connection:
         if cut.taken is not None:
             self._is_settling = True
             self._settling_bytes = _READ_TIMES * len(cut.taken.frame)
-            self._work.start(self._settle(cut.taken))
+            handle = self._handlers[cut.taken.api_key]
+            self._work.start(self._settle(partial(handle, cut.taken, self)))
+        elif cut.is_stopped and self._login is not None:
+            self._is_settling = True
+            self._work.start(self._settle(partial(self._login.again, self)))
 
     # Callbacks of the broker's side.
 
@@ -350,6 +360,8 @@ class Connection:
             await self._flush()
         finally:
             self.client.transport.abort()
+            if self._login is not None:
+                self._login.close()
             self.shared.metrics.connection_closed(self._cause)
             log.debug("connection_closed", cause=self._cause)
 
@@ -359,12 +371,12 @@ class Connection:
             async with asyncio.timeout(self.shared.settings.shutdown_timeout_ms / 1000):
                 await self._client_gone.wait()
 
-    async def _settle(self, taken: Taken) -> None:
-        """Answer one request; `_go_on` follows. Nothing refers to request and answer while the
-        connection waits for the next request, which may never come.
+    async def _settle(self, handle: Callable[[], Awaitable[list[Buffer] | None]]) -> None:
+        """Answer one request, or log in again; `_go_on` follows. Nothing refers to request and
+        answer while the connection waits for the next request, which may never come.
         """
         try:
-            pieces = await self._handlers[taken.api_key](taken, self)
+            pieces = await handle()
         except* (WireError, SessionError, ConnectionError) as errors:
             self._fail(errors.exceptions[0])
             pieces = None
@@ -390,7 +402,8 @@ class Connection:
 
     async def _connect(self) -> None:
         broker = BrokerSide(self)
-        cause = await connect_broker(broker, self.shared.settings, self.shared.tls)
+        shared = self.shared
+        cause = await connect_broker(broker, shared.settings, shared.tls, self._login)
         if cause is not None:
             self.end(cause)
         elif self.is_over:  # since the broker was connected

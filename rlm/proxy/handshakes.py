@@ -58,7 +58,7 @@ def cause_of(error: OSError) -> str:
 
 async def _require_hello(client: socket.socket) -> None:
     """A client without TLS is told from one whose TLS fails."""
-    await _ready(client.fileno(), is_write=False)
+    await ready(client.fileno(), is_write=False)
     first = client.recv(1, socket.MSG_PEEK)
     if not first:
         raise HandshakeFailed("client_closed", "the client has closed its connection")
@@ -77,9 +77,9 @@ async def secured(wrap: Callable[[], ssl.SSLSocket]) -> ssl.SSLSocket:
             try:
                 wrapped.do_handshake()
             except ssl.SSLWantReadError:
-                await _ready(wrapped.fileno(), is_write=False)
+                await ready(wrapped.fileno(), is_write=False)
             except ssl.SSLWantWriteError:
-                await _ready(wrapped.fileno(), is_write=True)
+                await ready(wrapped.fileno(), is_write=True)
             else:
                 return wrapped
     except BaseException:
@@ -87,7 +87,7 @@ async def secured(wrap: Callable[[], ssl.SSLSocket]) -> ssl.SSLSocket:
         raise
 
 
-async def _ready(fd: int, *, is_write: bool) -> None:
+async def ready(fd: int, *, is_write: bool) -> None:
     """Until the socket can be read, or written."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()

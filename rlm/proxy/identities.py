@@ -37,11 +37,12 @@ class Shares:
 
 @dataclass(slots=True)
 class Identity:
-    """Who one connection is. `principal` is the SASL user, or else the subject of the certificate:
-    the broker knows the client by SASL.
+    """Who one connection is. `subject`: of its certificate, as RFC 2253 has it. `principal` is whom
+    the broker has let in, and before that the subject.
     """
 
     address: str
+    subject: str | None = None
     principal: str | None = None
     is_by_sasl: bool = False
 
@@ -92,21 +93,3 @@ class Identities:
         self.addresses.leave(identity.address)
         if identity.principal is not None:
             self.principals.leave(identity.principal)
-
-
-def subject_name(subject: tuple[tuple[tuple[str, str], ...], ...]) -> str:
-    """A certificate's subject, as ssl.SSLSocket.getpeercert has it, written as Kafka does: the most
-    special part first, `CN=reader,O=example` (RFC 4514).
-    """
-    parts = (f"{_SHORT.get(key, key)}={value}" for row in reversed(subject) for key, value in row)
-    return ",".join(parts)
-
-
-_SHORT = {
-    "commonName": "CN",
-    "organizationName": "O",
-    "organizationalUnitName": "OU",
-    "localityName": "L",
-    "stateOrProvinceName": "ST",
-    "countryName": "C",
-}

@@ -12,10 +12,10 @@ import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import structlog
 
+from kafka_clients.distinguished_names import subject_of
 from kafka_protocol.api_versions import refuse_api_versions
 from kafka_protocol.apis import (
     ADD_PARTITIONS_TO_TXN,
@@ -27,16 +27,19 @@ from kafka_protocol.apis import (
 )
 from kafka_protocol.node_addresses import AddressLookup, keep_addresses
 from kafka_protocol.primitives import Buffer
+from kip405.errors import Invalid
 from rlm.clock import Clock
 from rlm.plans.client_activity import ClientTable
 from rlm.proxy.begun import in_task
 from rlm.proxy.client_counts import ClientCounts
+from rlm.proxy.client_login import ClientLogin, refuse_sasl
+from rlm.proxy.client_tokens import ClientTokens
 from rlm.proxy.connection import Connection, Handle
 from rlm.proxy.delete_records import DeleteRecordsHandler
 from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
 from rlm.proxy.fetch_plan import topic_ref
 from rlm.proxy.handshakes import HandshakeFailed, accept
-from rlm.proxy.identities import Identities, Identity, Shares, subject_name
+from rlm.proxy.identities import Identities, Identity, Shares
 from rlm.proxy.introductions import Introduction
 from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings, StalledClients
 from rlm.proxy.listening import Acceptor, listen
@@ -64,6 +67,7 @@ class ProxyServer:
     `node_addresses`: which addresses answers name; see `rlm.plans.node_addresses`. While
     `own_topic_ids` are unknown, no request that names topics by id and changes them is offered.
     `clients`: what is counted of each client.
+    `tokens`: a client with a certificate is the principal of that to the broker, too.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class ProxyServer:
         tls: TlsContexts = PLAIN,
         own_topic_ids: OwnTopicIds = unknown_ids,
         clients: ClientTable | None = None,
+        tokens: ClientTokens | None = None,
     ) -> None:
         self._settings = settings
         self._tier = tier
@@ -121,6 +126,7 @@ class ProxyServer:
         )
         self._ending: asyncio.Task[None] | None = None
         self._pipes = Pipes()
+        self._tokens = tokens
         self._shared = Shared(
             settings=settings,
             metrics=self._metrics,
@@ -241,10 +247,20 @@ class ProxyServer:
         return secured
 
     def _prove_by_certificate(self, secured: ssl.SSLSocket, identity: Identity) -> None:
-        shown = secured.getpeercert() or {}
-        subject: Any = shown.get("subject", ())
-        if subject:
-            self.identities.prove(identity, subject_name(subject), by_sasl=False)
+        shown = secured.getpeercert(binary_form=True)
+        if shown is not None:
+            identity.subject = self._subject_of(shown)
+            if identity.subject:
+                self.identities.prove(identity, identity.subject, by_sasl=False)
+
+    def _subject_of(self, certificate: bytes) -> str | None:
+        """None: it has no name that is certain, and none is needed; SessionError: one is."""
+        try:
+            return subject_of(certificate)
+        except Invalid as error:
+            if self._tokens is None:
+                return None
+            raise SessionError("certificate_unreadable", str(error)) from error
 
     def _turned_away(
         self, client: socket.socket, cause: str, message: str, peer: object = None
@@ -317,7 +333,8 @@ class ProxyServer:
 
         if identity.principal is not None:
             known(identity.principal)
-        sasl = SaslHandler(proved)
+        login = self._login(identity, proved)
+        sasl = SaslHandler(proved).handle if login is None else _refuse_sasl
         positions = PositionHandler(self._settings, view, self._clock, self._metrics)
         deletes = DeleteRecordsHandler(
             self._settings,
@@ -336,10 +353,17 @@ class ProxyServer:
             API_VERSIONS.key: _refuse_newer_api_versions,
             **dict.fromkeys(CHANGING_APIS, changes.handle),
             ADD_PARTITIONS_TO_TXN.key: changes.add_partitions,
-            **dict.fromkeys(SASL_APIS, sasl.handle),
+            **dict.fromkeys(SASL_APIS, sasl),
         }
         accept = partial(self._accept, identity, counts)
-        return Connection(self._shared_with(view), handlers, accept, introduced)
+        return Connection(self._shared_with(view), handlers, accept, introduced, login)
+
+    def _login(self, identity: Identity, known: Callable[[str], None]) -> ClientLogin | None:
+        if self._tokens is None or identity.subject is None:
+            return None
+        return ClientLogin(
+            self._tokens, subject=identity.subject, address=identity.address, known=known
+        )
 
     def _shared_with(self, view: ClientView) -> Shared:
         """With the log start that Produce answers show this client (H22)."""
@@ -394,6 +418,10 @@ def _in_task(handle: Handle) -> Handle:
         return await handle(taken, connection)
 
     return handled
+
+
+async def _refuse_sasl(taken: Taken, connection: Connection) -> list[Buffer]:
+    return await refuse_sasl(taken, connection.settled)
 
 
 async def _refuse_newer_api_versions(taken: Taken, connection: Connection) -> list[Buffer]:

@@ -157,13 +157,14 @@ class Taken:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
     """What a feed of client bytes gave: bytes to pass on, answers to expect, a request; and of how
-    many partitions a Produce was refused.
+    many partitions a Produce was refused. `is_stopped`: see `RequestCutter.stop`.
     """
 
     passed: Buffer
     expected: tuple[Expected, ...]
     taken: Taken | None
     refused_partitions: int = 0
+    is_stopped: bool = False
 
 
 def frame_size(head: memoryview, smallest: int, max_frame_bytes: int | None) -> int:
@@ -221,6 +222,7 @@ class RequestCutter:
         self._missing_bytes = 0
         self._begun: tuple[int, int, int] = (0, 0, 0)
         self._blocked = False
+        self._is_to_stop = False
         self.has_request = False
         """A request that passes has begun, or one that is taken has come whole."""
 
@@ -261,6 +263,10 @@ class RequestCutter:
         """The broker has answered a request that needs authentication: frames may be large now."""
         self._first_frame_bytes = None
 
+    def stop(self) -> None:
+        """Stop before the next request begins, as after an intercepted one. The Cut says so."""
+        self._is_to_stop = True
+
     def feed(self, data: Buffer) -> Cut:
         """Take bytes of any cut. `passed` views the input: write it before the input is reused. The
         input must be writable where a Produce is refused.
@@ -285,6 +291,7 @@ class RequestCutter:
     def _cut(self, view: memoryview) -> Cut:
         expected: list[Expected] = []
         position = refused_partitions = 0
+        is_stopped = False
         while position < len(view) and self._frame is None:
             if self._passing_bytes:
                 size_bytes = min(self._passing_bytes, len(view) - position)
@@ -296,10 +303,15 @@ class RequestCutter:
                 position += size_bytes
                 if size_bytes == 0:
                     break
+            elif self._is_to_stop:
+                is_stopped = True
+                break
             elif not self._begin(view[position:], expected):
                 break
         passed, rest = view[:position], view[position:]
         taken = None
+        if is_stopped:
+            self._is_to_stop, self._blocked = False, True
         if self._frame is None:
             self._held += rest
         else:
@@ -309,6 +321,7 @@ class RequestCutter:
             expected=tuple(expected),
             taken=taken,
             refused_partitions=refused_partitions,
+            is_stopped=is_stopped,
         )
 
     def _scan(self, scanner: ProduceRequestScanner, view: memoryview) -> tuple[int, int]:

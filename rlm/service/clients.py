@@ -15,6 +15,7 @@ from rlm.proxy.own_topics import OwnTopicIds
 from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.proxy.tls_files import ListenerTls, ProxyTls, UpstreamTls
+from rlm.service.client_tokens import IssuedTokens, build_client_tokens
 from rlm.service.dependencies import Dependencies
 from rlm.service.metrics import ServiceMetrics
 from rlm.service.node_addresses import lookup_for_workers, lookup_of
@@ -63,9 +64,12 @@ class Clients(Protocol):
 class OwnProxy:
     """The proxy in this process (proxy.workers: 0)."""
 
-    def __init__(self, shared: Dependencies, metrics: ServiceMetrics) -> None:
+    def __init__(
+        self, shared: Dependencies, metrics: ServiceMetrics, tokens: IssuedTokens | None
+    ) -> None:
         """Invalid: the files of proxy.tls.* or broker.tiered.tls.* cannot be used."""
         self._shared = shared
+        self._tokens = tokens
         self.proxy = ProxyServer(
             proxy_settings(shared.config),
             shared.tier,
@@ -77,6 +81,7 @@ class OwnProxy:
             tls_contexts(proxy_tls(shared.config)),
             _own_topic_ids(shared),
             ClientTable(entering(metrics)),
+            tokens,
         )
 
     async def start(self) -> None:
@@ -84,11 +89,17 @@ class OwnProxy:
 
     async def close(self) -> None:
         await self.proxy.close()
+        if self._tokens is not None:
+            await self._tokens.close(ends_used=True)
 
     def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         ranges = self._shared.reader.range_scheduler
         of_reads, of_answers = self.proxy.stalled_clients(lambda: ranges.lacking_bytes)
-        return {"stalled clients": of_reads.run, "stalled answers": of_answers.run}
+        return {
+            "stalled clients": of_reads.run,
+            "stalled answers": of_answers.run,
+            **_token_tasks(self._tokens),
+        }
 
     def purgatory_size(self) -> int:
         return self.proxy.purgatory.size
@@ -109,7 +120,9 @@ class Workers:
         metrics: ServiceMetrics,
         tasks: asyncio.TaskGroup,
         core: CoreSettings,
+        tokens: IssuedTokens | None,
     ) -> None:
+        self._tokens = tokens
         self._processes = KnownProcesses(core, shared.clock)
         self._clients = ClientTable(entering(metrics))
         self._counts = CountTaker(metrics, shared.throttle, self._clients)
@@ -129,6 +142,8 @@ class Workers:
             processes=self._processes,
             tasks=tasks,
             client_bytes_per_second=shared.config.remote_fetch_client_max_bytes_per_second,
+            tokens=tokens,
+            clock=shared.clock,
         )
         self._server = CoreServer(parts, core_socket(shared.config))
 
@@ -136,10 +151,15 @@ class Workers:
         await self._server.start()
 
     async def close(self) -> None:
+        """The workers go on, and their clients with the tokens that they have: those are in use
+        until the links are closed.
+        """
+        if self._tokens is not None:
+            await self._tokens.close(ends_used=False)
         await self._server.close()
 
     def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        return {"views": self._views.run}
+        return {"views": self._views.run, **_token_tasks(self._tokens)}
 
     def purgatory_size(self) -> int:
         return self._counts.purgatory_size
@@ -178,9 +198,14 @@ def build_clients(
     core: CoreSettings | None,
 ) -> Clients:
     """`core`: of a core, whose workers there are whatever its settings file says by now."""
+    tokens = build_client_tokens(shared, tasks)
     if core is not None:
-        return Workers(shared, metrics, tasks, core)
-    return OwnProxy(shared, metrics)
+        return Workers(shared, metrics, tasks, core, tokens)
+    return OwnProxy(shared, metrics, tokens)
+
+
+def _token_tasks(tokens: IssuedTokens | None) -> dict[str, Callable[[], Awaitable[None]]]:
+    return {} if tokens is None else {"client tokens": tokens.run}
 
 
 def proxy_settings(config: ServiceConfig) -> ProxySettings:

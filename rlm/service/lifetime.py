@@ -190,7 +190,15 @@ def check_listeners(config: ServiceConfig, broker_config: Mapping[str, str | Non
 
 
 def _check_protocol(config: ServiceConfig, tiered: str, protocol: str) -> None:
-    """TLS to a plain listener, or none to one that has it, lets no client in."""
+    """TLS to a plain listener, or none to one that has it, lets no client in; no more do delegation
+    tokens without SASL.
+    """
+    if config.has_client_tokens and not protocol.startswith("SASL_"):
+        raise Invalid(
+            f"proxy.tls.client.identity: the proxy logs in with delegation tokens, and listener "
+            f"{tiered} is {protocol or tiered}; make it SASL_PLAINTEXT or SASL_SSL in "
+            "listener.security.protocol.map, or set sasl"
+        )
     if protocol in _SECURED and not config.dials_tls:
         raise Invalid(
             f"listener {tiered} is {protocol}: give broker.tiered.tls.ca.file, so that the proxy "

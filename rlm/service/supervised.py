@@ -106,4 +106,5 @@ def worker_settings(config: ServiceConfig, number: int, count: int) -> WorkerSet
             memory_max_bytes=proxy.memory_max_bytes // count,
         ),
         tls=proxy_tls(config),
+        token_mechanism=config.proxy_token_sasl_mechanism if config.has_client_tokens else "",
     )

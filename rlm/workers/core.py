@@ -17,7 +17,10 @@ from kafka_protocol.primitives import Buffer
 from kip405.errors import Invalid, RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
 from kip405.process import software_version
+from rlm.clock import Clock
+from rlm.proxy.client_tokens import ClientTokens
 from rlm.remote_log.tier import Deletions, Tier
+from rlm.workers.core_tokens import WorkerLeases
 from rlm.workers.counts import CountTaker
 from rlm.workers.frames import FrameLink, RawBytes
 from rlm.workers.messages import (
@@ -45,7 +48,8 @@ _Answer = tuple[pb.ToWorker, tuple[Buffer, ...]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreParts:
     """What a core gives its workers, and takes from them. `tasks`: calls run there, and its owner
-    ends them. `client_bytes_per_second`: see CoreHello.
+    ends them. `client_bytes_per_second`: see CoreHello. `tokens` None: certificates are nobody's
+    identity.
     """
 
     tier: Tier
@@ -55,6 +59,8 @@ class CoreParts:
     processes: KnownProcesses
     tasks: asyncio.TaskGroup
     client_bytes_per_second: int
+    tokens: ClientTokens | None
+    clock: Clock
 
 
 class CoreServer:
@@ -121,6 +127,7 @@ class _WorkerLink:
         self.frames = FrameLink(self._received, self._closed)
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._worker: int | None = None
+        self._leases = WorkerLeases(parts.tokens, parts.clock)
         self._has_missed_views = False
 
     def _closed(self) -> None:
@@ -128,6 +135,7 @@ class _WorkerLink:
         self._parts.views.forget(self._show)
         for call in self._calls.values():
             call.cancel()
+        self._leases.close()
         if self._worker is not None:
             self._parts.counts.left(self)
             log.info("worker_disconnected", worker=self._worker, problem=self.frames.problem)
@@ -143,6 +151,8 @@ class _WorkerLink:
             call = self._calls.get(asked.cancel.cancelled_call_id)
             if call is not None:
                 call.cancel()
+        elif what == "token_left":
+            self._leases.left(asked.token_left.subject)
         elif what == "counts":
             self._parts.processes.heard(self._worker)
             waits = self._parts.counts.take(self, asked.counts)
@@ -190,10 +200,7 @@ class _WorkerLink:
 
     async def _call(self, asked: pb.ToCore, what: str | None) -> None:
         try:
-            handler = _HANDLERS.get(what or "")
-            if handler is None:
-                raise Invalid("this version of the core does not know the call")
-            answer, raw = await handler(self._parts, asked)
+            answer, raw = await self._answer(asked, what)
         except Exception as error:
             if not isinstance(error, RemoteStorageError):
                 log.exception("worker_call_failed", call=what)
@@ -201,6 +208,14 @@ class _WorkerLink:
         answer.call_id = asked.call_id
         await self._show_missed()  # before an answer that may carry one of them
         self._send(answer, raw)
+
+    async def _answer(self, asked: pb.ToCore, what: str | None) -> _Answer:
+        if what == "token":
+            return pb.ToWorker(token=await self._leases.answer(asked.token)), ()
+        handler = _HANDLERS.get(what or "")
+        if handler is None:
+            raise Invalid("this version of the core does not know the call")
+        return await handler(self._parts, asked)
 
 
 async def _barrier(parts: CoreParts, asked: pb.ToCore) -> _Answer:

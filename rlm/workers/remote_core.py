@@ -43,6 +43,7 @@ from rlm.workers.v1 import core_pb2 as pb
 
 log = structlog.get_logger(__name__)
 _MOST_BACKOFF_MS = 500
+_TOKEN_MS = 15_000
 _Answer = tuple[pb.ToWorker, RawBytes]
 
 
@@ -187,6 +188,21 @@ class RemoteCore:
         """Send what was counted."""
         if self._link is not None:
             self._link.send(pb.ToCore(counts=counts).SerializeToString())
+
+    async def token(self, call: pb.TokenCall) -> pb.TokenAnswer:
+        """For RemoteTokens."""
+        try:
+            async with asyncio.timeout(_TOKEN_MS / 1000):
+                said, _ = await self._ask(pb.ToCore(token=call))
+        except TimeoutError as error:
+            raise Unavailable(f"no delegation token within {_TOKEN_MS} ms") from error
+        return said.token
+
+    def token_left(self, subject: str) -> None:
+        """For RemoteTokens."""
+        if self._link is not None:
+            left = pb.TokenLeft(subject=subject)
+            self._link.send(pb.ToCore(token_left=left).SerializeToString())
 
     def node_addresses(self) -> NodeAddresses | None:
         """An AddressLookup: the newest that the core has sent, also while it is away."""

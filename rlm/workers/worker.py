@@ -38,6 +38,7 @@ from rlm.workers.messages import client_message
 from rlm.workers.quotas import WorkerQuota
 from rlm.workers.records_memory import RecordsMemory
 from rlm.workers.remote_core import RemoteCore
+from rlm.workers.remote_tokens import RemoteTokens
 from rlm.workers.tls import tls_contexts
 from rlm.workers.v1 import core_pb2 as pb
 from rsm_plugins.process.logs import configure_logs
@@ -54,6 +55,7 @@ class WorkerSettings:
     """`records_memory_bytes`: for records of the remote tier (see RecordsMemory). `recent_ends`:
     how often this worker has ended by itself lately. `proxies`: last known addresses of proxies by
     node id (proxy.attach: rewrite), until the core has sent newer ones; None = none is rewritten.
+    `token_mechanism`: by which clients with certificates are logged in; empty = they are not.
     """
 
     worker: int
@@ -64,6 +66,7 @@ class WorkerSettings:
     proxy: ProxySettings
     recent_ends: int = 0
     tls: ProxyTls = field(default_factory=ProxyTls)
+    token_mechanism: str = ""
     proxies: Mapping[str, NodeAddress] | None = None
 
     def addresses(self) -> NodeAddresses | None:
@@ -131,9 +134,16 @@ class Worker:
             tls_contexts(settings.tls),
             self._core.own_topic_ids,
             self._clients,
+            self._tokens(settings.token_mechanism),
         )
         self._acceptor = Acceptor(listening, self.proxy.has_room, self.proxy.serve, clock)
         self._accepting: asyncio.Task[None] | None = None
+
+    def _tokens(self, mechanism: str) -> RemoteTokens | None:
+        if not mechanism:
+            return None
+        core = self._core
+        return RemoteTokens(core.token, core.token_left, self._clock, mechanism=mechanism)
 
     async def run(self) -> None:
         """Serve until cancelled; then in-flight answers finish."""

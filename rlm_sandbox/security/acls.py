@@ -1,7 +1,8 @@
 """The ACLs of a secured sandbox: what each principal may do, and how the cluster learns it.
 
     admin, broker   super users
-    rlm             what a service beside a broker needs, for any topic: rlm/plans/rights.py
+    rlm             what a service beside a broker needs, for any topic: rlm/plans/rights.py; and to
+                    make tokens of reader and denied, as for proxy.tls.client.identity
     reader          Read and Describe of every topic, Read of every group
     denied          nothing
 
@@ -14,16 +15,16 @@ from typing import Any, NamedTuple
 from kafka_protocol.apis import CREATE_ACLS, DESCRIBE_ACLS
 from kafka_protocol.primitives import WireError
 from kafka_protocol.schema import Value
-from rlm.plans.rights import Role, Topics, least_acls
+from rlm.plans.rights import USUAL_CASES, Role, Topics, When, least_acls
 from rlm_sandbox.security.broker_calls import broker_calls
 from rlm_sandbox.security.clients import ClientIdentity
-from rlm_sandbox.security.principals import READER, SERVICE
+from rlm_sandbox.security.principals import DENIED, READER, SERVICE
 from rlm_sandbox.spec import SandboxError
 
 _TIMEOUT_S = 10.0
 _ANY = 1
 _ALLOW = 3
-_RESOURCES = {"Topic": 2, "Group": 3, "Cluster": 4, "TransactionalId": 5}
+_RESOURCES = {"Topic": 2, "Group": 3, "Cluster": 4, "TransactionalId": 5, "User": 7}
 _OPERATIONS = {
     "Read": 3,
     "Write": 4,
@@ -34,6 +35,7 @@ _OPERATIONS = {
     "ClusterAction": 9,
     "DescribeConfigs": 10,
     "AlterConfigs": 11,
+    "CreateTokens": 13,
 }
 
 
@@ -52,9 +54,11 @@ def _grants(principal: str, kind: str, name: str, *operations: str) -> tuple[Gra
 
 def _least_grants(principal: str, role: Role) -> tuple[Grant, ...]:
     """What the product says that this role needs, and no more."""
+    clients = tuple(f"User:{name}" for name in (READER, DENIED))
+    cases = USUAL_CASES | {When.CERTIFICATES}
     return tuple(
         Grant(acl.principal, acl.resource_type, acl.resource_name, acl.operation)
-        for acl in least_acls(role, f"User:{principal}", Topics())
+        for acl in least_acls(role, f"User:{principal}", Topics(clients=clients), cases)
     )
 
 

@@ -59,8 +59,8 @@ EDITS: tuple[Edit, ...] = (
     *UPSTREAM.edits(
         (
             "the name of the broker is not the one that is set",
-            "                name = tls.upstream_name or host\n",
-            "                name = host\n",
+            "    name = tls.upstream_name or host\n",
+            "    name = host\n",
         ),
     ),
     *SERVER.edits(

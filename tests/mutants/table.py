@@ -2,6 +2,7 @@
 
 from tests.mutants import (
     of_accept_retention,
+    of_certificates,
     of_chunks,
     of_cleaning,
     of_client_activity,
@@ -55,6 +56,7 @@ from tests.mutants.edits import Edit
 
 EDITS: tuple[Edit, ...] = (
     *of_accept_retention.EDITS,
+    *of_certificates.EDITS,
     *of_kip405.EDITS,
     *of_plans.EDITS,
     *of_offsets.EDITS,

@@ -251,3 +251,23 @@ async def test_h13_the_broker_must_be_of_our_cluster_and_our_node(config: Servic
         await own.close()
     with pytest.raises(Unavailable):
         await check_broker(config, own)
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_h23_delegation_tokens_need_a_listener_with_sasl(tmp_path: Path, protocol: str) -> None:
+    tls = f"broker.tiered.tls.ca.file: {tmp_path}/ca.pem\n" if protocol == "SSL" else ""
+    config = configured(
+        tmp_path,
+        f"proxy.tls.cert.file: {tmp_path}/cert.pem\n"
+        f"proxy.tls.key.file: {tmp_path}/key.pem\n"
+        f"proxy.tls.client.ca.file: {tmp_path}/ca.pem\n"
+        "proxy.tls.client.auth: required\n"
+        "proxy.tls.client.identity: delegation-token\n"
+        "kafka.security.protocol: SSL\n"
+        f"kafka.ssl.keystore.location: {tmp_path}/rlm.pem\n" + tls,
+    )
+    with pytest.raises(
+        Invalid, match=r"proxy\.tls\.client\.identity: .*SASL_PLAINTEXT or SASL_SSL"
+    ):
+        check_listeners(config, secured(protocol))
+    check_listeners(config, secured("SASL_PLAINTEXT" if protocol == "PLAINTEXT" else "SASL_SSL"))

@@ -274,6 +274,36 @@ class RaiseStartAnswer(_message.Message):
     remote_log_start_offset: int
     def __init__(self, remote_log_start_offset: _Optional[int] = ...) -> None: ...
 
+class TokenCall(_message.Message):
+    __slots__ = ("subject", "refused_token_id")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    refused_token_id: str
+    def __init__(self, subject: _Optional[str] = ..., refused_token_id: _Optional[str] = ...) -> None: ...
+
+class TokenAnswer(_message.Message):
+    __slots__ = ("principal", "token_id", "hmac", "lifetime_ms", "refused_cause", "refused_message")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    HMAC_FIELD_NUMBER: _ClassVar[int]
+    LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_CAUSE_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    token_id: str
+    hmac: str
+    lifetime_ms: int
+    refused_cause: str
+    refused_message: str
+    def __init__(self, principal: _Optional[str] = ..., token_id: _Optional[str] = ..., hmac: _Optional[str] = ..., lifetime_ms: _Optional[int] = ..., refused_cause: _Optional[str] = ..., refused_message: _Optional[str] = ...) -> None: ...
+
+class TokenLeft(_message.Message):
+    __slots__ = ("subject",)
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    def __init__(self, subject: _Optional[str] = ...) -> None: ...
+
 class Cancel(_message.Message):
     __slots__ = ("cancelled_call_id",)
     CANCELLED_CALL_ID_FIELD_NUMBER: _ClassVar[int]
@@ -382,7 +412,7 @@ class CountedEvent(_message.Message):
     def __init__(self, name: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., count: _Optional[int] = ..., duration_ms: _Optional[int] = ...) -> None: ...
 
 class ToCore(_message.Message):
-    __slots__ = ("call_id", "hello", "barrier", "watermarks", "read", "timestamp", "raise_start", "cancel", "counts")
+    __slots__ = ("call_id", "hello", "barrier", "watermarks", "read", "timestamp", "raise_start", "cancel", "counts", "token", "token_left")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     BARRIER_FIELD_NUMBER: _ClassVar[int]
@@ -392,6 +422,8 @@ class ToCore(_message.Message):
     RAISE_START_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_LEFT_FIELD_NUMBER: _ClassVar[int]
     call_id: int
     hello: WorkerHello
     barrier: BarrierCall
@@ -401,7 +433,9 @@ class ToCore(_message.Message):
     raise_start: RaiseStartCall
     cancel: Cancel
     counts: Counts
-    def __init__(self, call_id: _Optional[int] = ..., hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., barrier: _Optional[_Union[BarrierCall, _Mapping]] = ..., watermarks: _Optional[_Union[WatermarksCall, _Mapping]] = ..., read: _Optional[_Union[ReadCall, _Mapping]] = ..., timestamp: _Optional[_Union[TimestampCall, _Mapping]] = ..., raise_start: _Optional[_Union[RaiseStartCall, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., counts: _Optional[_Union[Counts, _Mapping]] = ...) -> None: ...
+    token: TokenCall
+    token_left: TokenLeft
+    def __init__(self, call_id: _Optional[int] = ..., hello: _Optional[_Union[WorkerHello, _Mapping]] = ..., barrier: _Optional[_Union[BarrierCall, _Mapping]] = ..., watermarks: _Optional[_Union[WatermarksCall, _Mapping]] = ..., read: _Optional[_Union[ReadCall, _Mapping]] = ..., timestamp: _Optional[_Union[TimestampCall, _Mapping]] = ..., raise_start: _Optional[_Union[RaiseStartCall, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., counts: _Optional[_Union[Counts, _Mapping]] = ..., token: _Optional[_Union[TokenCall, _Mapping]] = ..., token_left: _Optional[_Union[TokenLeft, _Mapping]] = ...) -> None: ...
 
 class ClientWaits(_message.Message):
     __slots__ = ("waits",)
@@ -410,7 +444,7 @@ class ClientWaits(_message.Message):
     def __init__(self, waits: _Optional[_Iterable[_Union[ClientWait, _Mapping]]] = ...) -> None: ...
 
 class ToWorker(_message.Message):
-    __slots__ = ("call_id", "hello", "views", "barrier", "watermarks", "read", "timestamp", "raise_start", "error", "waits")
+    __slots__ = ("call_id", "hello", "views", "barrier", "watermarks", "read", "timestamp", "raise_start", "error", "waits", "token")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     VIEWS_FIELD_NUMBER: _ClassVar[int]
@@ -421,6 +455,7 @@ class ToWorker(_message.Message):
     RAISE_START_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     WAITS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
     call_id: int
     hello: CoreHello
     views: Views
@@ -431,4 +466,5 @@ class ToWorker(_message.Message):
     raise_start: RaiseStartAnswer
     error: CallError
     waits: ClientWaits
-    def __init__(self, call_id: _Optional[int] = ..., hello: _Optional[_Union[CoreHello, _Mapping]] = ..., views: _Optional[_Union[Views, _Mapping]] = ..., barrier: _Optional[_Union[BarrierAnswer, _Mapping]] = ..., watermarks: _Optional[_Union[PartitionMarks, _Mapping]] = ..., read: _Optional[_Union[ReadAnswer, _Mapping]] = ..., timestamp: _Optional[_Union[TimestampAnswer, _Mapping]] = ..., raise_start: _Optional[_Union[RaiseStartAnswer, _Mapping]] = ..., error: _Optional[_Union[CallError, _Mapping]] = ..., waits: _Optional[_Union[ClientWaits, _Mapping]] = ...) -> None: ...
+    token: TokenAnswer
+    def __init__(self, call_id: _Optional[int] = ..., hello: _Optional[_Union[CoreHello, _Mapping]] = ..., views: _Optional[_Union[Views, _Mapping]] = ..., barrier: _Optional[_Union[BarrierAnswer, _Mapping]] = ..., watermarks: _Optional[_Union[PartitionMarks, _Mapping]] = ..., read: _Optional[_Union[ReadAnswer, _Mapping]] = ..., timestamp: _Optional[_Union[TimestampAnswer, _Mapping]] = ..., raise_start: _Optional[_Union[RaiseStartAnswer, _Mapping]] = ..., error: _Optional[_Union[CallError, _Mapping]] = ..., waits: _Optional[_Union[ClientWaits, _Mapping]] = ..., token: _Optional[_Union[TokenAnswer, _Mapping]] = ...) -> None: ...

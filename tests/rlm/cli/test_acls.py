@@ -93,6 +93,18 @@ async def test_modes_and_takeover_decide_what_is_printed() -> None:
     assert group not in usual
 
 
+async def test_tokens_of_clients_are_given_for_named_principals() -> None:
+    clients = ("--client-principals", "User:alice, User:team-*")
+    done = await rlm("acls", "--principal", RLM, "--topics", "a", *clients)
+    tokens = [line for line in done.stdout.splitlines() if "CreateTokens" in line]
+    head = f"kafka-acls.sh --bootstrap-server BROKER --add --allow-principal {RLM}"
+    assert tokens == [
+        f"{head} --operation CreateTokens --user-principal User:alice",
+        f"{head} --operation CreateTokens --user-principal User:team- "
+        "--resource-pattern-type prefixed",
+    ]
+
+
 async def test_a_kafka_user_has_the_same_acls() -> None:
     command = ("acls", "--principal", "User:CN=rlm", "--prefix", "or", "--format", "strimzi")
     user = yaml.safe_load((await rlm(*command)).stdout)
@@ -124,6 +136,11 @@ async def test_wrong_use_is_one_line(tmp_path: Path) -> None:
         (("--principal", RLM, "--bootstrap", "h:1"), "go with --check"),
         (("--principal", RLM, "--check"), "--config FILE"),
         (("--principal", "User:Rlm", "--format", "strimzi"), "KafkaUser"),
+        (("--principal", RLM, "--client-principals", "alice"), "must begin with User:"),
+        (
+            ("--principal", RLM, "--client-principals", "User:a", "--format", "strimzi"),
+            "no right on principals",
+        ),
     ]
     for arguments, word in rows:
         assert_one_line(await rlm("acls", *arguments), word, status=2)

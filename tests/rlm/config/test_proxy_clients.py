@@ -131,3 +131,44 @@ def test_what_is_refused(
     tmp_path: Path, given: dict[str, Any], more: dict[str, Any], why: str
 ) -> None:
     assert refusal(tmp_path, given | more).startswith(why)
+
+
+TOKENS = {
+    **LISTENER,
+    "proxy.tls.client.ca.file": "/tls/clients.pem",
+    "proxy.tls.client.auth": "required",
+    "proxy.tls.client.identity": "delegation-token",
+    "kafka.security.protocol": "SSL",
+    "kafka.ssl.keystore.location": "/tls/rlm.pem",
+}
+
+
+def test_certificates_are_an_identity_where_it_is_said(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    assert not read(tmp_path, given).has_client_tokens
+    assert worker_settings(read(tmp_path, given), 0, 2).token_mechanism == ""
+    config = read(tmp_path, given | TOKENS)
+    assert config.has_client_tokens
+    assert config.proxy_token_sasl_mechanism == "SCRAM-SHA-512"
+    assert worker_settings(config, 0, 2).token_mechanism == "SCRAM-SHA-512"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"proxy.tls.client.auth": None, "proxy.tls.client.ca.file": None}, "client.auth"),
+        (
+            {"kafka.security.protocol": None, "kafka.ssl.keystore.location": None},
+            "kafka.security.protocol with SASL",
+        ),
+        ({"kafka.ssl.keystore.location": None}, "kafka.ssl.keystore.location"),
+        ({"proxy.tls.principal.mapping.rules": "default"}, "neither DEFAULT nor RULE"),
+        ({"proxy.token.max.lifetime.ms": 9_999}, "proxy.token.max.lifetime.ms"),
+        ({"proxy.token.sasl.mechanism": "PLAIN"}, "SCRAM-SHA-256"),
+    ],
+)
+def test_what_tokens_of_clients_need(
+    tmp_path: Path, given: dict[str, Any], changes: dict[str, Any], words: str
+) -> None:
+    assert words in refusal(tmp_path, given | TOKENS | changes)

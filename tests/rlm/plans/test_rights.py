@@ -95,3 +95,23 @@ def test_groups_are_the_only_resource_that_is_always_for_all() -> None:
     assert {row.resource_type for row in every} == {"Group"}
     assert {row.operation for row in every} == {"Describe", "DescribeConfigs"}
     assert not [row for row in rights_of(Role.READER) if row.resource_type != "Topic"]
+
+
+def test_tokens_are_for_named_clients_where_certificates_are_an_identity() -> None:
+    clients = Topics(names=("orders",), clients=("User:alice", "User:team-*", "User:*"))
+    cases = USUAL_CASES | {When.CERTIFICATES}
+    found = least_acls(Role.SERVICE, "User:rlm", clients, cases)
+    tokens = {
+        (acl.resource_name, acl.pattern, acl.operation)
+        for acl in found
+        if acl.resource_type == "User"
+    }
+    assert tokens == {
+        ("User:alice", "literal", "CreateTokens"),
+        ("User:team-", "prefixed", "CreateTokens"),
+        ("User:", "prefixed", "CreateTokens"),
+    }
+    usual = least_acls(Role.SERVICE, "User:rlm", clients)
+    assert not [acl for acl in usual if acl.resource_type == "User"]
+    nobody = least_acls(Role.SERVICE, "User:rlm", ORDERS, cases)
+    assert not [acl for acl in nobody if acl.resource_type == "User"]

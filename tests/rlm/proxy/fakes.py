@@ -26,6 +26,7 @@ from kafka_protocol.schema import Api, decode
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import SystemClock
+from rlm.proxy.client_tokens import ClientTokens
 from rlm.proxy.own_topics import OwnTopicIds
 from rlm.proxy.reads import FetchQuota
 from rlm.proxy.server import ProxyServer
@@ -434,12 +435,13 @@ async def world(
     tier: FakeTier | None = None,
     broker: FakeBroker | None = None,
     quota: FetchQuota | None = None,
+    tokens: ClientTokens | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A fake broker, a tier with partition 0 of `archive`, and a proxy between."""
     tier = tier or FakeTier(partitions={0: tier_partition()})
-    deletions = FakeDeletions()
-    async with proxied(tier, broker or FakeBroker(), quota, deletions, **settings) as made:
+    deletions, broker = FakeDeletions(), broker or FakeBroker()
+    async with proxied(tier, broker, quota, deletions, tokens=tokens, **settings) as made:
         yield World(**vars(made), tier=tier, deletions=deletions)
 
 
@@ -451,6 +453,7 @@ async def proxied(
     deletions: Deletions | None = None,
     nodes: AddressLookup = keep_addresses,
     own_topic_ids: OwnTopicIds = lambda: frozenset({OWN_ID.raw}),
+    tokens: ClientTokens | None = None,
     **settings: Any,
 ) -> AsyncIterator[Proxied]:
     """A proxy between a fake broker and a tier. `nodes`: which addresses it gives to clients."""
@@ -464,7 +467,7 @@ async def proxied(
         ours = deletions or FakeDeletions(), own_topic_ids
         near = await stack.enter_async_context(reach(tier, *ours))
         parts = near.tier, near.deletions, SystemClock(), metrics, quota or NoQuota(), nodes
-        more = proxy_contexts(), near.own_topic_ids
+        more = proxy_contexts(), near.own_topic_ids, None, tokens
         await (proxy := ProxyServer(made, *parts, *more)).start()
         stack.push_async_callback(proxy.close)
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from kafka_protocol.apis import FETCH, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from rlm.clock import SystemClock
-from rlm.proxy.identities import Identities, Shares, subject_name
+from rlm.proxy.identities import Identities, Shares
 from rlm.proxy.sasl import SaslWatch, name_in
 from rlm.proxy.session import SessionError
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
@@ -292,8 +292,3 @@ def test_of_a_certificate_and_a_user_the_user_counts() -> None:
     assert len(identities.principals) == len(identities.addresses) == 0
     identities.prove(one, "late", by_sasl=True)
     assert len(identities.principals) == 0
-
-
-def test_a_subject_is_written_as_kafka_does() -> None:
-    subject = ((("organizationName", "example"),), (("commonName", "reader"),))
-    assert subject_name(subject) == "CN=reader,O=example"

@@ -93,6 +93,8 @@ def behind_core(folder: Path) -> Border:
                 counts=CountTaker(Counting(), FakeThrottle(), ClientTable()),
                 tasks=tasks.group,
                 client_bytes_per_second=RATE,
+                tokens=None,
+                clock=SystemClock(),
                 processes=KnownProcesses(CoreSettings(workers=1, recent_ends=0), SystemClock()),
             )
             server, memory = CoreServer(parts, path), RecordsMemory(1 << 30)

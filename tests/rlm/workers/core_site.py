@@ -9,6 +9,7 @@ from pathlib import Path
 from kip405.ids import PartitionKey
 from rlm.clock import SystemClock
 from rlm.plans.client_activity import ClientTable
+from rlm.proxy.client_tokens import ClientTokens
 from rlm.reading.throttle import Wait
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredTopic
 from rlm.remote_log.tier import TierPartition, TopicRef
@@ -95,7 +96,13 @@ class Source:
 class Core:
     """The core's side; it can end and begin again at the same path."""
 
-    def __init__(self, path: Path, tasks: asyncio.TaskGroup, tier: FakeTier | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        tasks: asyncio.TaskGroup,
+        tier: FakeTier | None = None,
+        tokens: ClientTokens | None = None,
+    ) -> None:
         self.tier = tier or FakeTier(partitions={0: tier_partition()})
         self.source = Source(self.tier)
         self.deletions = FakeDeletions()
@@ -103,6 +110,7 @@ class Core:
         self.metrics = Counting()
         self.counts = CountTaker(self.metrics, self.throttle, ClientTable())
         self.processes = KnownProcesses(CoreSettings(workers=6, recent_ends=0), SystemClock())
+        self.tokens = tokens
         self._path = path
         self._tasks = tasks
         self.begin()
@@ -118,6 +126,8 @@ class Core:
             processes=self.processes,
             tasks=self._tasks,
             client_bytes_per_second=RATE,
+            tokens=self.tokens,
+            clock=SystemClock(),
         )
         self.server = CoreServer(parts, self._path)
 
@@ -142,10 +152,12 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def core_at(path: Path, tier: FakeTier | None = None) -> AsyncIterator[Core]:
+async def core_at(
+    path: Path, tier: FakeTier | None = None, tokens: ClientTokens | None = None
+) -> AsyncIterator[Core]:
     """A core that listens at `path` and has looked at its tier once."""
     async with Background() as tasks:
-        core = Core(path, tasks.group, tier)
+        core = Core(path, tasks.group, tier, tokens)
         await core.server.start()
         await core.feed.compare_all()
         try:
@@ -155,9 +167,11 @@ async def core_at(path: Path, tier: FakeTier | None = None) -> AsyncIterator[Cor
 
 
 @asynccontextmanager
-async def site(path: Path, tier: FakeTier | None = None) -> AsyncIterator[Site]:
+async def site(
+    path: Path, tier: FakeTier | None = None, tokens: ClientTokens | None = None
+) -> AsyncIterator[Site]:
     """A core and one worker."""
-    async with core_at(path, tier) as core:
+    async with core_at(path, tier, tokens) as core:
         memory, hellos, waits = RecordsMemory(1 << 30), list[pb.CoreHello](), list[pb.ClientWaits]()
         worker = RemoteCore(
             path,

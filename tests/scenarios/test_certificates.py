@@ -1,0 +1,246 @@
+"""Clients of the proxy with certificates and without SASL, on a cluster with an authorizer: by the
+broker's ACLs and by its authorizer's log each is who its certificate says.
+"""
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from kafka_protocol.apis import DESCRIBE_DELEGATION_TOKEN, METADATA
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.security.acls import Grant, create_acls, knows_acls
+from rlm_sandbox.security.broker_calls import broker_calls
+from rlm_sandbox.security.certificates import Authority, write_issued
+from rlm_sandbox.security.clients import ClientIdentity
+from rlm_sandbox.security.cluster_security import ClusterSecurity, security_of
+from rlm_sandbox.spec import Override, SandboxSpec
+from tests.builders import secured_clients
+from tests.sandbox_fixtures import with_workers
+from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
+
+pytestmark = pytest.mark.integration
+
+SESSION_MS = 4_000
+SETTINGS = (
+    "rlm.proxy.tls.client.identity=delegation-token",
+    "rlm.proxy.token.max.lifetime.ms=20000",
+    # Brokers end a connection of the tiered listener that has not logged in again (KIP-368).
+    f"broker.listener.name.tiered.connections.max.reauth.ms={SESSION_MS}",
+)
+_TIMEOUT_S = 20.0
+
+
+class CertificateCluster(Cluster):
+    """The admin client, and what writes, go past the proxies as `admin`."""
+
+    def __init__(self, sandbox: Sandbox, security: ClusterSecurity) -> None:
+        self.security = security
+        super().__init__(sandbox, secured_clients.librdkafka(sandbox.json, "admin"))
+
+    def _new_admin(self) -> AdminClient:
+        return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
+
+    def issue(self, name: str, *, days: int = 1) -> ClientIdentity:
+        """A certificate of the cluster's authority; a negative number of days is an expired one."""
+        now, files = datetime.now(UTC), self.security.files
+        issued = Authority.load(files).issue(
+            name, begin=now - timedelta(days=2), end=now + timedelta(days=days)
+        )
+        write_issued(issued, files.certificate(name), files.key(name))
+        return ClientIdentity(
+            protocol="SSL",
+            username=None,
+            password=None,
+            ca=files.ca,
+            certificate=files.certificate(name),
+            key=files.key(name),
+        )
+
+    def allow(self, *grants: Grant) -> None:
+        """Until the broker knows it."""
+        port = self.sandbox.state.ports[1].direct
+        create_acls(port, self.security.admin, grants)
+        self.wait_for(lambda: knows_acls(port, self.security.admin, grants), "the ACLs")
+
+    def of(self, identity: ClientIdentity, *, proxy: bool = True) -> dict[str, Any]:
+        """Settings of librdkafka."""
+        return {
+            "bootstrap.servers": self.bootstrap if proxy else self.direct,
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(identity.ca),
+            "ssl.certificate.location": str(identity.certificate),
+            "ssl.key.location": str(identity.key),
+            "log_level": 0,
+        }
+
+    def log(self, name: str) -> str:
+        return self.sandbox.layout.log(name).read_text("utf-8")
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """What the service has logged of clients that it could not log in."""
+        lines = (json.loads(one) for one in self.log("rlm:1").splitlines() if one[:1] == "{")
+        return [one for one in lines if one["event"] == "client_not_logged_in"]
+
+    def tokens(self, owner: str) -> list[Any]:
+        """The tokens of a principal that the broker has, as a super user sees them."""
+        body = {"owners": [{"principal_type": "User", "principal_name": owner}]}
+        port = self.sandbox.state.ports[1].direct
+        with broker_calls(port, self.security.admin, timeout_s=_TIMEOUT_S) as calls:
+            return list(calls.call(DESCRIBE_DELEGATION_TOKEN, 3, body)["tokens"])
+
+
+@pytest.fixture(scope="module", params=[None, "2"], ids=["one-process", "workers"])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CertificateCluster]:
+    spec = SandboxSpec(security="mtls", jvm="quick", overrides=tuple(map(Override.parse, SETTINGS)))
+    made = Sandbox.up(tmp_path_factory.mktemp("certified"), with_workers(spec, request.param))
+    try:
+        security = security_of(made.layout, made.state.spec)
+        assert security is not None
+        with CertificateCluster(made, security) as found:
+            yield found
+    finally:
+        made.down(delete=True)
+
+
+@pytest.fixture(scope="module")
+def trimmed(cluster: CertificateCluster) -> tuple[str, list[Row]]:
+    """A topic whose first records are remote only, and all that was acknowledged."""
+    topic = fresh("certified")
+    cluster.create_topic(topic)
+    acked = cluster.fill(topic, mib=4)
+    cluster.enable(topic)
+    cluster.wait_trimmed(topic)
+    return topic, acked
+
+
+def first_error(config: dict[str, Any], topic: str) -> str | None:
+    """The name of the error that a consumer gets for the first offset; None where it reads it."""
+    consumer = Consumer({**config, "group.id": fresh("group"), "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(_TIMEOUT_S)
+        assert message is not None
+        error: KafkaError | None = message.error()
+        return None if error is None else str(error.name())
+    finally:
+        consumer.close()
+
+
+def may_create_tokens(name: str) -> Grant:
+    return Grant("User:rlm", "User", f"User:{name}", "CreateTokens")
+
+
+def test_h23_the_brokers_authorizer_decides_by_the_principal_of_the_certificate(
+    cluster: CertificateCluster, trimmed: tuple[str, list[Row]]
+) -> None:
+    topic, acked = trimmed
+    alice = cluster.issue("alice")
+    cluster.allow(
+        may_create_tokens("alice"),
+        Grant("User:alice", "Group", "*", "Read"),
+        Grant("User:alice", "Topic", topic, "Describe"),
+    )
+    assert first_error(cluster.of(alice), topic) == "TOPIC_AUTHORIZATION_FAILED"
+    assert first_error(cluster.of(alice, proxy=False), topic) == "TOPIC_AUTHORIZATION_FAILED"
+    assert "Principal = User:alice is Denied" in cluster.log("broker-1")
+    cluster.allow(Grant("User:alice", "Topic", topic, "Read"))
+    assert_same(cluster.read_all(topic, **cluster.of(alice)), acked)
+    denied = cluster.security.identity("denied")
+    refused = first_error(cluster.of(denied, proxy=False), topic)
+    assert refused is not None
+    assert first_error(cluster.of(denied), topic) == refused
+
+
+def test_a_connection_outlives_its_sessions_and_its_token(cluster: CertificateCluster) -> None:
+    """The broker ends a connection whose session is over at its next request."""
+    cluster.allow(may_create_tokens("bob"))
+    bob, proxy = cluster.issue("bob"), cluster.sandbox.state.ports[1].proxy
+    until = time.monotonic() + 5 * SESSION_MS / 1000
+    seen = set()
+    with broker_calls(proxy, bob, timeout_s=_TIMEOUT_S) as calls:
+        while time.monotonic() < until:
+            assert calls.call(METADATA, 1, {"topics": []})["brokers"]
+            seen |= {one["token_id"] for one in cluster.tokens("bob")}
+            time.sleep(0.25)
+    assert len(seen) >= 2  # a token has 20 s, of which 16 are used
+
+
+def test_tokens_end_with_their_last_connection_and_are_in_no_log(
+    cluster: CertificateCluster,
+) -> None:
+    cluster.allow(may_create_tokens("carol"))
+    carol, proxy = cluster.issue("carol"), cluster.sandbox.state.ports[1].proxy
+    with broker_calls(proxy, carol, timeout_s=_TIMEOUT_S) as first:
+        with broker_calls(proxy, carol, timeout_s=_TIMEOUT_S) as second:
+            assert first.call(METADATA, 1, {"topics": []})["brokers"]
+            assert second.call(METADATA, 1, {"topics": []})["brokers"]
+        [token] = cluster.tokens("carol")
+        assert token["token_requester_principal_name"] == "rlm"
+    cluster.wait_for(lambda: not cluster.tokens("carol"), "the end of the token", 18)
+    log = cluster.log("rlm:1")
+    assert token["token_id"] not in log
+    assert base64.b64encode(bytes(token["hmac"])).decode() not in log
+
+
+def test_without_the_right_the_client_is_refused_and_the_log_says_which(
+    cluster: CertificateCluster,
+) -> None:
+    mallory = cluster.issue("mallory")
+    assert secured_clients.connects(cluster.sandbox.state.ports[1].direct, mallory)
+    assert not secured_clients.connects(cluster.sandbox.state.ports[1].proxy, mallory)
+    found = [one for one in cluster.refusals() if "User:mallory" in one["error"]]
+    assert {one["cause"] for one in found} == {"token_right_missing"}
+    assert (
+        "kafka-acls.sh --add --allow-principal User:rlm --operation CreateTokens "
+        "--user-principal User:mallory" in found[0]["error"]
+    )
+    cluster.allow(may_create_tokens("mallory"))
+    cluster.wait_for(
+        lambda: secured_clients.connects(cluster.sandbox.state.ports[1].proxy, mallory),
+        "a client that may come now",
+    )
+
+
+def test_an_expired_certificate_is_refused_as_by_the_broker(cluster: CertificateCluster) -> None:
+    cluster.allow(may_create_tokens("late"))
+    late = cluster.issue("late", days=-1)
+    ports = cluster.sandbox.state.ports[1]
+    assert not secured_clients.connects(ports.direct, late)
+    assert not secured_clients.connects(ports.proxy, late)
+    assert not secured_clients.connects(ports.proxy, replace(late, certificate=None))
+    assert cluster.tokens("late") == []
+
+
+def test_sasl_is_refused_as_by_a_listener_with_certificates_alone(
+    cluster: CertificateCluster,
+) -> None:
+    reader = cluster.security.identity("reader", proxy=True)
+    assert reader.username == "reader"
+    ports = cluster.sandbox.state.ports[1]
+    for port in (ports.direct, ports.proxy):
+        assert not secured_clients.connects(port, reader)
+        assert secured_clients.connects(port, replace(reader, username=None, password=None))
+
+
+def test_acls_names_the_right_and_finds_it(cluster: CertificateCluster) -> None:
+    asked = ("--principal", "User:rlm", "--client-principals", "User:reader,User:team-*")
+    done = cluster.rlm("acls", *asked)
+    assert "--operation CreateTokens --user-principal User:reader" in done.stdout
+    assert (
+        "--operation CreateTokens --user-principal User:team- --resource-pattern-type prefixed"
+        in done.stdout
+    )
+    config = str(cluster.sandbox.layout.rlm_config(1))
+    done = cluster.rlm("acls", *asked, "--check", "--config", config, check=False)
+    missing = [one for one in done.stdout.splitlines() if one.startswith("missing ACL: ")]
+    assert len(missing) == 1 and "User:prefix User:team-" in missing[0]
