@@ -1,6 +1,8 @@
 """Authenticates the calls of the API.
 
-A call names a principal, and shows a token if tokens are configured. A token file has one token a
+A call names a principal, and shows a token if tokens are configured. Where the API is authorised,
+the principal is that of the token or of the client certificate in the principals file, whatever the
+call says, except that services name the principal for whom they call. A token file has one token a
 line and is read again when it changes. Every line is accepted, and the first one is the token that
 this service sends to its peers. So a token is replaced without refusing a caller: add the new one
 as the second line everywhere, then make it the first line everywhere, then remove the old one.
@@ -10,12 +12,17 @@ import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from kip405.errors import Invalid
 from rlm.clock import Clock
 from rsm_plugins.contract.answering import PRINCIPAL_KEY, Answered, Context, principal_of
 from rsm_plugins.contract.status import Unauthenticated
 from rsm_plugins.renewed import Renewed
+
+if TYPE_CHECKING:  # commands need this module and no principals
+    from rlm.api.principals import Principals, PrincipalSource
 
 TOKENS_MAX = 2
 _CHECK_MS = 1_000
@@ -68,16 +75,28 @@ def token_source(path: Path | None, clock: Clock) -> TokenSource:
 
 FORWARDED_KEY = "rlm-forwarded-by"
 TOKEN_KEY = "authorization"  # noqa: S105 - the name of a header
+_BEARER = "Bearer "
+_SUBJECT_KEY = "x509_subject"
+_V4_WITHIN_V6 = "::ffff:"
+"""What a caller by IPv4 has before its address at a socket that listens for both."""
+_TOKEN_WANTED = "authorization: Bearer ..."  # noqa: S105 - how a token is shown
 
 __all__ = ["FORWARDED_KEY", "Answering", "Caller", "Context", "Gate", "call_metadata"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The principal of a call; `forwarded_by` is the service that forwarded the call, or empty."""
+    """The principal of a call; `forwarded_by` is the service that forwarded the call, or empty.
+
+    `address`: the host from which the call came, empty where that is not known. `is_proven`: the
+    caller has shown a token or certificate of this principal. Otherwise it has every right, and the
+    name is what it says: it has shown the token of the services, or the API is not authorised.
+    """
 
     principal: str
     forwarded_by: str = ""
+    address: str = ""
+    is_proven: bool = False
 
     @property
     def is_forwarded(self) -> bool:
@@ -85,10 +104,15 @@ class Caller:
 
 
 class Gate:
-    """Admits calls; with tokens configured, only calls that show one."""
+    """Admits calls; with tokens configured, only calls that show one. With `principals`, only calls
+    of the services and of known principals.
+    """
 
-    def __init__(self, tokens: TokenSource = no_tokens) -> None:
+    def __init__(
+        self, tokens: TokenSource = no_tokens, principals: "PrincipalSource | None" = None
+    ) -> None:
         self._tokens = tokens
+        self._principals = principals
 
     def admit(self, context: Context) -> Caller:
         """Unauthenticated without principal or with a wrong token."""
@@ -97,19 +121,78 @@ class Gate:
             for key, value in context.invocation_metadata() or ()
             if isinstance(value, str)
         }
-        tokens = self._tokens()
-        if tokens and not _shows_one(metadata.get(TOKEN_KEY), tokens):
+        shown = metadata.get(TOKEN_KEY)
+        if self._principals is not None:
+            known = self._known(self._principals(), shown, context)
+            if known is not None:
+                return Caller(principal=known, address=_address_of(context), is_proven=True)
+        else:
+            tokens = self._tokens()
+            if tokens and not _shows_one(shown, tokens):
+                raise Unauthenticated(
+                    f"the call shows no token, and one is needed ({_TOKEN_WANTED})"
+                    if shown is None
+                    else f"the call shows no valid token ({_TOKEN_WANTED})"
+                )
+        return Caller(
+            principal=principal_of(context),
+            forwarded_by=metadata.get(FORWARDED_KEY, ""),
+            address=_address_of(context),
+        )
+
+    def _known(self, principals: "Principals", shown: str | None, context: Context) -> str | None:
+        """The proven principal of a call; None: a service is calling. A token counts before a
+        certificate: a proxy for many may have the certificate.
+        """
+        if shown is None:
+            return _certified(principals, context)
+        is_bearer = shown.startswith(_BEARER)
+        principal = principals.of_token(shown.removeprefix(_BEARER)) if is_bearer else None
+        is_service = _shows_one(shown, self._tokens())
+        if is_service and principal is not None:
             raise Unauthenticated(
-                "the call shows no valid token (authorization: Bearer ...)"
-                if TOKEN_KEY in metadata
-                else "the call shows no token, and one is needed (authorization: Bearer ...)"
+                f"the token is that of {principal} in api.principals.file and that of all services "
+                "in api.token.file: take it out of one of them"
             )
-        principal = principal_of(context)
-        return Caller(principal=principal, forwarded_by=metadata.get(FORWARDED_KEY, ""))
+        if principal is None and not is_service:
+            raise Unauthenticated(f"the call shows no valid token ({_TOKEN_WANTED})")
+        return principal
+
+
+def _certified(principals: "Principals", context: Context) -> str:
+    subject = _subject_of(context)
+    if subject is None:
+        raise Unauthenticated(
+            f"the call shows neither a token ({_TOKEN_WANTED}) nor a client certificate, and one "
+            "of them is needed"
+        )
+    principal = principals.of_certificate(subject)
+    if principal is None:
+        raise Unauthenticated(
+            f"the certificate of {subject} is of no principal in api.principals.file"
+        )
+    return principal
+
+
+def _subject_of(context: Context) -> str | None:
+    """The subject of the verified client certificate, written by RFC 2253, as Kafka does."""
+    found = next(iter(context.auth_context().get(_SUBJECT_KEY, ())), None)
+    return None if found is None else found.decode(errors="replace")
+
+
+def _address_of(context: Context) -> str:
+    """The host of `ipv4:10.0.0.1:40000` and `ipv6:%5B::1%5D:40000`; `unix` for a socket."""
+    kind, _, rest = unquote(context.peer() or "").partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return kind
+    host = rest.rpartition(":")[0].strip("[]")
+    return host.removeprefix(_V4_WITHIN_V6)
 
 
 def _shows_one(shown: str | None, tokens: Tokens) -> bool:
-    """Compares with all tokens in constant time, so that the time reveals nothing."""
+    """Whether `authorization` has one of the tokens. Compares with all of them in constant time, so
+    that the time reveals nothing.
+    """
     text = (shown or "").encode()
     same = [hmac.compare_digest(text, f"Bearer {token}".encode()) for token in tokens]
     return any(same)

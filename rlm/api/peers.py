@@ -14,7 +14,8 @@ import grpc
 from grpc.aio import UnaryStreamCall
 
 from kip405.acls import Acl
-from kip405.errors import Elsewhere, Unavailable
+from kip405.addresses import Address
+from kip405.errors import Elsewhere, Invalid, Unavailable
 from rlm.api.calls import Caller, TokenSource, call_metadata
 from rlm.api.messages import acl_of
 from rlm.clock import Clock
@@ -70,7 +71,8 @@ class ViewSource(Protocol):
 
 class Peers:
     """The owner closes it. `timeout_ms` is the deadline of one call to one peer. With `tls`, all
-    peers are called with TLS: the services of a cluster are configured alike.
+    peers are called with TLS: the services of a cluster are configured alike. Without it a token is
+    sent to this machine only, unless `allow_insecure`: whoever writes heartbeats names addresses.
     """
 
     def __init__(
@@ -83,11 +85,13 @@ class Peers:
         clock: Clock,
         timeout_ms: int,
         tls: Tls | None = None,
+        allow_insecure: bool = False,
     ) -> None:
         self.node_id = node_id
         self._principal = principal
         self._tokens = tokens
         self._tls = tls
+        self._sends_anywhere = tls is not None or allow_insecure
         self._settings = settings
         self._clock = clock
         self._timeout_ms = timeout_ms
@@ -138,8 +142,7 @@ class Peers:
         principal: str = "",
     ) -> T:
         """One call of one peer; `call` gets stubs, metadata and the deadline in seconds."""
-        token = next(iter(self._tokens()), None)
-        sent = call_metadata(principal or self._principal, token, self._principal)
+        sent = self._metadata(address, principal or self._principal)
         try:
             return await call(self._stubs(address), sent, self._timeout_ms / 1000)
         except grpc.aio.AioRpcError as error:
@@ -154,8 +157,7 @@ class Peers:
         idle_ms: int,
     ) -> AsyncGenerator[T, None]:
         """The rows of one peer's stream. Unavailable: none came for `idle_ms`."""
-        token = next(iter(self._tokens()), None)
-        rows = call(self._stubs(address), call_metadata(principal, token, self._principal))
+        rows = call(self._stubs(address), self._metadata(address, principal))
         iterator = aiter(rows)
         try:
             while True:
@@ -176,12 +178,29 @@ class Peers:
             await channel.close()
         self._channels.clear()
 
+    def _metadata(self, address: str, principal: str) -> Sent:
+        token = next(iter(self._tokens()), None)
+        if token is not None and not self._sends_anywhere and not _is_private(address):
+            raise Unavailable(
+                f"service at {address}: it is on another machine by its heartbeat, and this "
+                "service has no TLS, so it does not send its token there; give grpc.tls.cert.file "
+                "on all services, or set allow_insecure: true"
+            )
+        return call_metadata(principal, token, self._principal)
+
     def _stubs(self, address: str) -> Stubs:
         channel = self._channels.get(address)
         if channel is None:
             channel = RenewedChannel(address, self._tls, _OPTIONS, _stubs)
             self._channels[address] = channel
         return channel.stubs()
+
+
+def _is_private(address: str) -> bool:
+    try:
+        return Address.parse(address).is_private
+    except Invalid:
+        return False
 
 
 def _stubs(channel: grpc.aio.Channel) -> Stubs:

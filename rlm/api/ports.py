@@ -4,9 +4,9 @@ The composition root provides them: the tasks and snapshots behind `PartitionSta
 task behind `CopyNow`, and this service's broker, settings and ledger directly.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import LocalRecords, OwnOffsets
@@ -188,6 +188,22 @@ class Purge(Protocol):
     async def confirm(self, names: Sequence[str]) -> None: ...
 
     async def keep(self, name: str) -> tuple[TopicRecord, ...]: ...
+
+
+class CommandAudit(Protocol):
+    """Writes down commands (rlm.tasks.audit_log)."""
+
+    async def command_given(
+        self,
+        *,
+        command: str,
+        by: str,
+        is_proven: bool,
+        address: str,
+        request: Mapping[str, Any],
+    ) -> None:
+        """Returns once the line is on disk. Unavailable: it is not."""
+        ...
 
 
 class Discards(PendingDiscards, Protocol):

@@ -11,6 +11,7 @@ from grpc_reflection.v1alpha import reflection
 
 from kip405.addresses import Address
 from kip405.errors import Invalid
+from rlm.api.authorization import Authorization
 from rlm.v1 import admin_pb2, admin_pb2_grpc, fetch_pb2, fetch_pb2_grpc
 from rsm_plugins.contract.tls import ServerTls
 
@@ -42,8 +43,9 @@ _FETCH = fetch_pb2.DESCRIPTOR.services_by_name["FetchService"].full_name
 class ApiServer:
     """Serves until stopped; the creator of the services closes them. A reader has no `admin`.
 
-    `asks_tokens`: the services admit only callers that show a token. Raises Invalid if a file of
-    TLS cannot be used, and for an address that other machines reach without TLS.
+    `asks_tokens`: the services admit only callers that show a token. `authorization` decides about
+    every call, None = there are no rights and no commands. Raises Invalid if a file of TLS cannot
+    be used, and for an address that other machines reach without TLS.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class ApiServer:
         tls: ServerTls | None = None,
         asks_tokens: bool = False,
         allow_insecure: bool = False,
+        authorization: Authorization | None = None,
     ) -> None:
         self._admin = admin
         self._fetch = fetch
@@ -64,7 +67,9 @@ class ApiServer:
         self._listen.require_private(allow_insecure or (tls is not None and knows_callers))
         self._credentials = None if tls is None else tls.credentials()
         self._server = grpc.aio.server(
-            options=_OPTIONS, maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX
+            options=_OPTIONS,
+            maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX,
+            interceptors=() if authorization is None else (authorization,),
         )
         self._health = health.aio.HealthServicer()
 

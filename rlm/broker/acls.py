@@ -30,7 +30,11 @@ class NoAuthorizer(Invalid):
 
 
 async def acls_of_principal(
-    addresses: Sequence[Address], security: ChannelSecurity, principal: str
+    addresses: Sequence[Address],
+    security: ChannelSecurity,
+    principal: str,
+    *,
+    client_id: str = _CLIENT_ID,
 ) -> tuple[AclEntry, ...]:
     """All ACLs of the principal and of `User:*`, from the first broker that answers.
 
@@ -38,7 +42,7 @@ async def acls_of_principal(
     """
     failures: list[Unavailable] = []
     for address in addresses:
-        connection = BrokerConnection(address, client_id=_CLIENT_ID, security=security)
+        connection = BrokerConnection(address, client_id=client_id, security=security)
         try:
             mine = await _described(connection, principal)
             return (*mine, *await _described(connection, EVERY_PRINCIPAL))

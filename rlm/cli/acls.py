@@ -66,6 +66,11 @@ _STRIMZI_HEAD = """\
     "their clients'; one that ends with * is a prefix. Name no super user.",
 )
 @click.option(
+    "--api-acls",
+    is_flag=True,
+    help="The services have api.authorization: kafka, and ask for the ACLs of their callers.",
+)
+@click.option(
     "--format",
     "as_format",
     default=_KAFKA_ACLS,
@@ -94,6 +99,7 @@ def acls(
     external_retention: bool,
     share_groups: bool,
     client_principals: str | None,
+    api_acls: bool,
     as_format: str,
     check: bool,
     config: Path | None,
@@ -108,7 +114,9 @@ def acls(
         raise Invalid(f"--principal: must begin with {_USER}, as in User:rlm, got {principal!r}")
     clients = _clients(client_principals)
     chosen = Topics(names=_names(topics), prefix=prefix or "", clients=clients)
-    cases = _cases(mode, external_retention=external_retention, share_groups=share_groups)
+    cases = _cases(
+        mode, external_retention=external_retention, share_groups=share_groups, api_acls=api_acls
+    )
     cases |= {When.CERTIFICATES} if clients else set()
     if check:
         addresses, security = _where(config, bootstrap)
@@ -141,10 +149,14 @@ def _clients(principals: str | None) -> tuple[str, ...]:
     return names
 
 
-def _cases(mode: str, *, external_retention: bool, share_groups: bool) -> frozenset[When]:
+def _cases(
+    mode: str, *, external_retention: bool, share_groups: bool, api_acls: bool
+) -> frozenset[When]:
     cases = USUAL_CASES | ({When.SHARE_GROUPS} if share_groups else set())
     if mode == "copy":
-        cases -= {When.TIER, When.SHARE_GROUPS}
+        cases -= {When.TIER, When.TIER_OR_API, When.SHARE_GROUPS}
+    if api_acls:
+        cases |= {When.TIER_OR_API, When.API}
     if mode == "copy" or external_retention:
         cases -= {When.TAKEOVER}
     return cases

@@ -27,6 +27,9 @@ from rlm.config.secured import KafkaClientConfig
 from rlm.config.stores import STORES_ALLOWED, StoreConfig
 from rsm_plugins.contract.tls import ServerTls, Tls
 
+NOBODY_ASKS, BY_FILE, BY_KAFKA = "none", "file", "kafka"
+"""Who says what a caller of the API may do (api.authorization)."""
+
 _LEAST_QUOTA = 1 << 20  # below this, a delayed stream looks dead to its client
 
 
@@ -102,6 +105,24 @@ class CommonConfig(KafkaClientConfig):
         PATH,
         "File with the token that callers of the API must send, and that peers are sent. A second "
         "line is accepted too. A changed file is used without a restart.",
+        default=None,
+    )
+    api_authorization: str | None = setting(
+        "api.authorization",
+        choice(NOBODY_ASKS, BY_FILE, BY_KAFKA),
+        "Who says what a caller of the API may do. `none`: whoever may call may do everything. "
+        "`file`: api.principals.file. `kafka`: the ACLs of the brokers for the caller's principal, "
+        "asked for again after 30 s; the service needs Describe on the cluster then. With `file` "
+        "and `kafka` the token of api.token.file, which is needed, is for services alone.",
+        default=None,
+        default_doc="`file` with api.principals.file, otherwise `none`",
+    )
+    api_principals_file: Path | None = setting(
+        "api.principals.file",
+        PATH,
+        "YAML file with the principals of the API: by which tokens and client certificates they "
+        "are known, and which rights they have on which topics. A changed file is used without a "
+        "restart; one that cannot be used leaves the former in force.",
         default=None,
     )
     principal: str = setting(
@@ -244,6 +265,13 @@ class CommonConfig(KafkaClientConfig):
             key_file=self.grpc_tls_key_file,
             server_name=self.grpc_tls_server_name,
         )
+
+    @property
+    def authorization(self) -> str:
+        """Who says what a caller of the API may do."""
+        if self.api_authorization is not None:
+            return self.api_authorization
+        return NOBODY_ASKS if self.api_principals_file is None else BY_FILE
 
     def kafka_security(self) -> KafkaSecurity:
         """How the service's own clients connect to brokers. Invalid: settings that do not go

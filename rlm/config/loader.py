@@ -17,7 +17,7 @@ from rlm.config.broker_files import (
     read_meta_properties,
     read_server_properties,
 )
-from rlm.config.common import CommonConfig
+from rlm.config.common import BY_FILE, BY_KAFKA, NOBODY_ASKS, CommonConfig
 from rlm.config.history import read_history_rules
 from rlm.config.offload import read_offload_rules
 from rlm.config.proxy_clients import check_proxy_clients
@@ -75,8 +75,8 @@ def kafka_clients_from_mapping(
     return addresses, KafkaClientConfig(**values).secured_by(allow_insecure=allow_insecure)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The flat mapping of a configuration file; raises Invalid with one line."""
+def read_yaml(path: Path, like: str = "node.id: 1") -> dict[str, Any]:
+    """The mapping in a file of lines like `like`; raises Invalid with one line."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -87,7 +87,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise Invalid(f"{path} is not YAML: {yaml_fault(error)}") from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise Invalid(f"{path} must hold lines like `node.id: 1`")
+        raise Invalid(f"{path} must hold lines like `{like}`")
     return content
 
 
@@ -105,6 +105,8 @@ def from_mapping(
     config.kafka_security()
     _check_provider(config)
     _check_tls(config)
+    _check_peers(config)
+    _check_authorization(config)
     check_proxy_clients(config)
     _check_exposure(config)
     _check_grace(config)
@@ -134,6 +136,7 @@ def reader_from_mapping(
     config = ReaderConfig(**values)
     config.kafka_security()
     _check_tls(config)
+    _check_authorization(config)
     _check_exposure(config)
     return config
 
@@ -329,6 +332,41 @@ def _check_tls(config: CommonConfig) -> None:
     for name in ("grpc_tls_client_ca_file", "grpc_tls_ca_file", "grpc_tls_server_name"):
         if cert is None and getattr(config, name):
             raise Invalid(f"{settings()[name].key}: goes with grpc.tls.cert.file")
+
+
+def _check_peers(config: ServiceConfig) -> None:
+    """Whoever writes the settings topic names the addresses of peers, and they get the token."""
+    if config.api_token_file and config.grpc_tls and config.grpc_tls_ca_file is None:
+        raise Invalid(
+            "grpc.tls.ca.file: missing; the service sends the token of api.token.file to its "
+            "peers, whose addresses the settings topic names, and without this file a certificate "
+            "of any public authority would be enough to get it. Name the authorities of your "
+            "services' certificates"
+        )
+
+
+def _check_authorization(config: CommonConfig) -> None:
+    """Where callers have rights, each must be known, and services know each other by a token."""
+    asked = config.authorization
+    if asked == NOBODY_ASKS:
+        if config.api_principals_file is not None:
+            raise Invalid(
+                "api.principals.file: goes with api.authorization `file` or `kafka`, which is none"
+            )
+        return
+    if asked == BY_FILE and config.api_principals_file is None:
+        raise Invalid("api.principals.file: missing; api.authorization is file")
+    if config.api_token_file is None:
+        raise Invalid(
+            f"api.token.file: missing; api.authorization is {asked}, and services know each other "
+            "by the token in that file. Give it to no other caller"
+        )
+    has_certificates = config.grpc_tls_client_ca_file is not None
+    if asked == BY_KAFKA and config.api_principals_file is None and not has_certificates:
+        raise Invalid(
+            "api.authorization: kafka, but no caller has a principal; give api.principals.file for "
+            "tokens, or grpc.tls.client.ca.file for client certificates"
+        )
 
 
 def _check_exposure(config: CommonConfig) -> None:

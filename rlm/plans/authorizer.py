@@ -6,9 +6,9 @@
     3. Read, Write, Delete and Alter imply Describe, AlterConfigs implies DescribeConfigs; what is
        denied implies nothing.
 
-What an ACL allows to one host only is not taken for allowed, what is denied to one is for denied:
-a service may move. Super users are allowed everything, which no ACL shows. Source: matchingRule
-of org.apache.kafka.metadata.authorizer.StandardAuthorizerData.
+Where the host is not given, what an ACL allows to one host only is not taken for allowed, and what
+is denied to one is taken for denied: a service may move. Super users are allowed everything, which
+no ACL shows. Source: matchingRule of org.apache.kafka.metadata.authorizer.StandardAuthorizerData.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,19 +32,23 @@ class Lack:
     denied_by: AclEntry | None = None
 
 
-def lacking(needed: Iterable[Acl], entries: Iterable[AclEntry]) -> tuple[Lack, ...]:
-    """Those of the needed ACLs that the entries do not give, in the order of the ACLs."""
+def lacking(
+    needed: Iterable[Acl], entries: Iterable[AclEntry], *, host: str | None = None
+) -> tuple[Lack, ...]:
+    """Those of the needed ACLs that the entries do not give to a client from this address, in the
+    order of the ACLs. `host` None: from wherever it comes.
+    """
     known = tuple(entries)
-    return tuple(found for acl in needed if (found := _lack(acl, known)) is not None)
+    return tuple(found for acl in needed if (found := _lack(acl, known, host)) is not None)
 
 
-def _lack(acl: Acl, entries: tuple[AclEntry, ...]) -> Lack | None:
+def _lack(acl: Acl, entries: tuple[AclEntry, ...], host: str | None) -> Lack | None:
     mine = list(_of_principal(acl, entries))
-    denials = (one for one in mine if one.is_denied and _denies(one, acl))
+    denials = (one for one in mine if one.is_denied and _denies(one, acl, host))
     denied_by = next(denials, None)
     if denied_by is not None:
         return Lack(acl=acl, denied_by=denied_by)
-    if any(_allows(one, acl) for one in mine if not one.is_denied):
+    if any(_allows(one, acl, host) for one in mine if not one.is_denied):
         return None
     return Lack(acl=acl)
 
@@ -58,12 +62,16 @@ def _of_principal(acl: Acl, entries: Iterable[AclEntry]) -> Iterator[AclEntry]:
             yield one
 
 
-def _allows(entry: AclEntry, acl: Acl) -> bool:
+def _allows(entry: AclEntry, acl: Acl, host: str | None) -> bool:
+    if entry.host not in (_ANY_HOST, host):
+        return False
     enough = _IMPLIED_BY.get(acl.operation, frozenset()) | {acl.operation, ALL_OPERATIONS}
-    return entry.host == _ANY_HOST and entry.operation in enough and _covers(entry, acl)
+    return entry.operation in enough and _covers(entry, acl)
 
 
-def _denies(entry: AclEntry, acl: Acl) -> bool:
+def _denies(entry: AclEntry, acl: Acl, host: str | None) -> bool:
+    if host is not None and entry.host not in (_ANY_HOST, host):
+        return False
     return entry.operation in (acl.operation, ALL_OPERATIONS) and _touches(entry, acl)
 
 

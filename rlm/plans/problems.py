@@ -153,8 +153,9 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ),
     ProblemKind.CERTIFICATE_ENDS_SOON: _warning("A certificate that the service uses ends soon."),
     ProblemKind.CERTIFICATE_UNUSABLE: _alarm(
-        "Files of the proxy's TLS were replaced by files that cannot be used: the former ones stay "
-        "in use, and a process that restarts serves no clients."
+        "Files of the proxy's TLS, or of the principals of the API, were replaced by files that "
+        "cannot be used: the former ones stay in use, and a process that restarts serves no "
+        "clients."
     ),
     ProblemKind.PEER_ABSENT: _alarm(
         "A broker with a replica of an enabled topic has no live service: partitions that it "

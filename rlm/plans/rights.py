@@ -37,6 +37,8 @@ class When(Enum):
     FIRST_START = "until both topics of the service exist"
     TIER = "with a topic in mode `tier`"
     TAKEOVER = "with a topic in mode `tier`, unless `retention.takeover` is `external`"
+    TIER_OR_API = "with a topic in mode `tier`, or with `api.authorization: kafka`"
+    API = "with `api.authorization: kafka`"
     SHARE_GROUPS = "with a topic in mode `tier` that share groups read"
     CERTIFICATES = "with `proxy.tls.client.identity: delegation-token`"
     YES = "with `--yes`"
@@ -94,9 +96,10 @@ RIGHTS: tuple[Right, ...] = (
         ),
         (
             "Describe",
-            "rlm/broker/share_groups.py, rlm/topics/cluster.py",
-            "Brokers would hide groups, so nothing is trimmed.",
-            _TIER,
+            "rlm/broker/share_groups.py, rlm/topics/cluster.py, rlm/api/authorizers.py",
+            "Brokers would hide groups, so nothing is trimmed, and they would not say what callers "
+            "of the API may do, so none is let in by that.",
+            When.TIER_OR_API,
         ),
     ),
     *_rows(
@@ -213,6 +216,17 @@ RIGHTS: tuple[Right, ...] = (
         ),
     ),
     *_rows(
+        Role.READER,
+        "Cluster",
+        _CLUSTER,
+        (
+            "Describe",
+            "rlm/api/authorizers.py",
+            "What callers of the API may do is not known: none is let in by ACLs.",
+            When.API,
+        ),
+    ),
+    *_rows(
         Role.SPARK,
         "Topic",
         (EACH_TOPIC,),
@@ -318,7 +332,7 @@ class Topics:
 
 EVERY_CASE = frozenset(When)
 COPY_CASES = frozenset({When.ALWAYS, When.FIRST_START, When.YES})
-USUAL_CASES = COPY_CASES | {When.TIER, When.TAKEOVER}
+USUAL_CASES = COPY_CASES | {When.TIER, When.TIER_OR_API, When.TAKEOVER}
 
 
 def rights_of(role: Role, cases: Collection[When] = EVERY_CASE) -> tuple[Right, ...]:

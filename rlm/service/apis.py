@@ -93,6 +93,7 @@ def build_peers(dependencies: Dependencies, tokens: TokenSource) -> Peers:
         clock=dependencies.clock,
         timeout_ms=_PEER_TIMEOUT_MS,
         tls=config.peer_tls,
+        allow_insecure=config.allow_insecure,
     )
 
 

@@ -8,7 +8,7 @@ TIERED listener that is used for replication) ends the process with one line.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import structlog
@@ -16,15 +16,17 @@ import structlog
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.open_files import raise_open_files_limit
 from kip405.process import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory, software_version
-from rlm.api.calls import Gate, token_source
+from rlm.api.calls import token_source
 from rlm.api.peers import PeerServicesAccess
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.log_dir.held_segments import USEFUL_OPEN_FILES
 from rlm.log_dir.identity import ServiceLock, read_identity
+from rlm.plans.problems import Problem
 from rlm.plans.process_rules import process_findings
 from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_peers, build_topics
+from rlm.service.authorization import build_authorization, build_callers, principals_together
 from rlm.service.certificates import Certificates, certificate_paths, files_together
 from rlm.service.clients import Clients, build_clients, proxy_tls
 from rlm.service.coming_losses import ComingLosses
@@ -66,6 +68,7 @@ from rlm.service.read_path import hedge_gauges, read_gauges, throttle_gauges
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
+from rlm.tasks.pool import TaskPool
 from rlm.workers.inherited import CoreSettings, first_line, say_ready
 
 log = structlog.get_logger()
@@ -106,10 +109,10 @@ class BrokerService:
         core: CoreSettings | None = None,
     ) -> None:
         """Contacts nothing. `core`: this process is the core of proxy workers. Invalid: the token
-        file cannot be used, or see build_stores.
+        or principals file cannot be used, or see build_stores.
         """
         tokens = token_source(config.api_token_file, clock)
-        gate = Gate(tokens)
+        self._callers = callers = build_callers(config, tokens, clock, threads.other)
         self._config = config
         self._core = core
         self._clock = clock
@@ -140,7 +143,7 @@ class BrokerService:
                 shared,
                 tasks=self._tasks,
                 topics=self._topics,
-                gate=gate,
+                gate=callers.gate,
                 peers=self._peers,
                 statuses=statuses,
                 problems=problems.current,
@@ -148,24 +151,21 @@ class BrokerService:
                 copying=partition_problems.copying,
                 clients=clients.rows,
             ),
-            fetch=build_fetch(shared, gate=gate, peers=self._peers, statuses=statuses),
+            fetch=build_fetch(shared, gate=callers.gate, peers=self._peers, statuses=statuses),
             health=partial(_health, shared.tier, problems),
             metrics=metrics.render,
-        )
-        metrics.add_gauges(
-            problem_and_partition_gauges(problems.current, statuses.led, clock.now_ms),
-            lambda: task_gauges(pools) | purgatory_gauges(clients.purgatory_size()),
-            lambda: process_gauges(clients.processes()) | thread_gauges(threads.pools()),
-            lambda: copy_gauges(partition_problems.copying()),
-            lambda: transaction_gauges(self._tasks.transactions.pinned_ms()),
-            lambda: held_gauges(*self._tasks.bounded_retention.counts()),
-            lambda: store_gauges(shared.stores.statuses()),
-            lambda: log_dir_gauges(log_dirs.reports()),
-            lambda: (
-                read_gauges(shared.reader, shared.disk_cache)
-                | hedge_gauges(shared.stores.routed.hedges)
+            authorization=build_authorization(
+                config,
+                callers,
+                settings=shared.metadata.settings,
+                security=shared.security,
+                audit=shared.audit,
+                clock=clock,
             ),
-            lambda: throttle_gauges(shared.throttle.counts),
+        )
+        _add_gauges(
+            *(metrics, shared, self._tasks, clients, statuses),
+            *(partition_problems, log_dirs, problems.current, pools),
         )
 
     async def run(self) -> None:
@@ -204,6 +204,7 @@ class BrokerService:
             "topic names": self._topics.recreated.run,
             "deleted topics": self._after_metadata(self._topics.ends.run),
             "certificates": self._certificates.run,
+            **self._callers.background_tasks(),
             "disks": shared.disk_pressure.run,
             "giveback": self._after_metadata(self._topics.giveback.run),
             "problems": self._problems.run,
@@ -258,8 +259,37 @@ class BrokerService:
         await self._dependencies.broker.close()
 
 
+def _add_gauges(
+    metrics: ServiceMetrics,
+    shared: Dependencies,
+    tasks: TaskWiring,
+    clients: Clients,
+    statuses: Statuses,
+    partition_problems: PartitionProblems,
+    log_dirs: LogDirReports,
+    problems: Callable[[], Sequence[Problem]],
+    pools: Sequence[TaskPool],
+) -> None:
+    metrics.add_gauges(
+        problem_and_partition_gauges(problems, statuses.led, shared.clock.now_ms),
+        lambda: task_gauges(pools) | purgatory_gauges(clients.purgatory_size()),
+        lambda: process_gauges(clients.processes()),
+        lambda: copy_gauges(partition_problems.copying()),
+        lambda: thread_gauges(shared.threads.pools()),
+        lambda: transaction_gauges(tasks.transactions.pinned_ms()),
+        lambda: held_gauges(*tasks.bounded_retention.counts()),
+        lambda: store_gauges(shared.stores.statuses()),
+        lambda: log_dir_gauges(log_dirs.reports()),
+        lambda: (
+            read_gauges(shared.reader, shared.disk_cache)
+            | hedge_gauges(shared.stores.routed.hedges)
+        ),
+        lambda: throttle_gauges(shared.throttle.counts),
+    )
+
+
 def _certificates(config: ServiceConfig, clock: Clock, threads: ServiceThreads) -> Certificates:
-    together = files_together(proxy_tls(config))
+    together = (*files_together(proxy_tls(config)), *principals_together(config))
     return Certificates(certificate_paths(config), clock, threads.other, together)
 
 

@@ -21,6 +21,7 @@ import structlog
 from aiohttp import web
 
 from kip405.errors import Invalid
+from rlm.api.authorization import Authorization
 from rlm.api.server import ApiServer
 from rlm.config import CommonConfig
 from rlm.plans.problems import Problem, health_of
@@ -253,8 +254,10 @@ class Listening:
         fetch: fetch_pb2_grpc.FetchServiceServicer,
         health: Callable[[], HealthState],
         metrics: Callable[[], bytes],
+        authorization: Authorization | None = None,
     ) -> None:
         self._config = config
+        self._authorization = authorization
         self._admin = admin
         self._fetch = fetch
         self._http = HttpServer(
@@ -275,6 +278,7 @@ class Listening:
             tls=config.grpc_tls,
             asks_tokens=config.api_token_file is not None,
             allow_insecure=config.allow_insecure,
+            authorization=self._authorization,
         )
         await self._http.start()
         await self._api.start()

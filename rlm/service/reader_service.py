@@ -15,7 +15,8 @@ import structlog
 from kafka_clients.channel_security import ChannelSecurity
 from kip405.errors import Invalid, Unavailable
 from kip405.process import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory, software_version
-from rlm.api.calls import Gate, token_source
+from rlm.api.authorization import Authorization
+from rlm.api.calls import token_source
 from rlm.api.endpoints import NO_NODE, READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
 from rlm.broker.own_broker import AnyBroker
@@ -26,6 +27,12 @@ from rlm.plans.problems import Finding, ProblemKind
 from rlm.remote_log.history import LineageReader, Losses
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
+from rlm.service.authorization import (
+    ApiCallers,
+    build_authorization,
+    build_callers,
+    principals_together,
+)
 from rlm.service.certificates import Certificates, certificate_paths
 from rlm.service.gauges import problem_gauges, store_gauges, thread_gauges
 from rlm.service.heartbeat import ReaderHeartbeat
@@ -91,8 +98,11 @@ class ReaderService:
         tasks: asyncio.TaskGroup,
         threads: ServiceThreads,
     ) -> None:
-        """Contacts nothing. Invalid: the token file cannot be used, or see open_stores."""
-        gate = Gate(token_source(config.api_token_file, clock))
+        """Contacts nothing. Invalid: the token or principals file cannot be used, or see
+        open_stores.
+        """
+        tokens = token_source(config.api_token_file, clock)
+        self._callers = callers = build_callers(config, tokens, clock, threads.other)
         self._config = config
         self._clock = clock
         self._threads = threads
@@ -115,20 +125,17 @@ class ReaderService:
         reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
         self.segments = LineageReader(reader, metadata.manager)
         throttle = build_throttle(config, clock)
-        self._heartbeat = ReaderHeartbeat(
-            settings=metadata.settings,
-            clock=clock,
-            record=_reader_record(config),
-            interval_ms=config.heartbeat_interval_ms,
+        self._heartbeat = _heartbeat(config, metadata, clock)
+        self._certificates = Certificates(
+            certificate_paths(config), clock, threads.other, principals_together(config)
         )
-        self._certificates = Certificates(certificate_paths(config), clock, threads.other)
         lost = partial(_lost_segments, self.segments.losses, metadata)
         common = _sources(config, metadata, stores, threads, security, self._certificates, clock)
         self._problems = problems = ProblemWatch((*common.sources(), lost), clock)
         view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=clock)
         fetch = RemoteFetchService(
             RemoteDependencies(
-                gate=gate,
+                gate=callers.gate,
                 view=view,
                 reading=RemoteReading(view=view, reader=self.segments),
                 ledger=metadata.manager,
@@ -145,9 +152,13 @@ class ReaderService:
             lambda: read_gauges(reader, disk_cache) | hedge_gauges(stores.routed.hedges),
             lambda: throttle_gauges(throttle.counts),
         )
-        health = partial(_health, metadata, stores, problems)
         self._listening = Listening(
-            config, admin=None, fetch=fetch, health=health, metrics=metrics.render
+            config,
+            admin=None,
+            fetch=fetch,
+            health=partial(_health, metadata, stores, problems),
+            metrics=metrics.render,
+            authorization=_authorization(config, callers, metadata, security, clock),
         )
 
     async def run(self) -> None:
@@ -165,6 +176,7 @@ class ReaderService:
             "ledger snapshot": self._ledger_snapshots.run,
             "heartbeat": self._heartbeat.run,
             "certificates": self._certificates.run,
+            **self._callers.background_tasks(),
             "problems": self._problems.run,
             **self._stores.background_tasks(),
         }
@@ -193,11 +205,34 @@ class ReaderService:
         await self._brokers.close()
 
 
-def _reader_record(config: ReaderConfig) -> ReaderRecord:
-    return ReaderRecord(
-        grpc_address=str(config.grpc_advertised),
-        http_address=str(config.http_listen),
-        version=software_version(),
+def _heartbeat(config: ReaderConfig, metadata: Metadata, clock: Clock) -> ReaderHeartbeat:
+    return ReaderHeartbeat(
+        settings=metadata.settings,
+        clock=clock,
+        record=ReaderRecord(
+            grpc_address=str(config.grpc_advertised),
+            http_address=str(config.http_listen),
+            version=software_version(),
+        ),
+        interval_ms=config.heartbeat_interval_ms,
+    )
+
+
+def _authorization(
+    config: ReaderConfig,
+    callers: ApiCallers,
+    metadata: Metadata,
+    security: ChannelSecurity,
+    clock: Clock,
+) -> Authorization | None:
+    """A reader has no commands to write down."""
+    return build_authorization(
+        config,
+        callers,
+        settings=metadata.settings,
+        security=security,
+        audit=None,
+        clock=clock,
     )
 
 

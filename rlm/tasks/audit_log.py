@@ -1,5 +1,6 @@
 """The audit log: one JSON line for each segment that was deleted, each raise of a log start, each
-partition whose remote part was given up, and each retention that an operator accepted.
+partition whose remote part was given up, each retention that an operator accepted, and each command
+that changes something.
 
 A file of its own, so that it can be kept longer than the service's log. Lines are appended and
 synced to disk before the ledger forgets a segment and before a start is raised: a deletion whose
@@ -139,6 +140,28 @@ class AuditLog:
         )
         await self._write([line])
 
+    async def command_given(
+        self,
+        *,
+        command: str,
+        by: str,
+        is_proven: bool,
+        address: str,
+        request: Mapping[str, Any],
+    ) -> None:
+        """A command is about to be carried out. `is_proven`: the caller has proven to be `by`."""
+        line = {
+            "time_ms": self._clock.now_ms(),
+            "event": "command",
+            "node_id": self._node_id,
+            "command": command,
+            "by": by,
+            "by_is_proven": is_proven,
+            "from": address,
+            "request": request,
+        }
+        await self._write([line])
+
     def _line(
         self,
         event: str,
@@ -165,7 +188,8 @@ class AuditLog:
             await self._threads.run(_append, self._path, data)
         except OSError as error:
             raise Unavailable(
-                f"the audit log {self._path} cannot be written, so nothing more is deleted: {error}"
+                f"the audit log {self._path} cannot be written, so nothing more is deleted and no "
+                f"command is carried out: {error}"
             ) from error
 
 

@@ -60,13 +60,17 @@ class Unauthenticated(Invalid):
     """
 
 
+class PermissionDenied(Invalid):
+    """A call of a known caller that lacks a right; an Invalid with a status code of its own."""
+
+
 def status_of_error(error: RemoteStorageError) -> Status:
     """The status that a server answers with."""
-    code = (
-        grpc.StatusCode.UNAUTHENTICATED
-        if isinstance(error, Unauthenticated)
-        else grpc.StatusCode[error.kind.value]
-    )
+    code = grpc.StatusCode[error.kind.value]
+    if isinstance(error, Unauthenticated):
+        code = grpc.StatusCode.UNAUTHENTICATED
+    elif isinstance(error, PermissionDenied):
+        code = grpc.StatusCode.PERMISSION_DENIED
     detail = detail_of_error(error)
     packed = any_pb2.Any()
     packed.Pack(detail)

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from kip405.settings import Table
+from rlm.api.principals import KAFKA_USER, principals_of
 from rlm.config.offload import OFFLOAD_ROWS, read_offload_rules
 from rlm.config.service import settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS, is_store_key, read_rules, read_stores
@@ -47,6 +48,9 @@ def test_examples_are_accepted_unchanged(block: str) -> None:
     content = yaml.safe_load(block)
     if "listen" in content:
         settings_of(content)
+        return
+    if any(key.startswith(KAFKA_USER) for key in content):
+        principals_of(content)
         return
     known = {row.key for row in settings().values()}
     assert [key for key in content if key not in known and not is_store_key(key)] == []

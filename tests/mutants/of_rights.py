@@ -32,8 +32,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "what one host may is taken for what all may",
-            "return entry.host == _ANY_HOST and entry.operation in enough",
-            "return entry.operation in enough",
+            "    if entry.host not in (_ANY_HOST, host):\n        return False\n    enough",
+            "    enough",
         ),
         (
             "a denial of Read denies Describe",

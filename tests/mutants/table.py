@@ -2,6 +2,7 @@
 
 from tests.mutants import (
     of_accept_retention,
+    of_api_rights,
     of_certificates,
     of_chunks,
     of_cleaning,
@@ -57,6 +58,7 @@ from tests.mutants.edits import Edit
 EDITS: tuple[Edit, ...] = (
     *of_accept_retention.EDITS,
     *of_certificates.EDITS,
+    *of_api_rights.EDITS,
     *of_kip405.EDITS,
     *of_plans.EDITS,
     *of_offsets.EDITS,

@@ -19,6 +19,7 @@ PURE = (
     "kafka_clients/principal_mapping.py",
     "kafka_clients/security.py",
     "kip405/*.py",
+    "rlm/api/method_rights.py",
     "rlm/reading/eviction.py",
     "rlm/config/history.py",
     "rlm/download/plan.py",

@@ -56,6 +56,9 @@ class _Caller:
     def invocation_metadata(self) -> Any:
         return WHO
 
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:40000"
+
 
 async def test_a_stream_that_waits_for_its_reader_holds_no_chunks(site: Site) -> None:
     """What it held others would wait for, and the reader may never come back."""

@@ -153,7 +153,7 @@ async def test_wrong_use_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("role", list(Role))
 async def test_each_acl_that_is_missing_is_named_alone(role: Role) -> None:
     needed = least_acls(role, RLM, Topics(names=("orders",)), EVERY_CASE)
-    command = ("--role", role.value, "--topics", "orders", "--share-groups")
+    command = ("--role", role.value, "--topics", "orders", "--share-groups", "--api-acls")
     async with FakeBroker().running() as broker:
         Authorized(broker, needed)
         done = await checked(broker, *command)

@@ -63,7 +63,7 @@ def test_what_is_refused(
 @pytest.mark.parametrize(
     "more",
     [
-        PAIR | {"api.token.file": "/t"},
+        PAIR | {"api.token.file": "/t", "grpc.tls.ca.file": "/p"},
         PAIR | {"grpc.tls.client.ca.file": "/a"},
         {"allow_insecure": True},
     ],

@@ -94,7 +94,7 @@ def test_groups_are_the_only_resource_that_is_always_for_all() -> None:
     every = [row for row in RIGHTS if row.resource_name == "*"]
     assert {row.resource_type for row in every} == {"Group"}
     assert {row.operation for row in every} == {"Describe", "DescribeConfigs"}
-    assert not [row for row in rights_of(Role.READER) if row.resource_type != "Topic"]
+    assert not [row for row in rights_of(Role.READER, USUAL_CASES) if row.resource_type != "Topic"]
 
 
 def test_tokens_are_for_named_clients_where_certificates_are_an_identity() -> None:
@@ -115,3 +115,10 @@ def test_tokens_are_for_named_clients_where_certificates_are_an_identity() -> No
     assert not [acl for acl in usual if acl.resource_type == "User"]
     nobody = least_acls(Role.SERVICE, "User:rlm", ORDERS, cases)
     assert not [acl for acl in nobody if acl.resource_type == "User"]
+
+
+def test_who_asks_for_the_rights_of_callers_may_describe_the_cluster() -> None:
+    asks = COPY_CASES | {When.API, When.TIER_OR_API}
+    for role in (Role.SERVICE, Role.READER):
+        assert cluster_acl("Describe") in least_acls(role, ANONYMOUS, ORDERS, asks)
+        assert cluster_acl("Describe") not in least_acls(role, ANONYMOUS, ORDERS, COPY_CASES)

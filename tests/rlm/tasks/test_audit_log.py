@@ -115,3 +115,26 @@ async def test_an_accepted_retention_has_a_line_with_both_and_who_it_was(tmp_pat
         "retention_ms": 5,
         "retention_bytes": 7,
     }
+
+
+async def test_a_command_has_a_line_with_who_what_and_from_where(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    await audit_at(path).command_given(
+        command="DisableTopic",
+        by="User:ann",
+        is_proven=True,
+        address="10.0.0.1",
+        request={"topic": "orders", "confirm": True},
+    )
+    assert lines(path) == [
+        {
+            "time_ms": ManualClock().now_ms(),
+            "event": "command",
+            "node_id": 7,
+            "command": "DisableTopic",
+            "by": "User:ann",
+            "by_is_proven": True,
+            "from": "10.0.0.1",
+            "request": {"topic": "orders", "confirm": True},
+        }
+    ]

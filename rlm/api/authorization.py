@@ -1,0 +1,277 @@
+"""Authorises every call of the API before its service sees it, and writes down every command.
+
+One interceptor stands before all services, so no method can forget it. A method without a row in
+rlm.api.method_rights is refused. Long answers are checked again while they are sent: whoever loses
+the right in the middle of a read gets no more records. A call that a service has forwarded was
+authorised where it came in. Without an authorizer every caller that the gate admits has every
+right, and only commands are intercepted, for their line in the audit log.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import grpc
+import structlog
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from grpc_health.v1 import health
+from grpc_reflection.v1alpha import reflection
+
+from kip405.errors import Invalid, NotFound, RemoteStorageError
+from rlm.api.authorizers import Authorizer
+from rlm.api.calls import Answering, Caller, Context, Gate
+from rlm.api.method_rights import METHOD_RULES, MethodRule, Sees, TopicNames
+from rlm.api.ports import CommandAudit
+from rlm.clock import Clock
+from rlm.plans.api_rights import EVERY_TOPIC, ApiRight, Need
+from rlm.remote_log.topic_refs import checked_name, topic_id_of, topic_records
+from rlm.topics.ports import Settings
+from rlm.v1 import admin_pb2, fetch_pb2
+from rsm_plugins.contract.status import PermissionDenied
+
+CHECK_AGAIN_MS = 1_000
+REQUEST_SHOWN_MAX_BYTES = 16 << 10
+_OPEN_SERVICES = (health.SERVICE_NAME, reflection.SERVICE_NAME)
+"""Asked by load balancers and tools that know no token: they show which calls there are."""
+
+log = structlog.get_logger(__name__)
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+_Continue: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
+
+
+class SettingsTopicNames:
+    """Resolves ids of topics by the settings; implements TopicNames."""
+
+    def __init__(self, settings: Settings, barrier_deadline_ms: int) -> None:
+        self._settings = settings
+        self._barrier_deadline_ms = barrier_deadline_ms
+
+    async def of_ref(self, ref: fetch_pb2.TopicRef) -> str:
+        """See TopicNames. Invalid where neither name nor id is given."""
+        if ref.WhichOneof("topic") == "name":
+            return checked_name(ref.name)
+        if ref.WhichOneof("topic") != "topic_id":
+            raise Invalid("the call names no topic: give a name or a topic id")
+        topic_id = topic_id_of(ref)
+        record = self._settings.view.topic(topic_id)
+        if record is None:
+            await self._settings.barrier(self._barrier_deadline_ms)
+            record = self._settings.view.topic(topic_id)
+        if record is None:
+            raise unknown_topic_id(ref)
+        return record.name
+
+    def meant_by(self, text: str) -> tuple[str, ...]:
+        """See TopicNames."""
+        records = topic_records(self._settings.view.records())
+        names = {one.name for one in records if text in (one.name, str(one.topic_id))}
+        return tuple(sorted(names)) or (text,)
+
+
+async def needs_of(rule: MethodRule, request: Any, names: TopicNames) -> tuple[Need, ...]:
+    """What a request needs. NotFound: it names a topic by an id that is not known."""
+    if rule.by_ref is None:
+        return tuple(rule.needs(request, names))
+    return (Need(right=rule.by_ref, topic=await names.of_ref(request.topic)),)
+
+
+def unknown_topic_id(ref: fetch_pb2.TopicRef) -> NotFound:
+    """What a caller learns of an id that is unknown, or of a topic that it may not see."""
+    return NotFound(f"no topic has the id {topic_id_of(ref)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """One call to be authorised."""
+
+    method: str
+    rule: MethodRule
+    request: Any
+    caller: Caller
+
+
+class Authorization(grpc.aio.ServerInterceptor):
+    """`audit` None: the service has no commands (a reader)."""
+
+    def __init__(
+        self,
+        *,
+        gate: Gate,
+        authorizer: Authorizer | None,
+        names: TopicNames,
+        audit: CommandAudit | None,
+        clock: Clock,
+    ) -> None:
+        self._gate = gate
+        self._authorizer = authorizer
+        self._names = names
+        self._audit = audit
+        self._clock = clock
+        self._wrapped: dict[str, Handler] = {}
+
+    async def intercept_service(
+        self, continuation: _Continue, handler_call_details: grpc.HandlerCallDetails
+    ) -> "Handler | None":
+        """The handler of the method, behind this authorization."""
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method
+        if handler is None or method.split("/")[1] in _OPEN_SERVICES:
+            return handler
+        known = self._wrapped.get(method)
+        if known is None:
+            known = self._wrapped[method] = self._wrap(method, handler)
+        return known
+
+    def _wrap(self, method: str, handler: Handler) -> Handler:
+        rule = METHOD_RULES.get(method)
+        if rule is None:
+            return _refusing(method, handler, self._gate)
+        if self._authorizer is None and not rule.may_change:
+            return handler
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                self._stream_of(method, rule, handler),
+                request_deserializer=handler.request_deserializer,
+                response_serializer=handler.response_serializer,
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            self._unary_of(method, rule, handler),
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    def _unary_of(self, method: str, rule: MethodRule, handler: Any) -> Callable[..., Any]:
+        async def answer(request: Any, context: Context) -> Any:
+            async with Answering(self._gate, context, _operation(method)) as caller:
+                call = _Call(method=method, rule=rule, request=request, caller=caller)
+                await self._authorise(call)
+                await self._write_down(call)
+                found = await handler.unary_unary(request, context)
+                return await self._kept(call, found)
+
+        return answer
+
+    def _stream_of(self, method: str, rule: MethodRule, handler: Any) -> Callable[..., Any]:
+        async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
+            async with Answering(self._gate, context, _operation(method)) as caller:
+                call = _Call(method=method, rule=rule, request=request, caller=caller)
+                await self._authorise(call)
+                await self._write_down(call)
+                checked_ms = self._clock.monotonic_ms()
+                async with aclosing(handler.unary_stream(request, context)) as found:
+                    async for one in found:
+                        now_ms = self._clock.monotonic_ms()
+                        if now_ms - checked_ms >= CHECK_AGAIN_MS:
+                            checked_ms = now_ms
+                            await self._authorise(call)
+                        yield one
+
+        return answers
+
+    async def _authorise(self, call: _Call) -> None:
+        """PermissionDenied: the caller lacks a right. NotFound: it may not even see the topic whose
+        id it names.
+        """
+        if self._authorizer is None or not call.caller.is_proven:
+            return
+        needs = await needs_of(call.rule, call.request, self._names)
+        rights = await self._authorizer.rights_of(call.caller)
+        lacks = rights.lacks(needs)
+        if not lacks:
+            return
+        log.warning(
+            "call_refused",
+            method=call.method,
+            principal=call.caller.principal,
+            address=call.caller.address,
+            lacks=[str(one) for one in lacks],
+        )
+        if _is_by_id(call) and rights.lacks([Need(right=ApiRight.DESCRIBE, topic=lacks[0].topic)]):
+            raise unknown_topic_id(call.request.topic)
+        raise PermissionDenied(
+            f"{call.caller.principal} has no right {lacks[0]}: {self._authorizer.words}"
+        )
+
+    async def _kept(self, call: _Call, answer: Any) -> Any:
+        """The answer without what the caller may not see."""
+        if call.rule.keep is None or self._authorizer is None or not call.caller.is_proven:
+            return answer
+        rights = await self._authorizer.rights_of(call.caller)
+
+        def sees(topic: str) -> bool:
+            return not rights.lacks([Need(right=ApiRight.DESCRIBE, topic=topic)])
+
+        if sees(EVERY_TOPIC):
+            return answer
+        if isinstance(answer, bytes):
+            return _kept_status(answer, call.rule, sees)
+        call.rule.keep(answer, sees)
+        return answer
+
+    async def _write_down(self, call: _Call) -> None:
+        """A line in the audit log for what changes something. Unavailable: it cannot be written, so
+        the command is not given.
+        """
+        if self._audit is None or not call.rule.changes(call.request):
+            return
+        if call.caller.is_forwarded:
+            return  # it is written down where it came in
+        try:
+            await self._audit.command_given(
+                command=call.method.rpartition("/")[2],
+                by=call.caller.principal,
+                is_proven=call.caller.is_proven,
+                address=call.caller.address,
+                request=_shown(call.request),
+            )
+        except RemoteStorageError as error:
+            if not call.rule.never_waits:
+                raise
+            log.error("command_not_audited", method=call.method, error=str(error))
+
+
+def _is_by_id(call: _Call) -> bool:
+    return call.rule.by_ref is not None and call.request.topic.WhichOneof("topic") == "topic_id"
+
+
+def _kept_status(answer: bytes, rule: MethodRule, sees: Sees) -> bytes:
+    """Status answers bytes (rlm.api.cluster_status)."""
+    message = admin_pb2.StatusResponse.FromString(answer)
+    if rule.keep is not None:
+        rule.keep(message, sees)
+    return message.SerializeToString()
+
+
+def _operation(method: str) -> str:
+    return method.rpartition("/")[2]
+
+
+def _refusing(method: str, handler: Handler, gate: Gate) -> Handler:
+    """A method that has no row in the table: a bug of ours, refused to everybody."""
+
+    async def refuse(request: Any, context: Context) -> Any:
+        async with Answering(gate, context, _operation(method)):
+            raise PermissionDenied(f"{method}: nobody has a right to it")
+
+    async def refuse_all(request: Any, context: Context) -> AsyncIterator[Any]:
+        yield await refuse(request, context)
+
+    if handler.response_streaming:
+        return grpc.unary_stream_rpc_method_handler(
+            refuse_all, request_deserializer=handler.request_deserializer
+        )
+    return grpc.unary_unary_rpc_method_handler(
+        refuse, request_deserializer=handler.request_deserializer
+    )
+
+
+def _shown(request: Message) -> dict[str, Any]:
+    """The request as it is written down; no request holds a secret."""
+    fields: dict[str, Any] = MessageToDict(request, preserving_proto_field_name=True)
+    size_bytes = len(json.dumps(fields))
+    if size_bytes > REQUEST_SHOWN_MAX_BYTES:
+        return {"topic": fields.get("topic", ""), "left_out_bytes": size_bytes}
+    return fields

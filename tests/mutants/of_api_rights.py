@@ -1,0 +1,134 @@
+"""Planted bugs in who may do what at the API: somebody sees or does what is not theirs."""
+
+from tests.mutants.edits import Edit, Target
+
+_RIGHTS = Target("rlm/plans/api_rights.py", ("tests/rlm/plans/test_api_rights.py",))
+_TABLE = Target(
+    "rlm/api/method_rights.py",
+    ("tests/rlm/api/test_method_rights.py", "tests/rlm/api/test_authorization.py"),
+)
+_AUTHORIZATION = Target("rlm/api/authorization.py", ("tests/rlm/api/test_authorization.py",))
+_CALLERS = Target(
+    "rlm/api/calls.py", ("tests/rlm/api/test_known_callers.py", "tests/rlm/api/test_tokens.py")
+)
+_PRINCIPALS = Target("rlm/api/principals.py", ("tests/rlm/api/test_principals.py",))
+_KAFKA = Target("rlm/api/authorizers.py", ("tests/rlm/api/test_kafka_authorizer.py",))
+_PEERS = Target("rlm/api/peers.py", ("tests/rlm/api/test_known_callers.py",))
+_CONFIG = Target("rlm/config/loader.py", ("tests/rlm/config/test_authorization.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *_RIGHTS.edits(
+        (
+            "whoever gives commands reads records",
+            "{ApiRight.DESCRIBE, ApiRight.OPERATE, ApiRight.CONFIGURE, ApiRight.DELETE}",
+            "set(ApiRight)",
+        ),
+        (
+            "a right on one topic is one on the cluster",
+            "        if topic == EVERY_TOPIC:\n            return found\n",
+            "",
+        ),
+        ("a name is taken for a prefix", "topic.startswith(prefix)", "prefix.startswith(topic)"),
+        ("the caller's address is not looked at", ", host=self.host)", ")"),
+    ),
+    *_TABLE.edits(
+        (
+            "who may configure a topic may delete its remote data",
+            "    if request.delete_remote:\n",
+            "    if request.delete_remote and request.confirm and not request.topic:\n",
+        ),
+        (
+            "a topic that is named by its id needs no right",
+            "        yield Need(right=_C, topic=topic, named=request.topic)",
+            "        yield Need(right=_C, topic=request.topic or topic)",
+        ),
+        (
+            "problems of every topic are shown",
+            "answer.problems, answer.deletions",
+            "answer.deletions,",
+        ),
+        (
+            "services, stores and hosts are shown to everybody",
+            "        del answer.services[:]\n",
+            "",
+        ),
+    ),
+    *_AUTHORIZATION.edits(
+        (
+            "a right that is taken away counts at the next call only",
+            "                            await self._authorise(call)\n",
+            "",
+        ),
+        (
+            "the name of a hidden topic is said by its id",
+            "_is_by_id(call) and rights.lacks(",
+            "not lacks and rights.lacks(",
+        ),
+        (
+            "a command without a line in the audit log is carried out",
+            "            if not call.rule.never_waits:\n",
+            "            if call.rule.never_waits and self._authorizer is None:\n",
+        ),
+        ("lists show every topic", "        if sees(EVERY_TOPIC):\n", "        if rights:\n"),
+        (
+            "a forwarded command is written down twice",
+            "        if call.caller.is_forwarded:\n            return  # it",
+            "        if not call.caller:\n            return  # it",
+        ),
+    ),
+    *_CALLERS.edits(
+        (
+            "a certificate that nobody names is let in",
+            "principal = principals.of_certificate(subject)\n    if principal is None:",
+            "principal = principals.of_certificate(subject) or subject\n    if principal is None:",
+        ),
+        (
+            "a token of a principal and of the services has every right",
+            "if is_service and principal is not None:",
+            "if is_service and principal is None and shown is None:",
+        ),
+        (
+            "an unknown token is taken for that of the services",
+            "if principal is None and not is_service:",
+            "if principal is None and not shown:",
+        ),
+    ),
+    *_PRINCIPALS.edits(
+        (
+            "two principals have one token",
+            "                if key in known:\n",
+            "                if key in known and not word:\n",
+        ),
+        (
+            "a file with rights is taken although ACLs decide",
+            'if not has_rights and (entry.get("topics") or entry.get("prefixes")):',
+            'if not has_rights and entry.get("topics") and entry.get("prefixes"):',
+        ),
+    ),
+    *_KAFKA.edits(
+        (
+            "what the brokers once said counts for ever",
+            "        return self._clock.monotonic_ms() - known.at_ms < limit_ms\n",
+            "        return limit_ms > 0\n",
+        ),
+        (
+            "old ACLs count while the brokers are away",
+            "        if known.failure is not None:\n            raise",
+            "        if known.failure is not None and not known.at_ms:\n            raise",
+        ),
+    ),
+    *_PEERS.edits(
+        (
+            "a token is sent in plain to wherever a heartbeat says",
+            "if token is not None and not self._sends_anywhere and not _is_private(address):",
+            "if token is not None and not self._sends_anywhere and not address:",
+        ),
+    ),
+    *_CONFIG.edits(
+        (
+            "any public authority vouches for a peer that gets the token",
+            "if config.api_token_file and config.grpc_tls and config.grpc_tls_ca_file is None:",
+            "if config.api_token_file and not config.grpc_tls and config.grpc_tls_ca_file:",
+        ),
+    ),
+)
