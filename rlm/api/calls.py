@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # commands need this module and no principals
     from rlm.api.principals import Principals, PrincipalSource
 
 TOKENS_MAX = 2
+API_TOKENS = "api.token.file"
 _CHECK_MS = 1_000
 
 Tokens = tuple[str, ...]
@@ -53,9 +54,9 @@ def read_tokens(path: Path, setting: str) -> Tokens:
 class TokenFile:
     """A `TokenSource`; a file that becomes unusable leaves the former tokens in force."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, setting: str = API_TOKENS) -> None:
         """Invalid where the file cannot be used now."""
-        self._renewed = Renewed((path,), lambda: read_tokens(path, "api.token.file"))
+        self._renewed = Renewed((path,), lambda: read_tokens(path, setting))
         self._clock = clock
         self._checked_ms = clock.monotonic_ms()
         self._tokens = self._renewed.current()
@@ -68,9 +69,9 @@ class TokenFile:
         return self._tokens
 
 
-def token_source(path: Path | None, clock: Clock) -> TokenSource:
-    """The source for `api.token.file`, if it is given; Invalid if the file cannot be used."""
-    return no_tokens if path is None else TokenFile(path, clock)
+def token_source(path: Path | None, clock: Clock, setting: str = API_TOKENS) -> TokenSource:
+    """The source for a setting, if it is given; Invalid if the file cannot be used."""
+    return no_tokens if path is None else TokenFile(path, clock, setting)
 
 
 FORWARDED_KEY = "rlm-forwarded-by"
@@ -128,7 +129,7 @@ class Gate:
                 return Caller(principal=known, address=_address_of(context), is_proven=True)
         else:
             tokens = self._tokens()
-            if tokens and not _shows_one(shown, tokens):
+            if tokens and not shows_one(shown, tokens):
                 raise Unauthenticated(
                     f"the call shows no token, and one is needed ({_TOKEN_WANTED})"
                     if shown is None
@@ -148,7 +149,7 @@ class Gate:
             return _certified(principals, context)
         is_bearer = shown.startswith(_BEARER)
         principal = principals.of_token(shown.removeprefix(_BEARER)) if is_bearer else None
-        is_service = _shows_one(shown, self._tokens())
+        is_service = shows_one(shown, self._tokens())
         if is_service and principal is not None:
             raise Unauthenticated(
                 f"the token is that of {principal} in api.principals.file and that of all services "
@@ -189,7 +190,7 @@ def _address_of(context: Context) -> str:
     return host.removeprefix(_V4_WITHIN_V6)
 
 
-def _shows_one(shown: str | None, tokens: Tokens) -> bool:
+def shows_one(shown: str | None, tokens: Tokens) -> bool:
     """Whether `authorization` has one of the tokens. Compares with all of them in constant time, so
     that the time reveals nothing.
     """

@@ -63,6 +63,24 @@ class CommonConfig(KafkaClientConfig):
         default_doc="grpc.listen",
     )
     http_listen: Address = setting("http.listen", TCP, "Where /healthz and /metrics are served.")
+    http_tls_cert_file: Path | None = setting(
+        "http.tls.cert.file",
+        PATH,
+        "PEM file with the certificate of http.listen, which then speaks TLS. A renewed file is "
+        "used without a restart.",
+        default=None,
+    )
+    http_tls_key_file: Path | None = setting(
+        "http.tls.key.file", PATH, "PEM file with the key of that certificate.", default=None
+    )
+    http_token_file: Path | None = setting(
+        "http.token.file",
+        PATH,
+        "File with the token that /metrics asks for (authorization: Bearer). Without it /healthz "
+        "and /readyz answer their status alone, and no problems. A second line is accepted too. A "
+        "changed file is used without a restart.",
+        default=None,
+    )
     allow_insecure: bool = setting(
         "allow_insecure",
         FLAG,

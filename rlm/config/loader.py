@@ -329,6 +329,8 @@ def _check_tls(config: CommonConfig) -> None:
         require_both("grpc.tls.cert.file", cert, "grpc.tls.key.file", key)
     except Invalid as error:
         raise Invalid(str(error)) from error
+    http = config.http_tls_cert_file, config.http_tls_key_file
+    require_both("http.tls.cert.file", http[0], "http.tls.key.file", http[1])
     for name in ("grpc_tls_client_ca_file", "grpc_tls_ca_file", "grpc_tls_server_name"):
         if cert is None and getattr(config, name):
             raise Invalid(f"{settings()[name].key}: goes with grpc.tls.cert.file")
@@ -374,17 +376,30 @@ def _check_exposure(config: CommonConfig) -> None:
     if config.allow_insecure:
         return
     _check_api(config)
-    if not config.http_listen.is_private:
-        raise Invalid(
-            f"http.listen: {config.http_listen} is not loopback and has no TLS; "
-            "use a loopback address, or set allow_insecure: true"
-        )
+    _check_http(config)
     for store in config.stores:
         if store.address and not store.address.is_private and store.tls is None:
             raise Invalid(
                 f"{store.where}plugin.address: {store.address} is not loopback; give "
                 "plugin.tls.ca.file, use a loopback address, or set allow_insecure: true"
             )
+
+
+def _check_http(config: CommonConfig) -> None:
+    """Beyond loopback HTTP needs TLS and a token."""
+    if config.http_listen.is_private:
+        return
+    what = f"http.listen: {config.http_listen} is not loopback"
+    if config.http_tls_cert_file is None:
+        raise Invalid(
+            f"{what} and has no TLS; give http.tls.cert.file and http.tls.key.file, use a loopback "
+            "address, or set allow_insecure: true"
+        )
+    if config.http_token_file is None:
+        raise Invalid(
+            f"{what} and everybody could read metrics there; give http.token.file, or set "
+            "allow_insecure: true"
+        )
 
 
 def _check_api(config: CommonConfig) -> None:

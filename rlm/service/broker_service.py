@@ -139,6 +139,7 @@ class BrokerService:
         statuses = _statuses(shared, self._tasks, partition_problems, problems)
         self._listening = Listening(
             config,
+            clock,
             admin=build_admin(
                 shared,
                 tasks=self._tasks,

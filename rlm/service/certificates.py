@@ -52,6 +52,7 @@ def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
         (config.grpc_tls_cert_file, "certificate of the gRPC API (grpc.tls.cert.file)", True),
         (config.grpc_tls_client_ca_file, "who may call (grpc.tls.client.ca.file)", False),
         (config.grpc_tls_ca_file, "authorities of the peers (grpc.tls.ca.file)", False),
+        (config.http_tls_cert_file, "certificate of HTTP (http.tls.cert.file)", True),
         (
             config.kafka_ssl_keystore_location,
             "certificate of the Kafka clients (kafka.ssl.keystore.location)",

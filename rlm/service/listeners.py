@@ -4,8 +4,10 @@
 still passes bytes through (G6) and must not be restarted for that. /readyz answers 200 once Kafka
 clients can be served from both tiers, 503 before. Neither status depends on problems: a pod that is
 taken out of service because a store is full would take the clients of its broker with it. Both
-bodies list the problems, and `health` summarises them. This module must not know what the problems
-are, nor what the clients of the API request.
+bodies list the problems, and `health` summarises them. Where a token is asked for, who does not
+show it gets the status alone: probes of supervisors know no token, and problems have names of
+topics, hosts and files. This module must not know what the problems are, nor what the clients of
+the API request.
 
 The number of HTTP connections and the size and duration of a connection's first request are bounded
 (H36), because aiohttp waits for the end of a request's headers without limit and keeps what it has
@@ -13,6 +15,7 @@ received. For later requests of a connection its keep-alive timeout applies.
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,10 +25,14 @@ from aiohttp import web
 
 from kip405.errors import Invalid
 from rlm.api.authorization import Authorization
+from rlm.api.calls import TokenSource, no_tokens, shows_one, token_source
 from rlm.api.server import ApiServer
+from rlm.clock import Clock
 from rlm.config import CommonConfig
 from rlm.plans.problems import Problem, health_of
+from rlm.proxy.tls_files import Contexts, ListenerTls
 from rlm.v1 import admin_pb2_grpc, fetch_pb2_grpc
+from rsm_plugins.renewed import Renewed
 
 log = structlog.get_logger(__name__)
 
@@ -143,7 +150,7 @@ class HealthState:
 
 
 class HttpServer:
-    """Serves until stopped."""
+    """Serves until stopped; with `tls` by TLS, and with `tokens` only those who show one."""
 
     def __init__(
         self,
@@ -153,7 +160,11 @@ class HttpServer:
         health: Callable[[], HealthState],
         metrics: Callable[[], bytes],
         limits: HttpLimits = _LIMITS,
+        tls: Contexts | None = None,
+        tokens: TokenSource = no_tokens,
     ) -> None:
+        self._tls = tls
+        self._tokens = tokens
         self._host = host
         self._port = port
         self._health = health
@@ -181,7 +192,14 @@ class HttpServer:
         self._connections = LimitedConnections(runner.server, self._limits)
         try:
             self._listening = await asyncio.get_running_loop().create_server(
-                self._connections, self._host, self._port, reuse_address=True
+                self._connections,
+                self._host,
+                self._port,
+                reuse_address=True,
+                ssl=None if self._tls is None else _renewing(self._tls),
+                ssl_handshake_timeout=(
+                    None if self._tls is None else self._limits.first_request_ms / 1_000
+                ),
             )
         except OSError as error:
             await self.stop()
@@ -207,25 +225,52 @@ class HttpServer:
             self._connections.served(request.transport)
         return await handler(request)
 
-    async def _healthz(self, _: web.Request) -> web.Response:
-        state = self._health()
-        return web.json_response(_body(state), status=200 if state.alive else 503)
+    def _knows(self, request: web.Request) -> bool:
+        """Whether the request may see problems and metrics."""
+        tokens = self._tokens()
+        return not tokens or shows_one(request.headers.get("Authorization"), tokens)
 
-    async def _readyz(self, _: web.Request) -> web.Response:
+    async def _healthz(self, request: web.Request) -> web.Response:
+        state = self._health()
+        shown = _body(state) if self._knows(request) else _status(state)
+        return web.json_response(shown, status=200 if state.alive else 503)
+
+    async def _readyz(self, request: web.Request) -> web.Response:
         state = self._health()
         is_ready = state.alive and state.ready
-        return web.json_response(_body(state), status=200 if is_ready else 503)
+        shown = _body(state) if self._knows(request) else _status(state)
+        return web.json_response(shown, status=200 if is_ready else 503)
 
-    async def _scrape(self, _: web.Request) -> web.Response:
+    async def _scrape(self, request: web.Request) -> web.Response:
+        if not self._knows(request):
+            return web.Response(
+                status=401,
+                headers={"WWW-Authenticate": "Bearer"},
+                text="this path asks for the token of http.token.file (Authorization: Bearer ...)",
+            )
         content_type = "text/plain; version=0.0.4; charset=utf-8"
         return web.Response(body=self._metrics(), headers={"Content-Type": content_type})
+
+
+def _renewing(contexts: Contexts) -> ssl.SSLContext:
+    """A context that takes the present certificate at each handshake."""
+    listening = contexts.current()
+
+    def renew(connection: ssl.SSLObject, name: str | None, of: ssl.SSLContext) -> None:
+        connection.context = contexts.current()
+
+    listening.sni_callback = renew
+    return listening
+
+
+def _status(state: HealthState) -> dict[str, Any]:
+    return {"status": "ok" if state.alive else "failed", "ready": state.ready}
 
 
 def _body(state: HealthState) -> dict[str, Any]:
     """`problem_count` counts all problems; `problems` lists the most severe ones."""
     return {
-        "status": "ok" if state.alive else "failed",
-        "ready": state.ready,
+        **_status(state),
         "health": health_of(state.problems),
         "problem_count": len(state.problems),
         "problems": [_shown(one) for one in state.problems[:_MOST_PROBLEMS]],
@@ -249,6 +294,7 @@ class Listening:
     def __init__(
         self,
         config: CommonConfig,
+        clock: Clock,
         *,
         admin: admin_pb2_grpc.AdminServiceServicer | None,
         fetch: fetch_pb2_grpc.FetchServiceServicer,
@@ -256,6 +302,7 @@ class Listening:
         metrics: Callable[[], bytes],
         authorization: Authorization | None = None,
     ) -> None:
+        """Invalid: a file of HTTP's TLS or tokens cannot be used."""
         self._config = config
         self._authorization = authorization
         self._admin = admin
@@ -265,6 +312,8 @@ class Listening:
             port=config.http_listen.port,
             health=health,
             metrics=metrics,
+            tls=_http_tls(config),
+            tokens=token_source(config.http_token_file, clock, "http.token.file"),
         )
         self._api: ApiServer | None = None
 
@@ -288,3 +337,11 @@ class Listening:
         if self._api is not None:
             await self._api.stop()
         await self._http.stop()
+
+
+def _http_tls(config: CommonConfig) -> Contexts | None:
+    cert_file, key_file = config.http_tls_cert_file, config.http_tls_key_file
+    if cert_file is None or key_file is None:
+        return None
+    tls = ListenerTls(cert_file=str(cert_file), key_file=str(key_file))
+    return Renewed(tls.files, tls.context)

@@ -154,6 +154,7 @@ class ReaderService:
         )
         self._listening = Listening(
             config,
+            clock,
             admin=None,
             fetch=fetch,
             health=partial(_health, metadata, stores, problems),

@@ -14,6 +14,7 @@ _CALLERS = Target(
 _PRINCIPALS = Target("rlm/api/principals.py", ("tests/rlm/api/test_principals.py",))
 _KAFKA = Target("rlm/api/authorizers.py", ("tests/rlm/api/test_kafka_authorizer.py",))
 _PEERS = Target("rlm/api/peers.py", ("tests/rlm/api/test_known_callers.py",))
+_HTTP = Target("rlm/service/listeners.py", ("tests/rlm/http/test_http_access.py",))
 _CONFIG = Target("rlm/config/loader.py", ("tests/rlm/config/test_authorization.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -122,6 +123,25 @@ EDITS: tuple[Edit, ...] = (
             "a token is sent in plain to wherever a heartbeat says",
             "if token is not None and not self._sends_anywhere and not _is_private(address):",
             "if token is not None and not self._sends_anywhere and not address:",
+        ),
+    ),
+    *_HTTP.edits(
+        (
+            "metrics are shown without the token",
+            "        return not tokens or shows_one(",
+            "        return bool(tokens) or shows_one(",
+        ),
+        (
+            "problems are shown without the token",
+            "shown = _body(state) if self._knows(request) else _status(state)\n"
+            "        return web.json_response(shown, status=200 if state.alive",
+            "shown = _body(state)\n"
+            "        return web.json_response(shown, status=200 if state.alive",
+        ),
+        (
+            "a renewed certificate is not shown",
+            "        connection.context = contexts.current()\n",
+            "        connection.context = of\n",
         ),
     ),
     *_CONFIG.edits(

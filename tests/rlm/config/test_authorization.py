@@ -1,4 +1,4 @@
-"""Settings of rights at the API: what goes together."""
+"""Settings of rights at the API, of HTTP's TLS and tokens: what goes together."""
 
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ TOKEN = {"api.token.file": "/t"}
 FILE = {"api.principals.file": "/p"}
 PAIR = {"grpc.tls.cert.file": "/c", "grpc.tls.key.file": "/k"}
 PEERS = PAIR | {"grpc.tls.ca.file": "/a"}
+OPEN = {"http.listen": "10.0.0.1:9096"}
+HTTP_PAIR = {"http.tls.cert.file": "/c", "http.tls.key.file": "/k"}
 
 
 @pytest.mark.parametrize(
@@ -47,6 +49,11 @@ def test_who_decides(
         (TOKEN | {"api.authorization": "kafka"}, "api.authorization: kafka, but no caller has a"),
         ({"api.authorization": "acl"}, "api.authorization: must be none or file or kafka"),
         (PAIR | TOKEN, "grpc.tls.ca.file: missing; the service sends the token of api.token.file"),
+        ({"http.tls.cert.file": "/c"}, "http.tls.cert.file is given without http.tls.key.file"),
+        ({"http.tls.key.file": "/k"}, "http.tls.key.file is given without http.tls.cert.file"),
+        (OPEN, "http.listen: 10.0.0.1:9096 is not loopback and has no TLS; give http.tls.cert"),
+        (OPEN | {"http.token.file": "/t"}, "http.listen: 10.0.0.1:9096 is not loopback and has no"),
+        (OPEN | HTTP_PAIR, "http.listen: 10.0.0.1:9096 is not loopback and everybody could read"),
     ],
 )
 def test_what_is_refused(
@@ -58,6 +65,8 @@ def test_what_is_refused(
 @pytest.mark.parametrize(
     "more",
     [
+        OPEN | HTTP_PAIR | {"http.token.file": "/t"},
+        OPEN | {"allow_insecure": True},
         PEERS | TOKEN,
     ],
 )
