@@ -75,13 +75,32 @@ class DataLoss:
     resumes_at: int | None = None
 
 
+def token_of(text: str) -> str | None:
+    """The token that calls send, by the text of a token file: its first line. None: it has none
+    that a call can carry. Services accept the tokens of the other lines too, while tokens are being
+    replaced.
+    """
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    return lines[0] if lines and is_fit(lines[0]) else None
+
+
+def is_fit(text: str) -> bool:
+    """Whether gRPC's metadata takes it."""
+    return text.isascii() and text.isprintable()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceConnection:
-    """How the fetch API is reached. Files are PEM; TLS is on where any of them is given."""
+    """How the fetch API is reached. Files are PEM; TLS is on where any of them is given.
+
+    `token_file`: where `token` came from. A process that has the file takes the token from there,
+    as it is when a call begins; others send what the driver has read.
+    """
 
     endpoints: tuple[str, ...]
     principal: str
     token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
     tls_ca_file: str | None = None
     tls_cert_file: str | None = None
     tls_key_file: str | None = None

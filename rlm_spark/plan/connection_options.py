@@ -9,7 +9,7 @@ from typing import Final
 
 from rlm_spark.plan.offset_specs import OptionError
 from rlm_spark.plan.option_map import Isolation, OptionMap
-from rlm_spark.values import ConnectorOptions, ReadMode, ServiceConnection
+from rlm_spark.values import ConnectorOptions, ReadMode, ServiceConnection, is_fit, token_of
 
 _KAFKA_PREFIX: Final = "kafka."
 _SERVERS: Final = "kafka.bootstrap.servers"
@@ -78,6 +78,7 @@ def _service(
         endpoints=endpoints,
         principal=_principal(given, user),
         token=_token(given, read_text),
+        token_file=given.value("rlm.token.file"),
         tls_ca_file=given.value("rlm.tls.ca.file"),
         tls_cert_file=cert_file,
         tls_key_file=key_file,
@@ -90,37 +91,30 @@ def _principal(given: OptionMap, user: str) -> str:
     """The principal in characters that a call can carry."""
     principal: str | None = given.value("rlm.principal")
     if principal is None:
-        return "spark-" + "".join(one if _is_fit(one) else "?" for one in user)
-    if not _is_fit(principal):
+        return "spark-" + "".join(one if is_fit(one) else "?" for one in user)
+    if not is_fit(principal):
         raise OptionError("rlm.principal must be printable ASCII")
     return principal
 
 
 def _token(given: OptionMap, read_text: Callable[[str], str]) -> str | None:
-    """The token that calls send: the first line of a file.
-
-    Services accept the tokens of the other lines too, while tokens are being replaced.
-    """
+    """The token that calls send: that of a file where one is given."""
     token: str | None = given.value("rlm.token")
     path: str | None = given.value("rlm.token.file")
     if token is not None and path is not None:
         raise OptionError("give rlm.token or rlm.token.file, not both")
     if path is not None:
         try:
-            lines = [line.strip() for line in read_text(path).split("\n") if line.strip()]
+            text = read_text(path)
         except UnicodeDecodeError as error:
             raise OptionError(f"rlm.token.file {path} is not text") from error
         except OSError as error:
             raise OptionError(f"rlm.token.file {path} cannot be read: {error.strerror}") from error
-        if not lines:
+        if not text.strip():
             raise OptionError(f"rlm.token.file {path} is empty")
-        token = lines[0]
-    if token is not None and not _is_fit(token):
-        where = "rlm.token" if path is None else f"rlm.token.file {path}"
-        raise OptionError(f"{where} must hold printable ASCII")
+        token = token_of(text)
+        if token is None:
+            raise OptionError(f"rlm.token.file {path} must hold printable ASCII")
+    elif token is not None and not is_fit(token):
+        raise OptionError("rlm.token must hold printable ASCII")
     return token
-
-
-def _is_fit(text: str) -> bool:
-    """Whether gRPC's metadata takes it."""
-    return text.isascii() and text.isprintable()

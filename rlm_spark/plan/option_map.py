@@ -215,7 +215,9 @@ OPTIONS: Final = Table(
     Setting(
         key="rlm.token.file",
         kind=_STRING,
-        doc="Instead of `rlm.token`: a file with the token, read by the driver.",
+        doc="Instead of `rlm.token`: a file with the token. The driver reads it when a query "
+        "starts. Driver and executors that have the file read it again when it changes, so that "
+        "long queries go on with a new token.",
     ),
     Setting(
         key="rlm.tls.ca.file",

@@ -1,12 +1,12 @@
 """Calls to services: their channels, the errors of failed calls, and the watchdog of streams.
 
 A channel is opened on first use, with TLS and credentials as configured; the metadata of calls
-(principal, token) is here too. A stream can run longer than certificates are valid: when the TLS
-files change, later calls use the new ones. A failed call is described by rlm.v1.ErrorDetail, or by
-the gRPC status if there is no detail. gRPC has deadlines for whole calls only, so the watchdog
-cancels a stream when no message arrives in time. It watches a stream only while the consumer waits
-for a message; a slow consumer never counts as a stalled service. This module must not know what is
-requested.
+(principal, token) is here too. A stream can run longer than certificates and tokens are valid: when
+their files change, later calls use the new ones. A failed call is described by rlm.v1.ErrorDetail,
+or by the gRPC status if there is no detail. gRPC has deadlines for whole calls only, so the
+watchdog cancels a stream when no message arrives in time. It watches a stream only while the
+consumer waits for a message; a slow consumer never counts as a stalled service. This module must
+not know what is requested.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from kip405.errors import Elsewhere, ErrorKind, OffsetOutOfRange, is_tls_refusal
 from rlm.v1 import fetch_pb2, fetch_pb2_grpc
 from rlm_spark import clock
 from rlm_spark.errors import ConnectorError
-from rlm_spark.values import ServiceConnection
+from rlm_spark.values import ServiceConnection, token_of
 from rsm_plugins.contract.status import error_of_call, sent_error
 
 _MOST_MESSAGE_BYTES = 256 << 20
@@ -33,6 +33,7 @@ _MOST_FRAME_BYTES = 1 << 20
 """A message comes in few pieces, of which each is copied into it by itself."""
 _CONNECT_LIMIT_MS = 5_000
 _FETCH = f"/{fetch_pb2.DESCRIPTOR.services_by_name['FetchService'].full_name}/Fetch"
+_NOT_LET_IN = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _log: Final = logging.getLogger(__name__)
 
 Stamps = tuple[tuple[int, int, int] | None, ...]
@@ -60,7 +61,16 @@ class Channels:
         )
         self._stamps: Stamps = ()
         self._credentials: grpc.ChannelCredentials | None = None
-        self.metadata = _metadata(connection)
+        self._token = _Token(connection)
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What a call that begins now sends: the principal, and the token as it is now."""
+        rows = [("rlm-principal", self._connection.principal)]
+        token = self._token.current()
+        if token is not None:
+            rows.append(("authorization", f"Bearer {token}"))
+        return tuple(rows)
 
     def stub(self, address: str) -> fetch_pb2_grpc.FetchServiceStub:
         """The fetch API of one service."""
@@ -137,11 +147,33 @@ def _received(message: bytes) -> Received:
     return Received(batches, fetch_pb2.FetchResponse.FromString(rest))
 
 
-def _metadata(connection: ServiceConnection) -> tuple[tuple[str, str], ...]:
-    rows = [("rlm-principal", connection.principal)]
-    if connection.token is not None:
-        rows.append(("authorization", f"Bearer {connection.token}"))
-    return tuple(rows)
+class _Token:
+    """The token of a connection; thread-safe. A file that cannot be used leaves the former token,
+    at first that of the driver, in force.
+    """
+
+    def __init__(self, connection: ServiceConnection) -> None:
+        self._file = connection.token_file
+        self._token = connection.token
+        self._stamp: tuple[int, int, int] | None = None
+
+    def current(self) -> str | None:
+        """The token as it is now; None: none is sent."""
+        if self._file is None:
+            return self._token
+        stamp = _stamp(self._file)
+        if stamp is None or stamp == self._stamp:
+            return self._token
+        try:
+            token = token_of(Path(self._file).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            token = None
+        if token is None:
+            _log.warning("event=token_not_renewed file=%s", self._file)
+        else:
+            self._token = token
+        self._stamp = stamp  # of before reading: what changes meanwhile is read again
+        return self._token
 
 
 def _stamp(file: str) -> tuple[int, int, int] | None:
@@ -167,8 +199,8 @@ class Failure:
     """A failed call. `leader_address`: the service to call instead, empty if none was named.
 
     `log_start_offset`, `high_watermark`: the bound of the log that the requested offset violates,
-    None where the service names none. `is_answered`: a service has refused the call; otherwise
-    gRPC has failed it.
+    None where the service names none. `is_answered`: a service has let the caller in, and refused
+    the call; otherwise gRPC has failed it, or the caller has no right to it.
     """
 
     kind: ErrorKind
@@ -209,7 +241,7 @@ def failure_of(error: grpc.RpcError, address: str) -> Failure:
         leader_address=found.leader_address if isinstance(found, Elsewhere) else "",
         log_start_offset=None if bounds is None else bounds.log_start_offset,
         high_watermark=None if bounds is None else bounds.high_watermark,
-        is_answered=sent is not None,
+        is_answered=sent is not None and cast(grpc.Call, error).code() not in _NOT_LET_IN,
     )
 
 

@@ -17,6 +17,7 @@ from kip405.errors import (
 )
 from rlm.remote_log.reads import below_log_start
 from rlm_spark.tiers.service_calls import failure_of
+from rsm_plugins.contract.status import PermissionDenied, Unauthenticated
 from tests.builders.failed_call import FailedCall
 
 
@@ -48,6 +49,13 @@ def test_no_bound_is_read_from_words(words: str) -> None:
     assert (failure.log_start_offset, failure.high_watermark) == (None, None)
     assert failure.lacks_bounds
     assert not failure_of(FailedCall.of(Corrupt(words)), "a:1").lacks_bounds
+
+
+@pytest.mark.parametrize("refusal", [Unauthenticated("who?"), PermissionDenied("no right")])
+def test_who_is_not_let_in_asks_for_no_bounds(refusal: Invalid) -> None:
+    failure = failure_of(FailedCall.of(refusal), "a:1")
+    assert (failure.kind, failure.what) == (ErrorKind.INVALID, str(refusal))
+    assert not failure.lacks_bounds
 
 
 def test_connectors_of_older_versions_find_the_bound_in_the_words() -> None:

@@ -5,6 +5,7 @@ once; a slow consumer is no stall; TLS, token and principal reach the service.
 import itertools
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -305,6 +306,23 @@ def test_a_wrong_token_is_final(service: FakeService) -> None:
         read(connection, ask())
     assert caught.value.kind == "INVALID"
     assert "secret-word" not in str(caught.value)
+
+
+def test_a_new_token_of_a_file_goes_with_the_next_call(
+    service: FakeService, tmp_path: Path
+) -> None:
+    path = tmp_path / "token"
+    old = replace(service.connection(), token="old", token_file=str(path))
+    client = FetchClient(old, patience_ms=60_000)
+    service.token = "old"
+    assert_whole(list(client.fetch(ask(), Stop())))  # the file is on the driver alone
+    for content, token in (("new\nold\n", "new"), ("", "new"), ("\xe4", "new"), ("third", "third")):
+        path.write_text(content, encoding="utf-8")
+        service.token = token
+        assert_whole(list(client.fetch(ask(), Stop())))
+    path.unlink()
+    assert_whole(list(client.fetch(ask(), Stop())))
+    client.close()
 
 
 def test_tls_both_ways(tmp_path: Path) -> None:
