@@ -58,7 +58,7 @@ class MethodRule:
     `needs`: of a request whose topics are names. `by_ref`: the request names its topic by
     TopicRef. `changes`: whether a request changes something, so that it leaves a line in the audit
     log. `keep`: see the module. `never_waits`: the command is carried out although its line cannot
-    be written, because it only stops what deletes.
+    be written: it only stops what deletes, or it makes room on a disk that is full.
     """
 
     words: str
@@ -236,7 +236,10 @@ _ADMIN_RULES: Mapping[str, MethodRule] = {
         words="operate on the topic, or on every topic", needs=_on_topic_or_every(_O)
     ),
     "CopyClosed": MethodRule(
-        words="operate on each topic that it names", needs=_copy_closed, changes=_always
+        words="operate on each topic that it names",
+        needs=_copy_closed,
+        changes=_always,
+        never_waits=True,
     ),
     "PlanExpiry": MethodRule(words="describe on the topic", needs=_on_topic(_D)),
     "Purge": MethodRule(
@@ -262,7 +265,7 @@ _FETCH_RULES: Mapping[str, MethodRule] = {
     "DescribeRemoteLog": MethodRule(words="describe on the topic", by_ref=_D),
     "ReadObject": MethodRule(words="read on the topic", by_ref=_R),
     "BuildRemoteLogAuxState": MethodRule(words="read on the topic", by_ref=_R),
-    "Copy": MethodRule(words="operate on the topic", by_ref=_O, changes=_always),
+    "Copy": MethodRule(words="operate on the topic", by_ref=_O, changes=_always, never_waits=True),
 }
 METHOD_RULES: Mapping[str, MethodRule] = {
     **{f"/{ADMIN}/{name}": rule for name, rule in _ADMIN_RULES.items()},

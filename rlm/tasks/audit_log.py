@@ -188,8 +188,7 @@ class AuditLog:
             await self._threads.run(_append, self._path, data)
         except OSError as error:
             raise Unavailable(
-                f"the audit log {self._path} cannot be written, so nothing more is deleted and no "
-                f"command is carried out: {error}"
+                f"the audit log {self._path} cannot be written, so nothing more is deleted: {error}"
             ) from error
 
 

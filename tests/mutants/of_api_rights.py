@@ -68,7 +68,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a command without a line in the audit log is carried out",
-            "            if not call.rule.never_waits:\n",
+            "            if self._authorizer is not None and not call.rule.never_waits:\n",
             "            if call.rule.never_waits and self._authorizer is None:\n",
         ),
         ("lists show every topic", "        if sees(EVERY_TOPIC):\n", "        if rights:\n"),

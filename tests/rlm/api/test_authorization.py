@@ -260,6 +260,8 @@ async def test_without_an_authorizer_everybody_with_the_token_may_and_leaves_a_l
         await site.call("Freeze", pb.FreezeRequest(topic=TOPIC), SERVICES, says="bob")
         error = await refused(site, "Freeze", pb.FreezeRequest(topic=TOPIC), READER)
         assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+        site.audit.is_full = True
+        assert await site.call("Unfreeze", pb.FreezeRequest(topic=TOPIC), SERVICES) is not None
     assert [(line["by"], line["is_proven"]) for line in site.audit.lines] == [("bob", False)]
 
 
