@@ -92,10 +92,8 @@ class TopicRights:
         return tuple(need for need in needs if need.right not in self._on(need.topic))
 
     def _on(self, topic: str) -> Rights:
-        found = self.names.get(EVERY_TOPIC, frozenset())
-        if topic == EVERY_TOPIC:
-            return found
-        found |= self.names.get(topic, frozenset())
+        """No name and no prefix of a topic is `*` or its beginning."""
+        found = self.names.get(EVERY_TOPIC, frozenset()) | self.names.get(topic, frozenset())
         for prefix, rights in self.prefixes.items():
             if topic.startswith(prefix):
                 found |= rights

@@ -25,11 +25,6 @@ EDITS: tuple[Edit, ...] = (
             "{ApiRight.DESCRIBE, ApiRight.OPERATE, ApiRight.CONFIGURE, ApiRight.DELETE}",
             "set(ApiRight)",
         ),
-        (
-            "a right on one topic is one on the cluster",
-            "        if topic == EVERY_TOPIC:\n            return found\n",
-            "",
-        ),
         ("a name is taken for a prefix", "topic.startswith(prefix)", "prefix.startswith(topic)"),
         ("the caller's address is not looked at", ", host=self.host)", ")"),
     ),
