@@ -1,7 +1,9 @@
 """Answers DeleteRecords: the broker deletes, and the remote log start follows before the answer.
 
 The rule is H26. DeleteRecords cannot be undone, so a barrier is passed before the request goes to
-the broker (H17), and what stops deletions refuses it there. The request goes over the client's own
+the broker (H17), and what stops deletions refuses it there. The broker is asked then too, for an
+offset below every log, which deletes nothing: a client without the right to delete gets the
+broker's error, and does not learn what stops deletions (G8). The request goes over the client's own
 connection: the broker decides whether this client may (G8). Only its answer without error moves the
 remote log start, and the client gets that answer only after the start was read back. If that fails,
 the client gets REQUEST_TIMED_OUT, which means "perhaps done"; its repeated request changes nothing
@@ -50,6 +52,7 @@ log = structlog.get_logger(__name__)
 
 _HIGH_WATERMARK = -1
 _UNKNOWN = -1
+_BELOW_EVERY_LOG = 0
 _OUTCOMES = MappingProxyType(
     {NOT_NOW: "not_ready", POLICY_VIOLATION: "refused", TOPIC_AUTHORIZATION_FAILED: REFUSED}
 )
@@ -66,8 +69,15 @@ class Forwarded:
     view: TierPartition | None
 
 
-Decision = Forwarded | int
-"""Forwarded, or the error code of a refusal."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Our refusal of one partition. `asks`: an error of the broker comes before it."""
+
+    error_code: int
+    asks: bool
+
+
+Decision = Forwarded | Refused
 
 
 class DeleteRecordsHandler:
@@ -124,7 +134,8 @@ class DeleteRecordsHandler:
     async def _decisions(self, request: Value) -> dict[Key, Decision]:
         """Of each partition, in the order of the request."""
         asked = asked_once(request)
-        decisions: dict[Key, Decision] = dict.fromkeys(asked, NOT_NOW)
+        not_now = Refused(error_code=NOT_NOW, asks=True)
+        decisions: dict[Key, Decision] = dict.fromkeys(asked, not_now)
 
         async def decide(key: Key, one: Question) -> None:
             decisions[key] = await self._decision(one)
@@ -135,13 +146,14 @@ class DeleteRecordsHandler:
     def _refuse_trim(self, request: Value) -> dict[Key, Decision]:
         why = "a service sent its trim to a proxy: broker.direct.address leads here"
         return {
-            key: self._refuse(one, POLICY_VIOLATION, why)
+            key: self._refuse(one, POLICY_VIOLATION, why, asks=False)
             for key, one in asked_once(request).items()
         }
 
     async def _decision(self, one: Question) -> Decision:
         if self._own_topics.has(one.topic, None):
-            return self._refuse(one, TOPIC_AUTHORIZATION_FAILED, "it is a topic of the service")
+            why = "it is a topic of the service"
+            return self._refuse(one, TOPIC_AUTHORIZATION_FAILED, why, asks=False)
         view = await self._work.view(one.topic, one.partition)
         if view is None:
             return Forwarded(question=one, offset=one.asked, view=None)
@@ -165,10 +177,10 @@ class DeleteRecordsHandler:
         watermarks = await watermarks_or_none(self._tier, ref, one.partition, self._work.left_ms())
         return None if watermarks is None else watermarks.high_watermark
 
-    def _refuse(self, one: Question, error_code: int, why: str) -> int:
+    def _refuse(self, one: Question, error_code: int, why: str, *, asks: bool = True) -> Refused:
         self._metrics.answered("delete_records", _OUTCOMES[error_code])
         log.info("delete_records_refused", topic=one.topic, partition=one.partition, why=why)
-        return error_code
+        return Refused(error_code=error_code, asks=asks)
 
     # After its answer.
 
@@ -228,17 +240,26 @@ def asked_once(request: Value) -> dict[Key, Question]:
 
 
 def forwarded_request(request: Value, decisions: Mapping[Key, Decision]) -> Value | None:
-    """A DeleteRecords request for what may be asked; None when nothing is left."""
+    """A DeleteRecords request for what may be asked; None when nothing is left. It deletes nothing
+    where we refuse.
+    """
     rows = {
-        key: {"partition_index": key[1], "offset": decision.offset}
+        key: {"partition_index": key[1], "offset": offset}
         for key, decision in decisions.items()
-        if isinstance(decision, Forwarded)
+        if (offset := _sent_offset(decision)) is not None
     }
     return {**request, "topics": _by_topic(rows)} if rows or not decisions else None
 
 
+def _sent_offset(decision: Decision) -> int | None:
+    """What the broker is asked for; None = nothing."""
+    if isinstance(decision, Forwarded):
+        return decision.offset
+    return _BELOW_EVERY_LOG if decision.asks else None
+
+
 def merged_answer(response: Value | None, decisions: Mapping[Key, Decision]) -> Value:
-    """One DeleteRecords answer: the broker's and our refusals."""
+    """One DeleteRecords answer: the broker's, and our refusals where it has no error."""
     topics = [] if response is None else response["topics"]
     broker = {
         (topic["name"], row["partition_index"]): row
@@ -247,11 +268,12 @@ def merged_answer(response: Value | None, decisions: Mapping[Key, Decision]) -> 
     }
     rows: dict[Key, Value] = {}
     for key, decision in decisions.items():
-        if not isinstance(decision, Forwarded):
-            refused = {"low_watermark": _UNKNOWN, "error_code": decision}
+        answered = broker.get(key)
+        if isinstance(decision, Refused) and (answered is None or answered["error_code"] == NONE):
+            refused = {"low_watermark": _UNKNOWN, "error_code": decision.error_code}
             rows[key] = {"partition_index": key[1], **refused}
-        elif key in broker:
-            rows[key] = broker[key]
+        elif answered is not None:
+            rows[key] = answered
     throttle_time_ms = 0 if response is None else response["throttle_time_ms"]
     return {"throttle_time_ms": throttle_time_ms, "topics": _by_topic(rows)}
 

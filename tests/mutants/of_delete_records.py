@@ -86,8 +86,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H26: a refused deletion is answered as done",
-            '"error_code": decision}',
+            '"error_code": decision.error_code}',
             '"error_code": 0}',
+        ),
+        (
+            "G8: who may not delete learns what stops deletions",
+            "        if isinstance(decision, Refused) and (answered is None or ",
+            "        if isinstance(decision, Refused) and (answered is not None or ",
+        ),
+        (
+            "H26: records are deleted to find out who may delete them",
+            "    return _BELOW_EVERY_LOG if decision.asks else None\n",
+            "    return 150 if decision.asks else None\n",
         ),
         (
             "H26: of two offsets for a partition the tiers take different ones",

@@ -27,6 +27,7 @@ from tests.rlm.proxy.fakes import (
 EPOCH = 9
 HIGH_WATERMARK = -1
 VERSIONS = range(DELETE_RECORDS.versions.low, DELETE_RECORDS.versions.high + 1)
+BELOW_EVERY_LOG = 0
 Row = tuple[int, int]
 """Error code and low watermark."""
 
@@ -66,6 +67,11 @@ def forwarded(w: World) -> list[int]:
         for topic in request["topics"]
         for row in topic["partitions"]
     ]
+
+
+def assert_nothing_deleted(w: World) -> None:
+    assert w.deletions.raised == []
+    assert {log.start for log in w.broker.logs.values()} == {Log().start}
 
 
 def test_h26_no_version_is_offered_that_is_not_read() -> None:
@@ -136,11 +142,12 @@ async def test_h26_a_high_watermark_of_an_earlier_leadership_is_asked_for_again(
         assert w.deletions.raised == []
 
 
-async def test_h26_without_a_high_watermark_nothing_is_forwarded() -> None:
+async def test_h26_without_a_high_watermark_nothing_is_deleted() -> None:
     async with world() as w:
         w.tier.watermarks_error = Unavailable("no answer")
         assert await delete(w, HIGH_WATERMARK) == (5, -1)
-        assert forwarded(w) == []
+        assert forwarded(w) == [BELOW_EVERY_LOG]
+        assert_nothing_deleted(w)
 
 
 @pytest.mark.parametrize("error", [Unavailable("not written"), Fenced("led elsewhere")])
@@ -171,15 +178,31 @@ async def test_h26_a_start_that_is_not_read_back_in_time_is_no_success() -> None
         assert await delete(w, 50) == (7, -1)
 
 
-async def test_h26_a_frozen_topic_is_refused_before_the_broker_is_asked() -> None:
+async def test_h26_a_frozen_topic_is_refused_and_the_broker_deletes_nothing() -> None:
     async with world() as w:
         w.deletions.stopped = "the topic is frozen by ops: audit"
         assert await delete(w, 50) == (44, -1)
         w.deletions.stopped = None
         w.tier.partitions[0] = tier_partition(frozen=True)
         assert await delete(w, 50) == (44, -1)
-        assert (forwarded(w), w.deletions.raised) == ([], [])
+        assert forwarded(w) == [BELOW_EVERY_LOG] * 2
+        assert_nothing_deleted(w)
         assert w.metrics.outcomes == [("delete_records", "refused")] * 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_g8_who_may_not_delete_does_not_learn_what_stops_deletions(version: int) -> None:
+    """It gets the broker's error, as for a topic that is not frozen."""
+    async with world() as w:
+        w.broker.logs[TOPIC, 0] = Log(error_code=29)
+        w.deletions.stopped = "the topic is frozen by ops: audit"
+        assert await delete(w, 50, version) == (29, -1)
+        w.deletions.stopped = None
+        w.tier.partitions[0] = tier_partition(remote_log_start_offset=-1)
+        assert await delete(w, 50, version) == (29, -1)
+        w.tier.barrier_error = Unavailable("replaying")
+        assert await delete(w, HIGH_WATERMARK, version) == (29, -1)
+        assert_nothing_deleted(w)
 
 
 async def test_h02_without_a_remote_log_start_nothing_is_deleted_yet() -> None:
@@ -187,7 +210,8 @@ async def test_h02_without_a_remote_log_start_nothing_is_deleted_yet() -> None:
     async with world() as w:
         w.tier.partitions[0] = tier_partition(remote_log_start_offset=-1)
         assert await delete(w, 150) == (5, -1)
-        assert forwarded(w) == []
+        assert forwarded(w) == [BELOW_EVERY_LOG]
+        assert_nothing_deleted(w)
 
 
 async def test_h26_a_partition_that_is_led_elsewhere_is_the_brokers_to_refuse() -> None:
@@ -212,7 +236,7 @@ async def test_h26_one_request_for_many_partitions_is_answered_in_its_order(vers
         w.deletions.stopped = None
         answer = await client.call(DELETE_RECORDS, version, request_of((PLAIN, 160), (TOPIC, 60)))
         assert rows_of(answer) == [(PLAIN, 0, 160), (TOPIC, 0, 60)]
-        assert forwarded(w) == [150, 160, 60]
+        assert forwarded(w) == [BELOW_EVERY_LOG, 150, 160, 60]
         assert w.deletions.raised == [(EPOCH, 60)]
         assert rows_of(await client.call(DELETE_RECORDS, version, request_of())) == []
 
@@ -246,11 +270,12 @@ async def test_h17_a_topic_that_is_enabled_meanwhile_is_asked_for_again() -> Non
         assert w.deletions.raised == [(EPOCH, 150)]
 
 
-async def test_h17_nothing_is_forwarded_while_nothing_is_known() -> None:
+async def test_h17_nothing_is_deleted_while_nothing_is_known() -> None:
     tier = FakeTier(is_ready=False, barrier_error=Unavailable("replaying"))
     async with world(tier) as w:
         assert await delete(w, 150, topic=PLAIN) == (5, -1)
-        assert forwarded(w) == []
+        assert forwarded(w) == [BELOW_EVERY_LOG]
+        assert_nothing_deleted(w)
 
 
 @pytest.mark.parametrize(
