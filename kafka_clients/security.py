@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kafka_clients.bearer_tokens import token_address
 from kafka_protocol.sasl import GSSAPI, MECHANISMS, OAUTHBEARER
+from kip405.acls import ANONYMOUS
 from kip405.addresses import Address
 from kip405.errors import Invalid
 from kip405.settings import RefusedAs, Secret
@@ -110,6 +111,15 @@ class KafkaSecurity:
     @property
     def has_sasl(self) -> bool:
         return self.protocol.startswith("SASL_")
+
+    @property
+    def principal(self) -> str | None:
+        """Whom brokers take these clients for, by Kafka's own rules. None: only they know, as it
+        follows from a certificate or a token.
+        """
+        if isinstance(self.login, PasswordLogin):
+            return f"User:{self.login.username}"
+        return ANONYMOUS if self.protocol == PLAINTEXT else None
 
 
 def checked_mechanism(value: object) -> str:

@@ -6,13 +6,17 @@ message. Names of operations and resource types are those that kafka-acls.sh acc
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from kip405.errors import Invalid
 
 ANONYMOUS = "User:ANONYMOUS"
-"""What brokers call a client that comes without TLS and SASL, as this service's clients do."""
+"""What brokers call a client that comes without TLS and SASL."""
+
+OUR_PRINCIPAL = "the service's principal"
+"""Whoever that is: code that is refused by a broker does not know, and often nobody does."""
+_NO_NAME = "PRINCIPAL"  # in a command, for a reader to replace
 
 CLUSTER_NAME = "kafka-cluster"
 Pattern = Literal["literal", "prefixed"]
@@ -36,13 +40,14 @@ class Acl:
     resource_type: str
     resource_name: str
     operation: str
-    principal: str = ANONYMOUS
+    principal: str = OUR_PRINCIPAL
     pattern: Pattern = "literal"
 
     def __str__(self) -> str:
         prefix = "prefix " if self.pattern == PREFIXED else ""
+        is_named = self.principal != OUR_PRINCIPAL
         return (
-            f"principal {self.principal}, operation {self.operation}, "
+            f"{'principal ' if is_named else ''}{self.principal}, operation {self.operation}, "
             f"resource {self.resource_type}:{prefix}{self.resource_name}"
         )
 
@@ -95,6 +100,14 @@ def cluster_acl(operation: str) -> Acl:
     return Acl(resource_type="Cluster", resource_name=CLUSTER_NAME, operation=operation)
 
 
+def of_principal(acls: Iterable[Acl], principal: str | None) -> tuple[Acl, ...]:
+    """The ACLs with our principal's name where they have none yet; None = it is not known."""
+    name = principal or OUR_PRINCIPAL
+    return tuple(
+        replace(acl, principal=name) if acl.principal == OUR_PRINCIPAL else acl for acl in acls
+    )
+
+
 def missing_acls(what: str, acls: Iterable[Acl]) -> MissingAcls:
     """The error for all of them at once; `what` says what was not done for want of them."""
     found = tuple(sorted(set(acls)))
@@ -118,7 +131,8 @@ def grants(acls: Iterable[Acl]) -> tuple[str, ...]:
 
 def _grant(acls: tuple[Acl, ...]) -> str:
     first = acls[0]
-    words = ["--add", "--allow-principal", first.principal]
+    principal = _NO_NAME if first.principal == OUR_PRINCIPAL else first.principal
+    words = ["--add", "--allow-principal", principal]
     for acl in acls:
         words += ["--operation", acl.operation]
     switch = _SWITCHES.get(first.resource_type)

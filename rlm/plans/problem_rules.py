@@ -8,7 +8,7 @@ raises no alarm. Times are monotonic ms. Pure.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kip405.acls import Acl, MissingAcls, grants
+from kip405.acls import Acl, MissingAcls, grants, of_principal
 from kip405.errors import Corrupt, Internal, RemoteStorageError
 from kip405.ids import TopicPartition
 from rlm.plans import expiry
@@ -252,10 +252,10 @@ def expiry_findings(partition: TopicPartition, held: expiry.Held | None) -> Iter
         )
 
 
-def acl_findings(errors: Iterable[Exception | None]) -> Iterator[Finding]:
-    """Missing ACLs, each once, with the command that grants them."""
+def acl_findings(errors: Iterable[Exception | None], principal: str | None) -> Iterator[Finding]:
+    """Missing ACLs, each once, with the command that grants them; None = only brokers know who."""
     found = {acl for error in errors if isinstance(error, MissingAcls) for acl in error.acls}
-    for acl in sorted(found):
+    for acl in sorted(of_principal(found, principal)):
         yield acl_finding(acl)
 
 

@@ -119,7 +119,7 @@ def build_topics(dependencies: Dependencies, peers: PeerAccess) -> TopicWiring:
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
         alters_configs=alters_configs,
     )
-    every_access = ClusterAccess(node_id=config.node_id, own=access, peers=peers)
+    every_access = _cluster_access(dependencies, access, peers)
     announcements = Announcements(
         settings=settings, clock=clock, delay_ms=config.remote_delete_delay_ms
     )
@@ -229,6 +229,16 @@ def build_topic_ends(dependencies: Dependencies, brokers: OtherBrokers) -> Topic
     )
 
 
+def _cluster_access(dependencies: Dependencies, own: Access, peers: PeerAccess) -> ClusterAccess:
+    node_id, principal = dependencies.config.node_id, _principal(dependencies)
+    return ClusterAccess(node_id=node_id, own=own, peers=peers, principal=principal)
+
+
+def _principal(dependencies: Dependencies) -> str | None:
+    """Of this service's own Kafka clients."""
+    return dependencies.config.kafka_security().principal
+
+
 def _access_watch(dependencies: Dependencies, *, alters_configs: bool) -> AccessWatch:
     return AccessWatch(
         allowed=dependencies.allowed,
@@ -236,6 +246,7 @@ def _access_watch(dependencies: Dependencies, *, alters_configs: bool) -> Access
         clock=dependencies.clock,
         interval_ms=dependencies.config.access_check_interval_ms,
         alters_configs=alters_configs,
+        principal=_principal(dependencies),
     )
 
 

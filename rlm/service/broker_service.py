@@ -365,6 +365,7 @@ def _problem_sources(
         keeper=topics.keeper,
         clock=dependencies.clock,
         limits=limits,
+        principal=dependencies.config.kafka_security().principal,
         others=(
             topics.access_watch.findings,
             topics.recreated.findings,

@@ -283,11 +283,13 @@ class ServiceSources:
         keeper: _Keeper,
         clock: Clock,
         limits: Limits,
+        principal: str | None,
         others: Sequence[FindingSource],
     ) -> None:
         """`others`: methods of components that report their own findings. `needs_all_brokers`: also
-        brokers without replicas need a service.
+        brokers without replicas need a service. `principal`: of the service, None = not known.
         """
+        self._principal = principal
         self._needs_all_brokers = needs_all_brokers
         self._others = tuple(others)
         self._node_id = node_id
@@ -368,7 +370,7 @@ class ServiceSources:
     def _of_acls(self) -> Iterator[Finding]:
         failures = (one.error for pool in self._pools for one in pool.last_errors.values())
         others = (self._leadership.error, self._heartbeat.error)
-        return acl_findings((*others, *failures))
+        return acl_findings((*others, *failures), self._principal)
 
     def _of_topics(self) -> Iterator[Finding]:
         for alarm in self._keeper.alarms.values():

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import structlog
 
-from kip405.acls import CLUSTER_NAME, Acl, MissingAcls, grants, missing_acls
+from kip405.acls import CLUSTER_NAME, Acl, MissingAcls, grants, missing_acls, of_principal
 from kip405.errors import Fenced, RemoteStorageError, Unavailable
 from rlm.broker.answers import LocalRecords, TopicDescription
 from rlm.clock import Clock
@@ -144,9 +144,14 @@ class ServiceAccess:
 
 
 class ClusterAccess:
-    """All services that lead a partition of a topic, this one first."""
+    """All services that lead a partition of a topic, this one first. `principal`: of the services,
+    None = only brokers know.
+    """
 
-    def __init__(self, *, node_id: int, own: Access, peers: PeerAccess) -> None:
+    def __init__(
+        self, *, node_id: int, own: Access, peers: PeerAccess, principal: str | None
+    ) -> None:
+        self._principal = principal
         self._node_id = node_id
         self._own = own
         self._peers = peers
@@ -168,7 +173,7 @@ class ClusterAccess:
             else:
                 found += answer
         if found:
-            raise _refusal(topic.name, found)
+            raise _refusal(topic.name, of_principal(found, self._principal))
         if not unproven:
             return ()
         text = (
@@ -187,7 +192,7 @@ class ClusterAccess:
             found = await self._own.missing(topic, tier=tier)
         except RemoteStorageError:
             return known
-        return _refusal(topic, (*known.acls, *found))
+        return _refusal(topic, of_principal((*known.acls, *found), self._principal))
 
     async def _ask(
         self, node_id: int, topic: str, tier: bool
@@ -229,7 +234,9 @@ class ClusterRights(Protocol):
 
 
 class AccessWatch:
-    """`run` checks until cancelled; `missing` is the result of the last check, None = unknown."""
+    """`run` checks until cancelled; `missing` is the result of the last check, None = unknown.
+    `principal`: see ClusterAccess.
+    """
 
     def __init__(
         self,
@@ -239,7 +246,9 @@ class AccessWatch:
         clock: Clock,
         interval_ms: int,
         alters_configs: bool,
+        principal: str | None,
     ) -> None:
+        self._principal = principal
         self._alters_configs = alters_configs
         self._allowed = allowed
         self._settings = settings
@@ -249,7 +258,8 @@ class AccessWatch:
 
     def findings(self) -> tuple[Finding, ...]:
         """One problem for each missing ACL."""
-        return tuple(acl_finding(acl) for acl in self.missing or ())
+        named = of_principal(self.missing or (), self._principal)
+        return tuple(acl_finding(acl) for acl in named)
 
     async def run(self) -> None:
         """Check at every interval; a broker that does not answer is asked again."""

@@ -322,3 +322,29 @@ async def test_aiokafka_renews_a_session_on_its_connection() -> None:
             assert (broker.connections, len(broker.authentications)) == (2, 3)
         finally:
             await consumer.stop()
+
+
+@pytest.mark.parametrize(
+    ("security", "principal"),
+    [
+        (KafkaSecurity(), "User:ANONYMOUS"),
+        (KafkaSecurity(protocol="SSL"), None),
+        (
+            KafkaSecurity(
+                protocol="SASL_SSL",
+                login=PasswordLogin(
+                    mechanism="SCRAM-SHA-512", username="tiering", password=Path("password")
+                ),
+            ),
+            "User:tiering",
+        ),
+        (
+            KafkaSecurity(protocol="SASL_SSL", login=TokenFile(path=Path("token"))),
+            None,
+        ),
+    ],
+)
+def test_who_the_clients_are_is_known_by_user_name_only(
+    security: KafkaSecurity, principal: str | None
+) -> None:
+    assert security.principal == principal

@@ -196,6 +196,7 @@ class Watched:
                 keeper=_Keeper(),
                 clock=clock,
                 limits=LIMITS,
+                principal=None,
                 others=(self.log_dirs.findings,),
             ).sources(),
             clock,

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 )
 
 from kafka_clients.channel_security import plaintext
-from kip405.acls import ANONYMOUS, CLUSTER_NAME, Acl, cluster_acl, topic_acl
+from kip405.acls import ANONYMOUS, CLUSTER_NAME, Acl, cluster_acl, of_principal, topic_acl
 from kip405.addresses import Address
 from rlm.broker.many import AllowedOperations
 from rlm.plans.rights import (
@@ -70,17 +70,14 @@ OF_OUR_TOPICS = tuple(
 OF_THE_CLUSTER = tuple(
     acl for acl in _OF_SERVICE if acl.resource_name in (CLUSTER_NAME, GROUPS_TOPIC)
 )
-OF_THE_BROKERS = (cluster_acl("ClusterAction"),)
+OF_THE_BROKERS = of_principal([cluster_acl("ClusterAction")], ANONYMOUS)
 """Brokers are ANONYMOUS among themselves here, and services cannot be distinguished from them."""
 
 
 def of_tier(topic: str) -> tuple[Acl, ...]:
     """The ACLs that the services need for one topic."""
-    return tuple(
-        topic_acl(right.operation, topic)
-        for right in rights_of(Role.SERVICE)
-        if right.resource_name == EACH_TOPIC
-    )
+    rights = [one for one in rights_of(Role.SERVICE) if one.resource_name == EACH_TOPIC]
+    return of_principal([topic_acl(one.operation, topic) for one in rights], ANONYMOUS)
 
 
 class SecuredCluster(Cluster):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kip405.acls import Acl, cluster_acl, grants, topic_acl
+from kip405.acls import ANONYMOUS, Acl, cluster_acl, grants, of_principal, topic_acl
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import SandboxSpec
 from tests.sandbox_fixtures import with_workers
@@ -44,7 +44,7 @@ def taken_away_one_at_a_time(topic: str) -> tuple[Acl, ...]:
     of_topic = [
         acl for acl in of_tier(topic) if acl.operation in ("Read", "Delete", "AlterConfigs")
     ]
-    return (*of_topic, cluster_acl("Describe"))
+    return (*of_topic, *of_principal([cluster_acl("Describe")], ANONYMOUS))
 
 
 def test_h40_enabling_names_each_missing_right_and_alters_nothing(secured: SecuredCluster) -> None:

@@ -66,7 +66,7 @@ async def test_h40_every_leaders_service_proves_its_own_rights() -> None:
             await call(one, "EnableTopic", enable)
         proof = pb.ProveAccessRequest(topic=TOPIC, tier=True)
         (missing,) = (await call(two, "ProveAccess", proof)).missing
-        assert (missing.principal, missing.operation) == ("User:ANONYMOUS", "Delete")
+        assert (missing.principal, missing.operation) == ("the service's principal", "Delete")
         assert (missing.resource_type, missing.resource_name) == ("Topic", TOPIC)
         assert cluster.alters == []
         cluster.denied = set()

@@ -219,11 +219,14 @@ def test_refused_trims_and_foreign_moves_are_alarms_at_once() -> None:
 def test_each_missing_right_is_reported_once_with_the_command_that_gives_it() -> None:
     read = topic_acl("Read", "orders")
     errors = [missing_acls("fetch", [read]), missing_acls("look", [read]), None, Invalid("x")]
-    [found] = acl_findings(errors)
+    [found] = acl_findings(errors, "User:tiering")
     assert (found.kind, found.topic) == (ProblemKind.ACL_MISSING, "orders")
     assert found.subject == "Read of Topic:orders"
-    assert "principal User:ANONYMOUS, operation Read, resource Topic:orders" in found.text
-    assert "kafka-acls.sh --add --allow-principal User:ANONYMOUS --operation Read" in found.text
+    assert "principal User:tiering, operation Read, resource Topic:orders" in found.text
+    assert "kafka-acls.sh --add --allow-principal User:tiering --operation Read" in found.text
+    [unknown] = acl_findings(errors, None)
+    assert "missing ACL: the service's principal, operation Read" in unknown.text
+    assert "kafka-acls.sh --add --allow-principal PRINCIPAL --operation Read" in unknown.text
 
 
 def test_metadata_that_is_not_read_yet_is_a_note_at_first() -> None:

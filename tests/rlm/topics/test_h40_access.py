@@ -2,7 +2,7 @@
 
 import pytest
 
-from kip405.acls import Acl, MissingAcls, cluster_acl, topic_acl
+from kip405.acls import Acl, MissingAcls, cluster_acl, of_principal, topic_acl
 from kip405.errors import Invalid, Unavailable
 from rlm.topics.verbs import EnableOptions
 from tests.builders.log_dir import TOPIC
@@ -20,9 +20,10 @@ OF_TIER = (
 )
 
 
-def two_leaders() -> tuple[Cluster, ServiceUnderTest]:
+def two_leaders(principal: str | None = None) -> tuple[Cluster, ServiceUnderTest]:
     """Partition 0 is led by node 1, whose service is answered, partition 1 by node 2."""
     cluster = Cluster(leaders={1: 2}, log_starts={0: 40, 1: 50}, ends={0: 100, 1: 100})
+    cluster.principal = principal
     ServiceUnderTest(cluster, node_id=2)
     return cluster, ServiceUnderTest(cluster, node_id=1)
 
@@ -59,11 +60,12 @@ async def test_h40_all_that_is_missing_is_named_at_once() -> None:
     cluster, service = two_leaders()
     cluster.denied = {(1, acl) for acl in OF_TIER}
     assert set((await refused(service, TIER)).acls) == set(OF_TIER)
+    cluster, service = two_leaders("User:tiering")
     cluster.denied = {(1, OF_TIER[2]), (2, OF_TIER[3]), (2, OF_TIER[4])}
     error = await refused(service, TIER)
-    assert set(error.acls) == set(OF_TIER[2:5])
+    assert set(error.acls) == set(of_principal(OF_TIER[2:5], "User:tiering"))
     assert (
-        "kafka-acls.sh --bootstrap-server BROKER --add --allow-principal User:ANONYMOUS "
+        "kafka-acls.sh --bootstrap-server BROKER --add --allow-principal User:tiering "
         f"--operation AlterConfigs --operation Delete --operation Read --topic {TOPIC}"
     ) in str(error)
     assert_untouched(cluster)

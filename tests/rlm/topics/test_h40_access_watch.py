@@ -59,6 +59,7 @@ async def watched(options: EnableOptions) -> tuple[BrokerWithAcls, AccessWatch]:
         clock=service.clock,
         interval_ms=1_000,
         alters_configs=True,
+        principal=None,
     )
     return broker, watch
 

@@ -81,6 +81,9 @@ class Cluster:
     denied: set[tuple[int, Acl]] = field(default_factory=set)
     """What the service of a node may not do."""
 
+    principal: str | None = None
+    """Whom brokers take the services for, as far as these know."""
+
     silent: set[int] = field(default_factory=set)
     """Nodes whose services do not answer their peers."""
 
@@ -410,7 +413,9 @@ class ServiceUnderTest:
                 ledger=self.ledger,
                 disk=self.broker,
                 starts=Starts(settings=self.settings, offsets=self.broker),
-                access=ClusterAccess(node_id=node_id, own=self.access, peers=others),
+                access=ClusterAccess(
+                    node_id=node_id, own=self.access, peers=others, principal=cluster.principal
+                ),
                 shortening=self._shortening(),
                 logs=LogsOf(cluster),
                 offload=OffloadPolicy(AT_ONCE, cluster.offload_rules),
