@@ -249,6 +249,7 @@ _ADMIN_RULES: Mapping[str, MethodRule] = {
         changes=lambda request: bool(request.confirm),
         keep=_keep("topics"),
     ),
+    "ListClients": MethodRule(words="describe on every topic", needs=_on_every(_D)),
     "ProveAccess": MethodRule(words="operate on the topic", needs=_on_topic(_O)),
 }
 _FETCH_RULES: Mapping[str, MethodRule] = {

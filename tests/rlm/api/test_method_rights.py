@@ -57,7 +57,13 @@ def test_a_method_without_needs_shows_nothing_of_a_topic_or_takes_it_out() -> No
         for name, rule in METHOD_RULES.items()
         if rule.by_ref is None and rule.keep is None and rule.needs.__name__ == "<lambda>"
     }
-    assert free == {"DescribeEndpoints", "ListCopyLimits", "SetCopyLimit", "InspectStores"}
+    assert free == {
+        "DescribeEndpoints",
+        "InspectStores",
+        "ListClients",
+        "ListCopyLimits",
+        "SetCopyLimit",
+    }
     kept = {name.rpartition("/")[2] for name, rule in METHOD_RULES.items() if rule.keep is not None}
     assert kept == {
         "DescribeTopics",
@@ -97,6 +103,7 @@ NEEDED: list[tuple[str, Message, list[tuple[ApiRight, str]]]] = [
     ("Status", pb.StatusRequest(), []),
     ("Status", pb.StatusRequest(topic="orders"), [(D, "orders")]),
     ("InspectStores", pb.InspectStoresRequest(), [(D, "*")]),
+    ("ListClients", pb.ListClientsRequest(topic="orders"), [(D, "*")]),
     ("AdoptPartition", pb.PartitionRequest(topic="orders"), [(X, "orders")]),
     ("DiscardPartition", pb.DiscardPartitionRequest(topic="orders"), [(D, "orders")]),
     ("DiscardPartition", pb.DiscardPartitionRequest(topic="o", confirm=True), [(X, "o")]),
