@@ -8,7 +8,13 @@ from kafka_protocol.frames import parse_request_header, parse_response_header
 from kafka_protocol.primitives import WireError
 from kafka_protocol.sasl import OauthBearerExchange, PlainExchange, SaslError, ScramExchange
 from kafka_protocol.schema import Value, decode, encode
-from rlm.proxy.delete_records import Forwarded, asked_once, forwarded_request, merged_answer
+from rlm.proxy.delete_records import (
+    Forwarded,
+    Refused,
+    asked_once,
+    forwarded_request,
+    merged_answer,
+)
 from rlm.proxy.position_answers import paired, questions
 from rlm.proxy.sasl import SaslWatch
 from tests.fuzz.case import READ, REFUSED, REQUEST, RESPONSE, Case
@@ -87,8 +93,11 @@ def _echoed(asked: list[Any], name: str, index: str) -> list[Value]:
 
 
 def _delete_records(case: Case, request: Value, response: Value) -> None:
-    decisions = {
-        key: Forwarded(question=one, offset=one.asked, view=None) if case.rng.random() < 0.7 else 5
+    refused = Refused(error_code=5, asks=case.rng.random() < 0.5)
+    decisions: dict[tuple[str, int], Forwarded | Refused] = {
+        key: Forwarded(question=one, offset=one.asked, view=None)
+        if case.rng.random() < 0.7
+        else refused
         for key, one in asked_once(request).items()
     }
     forwarded = forwarded_request(request, decisions)

@@ -16,7 +16,7 @@ from kafka_protocol.apis import (
     PRODUCE,
 )
 from rlm.clock import SystemClock
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 
 RECORDS = 4_000
 FIRST_TIMESTAMP_MS = SystemClock().now_ms() - 3_600_000  # not so old that retention ends them

@@ -16,7 +16,7 @@ from kafka_protocol.apis import FETCH, PRODUCE
 from kafka_protocol.schema import Api
 from kip405.batches import batch_headers, check_crc
 from tests.kip405.batch_builder import batch, with_right_crc
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 
 _VALUE_BYTES = 8_192
 _INTERVAL_S = 0.1

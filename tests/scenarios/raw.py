@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from kafka_protocol.apis import FETCH, LIST_OFFSETS, METADATA
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster
 
 Value = dict[str, Any]

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, Row, assert_same, collect, fresh
 from tests.scenarios.java import java_read, printable
 from tests.scenarios.objects import finished_segments

@@ -24,7 +24,7 @@ from rlm_sandbox.security.files import SecurityFiles
 from rlm_sandbox.security.oauth import signed_token
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.builders import secured_clients
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 from tests.sandbox_fixtures import with_workers
 from tests.scenarios.acl_requests import (
     COMMITTED_GROUP,

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
 from rlm_sandbox.sandbox import Sandbox
 from tests.kip405.batch_builder import batch
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import LONG_ON_SERVERS, Cluster, Row, assert_same, fresh, row_of
 from tests.scenarios.java import java_read
 from tests.scenarios.mixed import STEP_MS, Load, Mixed, printed

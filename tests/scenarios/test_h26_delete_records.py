@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka_protocol.apis import DELETE_RECORDS
 from kip405.ids import PartitionKey, Uuid
 from rlm_sandbox.readiness import service_is_ready
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlmm.running import running
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.objects import audited

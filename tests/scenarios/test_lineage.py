@@ -20,7 +20,7 @@ from rlm.api.calls import call_metadata
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.status import error_of_call
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.objects import audited, finished_segments
 from tests.scenarios.raw import Value, at_leader, fetch, list_offset

@@ -10,7 +10,7 @@ from aiokafka import TopicPartition as AioPartition
 
 from kafka_protocol.error_codes import NONE, UNKNOWN_SERVER_ERROR
 from kip405.ids import Uuid
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.objects import finished_segments, names_of, objects_of
 from tests.scenarios.raw import at_leader, fetch

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 
 from kafka_protocol.apis import DELETE_TOPICS, PRODUCE
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import WORKERS, Cluster, fresh
 from tests.scenarios.raw import Value, at_leader, fetch, topic_id
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm_sandbox.services import QUICK_SERVICE
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.java import java_read, printable
 from tests.scenarios.ledger_reader import LedgerReader

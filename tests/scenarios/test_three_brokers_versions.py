@@ -12,7 +12,7 @@ from kafka_protocol.apis import API_VERSIONS
 from kafka_protocol.error_codes import OFFSET_OUT_OF_RANGE
 from kip405.batches import batch_headers
 from rlm_sandbox.sandbox import Sandbox
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, Row, fresh
 from tests.scenarios.raw import Value, at_leader, fetch, list_offset, topic_id
 from tests.scenarios.replicas import trimmed_topic

@@ -193,7 +193,11 @@ async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
         (["fetch", TOPIC, "-p", "9", "-o", "0"], ["it has 0 to 1"], 1),
         (["fetch", TOPIC, "-o", "0"], ["--partition"], 2),
         (["segments", TOPIC], ["not enabled"], 1),
-        (["wrong"], ["there are acls, audit, clients, copy, copy-limit, deletions, doctor, download"], 2),
+        (
+            ["wrong"],
+            ["there are acls, audit, clients, copy, copy-limit, deletions, doctor, download"],
+            2,
+        ),
         (["status", "--bad"], ["--bad"], 2),
     ],
 )

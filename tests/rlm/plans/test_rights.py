@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kip405.acls import Acl, cluster_acl, grants, group_acl, topic_acl
+from kip405.acls import OUR_PRINCIPAL, Acl, cluster_acl, grants, group_acl, topic_acl
 from kip405.errors import Invalid
 from rlm.plans.rights import (
     COPY_CASES,
@@ -20,12 +20,12 @@ from rlm.plans.rights import (
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 ROOT = Path(__file__).parents[3]
-ANONYMOUS = "User:ANONYMOUS"
+
 ORDERS = Topics(names=("orders",))
 
 
 def operations(role: Role, topic: str, cases: frozenset[When] = USUAL_CASES) -> set[str]:
-    found = least_acls(role, ANONYMOUS, ORDERS, cases)
+    found = least_acls(role, OUR_PRINCIPAL, ORDERS, cases)
     return {acl.operation for acl in found if acl.resource_name == topic}
 
 
@@ -44,11 +44,11 @@ def test_h40_a_service_gets_what_the_mode_of_its_topics_needs() -> None:
     of_tier = {"Describe", "DescribeConfigs", "Read", "Delete"}
     assert operations(Role.SERVICE, "orders", external) == of_tier
     assert operations(Role.SERVICE, "orders") == of_tier | {"AlterConfigs"}
-    copied = least_acls(Role.SERVICE, ANONYMOUS, ORDERS, COPY_CASES)
+    copied = least_acls(Role.SERVICE, OUR_PRINCIPAL, ORDERS, COPY_CASES)
     assert cluster_acl("DescribeConfigs") in copied
     assert not {cluster_acl("Describe"), group_acl("Describe", "*")} & set(copied)
     assert {cluster_acl("Describe"), group_acl("Describe", "*")} <= set(
-        least_acls(Role.SERVICE, ANONYMOUS, ORDERS)
+        least_acls(Role.SERVICE, OUR_PRINCIPAL, ORDERS)
     )
 
 
@@ -58,7 +58,7 @@ def test_only_who_writes_may_write_and_nobody_may_write_a_topic_of_clients() -> 
         assert not granted & {"Write", "Create", "Alter", "All"}, role
     assert "Write" not in operations(Role.READER, LEDGER_TOPIC, EVERY_CASE)
     assert "Write" in operations(Role.READER, SETTINGS_TOPIC)
-    of_spark = least_acls(Role.SPARK, ANONYMOUS, ORDERS, EVERY_CASE)
+    of_spark = least_acls(Role.SPARK, OUR_PRINCIPAL, ORDERS, EVERY_CASE)
     assert of_spark == (topic_acl("Describe", "orders"), topic_acl("Read", "orders"))
 
 
@@ -120,5 +120,5 @@ def test_tokens_are_for_named_clients_where_certificates_are_an_identity() -> No
 def test_who_asks_for_the_rights_of_callers_may_describe_the_cluster() -> None:
     asks = COPY_CASES | {When.API, When.TIER_OR_API}
     for role in (Role.SERVICE, Role.READER):
-        assert cluster_acl("Describe") in least_acls(role, ANONYMOUS, ORDERS, asks)
-        assert cluster_acl("Describe") not in least_acls(role, ANONYMOUS, ORDERS, COPY_CASES)
+        assert cluster_acl("Describe") in least_acls(role, OUR_PRINCIPAL, ORDERS, asks)
+        assert cluster_acl("Describe") not in least_acls(role, OUR_PRINCIPAL, ORDERS, COPY_CASES)

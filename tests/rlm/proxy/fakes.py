@@ -16,10 +16,8 @@ from kafka_protocol.apis import (
 )
 from kafka_protocol.frames import (
     RequestHeader,
-    encode_request,
     encode_response,
     parse_request_header,
-    parse_response_header,
 )
 from kafka_protocol.node_addresses import AddressLookup, keep_addresses
 from kafka_protocol.schema import Api, decode
@@ -45,6 +43,7 @@ from rlm.workers.records_memory import RecordsMemory
 from tests.builders.snapshots import epochs_from
 from tests.rlm.proxy.border import reach, settled
 from tests.rlm.proxy.fake_deletions import FakeDeletions
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.secured import broker_context, client_tls, proxy_contexts
 from tests.rlm.proxy.uncounted import Counting, NoQuota
 
@@ -380,37 +379,6 @@ class FakeTier:
 
     def epoch_end(self, topic_id: Uuid, partition: int, leader_epoch: int) -> EpochEnd | None:
         return self.epochs.end_of(leader_epoch)
-
-
-class RawClient:
-    """Speaks frames."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-        self.client_id = "test-client"
-        self._correlation_id = 100
-
-    def encode(self, api: Api, version: int, value: Value) -> bytes:
-        self._correlation_id += 1
-        return encode_request(api, version, self._correlation_id, self.client_id, value)
-
-    async def frame(self) -> bytes:
-        size = int.from_bytes(await self.reader.readexactly(4), "big")
-        return await self.reader.readexactly(size)
-
-    async def answer(self, api: Api, version: int) -> Value:
-        frame = await self.frame()
-        _, position = parse_response_header(frame, api, version)
-        value, end = decode(api.response, version, frame, position)
-        assert end == len(frame)
-        return value
-
-    async def call(self, api: Api, version: int, value: Value) -> Value:
-        await settled()
-        self.writer.write(self.encode(api, version, value))
-        async with asyncio.timeout(20):
-            return await self.answer(api, version)
 
 
 @dataclass

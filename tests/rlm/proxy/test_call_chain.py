@@ -25,7 +25,8 @@ from tests.builders.ledger import PARTITION
 from tests.builders.store import MemoryStore
 from tests.builders.threads import some_threads
 from tests.rlm.proxy.fake_deletions import FakeDeletions
-from tests.rlm.proxy.fakes import FakeBroker, Log, RawClient, asked, only
+from tests.rlm.proxy.fakes import FakeBroker, Log, asked, only
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.uncounted import NoMetrics, NoQuota
 from tests.rlm.tier_site import Site
 

@@ -14,13 +14,13 @@ from tests.rlm.proxy.fakes import (
     FakeBroker,
     FakeTier,
     Log,
-    RawClient,
     World,
     asked,
     fetch_request,
     tier_partition,
     world,
 )
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.test_introductions import of_group
 from tests.rlm.proxy.test_sasl import SaslBroker, log_in
 from tests.rlm.workers.core_site import until

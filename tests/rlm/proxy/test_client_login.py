@@ -20,17 +20,8 @@ from rlm.proxy.client_tokens import ClientToken, client_token
 from rlm.proxy.session import SessionError
 from tests.kafka_protocol.test_sasl import Server
 from tests.rlm.proxy.border import ONE_PROCESS, WORKER
-from tests.rlm.proxy.fakes import (
-    FakeBroker,
-    RawClient,
-    Value,
-    World,
-    asked,
-    blob,
-    fetch_request,
-    only,
-    world,
-)
+from tests.rlm.proxy.fakes import FakeBroker, Value, World, asked, blob, fetch_request, only, world
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.secured import Secured, secure, trusting
 from tests.rlm.proxy.test_pass_through import ended, raw_request
 from tests.rlm.proxy.test_sasl import OPAQUE_KEY, asks, principals, until

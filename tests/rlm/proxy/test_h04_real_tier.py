@@ -19,17 +19,8 @@ from kip405.errors import Fenced
 from tests.builders.ledger import PARTITION
 from tests.builders.rig import NODE_ID
 from tests.builders.threads import some_threads
-from tests.rlm.proxy.fakes import (
-    FakeBroker,
-    Log,
-    Proxied,
-    RawClient,
-    Value,
-    asked,
-    blob,
-    only,
-    proxied,
-)
+from tests.rlm.proxy.fakes import FakeBroker, Log, Proxied, Value, asked, blob, only, proxied
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.tier_site import Site
 
 READ_COMMITTED, READ_UNCOMMITTED = 1, 0

@@ -12,17 +12,8 @@ from kafka_protocol.apis import DELETE_RECORDS
 from kip405.errors import Fenced, Unavailable
 from rlm.broker.own_broker import deletion_client_id
 from rlm.remote_log.tier import Watermarks
-from tests.rlm.proxy.fakes import (
-    PLAIN,
-    TOPIC,
-    FakeTier,
-    Log,
-    RawClient,
-    Value,
-    World,
-    tier_partition,
-    world,
-)
+from tests.rlm.proxy.fakes import PLAIN, TOPIC, FakeTier, Log, Value, World, tier_partition, world
+from tests.rlm.proxy.raw_client import RawClient
 
 EPOCH = 9
 HIGH_WATERMARK = -1

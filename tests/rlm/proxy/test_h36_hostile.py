@@ -20,7 +20,8 @@ import pytest
 
 from kafka_protocol.apis import FETCH
 from rlm.proxy.listening import listen
-from tests.rlm.proxy.fakes import PLAIN, FakeBroker, RawClient, asked, fetch_request
+from tests.rlm.proxy.fakes import PLAIN, FakeBroker, asked, fetch_request
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.secured import PROXY_NAME, Secured, trusting
 from tests.rlm.proxy.test_pass_through import raw_request
 from tests.rlm.workers.test_h24_worker_process import broker_behind, end, pass_bytes, start

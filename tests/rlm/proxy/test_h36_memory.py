@@ -12,17 +12,8 @@ import pytest
 from kafka_protocol.apis import FETCH
 from rlm.proxy.limits import SMALL_BYTES, ConnectionMemory, Verdict
 from rlm.proxy.session import RequestCutter, SessionError
-from tests.rlm.proxy.fakes import (
-    TOPIC,
-    FakeBroker,
-    Log,
-    RawClient,
-    asked,
-    blob,
-    fetch_request,
-    only,
-    world,
-)
+from tests.rlm.proxy.fakes import TOPIC, FakeBroker, Log, asked, blob, fetch_request, only, world
+from tests.rlm.proxy.raw_client import RawClient
 
 MIB = 1 << 20
 CONNECTIONS = 1_000

@@ -25,12 +25,8 @@ from rlm.remote_log.mirrored import LeaderEpochs
 from rlm.remote_log.tier import Watermarks
 from tests.rlm.proxy.border import ONE_PROCESS, WORKER, reach, settled
 from tests.rlm.proxy.fake_deletions import FakeDeletions
-from tests.rlm.proxy.fakes import (
-    RawClient,
-    Value,
-    asked,
-    tier_partition,
-)
+from tests.rlm.proxy.fakes import Value, asked, tier_partition
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.test_real_broker import CapturedTier, capture
 from tests.rlm.proxy.uncounted import Counting, NoQuota
 from tests.sandbox_fixtures import KafkaCluster

@@ -19,7 +19,6 @@ from tests.rlm.proxy.fakes import (
     FakeBroker,
     FakeTier,
     Log,
-    RawClient,
     World,
     asked,
     fetch_request,
@@ -27,6 +26,7 @@ from tests.rlm.proxy.fakes import (
     tier_partition,
     world,
 )
+from tests.rlm.proxy.raw_client import RawClient
 
 SIZE = 30_000_000
 

@@ -21,7 +21,6 @@ from tests.builders.snapshots import epochs_from
 from tests.rlm.proxy.fakes import (
     TOPIC,
     FakeTier,
-    RawClient,
     Value,
     World,
     asked,
@@ -31,6 +30,7 @@ from tests.rlm.proxy.fakes import (
     tier_partition,
     world,
 )
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.test_sasl import SaslBroker, log_in
 
 WINDOW = History(7_000)

@@ -26,7 +26,6 @@ from tests.rlm.proxy.fakes import (
     FakeBroker,
     Log,
     Proxied,
-    RawClient,
     Value,
     World,
     asked,
@@ -34,6 +33,7 @@ from tests.rlm.proxy.fakes import (
     fetch_request,
     world,
 )
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.test_pass_through import produce_request
 
 MIB = 1 << 20

@@ -17,7 +17,6 @@ from tests.rlm.proxy.fakes import (
     TOPIC,
     FakeBroker,
     Log,
-    RawClient,
     Value,
     asked,
     blob,
@@ -26,6 +25,7 @@ from tests.rlm.proxy.fakes import (
     tier_partition,
     world,
 )
+from tests.rlm.proxy.raw_client import RawClient
 
 UNKNOWN_KEY = 999
 PRODUCE_VERSIONS = range(3, PRODUCE.versions.high + 1)

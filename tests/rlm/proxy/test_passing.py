@@ -19,7 +19,6 @@ from tests.rlm.proxy.fakes import (
     FakeTier,
     Log,
     Proxied,
-    RawClient,
     Value,
     asked,
     blob,
@@ -28,6 +27,7 @@ from tests.rlm.proxy.fakes import (
     tier_partition,
     world,
 )
+from tests.rlm.proxy.raw_client import RawClient
 
 MIB = 1 << 20
 VERSIONS = range(4, FETCH.versions.high + 1)

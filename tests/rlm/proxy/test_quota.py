@@ -11,7 +11,6 @@ from tests.builders.clock import ManualClock
 from tests.rlm.proxy.fakes import (
     PLAIN,
     FakeTier,
-    RawClient,
     Value,
     asked,
     blob,
@@ -20,6 +19,7 @@ from tests.rlm.proxy.fakes import (
     tier_partition,
     world,
 )
+from tests.rlm.proxy.raw_client import RawClient
 
 RATE = 600
 VERSION = 12

@@ -27,13 +27,8 @@ from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks
 from tests.builders.snapshots import epochs_from
 from tests.rlm.proxy.border import reach, settled
 from tests.rlm.proxy.fake_deletions import FakeDeletions
-from tests.rlm.proxy.fakes import (
-    FakeTier,
-    RawClient,
-    Value,
-    asked,
-    tier_partition,
-)
+from tests.rlm.proxy.fakes import FakeTier, Value, asked, tier_partition
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.uncounted import Counting, NoQuota
 from tests.sandbox_fixtures import KafkaCluster
 

@@ -13,17 +13,8 @@ from rlm.proxy.identities import Identities, Shares
 from rlm.proxy.sasl import SaslWatch, name_in
 from rlm.proxy.session import SessionError
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
-from tests.rlm.proxy.fakes import (
-    FakeBroker,
-    RawClient,
-    Value,
-    World,
-    asked,
-    blob,
-    fetch_request,
-    only,
-    world,
-)
+from tests.rlm.proxy.fakes import FakeBroker, Value, World, asked, blob, fetch_request, only, world
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.test_pass_through import ended, raw_request
 
 ILLEGAL_STATE, FAILED = 34, 58

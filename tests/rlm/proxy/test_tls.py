@@ -23,7 +23,6 @@ from tests.rlm.proxy.fakes import (
     PLAIN,
     FakeBroker,
     Log,
-    RawClient,
     World,
     asked,
     blob,
@@ -31,6 +30,7 @@ from tests.rlm.proxy.fakes import (
     only,
     world,
 )
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.secured import PROXY_NAME, Secured, secure, trusting
 from tests.rlm.proxy.test_pass_through import produce_request, raw_request
 

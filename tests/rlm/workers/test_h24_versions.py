@@ -27,13 +27,13 @@ from tests.rlm.proxy.fakes import (
     TOPIC_ID,
     WATERMARKS,
     FakeBroker,
-    RawClient,
     asked,
     blob,
     fetch_request,
     only,
     tier_partition,
 )
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.uncounted import Counting, NoQuota
 from tests.rlm.workers.core_site import NAMED, Core, RawWorker, core_at, until
 from tests.rlm.workers.later_messages import as_later, of_a_later_kind, unchanged

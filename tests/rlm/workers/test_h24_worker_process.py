@@ -22,17 +22,8 @@ from rlm.proxy.tls_files import ProxyTls
 from rlm.workers.supervisor import WORKER_COMMAND
 from rlm.workers.worker import WorkerSettings
 from tests.builders.certificates import Authority
-from tests.rlm.proxy.fakes import (
-    PLAIN,
-    FakeBroker,
-    Log,
-    RawClient,
-    Value,
-    asked,
-    blob,
-    fetch_request,
-    only,
-)
+from tests.rlm.proxy.fakes import PLAIN, FakeBroker, Log, Value, asked, blob, fetch_request, only
+from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.secured import PROXY_NAME, Secured, trusting
 from tests.rlm.proxy.test_tls import renew
 
