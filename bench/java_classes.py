@@ -36,13 +36,8 @@ def compiled(compiler: Path, sources: Path, class_path: str, name: str) -> Path:
     return made
 
 
-def kafka_class_path(
-    dist: KafkaDist,
-    sources: Path,
-    name: str,
-    progress: Callable[[str], None] = lambda _line: None,
-) -> str:
-    """Kafka's jars and the compiled sources, which may use all of Kafka's classes."""
+def java_compiler(progress: Callable[[str], None] = lambda _line: None) -> Path:
+    """The jar of the compiler."""
     (compiler,) = cached_jars(
         "java-compiler",
         (COMPILER,),
@@ -52,6 +47,17 @@ def kafka_class_path(
         progress=progress,
         alone=True,
     )
+    return compiler
+
+
+def kafka_class_path(
+    dist: KafkaDist,
+    sources: Path,
+    name: str,
+    progress: Callable[[str], None] = lambda _line: None,
+) -> str:
+    """Kafka's jars and the compiled sources, which may use all of Kafka's classes."""
+    compiler = java_compiler(progress)
     classes = compiled(compiler, sources, dist.classpath(), f"{name}-{dist.version}")
     return os.pathsep.join((dist.classpath(), str(classes)))
 

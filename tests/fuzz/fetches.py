@@ -78,7 +78,9 @@ def _planned(request: FetchRequest) -> None:
 
 def _patched(rng: random.Random, frame: bytes, request: FetchRequest) -> None:
     keys = [
-        (at, row) for at, topic in enumerate(request.topics) for row in range(len(topic.partitions))
+        (at, index)
+        for at, topic in enumerate(request.topics)
+        for index in range(len(topic.partitions))
     ]
     chosen = {key: (rng.randrange(2**62), rng.randrange(2**31)) for key in keys[:5]}
     changed = patch_fetch_request(
@@ -95,10 +97,10 @@ def _patched(rng: random.Random, frame: bytes, request: FetchRequest) -> None:
     again = scan_fetch_request(changed, parse_request_header(changed))
     assert (again.max_wait_ms, again.max_bytes, again.replica_id) == (7, 9, request.replica_id)
     assert again.rack_id == "\0" * len(request.rack_id.encode())
-    for at, row in keys:
-        before = request.topics[at].partitions[row]
-        now = again.topics[at].partitions[row]
-        offset, size = chosen.get((at, row), (before.fetch_offset, before.partition_max_bytes))
+    for at, index in keys:
+        before = request.topics[at].partitions[index]
+        now = again.topics[at].partitions[index]
+        offset, size = chosen.get((at, index), (before.fetch_offset, before.partition_max_bytes))
         assert (now.index, now.fetch_offset) == (before.index, offset)
         assert now.partition_max_bytes == size
 
@@ -174,16 +176,16 @@ def _spliced(rng: random.Random, frame: bytes, whole: FetchResponse) -> None:
     version = whole.api_version
     replacements: dict[tuple[int, int], SplicedPartition | PatchedPartition] = {}
     for at, topic in enumerate(whole.topics):
-        for row, one in enumerate(topic.partitions):
+        for index, one in enumerate(topic.partitions):
             _inspected(rng, frame, one, version)
             if rng.random() < 0.5:
-                replacements[at, row] = _replacement(rng, one)
+                replacements[at, index] = _replacement(rng, one)
     again_frame = joined(splice_fetch_response(frame, whole, replacements))
     again = scan_fetch_response(again_frame, version)
     for at, topic in enumerate(whole.topics):
-        for row, one in enumerate(topic.partitions):
-            now = again.topics[at].partitions[row]
-            made = replacements.get((at, row))
+        for index, one in enumerate(topic.partitions):
+            now = again.topics[at].partitions[index]
+            made = replacements.get((at, index))
             if made is None:
                 assert frame[one.start : one.end] == again_frame[now.start : now.end]
             elif isinstance(made, SplicedPartition):

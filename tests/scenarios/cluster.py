@@ -125,6 +125,14 @@ class Cluster:
     def _new_admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.direct})
 
+    def client_security(self) -> dict[str, str]:
+        """What a program that reads through the proxies has to know (clients/reader.py)."""
+        return {"protocol": "PLAINTEXT"}
+
+    def kafka_python_options(self) -> dict[str, Any]:
+        """Of kafka-python's admin client, past the proxies."""
+        return {"bootstrap_servers": self.direct.split(",")}
+
     @property
     def store_kind(self) -> str:
         return str(self.sandbox.json["store"]["kind"])

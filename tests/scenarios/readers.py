@@ -3,33 +3,18 @@
 No reader may reset its position: each is configured to fail instead.
 """
 
-import base64
-import json
-import os
-import shutil
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
-import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.scenarios.cluster import Cluster, Row, fresh
 
-PROGRAMS = Path(__file__).parent / "clients"
 _LIMIT_S = 60
-_INSTALL_LIMIT_S = 600
-_USUAL_GO = "/usr/local/go/bin/go"
-KAFKA_PYTHON = metadata.version("kafka-python")
-# 2.0.2 carries a `six` that Python 3.12 cannot import; 2.0.6 is the same client without it.
-KAFKA_PYTHON_2 = "2.0.2" if sys.version_info < (3, 12) else "2.0.6"
 
 
 async def aiokafka_read(
@@ -137,71 +122,3 @@ def _row(record: Any) -> Row:
         value=record.value,
         headers=tuple(record.headers),
     )
-
-
-def kafka_python(version: str, folder: Path) -> list[str]:
-    """The command of a reader by a kafka-python that knows zstd: pip fetches both; skips where it
-    cannot.
-    """
-    wanted = [f"kafka-python=={version}", "zstandard"]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile"]
-    done = subprocess.run(
-        [*command, "--target", str(folder), *wanted],
-        capture_output=True,
-        text=True,
-        timeout=_INSTALL_LIMIT_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        pytest.skip(f"pip cannot get {' '.join(wanted)}: {done.stderr.strip()[-300:]}")
-    first = f"import sys; sys.path.insert(0, {str(folder)!r}); "
-    run = "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    return [sys.executable, "-I", "-c", first + run, str(PROGRAMS / "kafka_python.py")]
-
-
-def sarama(folder: Path) -> list[str]:
-    """The command of a reader by sarama, which Go builds; skips where there is no Go or module."""
-    go = shutil.which("go") or shutil.which(_USUAL_GO)
-    if go is None:
-        pytest.skip("there is no Go to build the reader with")
-    source, program = folder / "source", folder / "reader"
-    shutil.copytree(PROGRAMS / "sarama", source)
-    done = subprocess.run(
-        [go, "build", "-mod=readonly", "-o", str(program), "."],
-        cwd=source,
-        env={**os.environ, "GOTOOLCHAIN": "local"},
-        capture_output=True,
-        text=True,
-        timeout=_INSTALL_LIMIT_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        pytest.skip(f"Go cannot build the reader: {done.stderr.strip()[-300:]}")
-    return [str(program)]
-
-
-def read_by(command: list[str], cluster: Cluster, topic: str, count: int) -> list[Row]:
-    """The rows that a reader in a process of its own prints, without headers."""
-    done = subprocess.run(
-        [*command, cluster.bootstrap, topic, str(count)],
-        capture_output=True,
-        text=True,
-        timeout=_LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2_000:]
-    return [
-        Row(
-            partition=0,
-            offset=offset,
-            timestamp_ms=timestamp_ms,
-            key=_data(key),
-            value=_data(value),
-            headers=(),
-        )
-        for offset, timestamp_ms, key, value in map(json.loads, done.stdout.splitlines())
-    ]
-
-
-def _data(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)

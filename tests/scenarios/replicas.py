@@ -23,7 +23,7 @@ def _admin(cluster: Cluster) -> Iterator[Any]:
         warnings.simplefilter("ignore")  # it reads its schemas in a deprecated way
         from kafka.admin import KafkaAdminClient
 
-        admin = KafkaAdminClient(bootstrap_servers=cluster.direct.split(","))
+        admin = KafkaAdminClient(**cluster.kafka_python_options())
         try:
             yield admin
         finally:

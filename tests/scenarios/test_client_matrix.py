@@ -7,26 +7,19 @@ cut the oldest out of the brokers' files (H37).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kip405.batches import batch_headers
 from rlm_sandbox.sandbox import Sandbox
-from tests.rlm.proxy.fakes import RawClient
+from tests.rlm.proxy.raw_client import RawClient
+from tests.scenarios.client_programs import Reading, spec_of
+from tests.scenarios.client_table import CLIENTS, TestedClient
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.java import java_read, printable
 from tests.scenarios.raw import at_leader, fetch
-from tests.scenarios.readers import (
-    KAFKA_PYTHON,
-    KAFKA_PYTHON_2,
-    aiokafka_read,
-    kafka_python,
-    kafka_python_read,
-    read_by,
-    sarama,
-)
+from tests.scenarios.readers import aiokafka_read, kafka_python_read
 from tests.scenarios.replicas import lead
 from tests.scenarios.test_three_brokers import Once
 
@@ -37,6 +30,8 @@ _LEADERS = (1, 2, 3, 1)
 _CODECS = {"gzip": 1, "zstd": 4}
 _CODEC_BITS = 7
 _NEWEST_BY_NAME = 12
+_LIMIT_S = 120
+_WITH_ZSTD = [one for one in CLIENTS if one.client in ("kafka-python", "sarama-2.0")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,17 +116,12 @@ def test_java_reads_every_record_once(led: Led) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("version", [KAFKA_PYTHON, KAFKA_PYTHON_2])
-def test_h37_kafka_python_old_and_new_reads_zstd(led: Led, version: str, tmp_path: Path) -> None:
-    """2.0 by Fetch 4."""
-    command = kafka_python(version, tmp_path)
-    assert_same(read_by(command, led.cluster, led.topic, len(led.rows)), led.rows)
-
-
-@pytest.mark.long
-def test_sarama_at_kafka_2_0_reads_every_record_once(led: Led, tmp_path: Path) -> None:
-    """By Fetch 8."""
-    assert_same(read_by(sarama(tmp_path), led.cluster, led.topic, len(led.rows)), led.rows)
+@pytest.mark.parametrize("client", _WITH_ZSTD, ids=lambda one: one.id)
+def test_h37_clients_old_and_new_read_zstd(led: Led, client: TestedClient) -> None:
+    """kafka-python 2.0 by Fetch 4, sarama at Kafka 2.0 by Fetch 8."""
+    spec = spec_of(client, led.cluster, led.topic, len(led.rows), starts={0: 0})
+    with Reading(client, spec) as reading:
+        assert_same(reading.all_rows(_LIMIT_S), led.rows)
 
 
 def test_h37_kafka_python_reads_on_where_the_leader_changes_meanwhile(

@@ -35,6 +35,20 @@ class PrincipalCluster(Cluster):
     def _new_admin(self) -> AdminClient:
         return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
 
+    def client_security(self) -> dict[str, str]:
+        proxy, found = self.sandbox.json["security"]["proxy"], self.sandbox.json["security"]
+        return {
+            "protocol": proxy["protocol"],
+            "mechanism": proxy["mechanism"],
+            "username": "admin",
+            "password": found["admin"]["password"],
+            "ca": found["ca"],
+        }
+
+    def kafka_python_options(self) -> dict[str, Any]:
+        known = secured_clients.aiokafka(self.sandbox.json, "admin")
+        return {**known, "bootstrap_servers": self.direct.split(",")}
+
     def missing_acls(self) -> list[str]:
         """What `rlm acls --check` finds, asked as the service itself and with its settings."""
         config = str(self.sandbox.layout.rlm_config(1))

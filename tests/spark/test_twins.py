@@ -63,6 +63,20 @@ def test_sparks_own_source_reads_the_twin_alike(
 
 
 @pytest.mark.long
+def test_sparks_own_source_reads_both_tiers_through_the_proxy(
+    lab: Lab, twins: Twins, kafka_source: str | None
+) -> None:
+    """Which has old records for everybody, also for who knows nothing of us."""
+    if kafka_source is None:
+        pytest.skip("the jars of Spark's Kafka source cannot be had")
+    own = Lab(spark=lab.spark, cluster=lab.cluster, source=SPARKS_OWN)
+    proxy = {"kafka.bootstrap.servers": lab.cluster.bootstrap}
+    for options in (HEADERS, {**HEADERS, **COMMITTED}):
+        read = own.read(twins.tiered, {**options, **proxy, "startingOffsets": "earliest"})
+        assert_equal(seen(read), twins.expected(committed=len(options) > 1))
+
+
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_large_history_equals_its_twin(

@@ -1,0 +1,42 @@
+"""docs/reference/clients.md, from the table by which the tests run clients."""
+
+from collections.abc import Iterator, Sequence
+
+from build_tools.reference.markdown import table
+from tests.scenarios.client_table import CLIENTS
+
+_HEAD = (
+    "# Clients that are tested\n\n"
+    "Each of these clients, unmodified, reads topics of which only the remote store has the oldest "
+    "records, through the proxies of three brokers: from the very start, by seek to old offsets, "
+    "and as a member of a group. In the middle of its reading the leader of a partition changes, a "
+    "service restarts, and another member joins the group. Every record is compared with what the "
+    "brokers acknowledged. Each client does so with PLAINTEXT and with SASL_SSL (SCRAM-SHA-512, "
+    "and TLS at the proxy), unless a remark says otherwise. Made from "
+    "`tests/scenarios/client_table.py`; edit there.\n\n"
+)
+_TAIL = (
+    "\n`make long` runs all of them, except those for which a machine lacks Go or Node.js. CI runs "
+    "the marked ones with PLAINTEXT.\n"
+)
+
+
+def generate_docs() -> str:
+    """The whole page."""
+    columns = ("client", "lowest version", "tested", "group protocols", "in CI", "remarks")
+    return _HEAD + table(columns, _rows()) + _TAIL
+
+
+def _rows() -> Iterator[Sequence[str]]:
+    for name in dict.fromkeys(one.name for one in CLIENTS):
+        of_name = [one for one in CLIENTS if one.name == name]
+        versions = list(dict.fromkeys(one.version for one in of_name))
+        protocols = dict.fromkeys(each for one in of_name for each in one.protocols)
+        yield (
+            name,
+            versions[-1],
+            ", ".join(versions),
+            ", ".join(protocols),
+            "yes" if any(one.is_in_ci for one in of_name) else "no",
+            "; ".join(dict.fromkeys(one.remark for one in of_name if one.remark)),
+        )

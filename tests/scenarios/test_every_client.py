@@ -1,0 +1,207 @@
+"""Every client of the table reads both tiers of three brokers, without and with security: from the
+very start while a leader changes, by seek while a service restarts, and as a member of a group that
+another one joins. Every record is compared.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import SandboxSpec
+from tests.builders import secured_clients
+from tests.sandbox_fixtures import with_workers
+from tests.scenarios.client_programs import EARLIEST, Reading, command_of, spec_of
+from tests.scenarios.client_table import PLAINTEXT, SASL_SSL, Cell, cells
+from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
+from tests.scenarios.replicas import lead
+from tests.scenarios.test_secured import PrincipalCluster
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+_MIB = 6
+_PARTITIONS = 2
+_READ_LIMIT_S = 150
+_PAUSE_S = 0.02
+_WITHOUT_END = 1 << 40
+_SEEKS = {0: 7, 1: 1_000}
+_EVENT_AT = 400
+"""Rows after which something happens; all clients together hold fewer than are left then."""
+
+_CODEC: dict[str, Any] = {"compression.type": "gzip"}
+"""All clients know it, also those that have no codec of their own language's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Both:
+    """A topic in both tiers, and what was acknowledged of it."""
+
+    cluster: Cluster
+    topic: str
+    rows: list[Row]
+
+
+def _filled(cluster: Cluster) -> Both:
+    topic = fresh("every-client")
+    cluster.create_topic(topic, assignment=[[1, 2, 3], [2, 3, 1]])
+    cluster.enable(topic)
+    rows = [
+        row
+        for p in range(_PARTITIONS)
+        for row in cluster.fill(topic, mib=_MIB, partition=p, **_CODEC)
+    ]
+    for partition in range(_PARTITIONS):
+        cluster.wait_trimmed(topic, partition, beyond=_SEEKS[partition])
+    return Both(cluster=cluster, topic=topic, rows=rows)
+
+
+@pytest.fixture(scope="module")
+def both(three_brokers: Sandbox) -> Iterator[Both]:
+    """PLAINTEXT."""
+    with Cluster(three_brokers) as cluster:
+        yield _filled(cluster)
+        cluster.delete_topics()
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """SASL_SSL, with an authorizer that denies what no ACL allows."""
+    spec = SandboxSpec(brokers=3, security="sasl_ssl", jvm="quick", heap_mib=256)
+    made = Sandbox.up(tmp_path_factory.mktemp("secured-three"), with_workers(spec))
+    try:
+        admin = secured_clients.librdkafka(made.json, "admin", proxy=True)
+        with PrincipalCluster(made, admin) as cluster:
+            yield _filled(cluster)
+    finally:
+        made.down(delete=True)
+
+
+class Meanwhile:
+    """Does something beside a reader that has got so far, which goes on slowly until it is done."""
+
+    def __init__(self, work: Callable[[], None], at: int = _EVENT_AT) -> None:
+        self._at = at
+        self._failed: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, args=(work,))
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - it is raised in the test's own thread
+            self._failed.append(error)
+
+    def __call__(self, count: int) -> None:
+        if count == self._at:
+            self._thread.start()
+        elif count > self._at and self._thread.is_alive():
+            time.sleep(_PAUSE_S)
+
+    def check(self) -> None:
+        """It has happened, and well."""
+        self._thread.join()
+        if self._failed:
+            raise self._failed[0]
+
+
+def _params(security: str) -> list[object]:
+    return [
+        pytest.param(cell, id=cell.id, marks=() if cell.is_in_ci else pytest.mark.long)
+        for cell in cells(security)
+    ]
+
+
+def _reads_from_the_very_start(both: Both, cell: Cell) -> None:
+    """The leader of a partition changes meanwhile."""
+    cluster, topic = both.cluster, both.topic
+    node = cluster.leader(topic) % 3 + 1
+    starts = dict.fromkeys(range(_PARTITIONS), EARLIEST)
+    _reads_alone(both, cell, starts, both.rows, Meanwhile(lambda: lead(cluster, topic, node)))
+
+
+def _reads_by_seek(both: Both, cell: Cell) -> None:
+    """From old offsets; the service of a leader restarts meanwhile."""
+    cluster, topic = both.cluster, both.topic
+    assert all(at < cluster.log_start(topic, p) for p, at in _SEEKS.items()), "not old"
+    name = f"rlm:{cluster.leader(topic, 1)}"
+
+    def restart() -> None:
+        cluster.sandbox.kill(name)
+        cluster.sandbox.start(name)
+
+    wanted = [row for row in both.rows if row.offset >= _SEEKS[row.partition]]
+    _reads_alone(both, cell, _SEEKS, wanted, Meanwhile(restart))
+
+
+def _reads_alone(
+    both: Both, cell: Cell, starts: dict[int, int], wanted: list[Row], meanwhile: Meanwhile
+) -> None:
+    client = cell.client
+    count = len(wanted) if client.reads_once else _WITHOUT_END
+    spec = spec_of(client, both.cluster, both.topic, count, starts=starts)
+    with Reading(client, spec, meanwhile) as reading:
+        if client.reads_once:
+            assert_same(reading.all_rows(_READ_LIMIT_S), wanted)
+        else:
+            _wait_for_all(both.cluster, [reading], wanted)
+    meanwhile.check()
+
+
+def _reads_as_a_group(both: Both, cell: Cell) -> None:
+    """Another member joins meanwhile. What was read and not committed is read twice."""
+    cluster, topic, group = both.cluster, both.topic, fresh("group")
+    count, protocol = len(both.rows), cell.protocol
+    spec = spec_of(cell.client, cluster, topic, count, group=group, protocol=protocol)
+    has_joined, begun = threading.Event(), threading.Event()
+
+    def hold(rows: int) -> None:
+        if rows == _EVENT_AT:
+            begun.set()
+        if rows >= _EVENT_AT and not has_joined.is_set():
+            time.sleep(_PAUSE_S)
+
+    with Reading(cell.client, spec, hold) as first:
+        assert begun.wait(_READ_LIMIT_S), first.said
+        with Reading(cell.client, spec, lambda _: has_joined.set()) as second:
+            _wait_for_all(cluster, [first, second], both.rows)
+            assert second.rows, "there was no rebalance"
+
+
+def _wait_for_all(cluster: Cluster, readings: list[Reading], wanted: list[Row]) -> None:
+    """Nothing is left out, and nothing is another record than it was."""
+    by_offset = {(row.partition, row.offset): row for row in wanted}
+
+    def found() -> list[Row]:
+        for one in readings:
+            assert not one.has_ended(), one.said
+        return [row for one in readings for row in tuple(one.rows)]
+
+    def is_all() -> bool:
+        return {(row.partition, row.offset) for row in found()} >= by_offset.keys()
+
+    cluster.wait_for(is_all, f"all {len(wanted)} rows", _READ_LIMIT_S)
+    for row in found():
+        assert by_offset[row.partition, row.offset] == row
+
+
+@pytest.mark.parametrize("cell", _params(PLAINTEXT))
+def test_client_reads_both_tiers(both: Both, cell: Cell) -> None:
+    _reads(both, cell)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cell", _params(SASL_SSL))
+def test_client_reads_both_tiers_by_sasl_ssl(secured: Both, cell: Cell) -> None:
+    _reads(secured, cell)
+
+
+def _reads(both: Both, cell: Cell) -> None:
+    command_of(cell.client)
+    chosen = (_reads_from_the_very_start, _reads_by_seek) if cell.client.seeks else ()
+    for read in (*chosen, _reads_as_a_group):
+        began_s = time.monotonic()
+        read(both, cell)
+        print(f"{cell.id} {cell.security} {read.__name__}: {time.monotonic() - began_s:.1f} s")
