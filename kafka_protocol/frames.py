@@ -145,7 +145,7 @@ def decode_response(api: Api, version: int, frame: Buffer) -> tuple[int, Value]:
     correlation_id, position = parse_response_header(frame, api, version)
     value, end = decode(api.response, version, frame, position)
     if end != len(frame):
-        raise WireError(f"{api.name} v{version} response: {len(frame) - end} bytes are left")
+        raise WireError(f"{api.name} v{version} response: {len(frame) - end} bytes after its end")
     return correlation_id, value
 
 

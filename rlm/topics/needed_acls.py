@@ -13,7 +13,7 @@ from rlmm.settings_records import TopicRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 _COPY_CASES = frozenset({When.ALWAYS})
-_TIER_CASES = _COPY_CASES | {When.TIER}
+_TIER_CASES = _COPY_CASES | {When.TIER, When.TIER_OR_API}
 
 Allowed = Mapping[str, frozenset[str] | None]
 """Operations by resource name; None or no entry = not known."""

@@ -122,7 +122,7 @@ def test_a_whole_response_is_decoded_and_bytes_behind_it_are_an_error(oracle: Or
         frame = oracle.response_frame("Fetch", version, {})
         correlation_id, value = decode_response(FETCH, version, frame)
         assert (correlation_id, value["responses"]) == (77, [])
-        with pytest.raises(WireError, match=f"Fetch v{version} response: 1 bytes are left"):
+        with pytest.raises(WireError, match=f"Fetch v{version} response: 1 bytes after its end"):
             decode_response(FETCH, version, frame + b"\0")
         with pytest.raises(WireError):
             decode_response(FETCH, version, frame[:-1])
