@@ -48,8 +48,9 @@ def names_of(objects: StoreObjects, topic: str) -> list[str]:
 
 
 def audited(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
-    """The lines of the audit logs of all services about a topic, by name or id."""
+    """The lines of the audit logs of all services about a topic, by name or id; not commands."""
     paths = Path(cluster.sandbox.json["dir"]).glob("rlm-*/audit.log")
     texts = [path.read_text(encoding="utf-8") for path in paths]
     lines = [json.loads(line) for text in texts for line in text.splitlines()]
-    return [line for line in lines if topic in (line["topic"], line["topic_id"])]
+    changes = [line for line in lines if line["event"] != "command"]
+    return [line for line in changes if topic in (line["topic"], line["topic_id"])]
