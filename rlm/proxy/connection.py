@@ -62,9 +62,7 @@ class Connection:
         introduced: Callable[[Introduction], None],
         login: ClientLogin | None = None,
     ) -> None:
-        """`handlers` by API key, one for each API whose requests are intercepted. `introduced`: see
-        RequestCutter.
-        """
+        """`handlers` by API key, of all that is intercepted. `introduced`: see RequestCutter."""
         self.shared = shared
         self._handlers = handlers
         self._on_made = on_made
@@ -235,7 +233,12 @@ class Connection:
             self._work.start(self._settle(partial(handle, cut.taken, self)))
         elif cut.is_stopped and self._login is not None:
             self._is_settling = True
-            self._work.start(self._settle(partial(self._login.again, self)))
+            self._work.start(self._settle(partial(self._log_in_again, self._login)))
+
+    async def _log_in_again(self, login: ClientLogin) -> None:
+        """Once, although bytes that come meanwhile ask for it again."""
+        await login.again(self)
+        self.requests.stop(wanted=False)
 
     # Callbacks of the broker's side.
 
@@ -422,8 +425,7 @@ class Connection:
         self._account()
         verdict = self.shared.memory.verdict(self)
         to_broker_bytes = self._to_broker_bytes
-        # Requests without an answer (a producer with acks=0) still go to the broker's socket from
-        # here.
+        # Requests without an answer (acks=0) still go to the broker's socket from here.
         if verdict is Verdict.END and self._held_bytes - to_broker_bytes > SMALL_BYTES:
             self._fail(_too_many_strangers())
             return
@@ -462,9 +464,7 @@ class Connection:
         self._take_outputs(lambda: self.responses.skip(size_bytes))
 
     def drain(self) -> None:
-        """Take no more requests but the one whose beginning the broker has; end as soon as what is
-        in flight was answered.
-        """
+        """Take no more requests but one that has begun; end once what is in flight was answered."""
         self._is_draining = True
         if self._broker is None:
             self.end("shutdown")

@@ -263,9 +263,11 @@ class RequestCutter:
         """The broker has answered a request that needs authentication: frames may be large now."""
         self._first_frame_bytes = None
 
-    def stop(self) -> None:
-        """Stop before the next request begins, as after an intercepted one. The Cut says so."""
-        self._is_to_stop = True
+    def stop(self, *, wanted: bool = True) -> None:
+        """Stop before the next request begins, as after an intercepted one. The Cut says so.
+        Without `wanted`, what was asked for before is taken back.
+        """
+        self._is_to_stop = wanted
 
     def feed(self, data: Buffer) -> Cut:
         """Take bytes of any cut. `passed` views the input: write it before the input is reused. The

@@ -111,6 +111,11 @@ EDITS: tuple[Edit, ...] = (
             "        if self._login is not None and self._login.is_due():\n",
             "        if self._login is None and self.is_over:\n",
         ),
+        (
+            "a client that sends while its session is renewed has it renewed twice, and is cut",
+            "        self.requests.stop(wanted=False)\n",
+            "",
+        ),
     ),
     *UPSTREAM.edits(
         (

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from kafka_clients.channel_security import AskBroker, ChannelSecurity, Session
 from kafka_clients.security import DelegationLogin, KafkaSecurity
-from kafka_protocol.apis import FETCH, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafka_protocol.apis import FETCH, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kip405.settings import Secret
 from rlm.proxy.client_tokens import ClientToken, client_token
 from rlm.proxy.session import SessionError
@@ -23,26 +23,36 @@ from tests.rlm.proxy.border import ONE_PROCESS, WORKER
 from tests.rlm.proxy.fakes import FakeBroker, Value, World, asked, blob, fetch_request, only, world
 from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.secured import Secured, secure, trusting
-from tests.rlm.proxy.test_pass_through import ended, raw_request
+from tests.rlm.proxy.test_pass_through import ended, produce_request, raw_request
 from tests.rlm.proxy.test_sasl import OPAQUE_KEY, asks, principals, until
 
 MECHANISM = "SCRAM-SHA-512"
 FAILED, UNKNOWN_MECHANISM, ILLEGAL_STATE = 58, 33, 34
+LEAST_SESSION_S = 1.0
 SUBJECT = "CN=alice"
 borders = pytest.mark.parametrize("border", [ONE_PROCESS, WORKER], indirect=True)
 
 
 @dataclass
 class TokenBroker:
-    """The part of a broker that knows delegation tokens, by id."""
+    """The part of a broker that knows delegation tokens, by id. As Kafka does it, a connection
+    that has logged in again is not let do so once more within a second.
+    """
 
     hmacs: dict[str, str] = field(default_factory=dict)
+    now: Callable[[], float] = lambda: 0.0
     mechanisms: list[str] = field(default_factory=lambda: [MECHANISM])
     session_ms: int = 0
     logins: list[str] = field(default_factory=list)
     _server: Server | None = None
+    _handshakes: dict[object, list[float]] = field(default_factory=dict)
 
     def handshake(self, version: int, request: Value) -> Value:
+        earlier = self._handshakes.setdefault(asyncio.current_task(), [])
+        is_again = len(earlier) > 1
+        if is_again and self.now() - earlier[-1] < LEAST_SESSION_S:
+            return {"error_code": ILLEGAL_STATE, "mechanisms": []}
+        earlier.append(self.now())
         is_known = request["mechanism"] in self.mechanisms
         return {
             "error_code": 0 if is_known else UNKNOWN_MECHANISM,
@@ -95,24 +105,50 @@ class Lease:
         self.is_open = False
 
 
-class AlwaysDue(ChannelSecurity):
-    """A session that is over as soon as it began."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortSession(Session):
+    """It is over after a second of `Tokens.now_s`."""
+
+    tokens: "Tokens"
+    end_s: float
+
+    def is_due(self, now: float) -> bool:
+        return self.tokens.now_s >= self.end_s
+
+
+class ShortSessions(ChannelSecurity):
+    """What a broker grants that lets nobody log in for longer than a second."""
+
+    tokens: "Tokens"
 
     async def authenticate(self, ask: AskBroker) -> Session:
         await super().authenticate(ask)
-        return Session(renew_at=0.0)
+        self.tokens.granted += 1
+        return ShortSession(tokens=self.tokens, end_s=self.tokens.now_s + LEAST_SESSION_S)
 
 
 @dataclass
 class Tokens:
-    """`ids`: of the tokens, one after the other whenever one is refused."""
+    """`ids`: of the tokens, one after the other whenever one is refused. With `is_short`, sessions
+    end when the test lets time pass. While `gate` is closed nobody gets a token.
+    """
 
     ids: list[str] = field(default_factory=lambda: ["one"])
     refusal: SessionError | None = None
-    is_always_due: bool = False
+    is_short: bool = False
+    now_s: float = 0.0
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: int = 0
+    granted: int = 0
     leases: list[Lease] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     mechanism: str = MECHANISM
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+    def session_ends(self) -> None:
+        self.now_s += LEAST_SESSION_S
 
     def lease(self, subject: str) -> Lease:
         self.leases.append(Lease(self, subject))
@@ -124,6 +160,9 @@ class Tokens:
             self.ids.pop(0)
         if self.refusal is not None:
             raise self.refusal
+        self.waiting += 1
+        await self.gate.wait()
+        self.waiting -= 1
         token = client_token(
             mechanism=self.mechanism,
             principal=subject.removeprefix("CN="),
@@ -132,12 +171,14 @@ class Tokens:
             lifetime_ms=60_000,
             made_at_ms=0,
         )
-        if self.is_always_due:
+        if self.is_short:
             login = DelegationLogin(
                 mechanism=self.mechanism, token_id=token.token_id, hmac=token.hmac
             )
             security = KafkaSecurity(protocol="SASL_PLAINTEXT", login=login)
-            object.__setattr__(token, "session", AlwaysDue(security))
+            sessions = ShortSessions(security)
+            sessions.tokens = self
+            object.__setattr__(token, "session", sessions)
         return token
 
 
@@ -162,7 +203,7 @@ async def site(
     secured = Secured.of(folder)
     secured.listener(client_auth=auth, client_ca_file=str(secured.authority.ca_file))
     secured.client = trusting(secured.authority, secured.authority.issue("alice"))
-    broker = TokenBroker(hmacs={one: hmac_of(one) for one in known})
+    broker = TokenBroker({one: hmac_of(one) for one in known}, lambda: tokens.now_s)
     with secure(secured), capture_logs() as logs:
         async with world(broker=broker.as_broker(), tokens=tokens, **settings) as w:
             yield Site(w, broker, tokens, logs, trusting(secured.authority))
@@ -226,20 +267,26 @@ async def test_a_listener_without_the_mechanism_is_named(tmp_path: Path) -> None
 @borders
 async def test_a_session_that_is_over_is_renewed_between_two_requests(tmp_path: Path) -> None:
     """Requests in one piece, cut anywhere, and behind one that waits: none comes in a login."""
-    async with site(tmp_path, Tokens(is_always_due=True), "one") as s:
+    async with site(tmp_path, Tokens(is_short=True), "one") as s:
         client = await s.w.connect()
+        await until(lambda: s.tokens.granted == 1)
+        s.tokens.session_ends()
         assert await asks(client)
         assert keys_at(s) == [*LOGIN, *LOGIN, OPAQUE_KEY]
         frames = b"".join(
             (raw_request(OPAQUE_KEY, 1, b"a" * 70_000), raw_request(OPAQUE_KEY, 2, b"b"))
         )
+        s.tokens.session_ends()
         client.writer.write(frames[:50_000])
         await client.writer.drain()
-        await until(lambda: len(s.broker.logins) >= 3)
+        await until(lambda: s.tokens.granted == 3)
+        s.tokens.session_ends()
         client.writer.write(frames[50_000:])
         async with asyncio.timeout(20):
             assert await client.frame() == b"\0\0\0\1yes"
             assert await client.frame() == b"\0\0\0\2yes"
+        assert len(s.broker.logins) == 4
+        s.tokens.session_ends()
         fetched = await client.call(FETCH, 12, fetch_request(12, asked(0)))
         assert only(fetched)["records"] == blob(0, 100)
         sent = [value for header, value in s.w.broker.seen if header.api_key == OPAQUE_KEY]
@@ -251,11 +298,45 @@ async def test_a_session_that_is_over_is_renewed_between_two_requests(tmp_path: 
 
 
 @borders
+async def test_what_comes_while_a_session_is_renewed_does_not_renew_it_again(
+    tmp_path: Path,
+) -> None:
+    """Kafka refuses a second login within a second, and the connection would be lost."""
+    async with site(tmp_path, Tokens(is_short=True), "one") as s:
+        client = await s.w.connect()
+        assert await asks(client)
+        request = produce_request(9)
+        request["topic_data"][0]["partition_data"][0]["records"] = b"r" * 100_000
+        frames = client.encode(PRODUCE, 9, request) + b"".join(
+            raw_request(OPAQUE_KEY, number, b"next") for number in range(3)
+        )
+        [connection] = s.w.proxy.connections
+        before_bytes = connection.received_bytes
+        s.tokens.session_ends()
+        s.tokens.gate.clear()
+        client.writer.write(frames[:70_000])
+        await until(lambda: s.tokens.waiting == 1)
+        client.writer.write(frames[70_000:])
+        await until(lambda: connection.received_bytes == before_bytes + len(frames))
+        s.tokens.gate.set()
+        async with asyncio.timeout(20):
+            answer = await client.answer(PRODUCE, 9)
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+            for number in range(3):
+                assert await client.frame() == number.to_bytes(4, "big") + b"yes"
+        assert keys_at(s) == [*LOGIN, OPAQUE_KEY, *LOGIN, PRODUCE.key, *[OPAQUE_KEY] * 3]
+        s.tokens.session_ends()
+        assert await asks(client)
+        assert keys_at(s)[-4:] == [*LOGIN, OPAQUE_KEY]
+
+
+@borders
 async def test_a_token_that_is_refused_in_mid_connection_ends_it(tmp_path: Path) -> None:
-    async with site(tmp_path, Tokens(is_always_due=True), "one") as s:
+    async with site(tmp_path, Tokens(is_short=True), "one") as s:
         client = await s.w.connect()
         assert await asks(client)
         s.broker.hmacs.clear()
+        s.tokens.session_ends()
         client.writer.write(raw_request(OPAQUE_KEY, 8, b"!"))
         assert await ended(client)
         await until(lambda: s.w.metrics.causes == ["token_refused"])
