@@ -125,9 +125,9 @@ class ClientTable:
     def joined(self, name: ClientName, group: str) -> None:
         """The client is in a group."""
         row = self._row(name)
-        is_new = group not in row.groups
+        known = len(row.groups)
         _add(row.groups, group)
-        if is_new and self._on_joined is not None:
+        if len(row.groups) > known and self._on_joined is not None:
             self._on_joined()
         if any(read.remote for read in row.topics.values()):
             self._enter("group", group, row.name, "")

@@ -41,6 +41,11 @@ EDITS: tuple[Edit, ...] = (
             "            self.connected(name, 0)\n",
         ),
         (
+            "G10: a client in more groups than are kept has its worker report in every turn",
+            "        if len(row.groups) > known and self._on_joined is not None:\n",
+            "        if self._on_joined is not None:\n",
+        ),
+        (
             "a new core knows nothing of clients that have connected before",
             "        self._changed.update(dict.fromkeys(self._rows))\n",
             "        self._changed.clear()\n",

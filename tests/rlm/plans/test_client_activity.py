@@ -159,3 +159,13 @@ def test_a_new_group_is_reported_at_once() -> None:
     table.joined(ALICE, "billing")
     table.joined(ALICE, "billing")
     assert reports == ["now"]
+
+
+def test_g10_a_group_that_there_is_no_room_for_is_not_reported_at_each_request() -> None:
+    reports: list[str] = []
+    table = ClientTable(on_joined=lambda: reports.append("now"))
+    for _ in range(2):
+        for number in range(101):
+            table.joined(ALICE, f"g{number}")
+        table.joined(ALICE, "")
+    assert len(reports) == 100
