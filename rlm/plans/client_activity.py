@@ -88,13 +88,16 @@ class ClientTable:
         on_entered: OnEntered | None = None,
         on_joined: Callable[[], None] | None = None,
         most: int = MOST_CLIENTS,
+        *,
+        is_taken: bool = False,
     ) -> None:
         """`on_joined` is called when a group of a client is new, so that it is known before what
-        the client reads.
+        the client reads. `is_taken`: somebody calls `taken`; otherwise no change is remembered.
         """
         self._on_entered = on_entered
         self._on_joined = on_joined
         self._most = most
+        self._is_taken = is_taken
         self._rows: OrderedDict[ClientName, ClientRow] = OrderedDict()
         self._changed: dict[ClientName, None] = {}
         self._entered: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -156,7 +159,10 @@ class ClientTable:
                 name = OTHER_CLIENTS
             row = self._rows.setdefault(name, ClientRow(name))
         self._rows.move_to_end(row.name)
-        self._changed[row.name] = None
+        if self._is_taken:
+            self._changed[row.name] = None
+            if len(self._changed) > 2 * self._most:
+                self.forget_gone()
         return row
 
     def _forget_one(self) -> bool:
@@ -203,6 +209,10 @@ class ClientTable:
                 del self._rows[name]
         self._changed.clear()
         return tuple(found)
+
+    def forget_gone(self) -> None:
+        """Rows that are gone are not in the next `taken`: a new core has not heard of them."""
+        self._changed = {name: None for name in self._changed if name in self._rows}
 
     def show_all(self) -> None:
         """A new core knows nothing: the next `taken` has every row."""

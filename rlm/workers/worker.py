@@ -109,7 +109,7 @@ class Worker:
         self._settings = settings
         self._clock = clock
         self._counts = WorkerCounts()
-        self._clients = ClientTable(on_joined=self._report_soon)
+        self._clients = ClientTable(on_joined=self._report_soon, is_taken=True)
         self._is_reporting = False
         self._quota = WorkerQuota(self._counts, clock, self._report_soon)
         self._memory = RecordsMemory(settings.records_memory_bytes)
@@ -194,6 +194,8 @@ class Worker:
             counts.purgatory_size = self.proxy.purgatory.size
             counts.clients.extend(map(client_message, self._clients.taken()))
             self._core.report(counts)
+        elif not self._core.is_connected:
+            self._clients.forget_gone()
 
     async def _report_regularly(self) -> None:
         while True:

@@ -11,7 +11,9 @@ SERVER = Target("rlm/proxy/server.py", _PROXY)
 ANSWER = Target("rlm/proxy/fetch_answer.py", _PROXY)
 READS = Target("rlm/proxy/reads.py", _PROXY)
 API = Target("rlm/api/clients.py", ("tests/rlm/cli/test_clients.py",))
-TAKER = Target("rlm/workers/counts.py", ("tests/rlm/workers/test_counts.py",))
+_COUNTS = ("tests/rlm/workers/test_counts.py",)
+TAKER = Target("rlm/workers/counts.py", _COUNTS)
+WORKER = Target("rlm/workers/worker.py", _COUNTS)
 
 EDITS: tuple[Edit, ...] = (
     *TABLE.edits(
@@ -44,6 +46,21 @@ EDITS: tuple[Edit, ...] = (
             "G10: a client in more groups than are kept has its worker report in every turn",
             "        if len(row.groups) > known and self._on_joined is not None:\n",
             "        if self._on_joined is not None:\n",
+        ),
+        (
+            "G10: changes that nobody takes are remembered for ever",
+            "        if self._is_taken:\n",
+            "        if self._most:\n",
+        ),
+        (
+            "G10: clients that are gone fill the memory while a core takes nothing",
+            "            if len(self._changed) > 2 * self._most:\n",
+            "            if not self._changed:\n",
+        ),
+        (
+            "a core that is away is told later of clients that are gone",
+            "for name in self._changed if name in self._rows}",
+            "for name in self._changed}",
         ),
         (
             "a new core knows nothing of clients that have connected before",
@@ -123,6 +140,18 @@ EDITS: tuple[Edit, ...] = (
             "connections of a worker that is gone count on",
             "        self._clients.left(worker)\n",
             "",
+        ),
+    ),
+    *WORKER.edits(
+        (
+            "G10: a worker remembers every client that came and went while its core is away",
+            "            self._clients.forget_gone()\n",
+            "            pass\n",
+        ),
+        (
+            "no client of a worker is known in the core",
+            "on_joined=self._report_soon, is_taken=True)",
+            "on_joined=self._report_soon)",
         ),
     ),
 )

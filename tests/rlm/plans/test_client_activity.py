@@ -98,7 +98,7 @@ def test_g10_rows_names_and_topics_are_bounded() -> None:
 def test_h24_what_workers_took_adds_up_and_what_a_worker_had_ends_with_it() -> None:
     entered: list[Entered] = []
     core = ClientTable(entered.append)
-    workers = {"one": ClientTable(), "two": ClientTable()}
+    workers = {name: ClientTable(is_taken=True) for name in ("one", "two")}
     for worker in workers.values():
         worker.connected(ALICE)
         worker.runs(ALICE, "kcat")
@@ -131,7 +131,7 @@ def test_h24_what_workers_took_adds_up_and_what_a_worker_had_ends_with_it() -> N
 
 
 def test_h24_a_new_core_is_shown_every_client() -> None:
-    worker, core = ClientTable(), ClientTable()
+    worker, core = ClientTable(is_taken=True), ClientTable()
     worker.connected(ALICE)
     worker.joined(ALICE, "billing")
     worker.read(ALICE, "orders", 10, 0)
@@ -145,12 +145,44 @@ def test_h24_a_new_core_is_shown_every_client() -> None:
 
 
 def test_a_connection_that_ended_unseen_is_not_left_behind() -> None:
-    worker, core = ClientTable(), ClientTable()
+    worker, core = ClientTable(is_taken=True), ClientTable()
     worker.connected(ANON)
     core.merge("w", worker.taken())
     worker.connected(ANON, -1)
     core.merge("w", worker.taken())
     assert not core.rows()
+
+
+def come_and_go(table: ClientTable, count: int) -> None:
+    for number in range(count):
+        name = ClientName("", f"c{number}", "a")
+        table.connected(name)
+        table.connected(name, -1)
+
+
+def test_g10_where_nobody_takes_changes_none_is_remembered() -> None:
+    table = ClientTable()
+    table.connected(ALICE)
+    come_and_go(table, 3)
+    assert table.taken() == ()
+    assert list(seen(table)) == [ALICE]
+
+
+def test_g10_a_core_that_is_away_is_told_later_of_no_client_that_is_gone() -> None:
+    worker = ClientTable(is_taken=True)
+    worker.connected(ALICE)
+    come_and_go(worker, 3)
+    worker.forget_gone()
+    assert [row.name for row in worker.taken()] == [ALICE]
+
+
+def test_g10_clients_that_are_gone_are_bounded_while_a_core_takes_nothing() -> None:
+    worker = ClientTable(most=2, is_taken=True)
+    worker.connected(ALICE)
+    come_and_go(worker, 1_000)
+    taken = worker.taken()
+    assert taken[0].name == ALICE
+    assert len(taken) <= 4
 
 
 def test_a_new_group_is_reported_at_once() -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from rlm.clock import SystemClock
 from rlm.plans.client_activity import ClientName, ClientTable, TierBytes
-from rlm.proxy.settings import ProxyMetrics
+from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.workers.counts import CountTaker, WorkerCounts
 from rlm.workers.messages import client_message
 from rlm.workers.quotas import WorkerQuota
 from rlm.workers.v1 import core_pb2 as pb
+from rlm.workers.worker import Worker, WorkerSettings
 from tests.builders.clock import ManualClock
 from tests.rlm.proxy.uncounted import Counting
 from tests.rlm.workers.core_site import FakeThrottle, site
@@ -121,7 +122,7 @@ def test_clients_of_all_workers_are_known_in_the_core_until_their_worker_goes() 
     taker = CountTaker(Counting(), FakeThrottle(), clients)
     name = ClientName("alice", "c-1", "10.0.0.1")
     for worker in range(2):
-        table = ClientTable()
+        table = ClientTable(is_taken=True)
         table.connected(name)
         table.read(name, "orders", 10, worker)
         taker.take(worker, pb.Counts(clients=map(client_message, table.taken())))
@@ -129,6 +130,30 @@ def test_clients_of_all_workers_are_known_in_the_core_until_their_worker_goes() 
     assert (row.name, row.connections, row.topics) == (name, 2, {"orders": TierBytes(20, 1)})
     taker.left(0)
     assert clients.rows()[0].connections == 1
+
+
+async def test_g10_a_worker_without_its_core_forgets_clients_that_are_gone(
+    tmp_path: Path,
+) -> None:
+    """It shows a new core those of then; a core that was never there heard of none."""
+    proxy = ProxySettings(
+        listen_host="127.0.0.1", listen_port=0, upstream_host="127.0.0.1", upstream_port=9
+    )
+    settings = WorkerSettings(
+        worker=0,
+        core_socket=str(tmp_path / "core"),
+        records_memory_bytes=1 << 20,
+        log_level="info",
+        log_format="json",
+        proxy=proxy,
+    )
+    worker = Worker(settings, [], SystemClock())
+    for number in range(3):
+        name = ClientName("", f"c{number}", "10.0.0.1")
+        worker._clients.connected(name)
+        worker._clients.connected(name, -number)
+    worker._report()
+    assert [row.name.client_id for row in worker._clients.taken()] == ["c0"]
 
 
 async def test_h24_a_connection_that_has_ended_takes_no_counts(tmp_path: Path) -> None:
