@@ -18,7 +18,7 @@ TOPIC_RESOURCE = 2
 DELETE_TOPICS = api(
     20,
     "DeleteTopics",
-    "1-6",
+    "0-6",
     flexible_from=4,
     request=(
         field(

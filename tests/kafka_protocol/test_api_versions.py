@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kafka_protocol.api_versions import READ_APIS, cap_api_versions, is_offered, refuse_api_versions
-from kafka_protocol.apis import API_VERSIONS, APIS
+from kafka_protocol.apis import API_VERSIONS, APIS, DELETE_TOPICS
 from kafka_protocol.fetch import scan_fetch_request, scan_fetch_response
 from kafka_protocol.frames import encode_response, parse_request_header
 from kafka_protocol.primitives import WireError
@@ -99,6 +99,18 @@ def test_ranges_are_intersected_and_the_rest_stays(oracle: Oracle, version: int)
         offer(20_000, 0, 7),
     ]
     assert capped == oracle.response_frame("ApiVersions", version, value)
+
+
+def test_the_oldest_delete_topics_of_brokers_before_kafka_4_is_offered(oracle: Oracle) -> None:
+    """Clients of 0.10 send it; the answer has no throttle time yet."""
+    frame = oracle.response_frame("ApiVersions", 0, {"ApiKeys": [offer(20, 0, 6)]})
+    assert offers_of(cap_api_versions(frame, 0), 0) == {20: (0, 6)}
+    assert is_offered(20, 0)
+    asked = b"\0\0\0\1\0\6orders\0\0\0\5"
+    request, end = decode(DELETE_TOPICS.request, 0, asked)
+    assert (request["topic_names"], request["timeout_ms"], end) == (["orders"], 5, len(asked))
+    value = {"responses": [{"name": "orders", "error_code": 29}], "throttle_time_ms": 9}
+    assert encode(DELETE_TOPICS.response, 0, value) == b"\0\0\0\1\0\6orders\0\x1d"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -8,6 +8,7 @@ SCANNER = Target(
 )
 ANSWERS = Target("kafka_protocol/produce.py", ("tests/kafka_protocol/test_produce_request.py",))
 RULES = Target("rlm/proxy/own_topics.py", _PROXY)
+TABLES = Target("kafka_protocol/apis/topics.py", ("tests/kafka_protocol/test_api_versions.py",))
 SESSION = Target("rlm/proxy/session.py", _PROXY)
 CHANGES = Target("rlm/proxy/topic_changes.py", _PROXY)
 DELETES = Target("rlm/proxy/delete_records.py", _PROXY)
@@ -15,6 +16,13 @@ FEED = Target("rlm/workers/views.py", ("tests/rlm/workers/test_views.py",))
 MIRROR = Target("rlm/workers/mirror.py", ("tests/rlm/workers/test_views.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *TABLES.edits(
+        (
+            "DeleteTopics of old clients, which brokers before 4.0 take, ends their connection",
+            '    "0-6",\n',
+            '    "1-6",\n',
+        ),
+    ),
     *SCANNER.edits(
         (
             "records of a refused partition are written",
