@@ -259,7 +259,9 @@ def _sent_offset(decision: Decision) -> int | None:
 
 
 def merged_answer(response: Value | None, decisions: Mapping[Key, Decision]) -> Value:
-    """One DeleteRecords answer: the broker's, and our refusals where it has no error."""
+    """One DeleteRecords answer: the broker's, and our refusals where it has no error, or did not
+    hear from its followers in time: nothing was deleted, so that it is not "perhaps done".
+    """
     topics = [] if response is None else response["topics"]
     broker = {
         (topic["name"], row["partition_index"]): row
@@ -269,7 +271,8 @@ def merged_answer(response: Value | None, decisions: Mapping[Key, Decision]) -> 
     rows: dict[Key, Value] = {}
     for key, decision in decisions.items():
         answered = broker.get(key)
-        if isinstance(decision, Refused) and (answered is None or answered["error_code"] == NONE):
+        is_silent = answered is None or answered["error_code"] in (NONE, REQUEST_TIMED_OUT)
+        if isinstance(decision, Refused) and is_silent:
             refused = {"low_watermark": _UNKNOWN, "error_code": decision.error_code}
             rows[key] = {"partition_index": key[1], **refused}
         elif answered is not None:

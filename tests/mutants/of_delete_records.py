@@ -91,8 +91,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G8: who may not delete learns what stops deletions",
-            "        if isinstance(decision, Refused) and (answered is None or ",
-            "        if isinstance(decision, Refused) and (answered is not None or ",
+            "        is_silent = answered is None or ",
+            "        is_silent = answered is not None or ",
+        ),
+        (
+            "H26: a refusal is answered as perhaps done because followers of the broker lag",
+            '["error_code"] in (NONE, REQUEST_TIMED_OUT)\n',
+            '["error_code"] == NONE\n',
         ),
         (
             "H26: records are deleted to find out who may delete them",

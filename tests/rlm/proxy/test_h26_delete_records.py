@@ -196,6 +196,18 @@ async def test_g8_who_may_not_delete_does_not_learn_what_stops_deletions(version
         assert_nothing_deleted(w)
 
 
+async def test_h26_a_refusal_is_one_although_the_followers_of_the_broker_lag() -> None:
+    """REQUEST_TIMED_OUT says "perhaps done", and a client would repeat it without end."""
+    async with world() as w:
+        w.broker.logs[TOPIC, 0] = Log(error_code=7)
+        w.deletions.stopped = "the topic is frozen by ops: audit"
+        assert await delete(w, 50) == (44, -1)
+        w.deletions.stopped = None
+        assert await delete(w, 50) == (7, -1)
+        assert forwarded(w) == [BELOW_EVERY_LOG, 50]
+        assert_nothing_deleted(w)
+
+
 async def test_h02_without_a_remote_log_start_nothing_is_deleted_yet() -> None:
     """The start may be about to be written, as the log start of before the deletion."""
     async with world() as w:
