@@ -41,6 +41,16 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
+            "the id of a delegation token is taken for a principal",
+            '    if extensions.get(_BY_TOKEN, b"").lower() == b"true":\n        return None\n',
+            "",
+        ),
+        (
+            "a user who names an extension of its own is nobody to limits",
+            'extensions.get(_BY_TOKEN, b"").lower() == b"true":',
+            'b"tokenauth=true" in token.lower():',
+        ),
+        (
             "a second login begins in the middle of the first",
             "= mechanism, 0, None",
             "= mechanism, self._accepted, None",
