@@ -7,6 +7,7 @@ authorised where it came in. Without an authorizer every caller that the gate ad
 right, and only commands are intercepted, for their line in the audit log.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -33,6 +34,8 @@ from rlm.v1 import admin_pb2, fetch_pb2
 from rsm_plugins.contract.status import PermissionDenied
 
 CHECK_AGAIN_MS = 1_000
+AUDIT_WAIT_MS = 1_000
+"""How long a command that is carried out without its line too waits for a disk that hangs."""
 REQUEST_SHOWN_MAX_BYTES = 16 << 10
 _OPEN_SERVICES = (health.SERVICE_NAME, reflection.SERVICE_NAME)
 """Asked by load balancers and tools that know no token: they show which calls there are."""
@@ -213,24 +216,28 @@ class Authorization(grpc.aio.ServerInterceptor):
 
     async def _write_down(self, call: _Call) -> None:
         """A line in the audit log for what changes something. Unavailable: it cannot be written, so
-        the command is not given. Where nobody has proven who they are, a full disk stops nothing.
+        the command is not given. Where nobody has proven who they are, and for what never waits, a
+        disk that is full or hangs stops nothing: its line may still be written later.
         """
         if self._audit is None or not call.rule.changes(call.request):
             return
         if call.caller.is_forwarded:
             return  # it is written down where it came in
+        is_needed = self._authorizer is not None and not call.rule.never_waits
         try:
-            await self._audit.command_given(
-                command=call.method.rpartition("/")[2],
-                by=call.caller.principal,
-                is_proven=call.caller.is_proven,
-                address=call.caller.address,
-                request=_shown(call.request),
-            )
-        except RemoteStorageError as error:
-            if self._authorizer is not None and not call.rule.never_waits:
+            async with asyncio.timeout(None if is_needed else AUDIT_WAIT_MS / 1000):
+                await self._audit.command_given(
+                    command=call.method.rpartition("/")[2],
+                    by=call.caller.principal,
+                    is_proven=call.caller.is_proven,
+                    address=call.caller.address,
+                    request=_shown(call.request),
+                )
+        except (RemoteStorageError, TimeoutError) as error:
+            if is_needed:
                 raise
-            log.error("command_not_audited", method=call.method, error=str(error))
+            why = str(error) or f"it is not written after {AUDIT_WAIT_MS} ms"
+            log.error("command_not_audited", method=call.method, error=why)
 
 
 def _is_by_id(call: _Call) -> bool:

@@ -58,7 +58,7 @@ class MethodRule:
     `needs`: of a request whose topics are names. `by_ref`: the request names its topic by
     TopicRef. `changes`: whether a request changes something, so that it leaves a line in the audit
     log. `keep`: see the module. `never_waits`: the command is carried out although its line cannot
-    be written: it only stops what deletes, or it makes room on a disk that is full.
+    be written within a second: it only stops what deletes, or it makes room on a disk that is full.
     """
 
     words: str

@@ -63,8 +63,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a command without a line in the audit log is carried out",
-            "            if self._authorizer is not None and not call.rule.never_waits:\n",
-            "            if call.rule.never_waits and self._authorizer is None:\n",
+            "is_needed = self._authorizer is not None and not call.rule.never_waits",
+            "is_needed = self._authorizer is None and call.rule.never_waits",
+        ),
+        (
+            "a freeze waits for a disk that hangs",
+            "asyncio.timeout(None if is_needed else AUDIT_WAIT_MS / 1000)",
+            "asyncio.timeout(None)",
         ),
         ("lists show every topic", "        if sees(EVERY_TOPIC):\n", "        if rights:\n"),
         (

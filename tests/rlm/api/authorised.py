@@ -1,5 +1,6 @@
 """An API server whose callers have principals and rights of their own, and an audit in memory."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -56,8 +57,11 @@ class MemoryCommands:
 
     lines: list[dict[str, Any]] = field(default_factory=list)
     is_full: bool = False
+    hangs: bool = False
 
     async def command_given(self, **line: Any) -> None:
+        if self.hangs:
+            await asyncio.Event().wait()
         if self.is_full:
             raise Unavailable("the audit log cannot be written")
         self.lines.append(line)

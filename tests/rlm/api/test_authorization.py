@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import grpc
 import pytest
+import structlog
 from grpc import aio
 from grpc_health.v1 import health_pb2
 
@@ -238,6 +239,22 @@ async def test_a_command_whose_line_cannot_be_written_is_not_given_unless_it_sto
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         assert site.fakes.service.settings.view.topics()[0].mode == "copy"
         assert (await site.call("Freeze", pb.FreezeRequest(), ADMIN)).freezes
+
+
+async def test_an_audit_disk_that_hangs_holds_up_no_freeze() -> None:
+    async with authorised_node(Cluster()) as site:
+        site.audit.hangs = True
+        with structlog.testing.capture_logs() as logs:
+            assert (await site.call("Freeze", pb.FreezeRequest(), ADMIN)).freezes
+    [line] = [row for row in logs if row["event"] == "command_not_audited"]
+    assert line["error"] == "it is not written after 1000 ms"
+
+
+async def test_an_audit_disk_that_hangs_holds_up_nothing_where_rights_are_off() -> None:
+    async with authorised_node(Cluster(), is_authorised=False) as site:
+        site.audit.hangs = True
+        found = await site.call("SetTrim", pb.SetTrimRequest(topic=TOPIC, on=True), SERVICES)
+        assert found.topic.trim
 
 
 async def test_a_forwarded_command_has_one_line_and_the_rights_of_its_caller() -> None:
