@@ -89,6 +89,19 @@ def _on_topic_or_every(right: ApiRight) -> Needs:
     return needs
 
 
+def _on_meant_or_every(right: ApiRight) -> Needs:
+    """For commands that take the id of a topic for its name."""
+
+    def needs(request: Any, names: TopicNames) -> Iterator[Need]:
+        if not request.topic:
+            yield Need(right=right, topic=EVERY_TOPIC)
+            return
+        for topic in names.meant_by(request.topic):
+            yield Need(right=right, topic=topic, named=request.topic)
+
+    return needs
+
+
 def _on_every(right: ApiRight) -> Needs:
     return lambda request, names: (Need(right=right, topic=EVERY_TOPIC),)
 
@@ -101,9 +114,10 @@ def _on_topic_if(right: ApiRight, switch: Callable[[Any], bool], otherwise: ApiR
 
 
 def _disable(request: admin_pb2.DisableTopicRequest, names: TopicNames) -> Iterator[Need]:
-    yield Need(right=_C, topic=request.topic)
-    if request.delete_remote:
-        yield Need(right=_X, topic=request.topic)
+    rights = (_C, _X) if request.delete_remote else (_C,)
+    for topic in names.meant_by(request.topic):
+        for right in rights:
+            yield Need(right=right, topic=topic, named=request.topic)
 
 
 def _undo(request: admin_pb2.UndoDeletionRequest, names: TopicNames) -> Iterator[Need]:
@@ -196,14 +210,14 @@ _ADMIN_RULES: Mapping[str, MethodRule] = {
     "ListCandidates": MethodRule(words=_EACH, keep=_keep("topics")),
     "Freeze": MethodRule(
         words="operate on the topic, or on every topic",
-        needs=_on_topic_or_every(_O),
+        needs=_on_meant_or_every(_O),
         changes=_always,
         keep=_keep_freezes,
         never_waits=True,
     ),
     "Unfreeze": MethodRule(
         words="operate on the topic, or on every topic",
-        needs=_on_topic_or_every(_O),
+        needs=_on_meant_or_every(_O),
         changes=_always,
         keep=_keep_freezes,
     ),

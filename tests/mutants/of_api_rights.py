@@ -31,8 +31,21 @@ EDITS: tuple[Edit, ...] = (
     *_TABLE.edits(
         (
             "who may configure a topic may delete its remote data",
-            "    if request.delete_remote:\n",
-            "    if request.delete_remote and request.confirm and not request.topic:\n",
+            "(_C, _X) if request.delete_remote else (_C,)",
+            "(_C,) if request.delete_remote else (_C,)",
+        ),
+        (
+            "whoever may operate an id may freeze the topic",
+            "yield Need(right=right, topic=EVERY_TOPIC)\n            return\n"
+            "        for topic in names.meant_by(request.topic):",
+            "yield Need(right=right, topic=EVERY_TOPIC)\n            return\n"
+            "        for topic in (request.topic,):",
+        ),
+        (
+            "whoever may configure an id may disable the topic",
+            "(_C, _X) if request.delete_remote else (_C,)\n"
+            "    for topic in names.meant_by(request.topic):",
+            "(_C, _X) if request.delete_remote else (_C,)\n    for topic in (request.topic,):",
         ),
         (
             "a topic that is named by its id needs no right",

@@ -169,8 +169,23 @@ async def test_a_right_on_a_prefix_of_an_id_is_no_right_on_its_topic() -> None:
     text = str(TOPIC_ID)
     known = principals(cunning={"x": ["read"], text: ["admin"]})
     async with authorised_node(Cluster(), known=known) as site:
-        request = pb.UndoDeletionRequest(topic=text)
-        assert (await refused(site, "UndoDeletion", request, "cunning")).code() is DENIED
+        requests: list[tuple[str, Any]] = [
+            ("UndoDeletion", pb.UndoDeletionRequest(topic=text)),
+            ("Freeze", pb.FreezeRequest(topic=text)),
+            ("Unfreeze", pb.FreezeRequest(topic=text)),
+            ("DisableTopic", pb.DisableTopicRequest(topic=text)),
+            ("DisableTopic", pb.DisableTopicRequest(topic=text, delete_remote=True)),
+        ]
+        for name, request in requests:
+            assert (await refused(site, name, request, "cunning")).code() is DENIED, name
+
+
+async def test_a_right_on_a_topic_counts_where_its_id_is_named() -> None:
+    async with authorised_node(Cluster()) as site:
+        frozen = await site.call("Freeze", pb.FreezeRequest(topic=str(TOPIC_ID)), OPERATOR)
+        assert [row.topic for row in frozen.freezes] == [TOPIC]
+        error = await refused(site, "Freeze", pb.FreezeRequest(topic=str(TOPIC_ID)), STRANGER)
+        assert error.code() is DENIED and TOPIC not in (error.details() or "")
 
 
 async def test_lists_and_status_have_only_what_the_caller_may_see() -> None:
