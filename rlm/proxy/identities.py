@@ -69,9 +69,12 @@ class Identities:
 
     def prove(self, identity: Identity, principal: str, *, by_sasl: bool) -> None:
         """Who it is was proved; the first user of SASL stays. SessionError: as many connections
-        have the name as may.
+        have the name as may. A connection that proves its name in another way too counts once.
         """
         if identity.is_by_sasl or id(identity) not in self._open:
+            return
+        if identity.principal == principal:
+            identity.is_by_sasl = by_sasl
             return
         if not self.principals.enter(principal):
             raise SessionError(

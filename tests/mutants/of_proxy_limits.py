@@ -119,6 +119,11 @@ EDITS: tuple[Edit, ...] = (
             "        if identity.is_by_sasl or id",
             "        if id",
         ),
+        (
+            "a connection that proves its name twice counts twice",
+            "        if identity.principal == principal:\n",
+            "        if identity.principal == principal and not by_sasl:\n",
+        ),
     ),
     *SERVER.edits(
         (

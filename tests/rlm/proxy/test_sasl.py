@@ -274,6 +274,21 @@ def counted(most: int) -> Identities:
     return Identities(addresses=Shares(100), principals=Shares(most))
 
 
+def test_a_connection_that_proves_one_name_twice_counts_once() -> None:
+    """A client with a certificate is logged in by the proxy under the name of its subject."""
+    identities = counted(1)
+    one, other = identities.enter("a"), identities.enter("a")
+    identities.prove(one, "CN=etl", by_sasl=False)
+    identities.prove(one, "CN=etl", by_sasl=True)
+    assert one.principal == "CN=etl" and one.is_by_sasl
+    identities.prove(one, "bob", by_sasl=True)
+    assert one.principal == "CN=etl"
+    with pytest.raises(SessionError, match="CN=etl has 1 connections"):
+        identities.prove(other, "CN=etl", by_sasl=False)
+    identities.leave(one)
+    assert len(identities.principals) == 0
+
+
 def test_of_a_certificate_and_a_user_the_user_counts() -> None:
     identities = counted(1)
     one, other = identities.enter("a"), identities.enter("a")
