@@ -19,7 +19,8 @@ _PARSER = re.compile(_RULE, re.ASCII)
 _SPLITTER = re.compile(rf"\s*({_RULE})\s*(,\s*|$)", re.ASCII)
 _SPACE = "".join(map(chr, range(0x21)))
 _BACK_REFERENCE = re.compile(r"\$(\d+)", re.ASCII)
-_SAME_ESCAPES = frozenset("dDwWsSbBAtnrfa")
+# Not \b and \B: for Java up to 18 they are at the ends of words of every script.
+_SAME_ESCAPES = frozenset("dDwWsSAtnrfa")
 _LINE_ENDS = frozenset("\n\r\u0085\u2028\u2029")
 _GROUP_STARTS = re.compile(r"\(\?(?:[:=!>]|<[=!]|[is]+[:)])")
 _NAMED_GROUP = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
@@ -137,7 +138,7 @@ def _class(pattern: str, at: int) -> tuple[str, str]:
         raise ValueError(f"the class at {pattern[at : at + 12]}")
     piece = found.group()
     for escape in re.findall(r"\\(.)", piece):
-        if escape.isalnum() and escape not in _SAME_ESCAPES - {"b", "B", "A"}:
+        if escape.isalnum() and escape not in _SAME_ESCAPES - {"A"}:
             raise ValueError(f"\\{escape} in {piece}")
     return piece, piece
 

@@ -156,6 +156,10 @@ def test_a_replacement_that_java_refuses_names_nobody(replacement: str) -> None:
         r"CN=(?<=a*)b",
         r"CN=\07",
         r"CN=[\0]",
+        r"CN=\b(\w+)\b.*",
+        r"CN=\B.*",
+        r"CN=[\b]",
+        r"CN=[\A]",
     ],
 )
 def test_h23_a_pattern_that_python_may_read_otherwise_is_refused(pattern: str) -> None:

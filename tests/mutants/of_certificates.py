@@ -54,6 +54,11 @@ EDITS: tuple[Edit, ...] = (
             '"".join(_translated(pattern)))',
         ),
         (
+            "words end where Python says, not Java",
+            '_SAME_ESCAPES = frozenset("',
+            '_SAME_ESCAPES = frozenset("bB',
+        ),
+        (
             "a subject with a line end is read as Python does",
             "        if not _LINE_ENDS.isdisjoint(subject):\n            return None",
             "        if not subject:\n            return None",
