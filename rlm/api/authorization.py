@@ -2,9 +2,9 @@
 
 One interceptor stands before all services, so no method can forget it. A method without a row in
 rlm.api.method_rights is refused. Long answers are checked again while they are sent: whoever loses
-the right in the middle of a read gets no more records. A call that a service has forwarded was
-authorised where it came in. Without an authorizer every caller that the gate admits has every
-right, and only commands are intercepted, for their line in the audit log.
+the right in the middle of a read, or whose token is taken back, gets no more records. A call that
+a service has forwarded was authorised where it came in. Without an authorizer every caller that the
+gate admits has every right, and only commands are intercepted, for their line in the audit log.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from rlm.plans.api_rights import EVERY_TOPIC, ApiRight, Need
 from rlm.remote_log.topic_refs import checked_name, topic_id_of, topic_records
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2, fetch_pb2
-from rsm_plugins.contract.status import PermissionDenied
+from rsm_plugins.contract.status import PermissionDenied, Unauthenticated
 
 CHECK_AGAIN_MS = 1_000
 AUDIT_WAIT_MS = 1_000
@@ -169,7 +169,7 @@ class Authorization(grpc.aio.ServerInterceptor):
                         now_ms = self._clock.monotonic_ms()
                         if now_ms - checked_ms >= CHECK_AGAIN_MS:
                             checked_ms = now_ms
-                            await self._authorise(call)
+                            await self._authorise_again(call, context)
                         yield one
 
         return answers
@@ -197,6 +197,18 @@ class Authorization(grpc.aio.ServerInterceptor):
         raise PermissionDenied(
             f"{call.caller.principal} has no right {lacks[0]}: {self._authorizer.words}"
         )
+
+    async def _authorise_again(self, call: _Call, context: Context) -> None:
+        """As `_authorise`, in the middle of an answer. Unauthenticated: what the caller has shown
+        is nobody's by now, or somebody else's.
+        """
+        if self._authorizer is None:
+            return
+        if self._gate.admit(context) != call.caller:
+            raise Unauthenticated(
+                "the token or certificate of this call is of another caller by now: call again"
+            )
+        await self._authorise(call)
 
     async def _kept(self, call: _Call, answer: Any) -> Any:
         """The answer without what the caller may not see."""

@@ -66,8 +66,18 @@ EDITS: tuple[Edit, ...] = (
     *_AUTHORIZATION.edits(
         (
             "a right that is taken away counts at the next call only",
-            "                            await self._authorise(call)\n",
+            "                            await self._authorise_again(call, context)\n",
             "",
+        ),
+        (
+            "a read goes on with a token that was taken back",
+            "if self._gate.admit(context) != call.caller:",
+            "if not call.caller:",
+        ),
+        (
+            "a read goes on with a token that is another's by now",
+            "if self._gate.admit(context) != call.caller:",
+            "if not self._gate.admit(context):",
         ),
         (
             "the name of a hidden topic is said by its id",

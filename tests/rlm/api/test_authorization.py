@@ -16,6 +16,7 @@ from rlm.api.authorization import CHECK_AGAIN_MS, Authorization
 from rlm.api.authorizers import FileAuthorizer
 from rlm.api.calls import Gate, call_metadata, no_tokens
 from rlm.api.method_rights import METHOD_RULES
+from rlm.api.principals import Principals, principals_of, token_hash
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
@@ -316,7 +317,26 @@ class Aborted(aio.AbortError):
         self.code = code
 
 
-async def test_a_read_ends_when_its_right_is_taken_away() -> None:
+@pytest.mark.parametrize(
+    ("then", "refusal"),
+    [
+        (principals(reader={"other": ["read"]}), DENIED),
+        (principals(operator={TOPIC: ["read"]}), grpc.StatusCode.UNAUTHENTICATED),
+        (
+            principals_of(
+                {
+                    READER: {"tokens": [token_hash("next")], "topics": {TOPIC: ["read"]}},
+                    "b": {"tokens": [token_hash(f"{READER}-token")], "topics": {TOPIC: ["read"]}},
+                }
+            ),
+            grpc.StatusCode.UNAUTHENTICATED,
+        ),
+    ],
+    ids=["no right", "no token", "the token of another"],
+)
+async def test_a_read_ends_when_its_right_or_its_token_is_taken_away(
+    then: Principals, refusal: grpc.StatusCode
+) -> None:
     clock, known, ended = ManualClock(), [USUAL], []
 
     async def answers(request: object, context: object) -> AsyncIterator[int]:
@@ -340,12 +360,12 @@ async def test_a_read_ends_when_its_right_is_taken_away() -> None:
     handler: Any = await authorization.intercept_service(found, cast(Any, details))
     rows = handler.unary_stream(fetch_pb2.FetchRequest(topic=REF), CallContext())
     assert [await anext(rows), await anext(rows)] == [0, 1]
-    known[0] = principals(reader={"other": ["read"]})
+    known[0] = then
     assert await anext(rows) == 2  # asked again after a second only
     await clock.sleep_ms(CHECK_AGAIN_MS)
     with pytest.raises(Aborted) as caught:
         await anext(rows)
-    assert caught.value.code is DENIED and ended == [True]
+    assert caught.value.code is refusal and ended == [True]
 
 
 async def test_health_and_nothing_else_answers_everybody() -> None:
