@@ -8,6 +8,7 @@ gate admits has every right, and only commands are intercepted, for their line i
 """
 
 import asyncio
+import functools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -37,6 +38,8 @@ CHECK_AGAIN_MS = 1_000
 AUDIT_WAIT_MS = 1_000
 """How long a command that is carried out without its line too waits for a disk that hangs."""
 REQUEST_SHOWN_MAX_BYTES = 16 << 10
+LACKS_SHOWN_MAX = 400
+"""Characters of the right that a caller lacks: more than the longest name of a topic needs."""
 _OPEN_SERVICES = (health.SERVICE_NAME, reflection.SERVICE_NAME)
 """Asked by load balancers and tools that know no token: they show which calls there are."""
 
@@ -180,22 +183,23 @@ class Authorization(grpc.aio.ServerInterceptor):
         """
         if self._authorizer is None or not call.caller.is_proven:
             return
-        needs = await needs_of(call.rule, call.request, self._names)
+        needs = dict.fromkeys(await needs_of(call.rule, call.request, self._names))
         rights = await self._authorizer.rights_of(call.caller)
-        lacks = rights.lacks(needs)
-        if not lacks:
+        lacking = next((need for need in needs if rights.lacks((need,))), None)
+        if lacking is None:
             return
+        lacks = str(lacking)[:LACKS_SHOWN_MAX]
         log.warning(
             "call_refused",
             method=call.method,
             principal=call.caller.principal,
             address=call.caller.address,
-            lacks=[str(one) for one in lacks],
+            lacks=lacks,
         )
-        if _is_by_id(call) and rights.lacks([Need(right=ApiRight.DESCRIBE, topic=lacks[0].topic)]):
+        if _is_by_id(call) and rights.lacks([Need(right=ApiRight.DESCRIBE, topic=lacking.topic)]):
             raise unknown_topic_id(call.request.topic)
         raise PermissionDenied(
-            f"{call.caller.principal} has no right {lacks[0]}: {self._authorizer.words}"
+            f"{call.caller.principal} has no right {lacks}: {self._authorizer.words}"
         )
 
     async def _authorise_again(self, call: _Call, context: Context) -> None:
@@ -216,6 +220,7 @@ class Authorization(grpc.aio.ServerInterceptor):
             return answer
         rights = await self._authorizer.rights_of(call.caller)
 
+        @functools.cache
         def sees(topic: str) -> bool:
             return not rights.lacks([Need(right=ApiRight.DESCRIBE, topic=topic)])
 

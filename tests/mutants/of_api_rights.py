@@ -85,6 +85,16 @@ EDITS: tuple[Edit, ...] = (
             "not lacks and rights.lacks(",
         ),
         (
+            "a refused call makes a line of megabytes in the log",
+            "str(lacking)[:LACKS_SHOWN_MAX]",
+            "str(lacking)",
+        ),
+        (
+            "a right that a call needs a thousand times is looked up a thousand times",
+            "dict.fromkeys(await needs_of(call.rule, call.request, self._names))",
+            "await needs_of(call.rule, call.request, self._names)",
+        ),
+        (
             "a command without a line in the audit log is carried out",
             "is_needed = self._authorizer is not None and not call.rule.never_waits",
             "is_needed = self._authorizer is None and call.rule.never_waits",

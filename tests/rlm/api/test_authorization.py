@@ -1,6 +1,6 @@
 """Rights at the API over a real channel: no data without READ, no offset without DESCRIBE."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,11 +12,12 @@ from grpc_health.v1 import health_pb2
 
 from kip405.errors import ErrorKind, NotFound
 from kip405.ids import Uuid
-from rlm.api.authorization import CHECK_AGAIN_MS, Authorization
-from rlm.api.authorizers import FileAuthorizer
-from rlm.api.calls import Gate, call_metadata, no_tokens
+from rlm.api.authorization import CHECK_AGAIN_MS, LACKS_SHOWN_MAX, Authorization
+from rlm.api.authorizers import CallerRights, FileAuthorizer
+from rlm.api.calls import Caller, Gate, call_metadata, no_tokens
 from rlm.api.method_rights import METHOD_RULES
 from rlm.api.principals import Principals, principals_of, token_hash
+from rlm.plans.api_rights import Need
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
@@ -103,6 +104,52 @@ async def test_who_may_read_and_who_may_only_describe(who: str, may: set[str]) -
             if await code(site, name, request, who) is grpc.StatusCode.OK
         }
         assert let_in == may
+
+
+async def test_a_refusal_of_many_topics_has_one_short_line_in_the_log() -> None:
+    async with authorised_node(Cluster()) as site:
+        with structlog.testing.capture_logs() as logs:
+            for topics in (["other", *(f"topic-{n}" for n in range(9_000))], ["x" * 100_000]):
+                request = fetch_pb2.DescribeTopicsRequest(topics=topics)
+                assert (await refused(site, "DescribeTopics", request, READER)).code() is DENIED
+        many, long = (row for row in logs if row["event"] == "call_refused")
+    assert many["lacks"] == "describe on topic other"
+    assert len(long["lacks"]) == LACKS_SHOWN_MAX
+    assert all(len(str(row)) < 2_000 for row in logs)
+
+
+class CountedRights:
+    """Implements CallerRights and Authorizer: all rights on one topic. `asked`: of which topics."""
+
+    words = "so it is in this test"
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self.asked: list[str] = []
+
+    async def rights_of(self, caller: Caller) -> CallerRights:
+        return self
+
+    def lacks(self, needs: Iterable[Need]) -> tuple[Need, ...]:
+        asked = tuple(needs)
+        self.asked += [need.topic for need in asked]
+        return tuple(need for need in asked if need.topic != self._topic)
+
+
+async def test_each_topic_of_a_call_is_looked_up_once_and_none_after_the_first_refusal() -> None:
+    rights = CountedRights(TOPIC)
+    async with authorised_node(Cluster(), authorizer=rights) as site:
+        request = fetch_pb2.DescribeTopicsRequest(topics=[TOPIC, TOPIC, "other", "third"])
+        await refused(site, "DescribeTopics", request, READER)
+        assert rights.asked == [TOPIC, "other"]
+        rights.asked.clear()
+        site.fakes.statuses.problems = [
+            Problem(kind=ProblemKind.OTHER, subject=str(n), topic=TOPIC, text="x", since_ms=1)
+            for n in range(5)
+        ]
+        found = await site.call("Status", pb.StatusRequest(), READER)
+        assert len(found.problems) == 5
+        assert sorted(rights.asked) == ["*", TOPIC]
 
 
 async def test_a_reader_gets_records_and_no_commands() -> None:
