@@ -32,6 +32,17 @@ from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
 from rsm_plugins.contract.tls import require_both
 from rsm_plugins.process.config import yaml_fault
 
+_UNFIT_VALUES = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
+"""What PyYAML raises, besides its own errors, for a value that is not of the type it looks like."""
+
+
+class _KeyIsNoText(Exception):
+    """A key is a list or a mapping; `line` counts from 1."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(line)
+        self.line = line
+
 
 class _UniqueKeyLoader(yaml.SafeLoader):
     """YAML in which a duplicate key is an error, so that no value is ignored."""
@@ -39,6 +50,8 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise _KeyIsNoText(key_node.start_mark.line + 1)
             if key_node.value in seen:
                 raise Invalid(f"{key_node.value}: given twice")
             seen.add(key_node.value)
@@ -86,6 +99,16 @@ def read_yaml(path: Path, like: str = "node.id: 1") -> dict[str, Any]:
         content = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
         raise Invalid(f"{path} is not YAML: {yaml_fault(error)}") from None
+    except _KeyIsNoText as error:
+        raise Invalid(
+            f"{path}: line {error.line} has a key that is no text: if the file is a template "
+            "({{...}}), render it first; else put the key in quotes"
+        ) from None
+    except _UNFIT_VALUES as error:
+        raise Invalid(
+            f"{path} has a value that YAML cannot read ({type(error).__name__}), such as a date "
+            "that does not exist or a wrong tag (!!int): put texts in quotes"
+        ) from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise Invalid(f"{path} must hold lines like `{like}`")
     return content

@@ -16,6 +16,7 @@ _KAFKA = Target("rlm/api/authorizers.py", ("tests/rlm/api/test_kafka_authorizer.
 _PEERS = Target("rlm/api/peers.py", ("tests/rlm/api/test_known_callers.py",))
 _HTTP = Target("rlm/service/listeners.py", ("tests/rlm/http/test_http_access.py",))
 _CONFIG = Target("rlm/config/loader.py", ("tests/rlm/config/test_authorization.py",))
+_FILES = Target("rlm/config/loader.py", ("tests/rlm/api/test_principals.py",))
 _SPARK = Target("rlm_spark/tiers/service_calls.py", ("tests/rlm_spark/test_fetch_client.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -183,6 +184,18 @@ EDITS: tuple[Edit, ...] = (
             "any public authority vouches for a peer that gets the token",
             "if config.api_token_file and config.grpc_tls and config.grpc_tls_ca_file is None:",
             "if config.api_token_file and not config.grpc_tls and config.grpc_tls_ca_file:",
+        ),
+    ),
+    *_FILES.edits(
+        (
+            "a template that is not rendered ends the renewal of principals",
+            "if not isinstance(key_node, yaml.ScalarNode):",
+            "if key_node is None:",
+        ),
+        (
+            "a date that does not exist ends the renewal of principals",
+            "(ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)",
+            "(AttributeError,)",
         ),
     ),
     *_SPARK.edits(

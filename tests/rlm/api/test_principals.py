@@ -138,11 +138,16 @@ async def test_a_changed_file_is_taken_and_a_bad_one_leaves_the_former(
         path.write_text("User:etl: {tokens: [half a")
         await file.refresh()
         assert file().of_token("secret") == "User:etl"
+        for text in ("{{ principals }}: {}", "User:etl: {tokens: [2026-13-45]}"):
+            path.write_text(text)
+            await file.refresh()
+            assert file().of_token("secret") == "User:etl"
         path.unlink()
         await file.refresh()
         assert file().of_token("secret") == "User:etl"
         path.write_text(yaml.safe_dump({"other": {"tokens": [HASH]}}))
         await file.refresh()
         assert file().of_token("secret") == "other"
-    assert [row["event"] for row in logs] == ["renewal_failed", "renewal_failed", "renewed"]
+    assert [row["event"] for row in logs] == ["renewal_failed"] * 4 + ["renewed"]
     assert "is not YAML" in logs[0]["error"]
+    assert "render it first" in logs[1]["error"] and "put texts in quotes" in logs[2]["error"]

@@ -296,6 +296,31 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("node.id: 1\n{{ listen }}: s3cret\n", "line 2 has a key that is no text: if the"),
+        ("node.id: {{ s3cret }}\n", "line 1 has a key that is no text: if the file is a template"),
+        ("? [a, s3cret]\n: 1\n", "line 1 has a key that is no text"),
+        ("node.id: 2026-13-45\n", "has a value that YAML cannot read (ValueError), such as a date"),
+        ("node.id: !!int s3cret\n", "cannot read (ValueError), such as a date"),
+        ("node.id: !!timestamp s3cret\n", "put texts in quotes"),
+        ("node.id: !!bool s3cret\n", "put texts in quotes"),
+        ("node.id: " + "1:" * 200 + "1.5", "put texts in quotes"),
+        ("node.id: " + "[" * 5_000 + "]" * 5_000, "put texts in quotes"),
+    ],
+)
+def test_a_key_or_value_that_yaml_cannot_construct_is_refused(
+    tmp_path: Path, text: str, advice: str
+) -> None:
+    path = tmp_path / "rlm.yaml"
+    path.write_text(text)
+    with pytest.raises(Invalid) as caught:
+        load(path)
+    assert str(caught.value).startswith(str(path)) and advice in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="cannot be read: No such file"):
         load(tmp_path / "missing.yaml")
