@@ -17,7 +17,14 @@ from urllib.parse import unquote
 
 from kip405.errors import Invalid
 from rlm.clock import Clock
-from rsm_plugins.contract.answering import PRINCIPAL_KEY, Answered, Context, principal_of
+from rsm_plugins.contract.answering import (
+    PRINCIPAL_KEY,
+    PRINCIPAL_MAX,
+    Answered,
+    Context,
+    can_be_named,
+    principal_of,
+)
 from rsm_plugins.contract.status import Unauthenticated
 from rsm_plugins.renewed import Renewed
 
@@ -171,6 +178,12 @@ def _certified(principals: "Principals", context: Context) -> str:
     if principal is None:
         raise Unauthenticated(
             f"the certificate of {subject} is of no principal in api.principals.file"
+        )
+    if not can_be_named(principal):
+        raise Unauthenticated(
+            f"the certificate of {subject} is of a principal whose name is not 1 to "
+            f"{PRINCIPAL_MAX} printable ASCII characters, and calls between services can carry no "
+            "others: name the certificate in api.principals.file, under another principal"
         )
     return principal
 

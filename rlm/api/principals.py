@@ -24,7 +24,7 @@ from rlm.clock import Clock
 from rlm.config import read_yaml
 from rlm.plans.api_rights import EVERY_TOPIC, GIVEN_BY, Grant, Rights, TopicRights
 from rlm.remote_log.topic_refs import checked_name
-from rsm_plugins.contract.answering import PRINCIPAL_MAX
+from rsm_plugins.contract.answering import PRINCIPAL_MAX, can_be_named
 from rsm_plugins.renewed import Renewed
 from rsm_plugins.threads import Threads
 
@@ -134,8 +134,12 @@ def principals_of(content: Mapping[str, Any], *, has_rights: bool = True) -> Pri
 
 
 def _check_entry(name: str, entry: Any, *, has_rights: bool) -> None:
-    if not 0 < len(name) <= PRINCIPAL_MAX or not name.isprintable():
-        raise Invalid(f"{name!r} is no principal: 1 to {PRINCIPAL_MAX} printable characters")
+    if not can_be_named(name):
+        raise Invalid(
+            f"{name[:PRINCIPAL_MAX]!r} is no principal: a name has 1 to {PRINCIPAL_MAX} printable "
+            "ASCII characters, because calls between services can carry no others; give it another "
+            "name"
+        )
     if not isinstance(entry, dict):
         raise Invalid(f"{name}: must have tokens or certificates, and topics or prefixes")
     for key in entry:

@@ -22,6 +22,11 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 log = structlog.get_logger(__name__)
 
 
+def can_be_named(principal: str) -> bool:
+    """Whether a call can name this principal: the metadata of gRPC has printable ASCII only."""
+    return 0 < len(principal) <= PRINCIPAL_MAX and principal.isascii() and principal.isprintable()
+
+
 def principal_of(context: Context) -> str:
     """The name of the caller; Unauthenticated if the call has none."""
     for key, value in context.invocation_metadata() or ():

@@ -119,6 +119,11 @@ EDITS: tuple[Edit, ...] = (
             "principal = principals.of_certificate(subject) or subject\n    if principal is None:",
         ),
         (
+            "a caller is let in whose commands cannot be forwarded",
+            "    if not can_be_named(principal):\n",
+            "    if not principal:\n",
+        ),
+        (
             "a token of a principal and of the services has every right",
             "if is_service and principal is not None:",
             "if is_service and principal is None and shown is None:",
@@ -130,6 +135,11 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *_PRINCIPALS.edits(
+        (
+            "a principal is taken whom no call between services can name",
+            "    if not can_be_named(name):\n",
+            "    if not name or not name.isprintable():\n",
+        ),
         (
             "two principals have one token",
             "                if key in known:\n",

@@ -1,16 +1,18 @@
 """Who a caller is where the API is authorised: by token, certificate, or the services' token."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from grpc import aio
 
 from kip405.errors import Unavailable
-from rlm.api.calls import call_metadata
+from rlm.api.calls import Gate, call_metadata, no_tokens
 from rlm.api.peers import Stubs
 from rlm.api.principals import Principals, principals_of, token_hash
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
+from rsm_plugins.contract.status import Unauthenticated
 from rsm_plugins.contract.tls import Tls
 from tests.builders.certificates import Authority
 from tests.builders.log_dir import TOPIC
@@ -61,6 +63,33 @@ async def test_a_certificate_is_its_principal_and_a_token_counts_before_it(
         site.principals = known(by_kafka=True)
         found = await who_is(site.address, other, None)
         assert found.startswith("PERMISSION_DENIED: User:CN=other has no right"), found
+
+
+class CertificateContext:
+    """A call that shows a certificate and no token."""
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def auth_context(self) -> dict[str, tuple[bytes, ...]]:
+        return {"x509_subject": (self._subject.encode(),)}
+
+    def peer(self) -> str:
+        return "ipv4:10.0.0.1:40000"
+
+
+@pytest.mark.parametrize("name", ["Jürgen", "x" * 257])
+def test_a_certificate_whose_principal_no_call_can_carry_is_named_in_the_file(name: str) -> None:
+    """A command of that caller could not be forwarded."""
+    context: Any = CertificateContext(f"CN={name}")
+    unnamed = Gate(no_tokens, lambda: principals_of({}, has_rights=False))
+    with pytest.raises(Unauthenticated, match=r"name the certificate in api\.principals\.file"):
+        unnamed.admit(context)
+    named = principals_of({"User:j": {"certificates": [f"CN={name}"]}}, has_rights=False)
+    assert Gate(no_tokens, lambda: named).admit(context).principal == "User:j"
 
 
 async def test_who_shows_nothing_learns_what_is_asked_for() -> None:

@@ -62,6 +62,8 @@ def entry(**changes: Any) -> dict[str, Any]:
         ({"etl": {"topics": {"a": ["read"]}}}, "etl: has neither tokens nor certificates"),
         ({"": {"tokens": [HASH]}}, "'' is no principal"),
         ({"a\nb": {"tokens": [HASH]}}, "is no principal"),
+        ({"User:Jürgen": {"tokens": [HASH]}}, "no principal: a name has 1 to 256 printable ASCII"),
+        ({"a" * 257: {"tokens": [HASH]}}, "give it another name"),
         (entry(token="x"), "etl: token: unknown; there are tokens, certificates, topics, prefix"),
         (entry(tokens=HASH), "etl: tokens: must be a list of texts"),
         (entry(tokens=[7]), "etl: tokens: must be a list of texts"),
