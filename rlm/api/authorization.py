@@ -238,8 +238,8 @@ class Authorization(grpc.aio.ServerInterceptor):
         """
         if self._audit is None or not call.rule.changes(call.request):
             return
-        if call.caller.is_forwarded:
-            return  # it is written down where it came in
+        if call.caller.is_forwarded and self._authorizer is not None:
+            return  # a service says so, which has written it down; without rights anybody could
         is_needed = self._authorizer is not None and not call.rule.never_waits
         try:
             async with asyncio.timeout(None if is_needed else AUDIT_WAIT_MS / 1000):

@@ -108,8 +108,13 @@ EDITS: tuple[Edit, ...] = (
         ("lists show every topic", "        if sees(EVERY_TOPIC):\n", "        if rights:\n"),
         (
             "a forwarded command is written down twice",
-            "        if call.caller.is_forwarded:\n            return  # it",
-            "        if not call.caller:\n            return  # it",
+            "        if call.caller.is_forwarded and self._authorizer is not None:\n",
+            "        if not call.caller:\n",
+        ),
+        (
+            "whoever says that a service forwards the command leaves no line",
+            "        if call.caller.is_forwarded and self._authorizer is not None:\n",
+            "        if call.caller.is_forwarded:\n",
         ),
     ),
     *_CALLERS.edits(

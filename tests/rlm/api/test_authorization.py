@@ -334,6 +334,14 @@ async def test_a_forwarded_command_has_one_line_and_the_rights_of_its_caller() -
     assert one.audit.lines == []
 
 
+async def test_without_an_authorizer_a_command_that_is_called_forwarded_has_its_line_too() -> None:
+    """Whoever may call could say so."""
+    async with authorised_node(Cluster(), is_authorised=False) as site:
+        request = pb.FreezeRequest(topic=TOPIC)
+        await site.call("Freeze", request, SERVICES, says="bob", forwarded_by="rlm-9")
+    assert [(line["command"], line["by"]) for line in site.audit.lines] == [("Freeze", "bob")]
+
+
 async def test_without_an_authorizer_everybody_with_the_token_may_and_leaves_a_line() -> None:
     async with authorised_node(Cluster(), is_authorised=False) as site:
         assert await site.call("Fetch", fetch_pb2.FetchRequest(topic=REF), SERVICES)
