@@ -1,10 +1,15 @@
 """Transactions across the trim point: what was aborted stays aborted, whoever uploads what (H9)."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.spec import SandboxSpec
+from tests.sandbox_fixtures import with_workers
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, row_of, text_value
 from tests.scenarios.java import java_read, printable
 from tests.scenarios.objects import finished_segments
@@ -103,13 +108,24 @@ def test_h09_abort_straddles_the_trim_point_and_a_new_replica_uploads_its_marker
     assert printed == printable(everything)
 
 
-def test_h18_the_transaction_that_keeps_segments_from_being_copied_is_named(one: Cluster) -> None:
-    topic, operator = fresh("pinned"), Operator(one)
-    one.create_topic(topic)
-    one.enable(topic)
-    hanging = Transaction(one, topic, "hanging")
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster without what other tests have left behind, which has problems by the hundred."""
+    up = Sandbox.up(tmp_path / "alone", with_workers(SandboxSpec(jvm="quick")))
+    try:
+        with Cluster(up) as cluster:
+            yield cluster
+    finally:
+        up.down(delete=True)
+
+
+def test_h18_the_transaction_that_keeps_segments_from_being_copied_is_named(alone: Cluster) -> None:
+    topic, operator = fresh("pinned"), Operator(alone)
+    alone.create_topic(topic)
+    alone.enable(topic)
+    hanging = Transaction(alone, topic, "hanging")
     hanging.produce(10)
-    one.fill(topic, mib=3)
+    alone.fill(topic, mib=3)
     start = hanging.rows[0].offset
 
     def found() -> list[str]:
@@ -119,9 +135,9 @@ def test_h18_the_transaction_that_keeps_segments_from_being_copied_is_named(one:
         return [row["text"] for row in rows if (row["kind"], row["subject"]) == kinds]
 
     named = f"from offset {start} on"
-    one.wait_for(lambda: any(named in one for one in found()), "its name", timeout_s=180)
+    alone.wait_for(lambda: any(named in text for text in found()), "its name", timeout_s=180)
     pinned = f'rlm_last_stable_offset_pinned_seconds{{partition="0",topic="{topic}"}} '
     assert pinned in operator.get("/metrics")
     hanging.abort()
-    one.wait_for(lambda: found() == [], "the end of the problem")
-    one.wait_copied(topic)
+    alone.wait_for(lambda: found() == [], "the end of the problem")
+    alone.wait_copied(topic)

@@ -168,7 +168,7 @@ def test_g10_where_nobody_takes_changes_none_is_remembered() -> None:
     assert list(seen(table)) == [ALICE]
 
 
-def test_g10_a_core_that_is_away_is_told_later_of_no_client_that_is_gone() -> None:
+def test_g10_a_core_that_is_away_gets_no_client_later_that_is_gone() -> None:
     worker = ClientTable(is_taken=True)
     worker.connected(ALICE)
     come_and_go(worker, 3)
