@@ -8,12 +8,12 @@ that the client knows, and the error that it is meant to see. Records are never 
 module must not know which topics are refused.
 """
 
-import enum
 import struct
 from collections.abc import Callable
 
 from kafka_protocol.apis import PRODUCE
 from kafka_protocol.primitives import Buffer, Reader, WireError
+from kafka_protocol.topic_walk import Part, TopicWalk
 
 IsRefused = Callable[[Buffer], bool]
 """Whether a topic with these bytes as its name (up to v12) or id (v13 on) is refused."""
@@ -32,31 +32,17 @@ def spoiled(index: int) -> int:
     return ~index
 
 
-class _Part(enum.Enum):
-    """What comes next in the frame."""
-
-    HEAD = enum.auto()
-    TOPIC = enum.auto()
-    PARTITION = enum.auto()
-    PARTITION_TAGS = enum.auto()
-    TOPIC_TAGS = enum.auto()
-    TAGS = enum.auto()
-    END = enum.auto()
-
-
-class ProduceRequestScanner:
+class ProduceRequestScanner(TopicWalk):
     """Scans one frame of `size_bytes` (no length before it), v0 to v13."""
 
     def __init__(self, size_bytes: int, api_version: int, is_refused: IsRefused) -> None:
+        super().__init__(is_flexible=PRODUCE.is_flexible(api_version))
         self.left_bytes = size_bytes
         """Bytes of the frame that `scan` has not counted yet."""
         self.refused_partitions = 0
         self._version = api_version
-        self._is_flexible = PRODUCE.is_flexible(api_version)
         self._is_refused = is_refused
         self._is_topic_refused = False
-        self._part = _Part.HEAD
-        self._topics = self._partitions = 0
 
     def scan(self, view: memoryview) -> tuple[int, int]:
         """How many bytes at the start of the view may be passed on, 0 = more are needed; and how
@@ -69,14 +55,14 @@ class ProduceRequestScanner:
         reader = Reader(view, what=f"Produce v{self._version} request")
         passed_bytes = records_bytes = 0
         try:
-            while self._part is not _Part.END and not records_bytes:
+            while self._part is not Part.END and not records_bytes:
                 records_bytes = self._step(reader)
                 passed_bytes = reader.position
         except WireError:
             if len(view) == self.left_bytes or len(view) - passed_bytes > MAX_HEAD_BYTES:
                 raise
         self.left_bytes -= passed_bytes + records_bytes
-        if self.left_bytes < 0 or (self._part is _Part.END) != (self.left_bytes == 0):
+        if self.left_bytes < 0 or (self._part is Part.END) != (self.left_bytes == 0):
             raise reader.fail(f"{self.left_bytes} bytes left")
         return passed_bytes, records_bytes
 
@@ -84,14 +70,15 @@ class ProduceRequestScanner:
         """Read the next part; the size of the records behind it. Nothing changes where bytes are
         missing.
         """
-        if self._part is _Part.PARTITION:
+        if self._part is Part.PARTITION:
             return self._read_partition(reader)
-        if self._part is _Part.TOPIC:
+        if self._part is Part.TOPIC:
             self._read_topic(reader)
-        elif self._part is _Part.HEAD:
+        elif self._part is Part.HEAD:
             self._read_head(reader)
         else:
-            self._read_tags(reader)
+            reader.skip_tags()
+            self._end_tags()
         return 0
 
     def _read_head(self, reader: Reader) -> None:
@@ -102,8 +89,7 @@ class ProduceRequestScanner:
         if self._version >= _FIRST_WITH_TRANSACTIONAL_ID:
             reader.skip_string(flexible=self._is_flexible)
         reader.view(_ACKS_AND_TIMEOUT_BYTES)
-        self._topics = self._count(reader)
-        self._next_topic()
+        self._begin_topics(self._count(reader))
 
     def _read_topic(self, reader: Reader) -> None:
         topic: Buffer
@@ -112,9 +98,9 @@ class ProduceRequestScanner:
         else:
             size_bytes = reader.uvarint() - 1 if self._is_flexible else reader.int16()
             topic = reader.view(size_bytes)
-        self._partitions = self._count(reader)
+        count = self._count(reader)
         self._is_topic_refused = self._is_refused(topic)
-        self._next_partition()
+        self._begin_partitions(count)
 
     def _read_partition(self, reader: Reader) -> int:
         index_at = reader.position
@@ -126,20 +112,8 @@ class ProduceRequestScanner:
             self.refused_partitions += 1
             if index >= 0:
                 _INT32.pack_into(reader.buffer, index_at, spoiled(index))
-        if self._is_flexible:
-            self._part = _Part.PARTITION_TAGS
-        else:
-            self._next_partition()
+        self._end_partition()
         return max(size_bytes, 0)
-
-    def _read_tags(self, reader: Reader) -> None:
-        reader.skip_tags()
-        if self._part is _Part.PARTITION_TAGS:
-            self._next_partition()
-        elif self._part is _Part.TOPIC_TAGS:
-            self._next_topic()
-        else:
-            self._part = _Part.END
 
     def _count(self, reader: Reader) -> int:
         """Elements of an array; those that come may not be in the view yet."""
@@ -147,19 +121,3 @@ class ProduceRequestScanner:
         if not -1 <= count <= self.left_bytes:
             raise reader.fail(f"array of {count} elements in {self.left_bytes} bytes")
         return max(count, 0)
-
-    def _next_partition(self) -> None:
-        if self._partitions:
-            self._partitions -= 1
-            self._part = _Part.PARTITION
-        elif self._is_flexible:
-            self._part = _Part.TOPIC_TAGS
-        else:
-            self._next_topic()
-
-    def _next_topic(self) -> None:
-        if self._topics:
-            self._topics -= 1
-            self._part = _Part.TOPIC
-        else:
-            self._part = _Part.TAGS if self._is_flexible else _Part.END

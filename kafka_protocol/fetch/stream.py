@@ -6,7 +6,6 @@ with its tagged fields; of another one the head, which ends where its records be
 must not know sockets, buffers or what a decision is based on.
 """
 
-import enum
 import struct
 
 from kafka_protocol.apis import FETCH
@@ -16,6 +15,7 @@ from kafka_protocol.fetch.response import (
     skip_tags,
 )
 from kafka_protocol.primitives import UUID_SIZE_BYTES, WireError, read_uvarint
+from kafka_protocol.topic_walk import Part, TopicWalk
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -27,31 +27,17 @@ _FIRST_WITH_TOPIC_ID = 13
 _INCOMPLETE = (struct.error, IndexError, WireError)
 
 
-class _Part(enum.Enum):
-    """What comes next in the frame."""
-
-    HEAD = enum.auto()
-    TOPIC = enum.auto()
-    PARTITION = enum.auto()
-    RECORDS = enum.auto()
-    PARTITION_TAGS = enum.auto()
-    TOPIC_TAGS = enum.auto()
-    TAGS = enum.auto()
-    END = enum.auto()
-
-
-class FetchResponseScanner:
+class FetchResponseScanner(TopicWalk):
     """Scans one frame of `size_bytes` (no length before it), v4 to v18."""
 
     def __init__(self, size_bytes: int, api_version: int) -> None:
         if not FETCH.versions.has(api_version):
             raise WireError(f"Fetch v{api_version} response: only {FETCH.versions} are handled")
+        super().__init__(is_flexible=FETCH.is_flexible(api_version))
         self.left_bytes = size_bytes
         """Bytes of the frame that were not understood yet."""
         self.api_version = api_version
-        self._is_flexible = FETCH.is_flexible(api_version)
-        self._part = _Part.HEAD
-        self._topics = self._partitions = self._records_bytes = 0
+        self._records_bytes = 0
         self._topic: str | bytes = ""
 
     @property
@@ -62,12 +48,12 @@ class FetchResponseScanner:
     @property
     def is_at_tags(self) -> bool:
         """Whether the last tagged fields of the frame come next."""
-        return self._part is _Part.TAGS
+        return self._part is Part.TAGS
 
     @property
     def records_bytes(self) -> int:
         """Bytes of records that come next."""
-        return self._records_bytes if self._part is _Part.RECORDS else 0
+        return self._records_bytes if self._part is Part.RECORDS else 0
 
     def skip_records(self, size_bytes: int) -> None:
         """Count bytes of records, at most `records_bytes`, that took another way."""
@@ -82,7 +68,7 @@ class FetchResponseScanner:
         """
         view = view[: self.left_bytes]
         try:
-            if self._part is _Part.PARTITION:
+            if self._part is Part.PARTITION:
                 head = fetched_partition_head(view, self.api_version)
                 self._check_records(head)
                 return head.end, head
@@ -100,14 +86,14 @@ class FetchResponseScanner:
         """The head of a partition that `scan` has shown was passed on."""
         self._records_bytes = max(head.records_size, 0)
         if self._records_bytes:
-            self._part = _Part.RECORDS
+            self._part = Part.RECORDS
         else:
             self._next_partition()
         self._count(head.end)
 
     def _count(self, size_bytes: int) -> None:
         self.left_bytes -= size_bytes
-        if (self._part is _Part.END) != (self.left_bytes == 0):
+        if (self._part is Part.END) != (self.left_bytes == 0):
             raise self._fail(f"{self.left_bytes} bytes left at {self._part.name}")
 
     def _check_records(self, head: FetchedPartition) -> None:
@@ -120,29 +106,21 @@ class FetchResponseScanner:
 
     def _scan_other(self, view: memoryview) -> int:
         """The end of the next part, which has no partition's head in it."""
-        if self._part is _Part.RECORDS:
+        if self._part is Part.RECORDS:
             return self._scan_records(len(view))
-        if self._part is _Part.HEAD:
+        if self._part is Part.HEAD:
             return self._scan_head(view)
-        if self._part is _Part.TOPIC:
+        if self._part is Part.TOPIC:
             return self._scan_topic(view)
         end = skip_tags(view, 0)
-        if self._part is _Part.PARTITION_TAGS:
-            self._next_partition()
-        elif self._part is _Part.TOPIC_TAGS:
-            self._next_topic()
-        else:
-            self._part = _Part.END
+        self._end_tags()
         return end
 
     def _scan_records(self, at_most_bytes: int) -> int:
         size_bytes = min(self._records_bytes, at_most_bytes)
         self._records_bytes -= size_bytes
         if self._records_bytes == 0:
-            if self._is_flexible:
-                self._part = _Part.PARTITION_TAGS
-            else:
-                self._next_partition()
+            self._end_partition()
         return size_bytes
 
     def _scan_head(self, view: memoryview) -> int:
@@ -152,8 +130,8 @@ class FetchResponseScanner:
         position += _THROTTLE_BYTES
         if self.api_version >= _FIRST_WITH_SESSION:
             position += _ERROR_AND_SESSION_BYTES
-        self._topics, position = self._array_count(view, position)
-        self._next_topic()
+        count, position = self._array_count(view, position)
+        self._begin_topics(count)
         return position
 
     def _scan_topic(self, view: memoryview) -> int:
@@ -171,8 +149,7 @@ class FetchResponseScanner:
         count, end = self._array_count(view, position)
         name = bytes(view[start:position])
         self._topic = name if self.api_version >= _FIRST_WITH_TOPIC_ID else name.decode()
-        self._partitions = count
-        self._next_partition()
+        self._begin_partitions(count)
         return end
 
     def _array_count(self, view: memoryview, position: int) -> tuple[int, int]:
@@ -186,19 +163,3 @@ class FetchResponseScanner:
         if not -1 <= count <= self.left_bytes:
             raise ValueError(f"array of {count} elements")
         return max(count, 0), position
-
-    def _next_partition(self) -> None:
-        if self._partitions:
-            self._partitions -= 1
-            self._part = _Part.PARTITION
-        elif self._is_flexible:
-            self._part = _Part.TOPIC_TAGS
-        else:
-            self._next_topic()
-
-    def _next_topic(self) -> None:
-        if self._topics:
-            self._topics -= 1
-            self._part = _Part.TOPIC
-        else:
-            self._part = _Part.TAGS if self._is_flexible else _Part.END

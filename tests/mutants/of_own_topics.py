@@ -46,7 +46,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "what is left of a frame counts as the next one",
-            "(self._part is _Part.END) != (self.left_bytes == 0):",
+            "(self._part is Part.END) != (self.left_bytes == 0):",
             "False:",
         ),
     ),

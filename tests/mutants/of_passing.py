@@ -4,6 +4,7 @@ from tests.mutants.edits import Edit, Target
 
 _FLOWING = ("tests/rlm/proxy/test_passing.py",)
 SCANNER = Target("kafka_protocol/fetch/stream.py", ("tests/kafka_protocol/test_fetch_stream.py",))
+WALK = Target("kafka_protocol/topic_walk.py", ("tests/kafka_protocol/test_fetch_stream.py",))
 OVERWRITES = Target(
     "kafka_protocol/fetch/splice.py", ("tests/kafka_protocol/test_fetch_stream.py",)
 )
@@ -34,16 +35,18 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
     ),
-    *SCANNER.edits(
+    *WALK.edits(
         (
             "tagged fields behind records are read as the next partition",
-            "                self._part = _Part.PARTITION_TAGS\n",
-            "                self._next_partition()\n",
+            "            self._part = Part.PARTITION_TAGS\n",
+            "            self._next_partition()\n",
         ),
+    ),
+    *SCANNER.edits(
         (
             "G7: a frame that ends too early or too late passes",
-            "        if (self._part is _Part.END) != (self.left_bytes == 0):\n",
-            "        if self._part is _Part.END and self.left_bytes < 0:\n",
+            "        if (self._part is Part.END) != (self.left_bytes == 0):\n",
+            "        if self._part is Part.END and self.left_bytes < 0:\n",
         ),
     ),
     *OVERWRITES.edits(
