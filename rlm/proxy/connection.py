@@ -21,7 +21,7 @@ from rlm.proxy.asked import AskedAnswer
 from rlm.proxy.begun import Steps, or_broken_off
 from rlm.proxy.client_login import ClientLogin
 from rlm.proxy.introductions import Introduction
-from rlm.proxy.limits import SMALL_BYTES, Verdict
+from rlm.proxy.limits import SMALL_BYTES, Verdict, too_many_strangers
 from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed, altered
 from rlm.proxy.session import (
     Cut,
@@ -156,7 +156,7 @@ class Connection:
         """SessionError: there is no room for it, and nobody would be told when there is."""
         verdict = self.shared.memory.verdict(self, size_bytes)
         if verdict is Verdict.END:
-            raise _too_many_strangers()
+            raise too_many_strangers()
         return verdict is Verdict.GO_ON
 
     def _account(self) -> None:
@@ -303,8 +303,8 @@ class Connection:
 
     def _check_settled(self) -> None:
         self._asked.check_settled()
-        is_passing_on = self.requests.unpassed_bytes or self._to_broker_bytes
-        if self._is_draining and self.is_idle and not is_passing_on:
+        is_done = self._is_draining and self.is_idle and not self._to_broker_bytes
+        if is_done and not self.requests.unpassed_bytes:
             self.end("shutdown")
 
     # What a handler may do (`Upstream`).
@@ -427,7 +427,7 @@ class Connection:
         to_broker_bytes = self._to_broker_bytes
         # Requests without an answer (acks=0) still go to the broker's socket from here.
         if verdict is Verdict.END and self._held_bytes - to_broker_bytes > SMALL_BYTES:
-            self._fail(_too_many_strangers())
+            self._fail(too_many_strangers())
             return
         has_room, is_assembling = verdict is Verdict.GO_ON, responses.is_assembling
         self.client.read(
@@ -494,7 +494,3 @@ class Connection:
         """Close both sides at once, whatever is queued."""
         self.end(cause)
         self.client.transport.abort()
-
-
-def _too_many_strangers() -> SessionError:
-    return SessionError("memory", "too much is held for clients unknown to the broker")

@@ -27,6 +27,7 @@ from typing import Generic, Protocol, TypeVar
 import structlog
 
 from rlm.clock import Clock
+from rlm.proxy.session import SessionError
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +61,11 @@ class Verdict(enum.Enum):
     GO_ON = "go_on"
     WAIT = "wait"
     END = "end"
+
+
+def too_many_strangers() -> SessionError:
+    """Why a connection with this verdict ends."""
+    return SessionError("memory", "too much is held for clients unknown to the broker")
 
 
 class ConnectionMemory:

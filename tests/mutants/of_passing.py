@@ -134,8 +134,9 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H24: a shutdown cuts off a request that has no answer",
-            "        if self._is_draining and self.is_idle and not is_passing_on:",
-            "        if self._is_draining and self.is_idle:",
+            "        is_done = self._is_draining and self.is_idle and not self._to_broker_bytes\n"
+            "        if is_done and not self.requests.unpassed_bytes:\n",
+            "        if self._is_draining and self.is_idle:\n",
         ),
     ),
     *LEAVING.edits(
@@ -159,7 +160,7 @@ EDITS: tuple[Edit, ...] = (
     *ENDED.edits(
         (
             "H36: a stranger whose answer finds no room waits for ever",
-            "            raise _too_many_strangers()\n",
+            "            raise too_many_strangers()\n",
             "            pass\n",
         ),
         (
