@@ -9,42 +9,27 @@ client. The client's own SASL is refused, as at a listener without SASL.
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from kafka_clients.channel_security import ENDLESS, AskBroker
 from kafka_clients.refusals import NotAuthenticated, SecurityRefused
 from kafka_protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafka_protocol.error_codes import ILLEGAL_SASL_STATE
-from kafka_protocol.frames import encode_request, encode_response, parse_response_header
+from kafka_protocol.frames import decode_response, encode_request, encode_response
 from kafka_protocol.primitives import Buffer, WireError
-from kafka_protocol.schema import Api, Value, decode
+from kafka_protocol.schema import Api, Value
 from rlm.proxy.begun import in_task
 from rlm.proxy.client_tokens import ClientTokens, TokenLease
-from rlm.proxy.handshakes import ready
+from rlm.proxy.handshakes import done
+from rlm.proxy.sasl import Asking, ask_sasl
 from rlm.proxy.session import LENGTH_BYTES, SessionError, Taken
 
 _CLIENT_ID = "rlm-proxy"
 _CORRELATION_ID = 0x7FFFFFF0
 _MOST_ANSWER_BYTES = 65_536
 REFUSED = "token_refused"
-T = TypeVar("T")
-
-
-class Asking(Protocol):
-    """The open connection to the broker, between two requests of the client."""
-
-    async def ask(
-        self,
-        frame: Buffer,
-        api_version: int,
-        correlation_id: int,
-        stream_above: int | None,
-        *,
-        admits: bool = True,
-    ) -> bytearray | None: ...
 
 
 class ClientLogin:
@@ -93,14 +78,14 @@ class ClientLogin:
         return True
 
     async def again(self, connection: Asking) -> None:
-        """On the open connection. SessionError, WireError, OSError."""
+        """On the open connection, between two requests of the client. SessionError, WireError,
+        OSError.
+        """
         await in_task()
 
         async def ask(api: Api, version: int, body: Mapping[str, Any]) -> Value:
             frame = encode_request(api, version, _CORRELATION_ID, _CLIENT_ID, body)[LENGTH_BYTES:]
-            answer = await connection.ask(frame, version, _CORRELATION_ID, None, admits=False)
-            if answer is None:
-                raise WireError("an answer of SASL was not whole")
+            answer = await ask_sasl(connection, frame, version, _CORRELATION_ID)
             return _decoded(answer, api, version)
 
         try:
@@ -147,16 +132,16 @@ async def refuse_sasl(taken: Taken, settled: Callable[[], Awaitable[None]]) -> l
 
 
 def _decoded(frame: Buffer, api: Api, version: int) -> Value:
-    correlation_id, position = parse_response_header(frame, api, version)
+    correlation_id, value = decode_response(api, version, frame)
     if correlation_id != _CORRELATION_ID:
         raise WireError(f"an answer of {api.name} to {correlation_id}")
-    return decode(api.response, version, frame, position)[0]
+    return value
 
 
 async def _send(connected: socket.socket, frame: bytes) -> None:
     view = memoryview(frame)
     while view:
-        sent = await _done(connected, partial(connected.send, view), is_write=True)
+        sent = await done(connected, partial(connected.send, view), is_write=True)
         view = view[sent:]
 
 
@@ -172,21 +157,8 @@ async def _exactly(connected: socket.socket, size_bytes: int) -> bytes:
     received = bytearray()
     while len(received) < size_bytes:
         left = size_bytes - len(received)
-        piece = await _done(connected, partial(connected.recv, left), is_write=False)
+        piece = await done(connected, partial(connected.recv, left), is_write=False)
         if not piece:
             raise ConnectionResetError("the broker closed the connection while the proxy logged in")
         received += piece
     return bytes(received)
-
-
-async def _done(connected: socket.socket, call: Callable[[], T], *, is_write: bool) -> T:
-    """Of a socket that does not block."""
-    while True:
-        try:
-            return call()
-        except ssl.SSLWantReadError:
-            await ready(connected.fileno(), is_write=False)
-        except (ssl.SSLWantWriteError, BlockingIOError) as error:
-            await ready(
-                connected.fileno(), is_write=is_write or isinstance(error, ssl.SSLWantWriteError)
-            )

@@ -8,7 +8,9 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from typing import TypeVar
 
+T = TypeVar("T")
 _HANDSHAKE_RECORD = 0x16  # the first byte of a ClientHello; of a Kafka request it is 0
 _CAUSES = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "tls_no_certificate",
@@ -58,7 +60,7 @@ def cause_of(error: OSError) -> str:
 
 async def _require_hello(client: socket.socket) -> None:
     """A client without TLS is told from one whose TLS fails."""
-    await ready(client.fileno(), is_write=False)
+    await _ready(client.fileno(), is_write=False)
     first = client.recv(1, socket.MSG_PEEK)
     if not first:
         raise HandshakeFailed("client_closed", "the client has closed its connection")
@@ -73,21 +75,29 @@ async def secured(wrap: Callable[[], ssl.SSLSocket]) -> ssl.SSLSocket:
     """
     wrapped = wrap()
     try:
-        while True:
-            try:
-                wrapped.do_handshake()
-            except ssl.SSLWantReadError:
-                await ready(wrapped.fileno(), is_write=False)
-            except ssl.SSLWantWriteError:
-                await ready(wrapped.fileno(), is_write=True)
-            else:
-                return wrapped
+        await done(wrapped, wrapped.do_handshake, is_write=False)
     except BaseException:
         wrapped.close()
         raise
+    return wrapped
 
 
-async def ready(fd: int, *, is_write: bool) -> None:
+async def done(connected: socket.socket, call: Callable[[], T], *, is_write: bool) -> T:
+    """What a call of a socket that does not block answers. `is_write`: what it waits for where
+    there is no TLS, which says so itself.
+    """
+    while True:
+        try:
+            return call()
+        except ssl.SSLWantReadError:
+            await _ready(connected.fileno(), is_write=False)
+        except (ssl.SSLWantWriteError, BlockingIOError) as error:
+            await _ready(
+                connected.fileno(), is_write=is_write or isinstance(error, ssl.SSLWantWriteError)
+            )
+
+
+async def _ready(fd: int, *, is_write: bool) -> None:
     """Until the socket can be read, or written."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()

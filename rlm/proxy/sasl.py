@@ -39,6 +39,16 @@ class Asking(Protocol):
     ) -> bytearray | None: ...
 
 
+async def ask_sasl(
+    connection: Asking, frame: Buffer, api_version: int, correlation_id: int
+) -> bytearray:
+    """The broker's whole answer to a request of SASL. WireError, ConnectionError."""
+    answer = await connection.ask(frame, api_version, correlation_id, None, admits=False)
+    if answer is None:
+        raise WireError("an answer of SASL was not whole")
+    return answer
+
+
 class SaslWatch:
     """One connection. Requests and answers come in turns."""
 
@@ -70,11 +80,7 @@ class SaslHandler:
 
     async def handle(self, taken: Taken, connection: Asking) -> list[Buffer]:
         """The broker's answer, as it is."""
-        answer = await connection.ask(
-            taken.frame, taken.api_version, taken.correlation_id, None, admits=False
-        )
-        if answer is None:
-            raise WireError("an answer of SASL was not whole")
+        answer = await ask_sasl(connection, taken.frame, taken.api_version, taken.correlation_id)
         name = self._name(taken, answer)
         if name is not None:
             self._known(name)
