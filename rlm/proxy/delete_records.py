@@ -36,12 +36,11 @@ from kafka_protocol.error_codes import (
 )
 from kafka_protocol.frames import encode_response, parse_request_header
 from kafka_protocol.primitives import Buffer
-from kafka_protocol.schema import encode
 from kip405.errors import RemoteStorageError, Unavailable
 from rlm.broker.own_broker import is_sent_by_a_service
 from rlm.clock import Clock
 from rlm.proxy.own_topics import REFUSED, OwnTopics
-from rlm.proxy.partition_work import PartitionWork, ask_broker, decode_request
+from rlm.proxy.partition_work import PartitionWork, ask_changed, decode_request
 from rlm.proxy.position_answers import NOT_NOW, Question, Value, paired, questions
 from rlm.proxy.reads import Upstream, guarded, watermarks_or_none
 from rlm.proxy.session import Taken
@@ -118,9 +117,7 @@ class DeleteRecordsHandler:
         self, request: Value, decisions: Mapping[Key, Decision], taken: Taken, upstream: Upstream
     ) -> Value:
         """The broker's answer; changed where the remote log start moved, or should have."""
-        head = taken.frame[: parse_request_header(taken.frame).body_offset]
-        frame = head + encode(DELETE_RECORDS.request, taken.api_version, request)
-        response, _ = await ask_broker(DELETE_RECORDS, taken, frame, upstream)
+        response = await ask_changed(DELETE_RECORDS, taken, request, upstream)
         asked = questions(request, "offset", name="name", index="partition_index")
         await self._work.each(
             partial(self._finish, decision, answered)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from kafka_protocol.frames import parse_request_header, parse_response_header
 from kafka_protocol.primitives import Buffer
-from kafka_protocol.schema import Api, decode
+from kafka_protocol.schema import Api, decode, encode
 from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
 from rlm.proxy.position_answers import Value
@@ -84,3 +84,11 @@ async def ask_broker(
     _, position = parse_response_header(answer, api, taken.api_version)
     response, _ = decode(api.response, taken.api_version, answer, position)
     return response, bytes(answer[:position])
+
+
+async def ask_changed(api: Api, taken: Taken, request: Value, upstream: Upstream) -> Value:
+    """The broker's decoded answer to another body under the header of the client's request."""
+    head = taken.frame[: parse_request_header(taken.frame).body_offset]
+    frame = head + encode(api.request, taken.api_version, request)
+    response, _ = await ask_broker(api, taken, frame, upstream)
+    return response

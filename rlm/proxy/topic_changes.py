@@ -23,11 +23,11 @@ from kafka_protocol.apis import (
 )
 from kafka_protocol.apis.topics import TOPIC_RESOURCE
 from kafka_protocol.error_codes import OPERATION_NOT_ATTEMPTED, TOPIC_AUTHORIZATION_FAILED
-from kafka_protocol.frames import encode_response, parse_request_header
+from kafka_protocol.frames import encode_response
 from kafka_protocol.primitives import Buffer
-from kafka_protocol.schema import Api, Value, encode
+from kafka_protocol.schema import Api, Value
 from rlm.proxy.own_topics import REFUSED, OwnTopics
-from rlm.proxy.partition_work import ask_broker, decode_request, pass_on
+from rlm.proxy.partition_work import ask_changed, decode_request, pass_on
 from rlm.proxy.reads import Upstream
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics
@@ -146,9 +146,7 @@ class TopicChangesHandler:
             await pass_on(taken, upstream)
             return None
         self._refused(api, [row.name for row in refused])
-        head = taken.frame[: parse_request_header(taken.frame).body_offset]
-        frame = head + encode(api.request, version, kept)
-        response, _ = await ask_broker(api, taken, frame, upstream)
+        response = await ask_changed(api, taken, kept, upstream)
         response[changing.answers] += changing.refusals(refused, version)
         return [encode_response(api, version, taken.correlation_id, response)]
 
