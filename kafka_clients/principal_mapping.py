@@ -26,6 +26,7 @@ _GROUP_STARTS = re.compile(r"\(\?(?:[:=!>]|<[=!]|[is]+[:)])")
 _NAMED_GROUP = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _QUOTED = re.compile(r"\\Q(.*?)(?:\\E|\Z)", re.DOTALL)
 _CLASS = re.compile(r"\[\^?(?:\\.|[^\\\[\]])+\]", re.DOTALL)
+_DIGITS = re.compile(r"[0-9]+")
 _NAME_IN_BRACES = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
 
 
@@ -195,7 +196,7 @@ def _reference(match: re.Match[str], replacement: str, at: int, rule: str) -> tu
     named = _NAME_IN_BRACES.match(replacement, at)
     if named is not None and named.group(1) in match.re.groupindex:
         return named.group(1), named.end()
-    digits = re.compile(r"[0-9]+").match(replacement, at)
+    digits = _DIGITS.match(replacement, at)
     if digits is None:
         raise _no_result(rule)
     number, end = int(digits.group()[0]), at + 1

@@ -12,6 +12,8 @@ INT32 = Scalar.INT32
 INT64 = Scalar.INT64
 STRING = Scalar.STRING
 
+_PRINCIPALS = array(field("principal_type", STRING, "0+"), field("principal_name", STRING, "0+"))
+
 CREATE_DELEGATION_TOKEN = api(
     38,
     "CreateDelegationToken",
@@ -20,14 +22,7 @@ CREATE_DELEGATION_TOKEN = api(
     request=(
         field("owner_principal_type", STRING, "3+", nullable="3+"),
         field("owner_principal_name", STRING, "3+", nullable="3+"),
-        field(
-            "renewers",
-            array(
-                field("principal_type", STRING, "0+"),
-                field("principal_name", STRING, "0+"),
-            ),
-            "0+",
-        ),
+        field("renewers", _PRINCIPALS, "0+"),
         field("max_lifetime_ms", INT64, "0+"),
     ),
     response=(
@@ -66,17 +61,7 @@ DESCRIBE_DELEGATION_TOKEN = api(
     "DescribeDelegationToken",
     "1-3",
     flexible_from=2,
-    request=(
-        field(
-            "owners",
-            array(
-                field("principal_type", STRING, "0+"),
-                field("principal_name", STRING, "0+"),
-            ),
-            "0+",
-            nullable="0+",
-        ),
-    ),
+    request=(field("owners", _PRINCIPALS, "0+", nullable="0+"),),
     response=(
         field("error_code", INT16, "0+"),
         field(
@@ -91,14 +76,7 @@ DESCRIBE_DELEGATION_TOKEN = api(
                 field("max_timestamp", INT64, "0+"),
                 field("token_id", STRING, "0+"),
                 field("hmac", BYTES, "0+"),
-                field(
-                    "renewers",
-                    array(
-                        field("principal_type", STRING, "0+"),
-                        field("principal_name", STRING, "0+"),
-                    ),
-                    "0+",
-                ),
+                field("renewers", _PRINCIPALS, "0+"),
             ),
             "0+",
         ),

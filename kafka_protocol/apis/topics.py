@@ -3,7 +3,7 @@
 Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """
 
-from kafka_protocol.schema import Array, Scalar, api, array, field
+from kafka_protocol.schema import Api, Array, Field, Scalar, api, array, field
 
 BOOL = Scalar.BOOL
 INT16 = Scalar.INT16
@@ -84,81 +84,46 @@ CREATE_PARTITIONS = api(
     ),
 )
 
-ALTER_CONFIGS = api(
+_ALTERED = array(
+    field("error_code", INT16, "0+"),
+    field("error_message", STRING, "0+", nullable="0+"),
+    field("resource_type", INT8, "0+"),
+    field("resource_name", STRING, "0+"),
+)
+
+
+def _altering(key: int, name: str, versions: str, flexible_from: int, *config: Field) -> Api:
+    """An API that changes configurations; each change of a resource has the fields `config`."""
+    resource = array(
+        field("resource_type", INT8, "0+"),
+        field("resource_name", STRING, "0+"),
+        field("configs", array(*config), "0+"),
+    )
+    return api(
+        key,
+        name,
+        versions,
+        flexible_from=flexible_from,
+        request=(field("resources", resource, "0+"), field("validate_only", BOOL, "0+")),
+        response=(field("throttle_time_ms", INT32, "0+"), field("responses", _ALTERED, "0+")),
+    )
+
+
+ALTER_CONFIGS = _altering(
     33,
     "AlterConfigs",
     "0-2",
-    flexible_from=2,
-    request=(
-        field(
-            "resources",
-            array(
-                field("resource_type", INT8, "0+"),
-                field("resource_name", STRING, "0+"),
-                field(
-                    "configs",
-                    array(
-                        field("name", STRING, "0+"),
-                        field("value", STRING, "0+", nullable="0+"),
-                    ),
-                    "0+",
-                ),
-            ),
-            "0+",
-        ),
-        field("validate_only", BOOL, "0+"),
-    ),
-    response=(
-        field("throttle_time_ms", INT32, "0+"),
-        field(
-            "responses",
-            array(
-                field("error_code", INT16, "0+"),
-                field("error_message", STRING, "0+", nullable="0+"),
-                field("resource_type", INT8, "0+"),
-                field("resource_name", STRING, "0+"),
-            ),
-            "0+",
-        ),
-    ),
+    2,
+    field("name", STRING, "0+"),
+    field("value", STRING, "0+", nullable="0+"),
 )
 
-INCREMENTAL_ALTER_CONFIGS = api(
+INCREMENTAL_ALTER_CONFIGS = _altering(
     44,
     "IncrementalAlterConfigs",
     "0-1",
-    flexible_from=1,
-    request=(
-        field(
-            "resources",
-            array(
-                field("resource_type", INT8, "0+"),
-                field("resource_name", STRING, "0+"),
-                field(
-                    "configs",
-                    array(
-                        field("name", STRING, "0+"),
-                        field("config_operation", INT8, "0+"),
-                        field("value", STRING, "0+", nullable="0+"),
-                    ),
-                    "0+",
-                ),
-            ),
-            "0+",
-        ),
-        field("validate_only", BOOL, "0+"),
-    ),
-    response=(
-        field("throttle_time_ms", INT32, "0+"),
-        field(
-            "responses",
-            array(
-                field("error_code", INT16, "0+"),
-                field("error_message", STRING, "0+", nullable="0+"),
-                field("resource_type", INT8, "0+"),
-                field("resource_name", STRING, "0+"),
-            ),
-            "0+",
-        ),
-    ),
+    1,
+    field("name", STRING, "0+"),
+    field("config_operation", INT8, "0+"),
+    field("value", STRING, "0+", nullable="0+"),
 )

@@ -153,8 +153,7 @@ class Authorization(grpc.aio.ServerInterceptor):
         async def answer(request: Any, context: Context) -> Any:
             async with Answering(self._gate, context, _operation(method)) as caller:
                 call = _Call(method=method, rule=rule, request=request, caller=caller)
-                await self._authorise(call)
-                await self._write_down(call)
+                await self._begin(call)
                 found = await handler.unary_unary(request, context)
                 return await self._kept(call, found)
 
@@ -164,8 +163,7 @@ class Authorization(grpc.aio.ServerInterceptor):
         async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
             async with Answering(self._gate, context, _operation(method)) as caller:
                 call = _Call(method=method, rule=rule, request=request, caller=caller)
-                await self._authorise(call)
-                await self._write_down(call)
+                await self._begin(call)
                 checked_ms = self._clock.monotonic_ms()
                 async with aclosing(handler.unary_stream(request, context)) as found:
                     async for one in found:
@@ -176,6 +174,11 @@ class Authorization(grpc.aio.ServerInterceptor):
                         yield one
 
         return answers
+
+    async def _begin(self, call: _Call) -> None:
+        """What comes before anything of a call is done."""
+        await self._authorise(call)
+        await self._write_down(call)
 
     async def _authorise(self, call: _Call) -> None:
         """PermissionDenied: the caller lacks a right. NotFound: it may not even see the topic whose

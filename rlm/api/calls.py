@@ -208,7 +208,7 @@ def shows_one(shown: str | None, tokens: Tokens) -> bool:
     that the time reveals nothing.
     """
     text = (shown or "").encode()
-    same = [hmac.compare_digest(text, f"Bearer {token}".encode()) for token in tokens]
+    same = [hmac.compare_digest(text, f"{_BEARER}{token}".encode()) for token in tokens]
     return any(same)
 
 
@@ -218,7 +218,7 @@ def call_metadata(
     """Metadata that a client sends with a call."""
     rows = [(PRINCIPAL_KEY, principal)]
     if token is not None:
-        rows.append((TOKEN_KEY, f"Bearer {token}"))
+        rows.append((TOKEN_KEY, f"{_BEARER}{token}"))
     if forwarded_by:
         rows.append((FORWARDED_KEY, forwarded_by))
     return tuple(rows)

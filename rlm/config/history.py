@@ -62,9 +62,8 @@ HISTORY_ROWS = Table(
 
 def read_history_rules(content: Any) -> tuple[HistoryRule, ...]:
     """`proxy.history.rules`; Invalid names the setting of the rule."""
-    key = "proxy.history.rules"
-    rules = rules_of(key, content, HISTORY_RULES_ALLOWED)
-    return tuple(_read_rule(rule, f"{key}[{number}].") for number, rule in enumerate(rules))
+    rules = rules_of("proxy.history.rules", content, HISTORY_RULES_ALLOWED)
+    return tuple(_read_rule(rule, where) for rule, where in rules)
 
 
 def _read_rule(given: Mapping[str, Any], where: str) -> HistoryRule:

@@ -56,9 +56,8 @@ class OffloadRule:
 
 def read_offload_rules(content: Any) -> tuple[OffloadRule, ...]:
     """`offload.rules`; Invalid names the setting of the rule."""
-    key = "offload.rules"
-    rules = rules_of(key, content, OFFLOAD_RULES_ALLOWED)
-    return tuple(_read_rule(rule, f"{key}[{number}].") for number, rule in enumerate(rules))
+    rules = rules_of("offload.rules", content, OFFLOAD_RULES_ALLOWED)
+    return tuple(_read_rule(rule, where) for rule, where in rules)
 
 
 def _read_rule(given: Mapping[str, Any], where: str) -> OffloadRule:

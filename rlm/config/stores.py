@@ -194,19 +194,18 @@ RULES_ALLOWED = "a list of rules like {topics: 'audit.*', store: cold}"
 
 def read_rules(content: Any, stores: Iterable[StoreConfig]) -> tuple[TopicRule, ...]:
     """`storage.endpoint.rules`, checked against the stores there are. Invalid."""
-    key = "storage.endpoint.rules"
-    rules = rules_of(key, content, RULES_ALLOWED)
+    rules = rules_of("storage.endpoint.rules", content, RULES_ALLOWED)
     endpoint_stores = tuple(one.endpoint_store for one in stores)
-    return tuple(
-        _read_rule(rule, f"{key}[{number}].", endpoint_stores) for number, rule in enumerate(rules)
-    )
+    return tuple(_read_rule(rule, where, endpoint_stores) for rule, where in rules)
 
 
-def rules_of(key: str, content: Any, allowed: str) -> list[dict[str, Any]]:
-    """The rules of a setting that is a list of mappings. Invalid names the setting."""
+def rules_of(key: str, content: Any, allowed: str) -> list[tuple[dict[str, Any], str]]:
+    """The rules of a setting that is a list of mappings, each with what its keys begin with in
+    errors. Invalid names the setting.
+    """
     if not isinstance(content, list) or not all(isinstance(rule, dict) for rule in content):
         raise Invalid(f"{key}: must be {allowed}, got {_shape(content)}")
-    return content
+    return [(rule, f"{key}[{number}].") for number, rule in enumerate(content)]
 
 
 def build_provider(

@@ -232,14 +232,15 @@ class HttpServer:
 
     async def _healthz(self, request: web.Request) -> web.Response:
         state = self._health()
-        shown = _body(state) if self._knows(request) else _status(state)
-        return web.json_response(shown, status=200 if state.alive else 503)
+        return self._report(request, state, is_well=state.alive)
 
     async def _readyz(self, request: web.Request) -> web.Response:
         state = self._health()
-        is_ready = state.alive and state.ready
+        return self._report(request, state, is_well=state.alive and state.ready)
+
+    def _report(self, request: web.Request, state: HealthState, *, is_well: bool) -> web.Response:
         shown = _body(state) if self._knows(request) else _status(state)
-        return web.json_response(shown, status=200 if is_ready else 503)
+        return web.json_response(shown, status=200 if is_well else 503)
 
     async def _scrape(self, request: web.Request) -> web.Response:
         if not self._knows(request):

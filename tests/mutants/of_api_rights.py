@@ -183,10 +183,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "problems are shown without the token",
-            "shown = _body(state) if self._knows(request) else _status(state)\n"
-            "        return web.json_response(shown, status=200 if state.alive",
-            "shown = _body(state)\n"
-            "        return web.json_response(shown, status=200 if state.alive",
+            "shown = _body(state) if self._knows(request) else _status(state)\n",
+            "shown = _body(state)\n",
         ),
         (
             "a renewed certificate is not shown",
