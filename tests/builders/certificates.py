@@ -52,7 +52,8 @@ def _times(factor: int) -> tuple[int, int]:
     return total
 
 
-def _der(tag: int, *parts: bytes) -> bytes:
+def der(tag: int, *parts: bytes) -> bytes:
+    """One value in DER."""
     body = b"".join(parts)
     size = len(body)
     if size < 128:
@@ -62,7 +63,7 @@ def _der(tag: int, *parts: bytes) -> bytes:
 
 
 def _integer(value: int) -> bytes:
-    return _der(0x02, value.to_bytes(value.bit_length() // 8 + 1, "big"))
+    return der(0x02, value.to_bytes(value.bit_length() // 8 + 1, "big"))
 
 
 def _oid(text: str) -> bytes:
@@ -73,19 +74,19 @@ def _oid(text: str) -> bytes:
         while part := part >> 7:
             digits.append(0x80 | part & 0x7F)
         out += bytes(reversed(digits))
-    return _der(0x06, out)
+    return der(0x06, out)
 
 
 def _bits(data: bytes) -> bytes:
-    return _der(0x03, b"\0", data)
+    return der(0x03, b"\0", data)
 
 
 def _sequence(*parts: bytes) -> bytes:
-    return _der(0x30, *parts)
+    return der(0x30, *parts)
 
 
 def _name(text: str) -> bytes:
-    return _sequence(_der(0x31, _sequence(_oid(_COMMON_NAME), _der(0x0C, text.encode()))))
+    return _sequence(der(0x31, _sequence(_oid(_COMMON_NAME), der(0x0C, text.encode()))))
 
 
 def _pem(label: str, der: bytes) -> str:
@@ -106,24 +107,24 @@ class _Key:
 
     @property
     def pem(self) -> str:
-        der = _sequence(
+        encoded = _sequence(
             _integer(1),
-            _der(0x04, self._secret.to_bytes(32, "big")),
-            _der(0xA0, _oid(_PRIME256V1)),
-            _der(0xA1, _bits(self._point)),
+            der(0x04, self._secret.to_bytes(32, "big")),
+            der(0xA0, _oid(_PRIME256V1)),
+            der(0xA1, _bits(self._point)),
         )
-        return _pem("EC PRIVATE KEY", der)
+        return _pem("EC PRIVATE KEY", encoded)
 
     @property
     def pkcs8(self) -> str:
         """As Java reads it."""
         inner = _sequence(
             _integer(1),
-            _der(0x04, self._secret.to_bytes(32, "big")),
-            _der(0xA1, _bits(self._point)),
+            der(0x04, self._secret.to_bytes(32, "big")),
+            der(0xA1, _bits(self._point)),
         )
         algorithm = _sequence(_oid(_EC_PUBLIC_KEY), _oid(_PRIME256V1))
-        return _pem("PRIVATE KEY", _sequence(_integer(0), algorithm, _der(0x04, inner)))
+        return _pem("PRIVATE KEY", _sequence(_integer(0), algorithm, der(0x04, inner)))
 
     def sign(self, data: bytes) -> bytes:
         digest = int.from_bytes(hashlib.sha256(data).digest(), "big")
@@ -150,7 +151,7 @@ class Authority:
         self._folder = folder
         self._name = name
         self._key = _Key()
-        constraints = _sequence(_der(0x01, b"\xff"))
+        constraints = _sequence(der(0x01, b"\xff"))
         self.ca_file = folder / f"{name}.pem"
         self.ca_file.write_text(
             self._certificate(name, self._key, _BASIC_CONSTRAINTS, constraints), encoding="ascii"
@@ -178,27 +179,27 @@ class Authority:
         self, name: str, key: _Key, extension: str, value: bytes, end: bytes = _FUTURE
     ) -> str:
         algorithm = _sequence(_oid(_ECDSA_SHA256))
-        extensions = _sequence(_sequence(_oid(extension), _der(0x01, b"\xff"), _der(0x04, value)))
+        extensions = _sequence(_sequence(_oid(extension), der(0x01, b"\xff"), der(0x04, value)))
         tbs = _sequence(
-            _der(0xA0, _integer(2)),
+            der(0xA0, _integer(2)),
             _integer(int.from_bytes(os.urandom(8), "big")),
             algorithm,
             _name(self._name),
-            _sequence(_der(0x17, b"200101000000Z"), _time(end)),
+            _sequence(der(0x17, b"200101000000Z"), _time(end)),
             _name(name),
             key.public,
-            _der(0xA3, extensions),
+            der(0xA3, extensions),
         )
         return _pem("CERTIFICATE", _sequence(tbs, algorithm, _bits(self._key.sign(tbs))))
 
 
 def _time(text: bytes) -> bytes:
     """UTCTime, or GeneralizedTime where the year has four digits."""
-    return _der(0x17 if len(text) == len(_PAST) else 0x18, text)
+    return der(0x17 if len(text) == len(_PAST) else 0x18, text)
 
 
 def _alternative(text: str) -> bytes:
     try:
-        return _der(0x87, ipaddress.ip_address(text).packed)
+        return der(0x87, ipaddress.ip_address(text).packed)
     except ValueError:
-        return _der(0x82, text.encode("ascii"))
+        return der(0x82, text.encode("ascii"))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fuzz.run import INPUTS_OF_A_SEED, peak_bytes, run_for, run_portion
-from tests.simulation.many_seeds import Portion, results_file, run_all
+from tests.simulation.many_seeds import Portion, results_file, run_all, seed_range
 
 KIND = "fuzz"
 
@@ -35,16 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--seeds", type=_seeds, default=range(50_000), help="A..B: up to before B")
+    parser.add_argument(
+        "--seeds", type=seed_range, default=range(50_000), help="A..B: up to before B"
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes at a time")
     parser.add_argument("--cpu-s", type=float, help="so much CPU time in this process instead")
     parser.add_argument("--out", type=Path, help="the file of results that it goes on with")
     return parser.parse_args(arguments)
-
-
-def _seeds(text: str) -> range:
-    first, end = text.split("..")
-    return range(int(first), int(end))
 
 
 def _report(portion: Portion) -> None:

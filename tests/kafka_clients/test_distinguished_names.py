@@ -6,21 +6,13 @@ import pytest
 
 from kafka_clients.distinguished_names import subject_of
 from kip405.errors import Invalid
+from tests.builders.certificates import der
 
 CN, C, ST, ORG, OU = "550403", "550406", "550408", "55040a", "55040b"
 STREET, TITLE, SERIAL = "550409", "55040c", "550405"
 UID, DC = "0992268993f22c640101", "0992268993f22c640119"
 EMAIL = "2a864886f70d010901"
 UTF8, PRINTABLE, T61, IA5, UNIVERSAL, BMP, OCTETS = 0x0C, 0x13, 0x14, 0x16, 0x1C, 0x1E, 0x04
-
-
-def der(tag: int, *parts: bytes) -> bytes:
-    body = b"".join(parts)
-    size = len(body)
-    if size < 128:
-        return bytes((tag, size)) + body
-    width = (size.bit_length() + 7) // 8
-    return bytes((tag, 0x80 | width)) + size.to_bytes(width, "big") + body
 
 
 def attribute(kind: str, value: bytes | str, tag: int = UTF8) -> bytes:

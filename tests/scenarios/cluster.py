@@ -40,6 +40,7 @@ LONG_ON_SERVERS = (
 
 SMALL_SEGMENTS = {"segment.bytes": "1048576"}
 _COMMAND_TIMEOUT_S = 60
+_FIRST_POLL_S = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +331,15 @@ class Cluster:
         )
         return self.log_start(topic, partition)
 
+    def trimmed_topic(self, name: str) -> tuple[str, list[Row]]:
+        """A new topic whose first records are remote only, and all that was acknowledged."""
+        topic = fresh(name)
+        self.create_topic(topic)
+        acked = self.fill(topic, mib=4)
+        self.enable(topic)
+        self.wait_trimmed(topic)
+        return topic, acked
+
     def status(self, topic: str, partition: int = 0) -> dict[str, Any]:
         """The row of a partition in `rlm status`."""
         [found] = [
@@ -413,6 +423,19 @@ def collect(
         if message.offset() + 1 >= ends[message.partition()]:
             open_partitions.discard(message.partition())
     return rows
+
+
+def first_error(config: dict[str, Any], topic: str) -> str | None:
+    """The name of the error that a consumer gets for the first offset; None where it reads it."""
+    consumer = Consumer({**config, "group.id": fresh("group"), "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(_FIRST_POLL_S)
+        assert message is not None
+        error: KafkaError | None = message.error()
+        return None if error is None else str(error.name())
+    finally:
+        consumer.close()
 
 
 def assert_same(read: list[Row], acked: list[Row]) -> None:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kafka_protocol.apis import DESCRIBE_DELEGATION_TOKEN, METADATA
@@ -24,7 +23,7 @@ from rlm_sandbox.security.cluster_security import ClusterSecurity, security_of
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.builders import secured_clients
 from tests.sandbox_fixtures import with_workers
-from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
+from tests.scenarios.cluster import Cluster, Row, assert_same, first_error
 
 pytestmark = pytest.mark.integration
 
@@ -114,26 +113,7 @@ def cluster(
 
 @pytest.fixture(scope="module")
 def trimmed(cluster: CertificateCluster) -> tuple[str, list[Row]]:
-    """A topic whose first records are remote only, and all that was acknowledged."""
-    topic = fresh("certified")
-    cluster.create_topic(topic)
-    acked = cluster.fill(topic, mib=4)
-    cluster.enable(topic)
-    cluster.wait_trimmed(topic)
-    return topic, acked
-
-
-def first_error(config: dict[str, Any], topic: str) -> str | None:
-    """The name of the error that a consumer gets for the first offset; None where it reads it."""
-    consumer = Consumer({**config, "group.id": fresh("group"), "enable.auto.commit": False})
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        message = consumer.poll(_TIMEOUT_S)
-        assert message is not None
-        error: KafkaError | None = message.error()
-        return None if error is None else str(error.name())
-    finally:
-        consumer.close()
+    return cluster.trimmed_topic("certified")
 
 
 def may_create_tokens(name: str) -> Grant:

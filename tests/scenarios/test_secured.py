@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from kip405.acls import CLUSTER_NAME, Acl
@@ -22,11 +21,9 @@ from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders import secured_clients
 from tests.sandbox_fixtures import with_workers
 from tests.scenarios.authorizer import binding_of, filter_of
-from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
+from tests.scenarios.cluster import Cluster, Row, assert_same, first_error
 
 pytestmark = pytest.mark.integration
-
-_POLL_S = 20
 
 
 class PrincipalCluster(Cluster):
@@ -90,26 +87,7 @@ def secured(
 
 @pytest.fixture(scope="module")
 def trimmed(secured: PrincipalCluster) -> tuple[str, list[Row]]:
-    """A topic whose first records are remote only, and all that was acknowledged."""
-    topic = fresh("trimmed")
-    secured.create_topic(topic)
-    acked = secured.fill(topic, mib=4)
-    secured.enable(topic)
-    secured.wait_trimmed(topic)
-    return topic, acked
-
-
-def first_error(config: dict[str, Any], topic: str) -> str | None:
-    """The name of the error that a consumer gets for the first offset; None where it reads it."""
-    consumer = Consumer({**config, "group.id": fresh("group"), "enable.auto.commit": False})
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        message = consumer.poll(_POLL_S)
-        assert message is not None
-        error = message.error()
-        return None if error is None else error.name()
-    finally:
-        consumer.close()
+    return secured.trimmed_topic("trimmed")
 
 
 def test_old_offsets_are_copied_trimmed_and_read_back_by_each_mechanism(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.simulation.many_seeds import Portion, results_file, run_all
+from tests.simulation.many_seeds import Portion, results_file, run_all, seed_range
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,15 +23,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=_seeds, required=True, help="A..B: from A up to before B")
+    parser.add_argument(
+        "--seeds", type=seed_range, required=True, help="A..B: from A up to before B"
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes at a time")
     parser.add_argument("--out", type=Path, help="the file of results that it goes on with")
     return parser.parse_args(arguments)
-
-
-def _seeds(text: str) -> range:
-    first, end = text.split("..")
-    return range(int(first), int(end))
 
 
 def _report(portion: Portion) -> None:

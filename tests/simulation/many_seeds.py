@@ -22,6 +22,12 @@ _PORTIONS_OF_A_PROCESS = 50
 """Then a process is replaced, so that nothing can pile up in it."""
 
 
+def seed_range(text: str) -> range:
+    """`A..B` on a command line: from A up to before B."""
+    first, end = text.split("..")
+    return range(int(first), int(end))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
     """What consecutive seeds came to; `cpu_s` of the process that ran them."""

@@ -1,7 +1,6 @@
 """The brokers' ACLs as authority: asked at times, and nobody is let in while they are away."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -16,23 +15,11 @@ from rlm.api.authorizers import (
 from rlm.api.calls import Caller
 from rlm.broker.acls import NoAuthorizer
 from rlm.plans.api_rights import ApiRight, Need
+from tests.builders.acls import acl_entry as entry
 from tests.builders.clock import ManualClock
 
 READ = Need(right=ApiRight.READ, topic="orders")
 DESCRIBE = Need(right=ApiRight.DESCRIBE, topic="orders")
-
-
-def entry(**changes: Any) -> AclEntry:
-    fields = {
-        "resource_type": "Topic",
-        "resource_name": "orders",
-        "pattern": "literal",
-        "principal": "User:etl",
-        "host": "*",
-        "operation": "Read",
-        "is_denied": False,
-    }
-    return AclEntry(**{**fields, **changes})
 
 
 class Cluster:

@@ -1,7 +1,5 @@
 """Rights at the API: words of a principals file, names, prefixes, `*`, and the brokers' ACLs."""
 
-from typing import Any
-
 import pytest
 
 from kip405.acls import AclEntry
@@ -16,6 +14,7 @@ from rlm.plans.api_rights import (
     Need,
     TopicRights,
 )
+from tests.builders.acls import acl_entry as entry
 
 
 def may(rights: TopicRights | AclRights, right: ApiRight, topic: str) -> bool:
@@ -62,19 +61,6 @@ def test_what_is_lacking_is_said_in_order() -> None:
     ]
     rights = TopicRights(names={"a": GIVEN_BY[Grant.READ]})
     assert [str(one) for one in rights.lacks(needs)] == ["read on topic b", "delete on topic a"]
-
-
-def entry(**changes: Any) -> AclEntry:
-    fields = {
-        "resource_type": "Topic",
-        "resource_name": "orders",
-        "pattern": "literal",
-        "principal": "User:etl",
-        "host": "*",
-        "operation": "Read",
-        "is_denied": False,
-    }
-    return AclEntry(**{**fields, **changes})
 
 
 def acl_rights(*entries: AclEntry) -> AclRights:

@@ -1,12 +1,13 @@
 """H40: what is missing as StandardAuthorizer decides: denials first, names, prefixes, `*`."""
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kip405.acls import Acl, AclEntry, Pattern
 from rlm.plans.authorizer import lacking
+from tests.builders.acls import acl_entry
 
 RLM = "User:rlm"
 
@@ -21,17 +22,7 @@ def need(operation: str = "Read", name: str = "orders", pattern: Pattern = "lite
     )
 
 
-def entry(**changes: Any) -> AclEntry:
-    allowed = AclEntry(
-        resource_type="Topic",
-        resource_name="orders",
-        pattern="literal",
-        principal=RLM,
-        host="*",
-        operation="Read",
-        is_denied=False,
-    )
-    return replace(allowed, **changes)
+entry = partial(acl_entry, principal=RLM)
 
 
 def denied(**changes: Any) -> AclEntry:
