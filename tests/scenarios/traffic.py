@@ -25,6 +25,7 @@ class SteadyProducer:
     ) -> None:
         self.rows: list[Row] = []
         self.failures: list[KafkaError] = []
+        self._following: dict[int, int] = {}
         self._topic, self._partitions, self._rate = topic, partitions, kib_per_s
         self._producer = Producer(
             {
@@ -80,9 +81,19 @@ class SteadyProducer:
         if error is None:
             # A batch sent twice is acknowledged with the time of its newest record for all of them
             # (Kafka's UnifiedLog, of duplicates), so what was sent counts.
-            self.rows.append(replace(row_of(message), timestamp_ms=timestamp_ms))
+            self._acknowledged(replace(row_of(message), timestamp_ms=timestamp_ms))
         else:
             self.failures.append(error)
+
+    def _acknowledged(self, row: Row) -> None:
+        """librdkafka gives no offset to a batch that it knows to be written only because the next
+        one was (rd_kafka_dr_implicit_ack). Nobody else writes and reports come in order, so it is
+        the offset behind the last; whoever reads the topic sees whether the record is there.
+        """
+        given: int | None = row.offset
+        offset = self._following[row.partition] if given is None else given
+        self._following[row.partition] = offset + 1
+        self.rows.append(replace(row, offset=offset))
 
 
 class TailConsumer:
