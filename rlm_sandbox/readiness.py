@@ -78,7 +78,7 @@ def plugin_answers(port: int) -> bool:
     """Whether a gRPC server answers behind a loopback port."""
     import grpc
 
-    from rsm_plugins.contract.client_channel import answers
+    from rsm_plugins.contract.liveness import answers
 
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         return answers(channel, _TIMEOUT_S)

@@ -13,7 +13,7 @@ import grpc
 from bench.processes import BenchError, run_measured
 from bench.spark.options import SparkOptions, Topic
 from bench.topics import Progress, enable, make_topic
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.v1 import admin_pb2, admin_pb2_grpc
 from rlm_sandbox.sandbox import Sandbox
 

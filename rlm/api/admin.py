@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kip405.errors import Invalid, NotFound
+from kip405.topic_names import checked_name
 from rlm.api import deletion_messages, messages
-from rlm.api.calls import Answering, Caller, Context, Gate
+from rlm.api.calls import Answering, Caller, Gate
 from rlm.api.clients import ClusterClients
 from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
@@ -21,7 +22,7 @@ from rlm.api.peers import Peers, Sent, Stubs
 from rlm.api.ports import Discards, Losses, PartitionStatuses, Purge, StoreDoctor
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.topic_refs import TopicResolver, checked_name
+from rlm.remote_log.topic_refs import TopicResolver
 from rlm.topics.acceptance import RetentionAcceptance
 from rlm.topics.access import Access
 from rlm.topics.deletions import PendingDeletions
@@ -34,6 +35,7 @@ from rlm.topics.verbs import EnableOptions, TopicVerbs
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import admin_pb2_grpc, fetch_pb2
 from rlmm.settings_records import OffloadThresholds, TopicRecord
+from rsm_plugins.contract.answering import Context
 
 T = TypeVar("T")
 

@@ -23,15 +23,17 @@ from grpc_health.v1 import health
 from grpc_reflection.v1alpha import reflection
 
 from kip405.errors import Invalid, NotFound, RemoteStorageError
+from kip405.topic_names import checked_name
 from rlm.api.authorizers import Authorizer
-from rlm.api.calls import Answering, Caller, Context, Gate
+from rlm.api.calls import Answering, Caller, Gate
 from rlm.api.method_rights import METHOD_RULES, MethodRule, Sees, TopicNames
 from rlm.api.ports import CommandAudit
 from rlm.clock import Clock
 from rlm.plans.api_rights import EVERY_TOPIC, ApiRight, Need
-from rlm.remote_log.topic_refs import checked_name, topic_id_of, topic_records
+from rlm.remote_log.topic_refs import topic_id_of, topic_records
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2, fetch_pb2
+from rsm_plugins.contract.answering import Context
 from rsm_plugins.contract.status import PermissionDenied, Unauthenticated
 
 CHECK_AGAIN_MS = 1_000

@@ -15,27 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from kip405.errors import Invalid
+from rlm.api.call_metadata import BEARER, FORWARDED_KEY, TOKEN_KEY, Tokens, read_tokens
 from rlm.clock import Clock
-from rsm_plugins.contract.answering import (
-    PRINCIPAL_KEY,
-    PRINCIPAL_MAX,
-    Answered,
-    Context,
-    can_be_named,
-    principal_of,
-)
+from rsm_plugins.contract.answering import Answered, Context, principal_of
+from rsm_plugins.contract.principals import PRINCIPAL_MAX, can_be_named
 from rsm_plugins.contract.status import Unauthenticated
 from rsm_plugins.renewed import Renewed
 
 if TYPE_CHECKING:  # commands need this module and no principals
     from rlm.api.principals import Principals, PrincipalSource
 
-TOKENS_MAX = 2
 API_TOKENS = "api.token.file"
 _CHECK_MS = 1_000
 
-Tokens = tuple[str, ...]
 TokenSource = Callable[[], Tokens]
 """The tokens as they are now; none = none is asked for, and none is shown."""
 
@@ -43,19 +35,6 @@ TokenSource = Callable[[], Tokens]
 def no_tokens() -> Tokens:
     """The source of a service without tokens."""
     return ()
-
-
-def read_tokens(path: Path, setting: str) -> Tokens:
-    """At least one token; Invalid begins with the setting that named the file."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"{setting}: {path} cannot be read") from error
-    tokens = tuple(line.strip() for line in lines if line.strip())
-    fit = all(token.isascii() and token.isprintable() for token in tokens)
-    if not 0 < len(tokens) <= TOKENS_MAX or not fit:
-        raise Invalid(f"{setting}: {path} must hold one or two lines of printable ASCII")
-    return tokens
 
 
 class TokenFile:
@@ -81,15 +60,10 @@ def token_source(path: Path | None, clock: Clock, setting: str = API_TOKENS) -> 
     return no_tokens if path is None else TokenFile(path, clock, setting)
 
 
-FORWARDED_KEY = "rlm-forwarded-by"
-TOKEN_KEY = "authorization"  # noqa: S105 - the name of a header
-_BEARER = "Bearer "
 _SUBJECT_KEY = "x509_subject"
 _V4_WITHIN_V6 = "::ffff:"
 """What a caller by IPv4 has before its address at a socket that listens for both."""
 _TOKEN_WANTED = "authorization: Bearer ..."  # noqa: S105 - how a token is shown
-
-__all__ = ["FORWARDED_KEY", "Answering", "Caller", "Context", "Gate", "call_metadata"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +128,8 @@ class Gate:
         """
         if shown is None:
             return _certified(principals, context)
-        is_bearer = shown.startswith(_BEARER)
-        principal = principals.of_token(shown.removeprefix(_BEARER)) if is_bearer else None
+        is_bearer = shown.startswith(BEARER)
+        principal = principals.of_token(shown.removeprefix(BEARER)) if is_bearer else None
         is_service = shows_one(shown, self._tokens())
         if is_service and principal is not None:
             raise Unauthenticated(
@@ -208,20 +182,8 @@ def shows_one(shown: str | None, tokens: Tokens) -> bool:
     that the time reveals nothing.
     """
     text = (shown or "").encode()
-    same = [hmac.compare_digest(text, f"{_BEARER}{token}".encode()) for token in tokens]
+    same = [hmac.compare_digest(text, f"{BEARER}{token}".encode()) for token in tokens]
     return any(same)
-
-
-def call_metadata(
-    principal: str, token: str | None, forwarded_by: str = ""
-) -> tuple[tuple[str, str], ...]:
-    """Metadata that a client sends with a call."""
-    rows = [(PRINCIPAL_KEY, principal)]
-    if token is not None:
-        rows.append((TOKEN_KEY, f"{_BEARER}{token}"))
-    if forwarded_by:
-        rows.append((FORWARDED_KEY, forwarded_by))
-    return tuple(rows)
 
 
 class Answering(Answered[Caller]):

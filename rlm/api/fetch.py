@@ -12,7 +12,7 @@ from kafka_protocol.apis.offsets import (
 from kip405.errors import Elsewhere, Fenced, NotFound
 from kip405.ids import PartitionKey
 from rlm.api import messages
-from rlm.api.calls import Answering, Caller, Context
+from rlm.api.calls import Answering, Caller
 from rlm.api.peers import Peers
 from rlm.api.ports import Broker, CopyNow, PartitionStatuses
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
@@ -24,6 +24,7 @@ from rlm.remote_log.tier import Tier, TopicRef
 from rlm.remote_log.topic_refs import TopicResolver
 from rlm.topics.ports import Settings
 from rlm.v1 import fetch_pb2 as pb
+from rsm_plugins.contract.answering import Context
 
 # Only this service can answer these; the broker is asked for its log start offset instead. For a
 # topic that is not tiered, Kafka answers -1 to the first two.

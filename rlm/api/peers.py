@@ -16,7 +16,8 @@ from grpc.aio import UnaryStreamCall
 from kip405.acls import Acl
 from kip405.addresses import Address
 from kip405.errors import Elsewhere, Invalid, Unavailable
-from rlm.api.calls import Caller, TokenSource, call_metadata
+from rlm.api.call_metadata import call_metadata
+from rlm.api.calls import Caller, TokenSource
 from rlm.api.messages import acl_of
 from rlm.clock import Clock
 from rlm.v1 import admin_pb2 as pb

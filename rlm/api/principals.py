@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from kip405.errors import Invalid
+from kip405.topic_names import checked_name
 from rlm.clock import Clock
 from rlm.config import read_yaml
 from rlm.plans.api_rights import EVERY_TOPIC, GIVEN_BY, Grant, Rights, TopicRights
-from rlm.remote_log.topic_refs import checked_name
-from rsm_plugins.contract.answering import PRINCIPAL_MAX, can_be_named
+from rsm_plugins.contract.principals import PRINCIPAL_MAX, can_be_named
 from rsm_plugins.renewed import Renewed
 from rsm_plugins.threads import Threads
 

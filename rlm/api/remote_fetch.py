@@ -12,7 +12,7 @@ from kip405.errors import Elsewhere, Invalid
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import ByteRange, RemoteLogSegmentState
 from rlm.api import messages
-from rlm.api.calls import Answering, Caller, Context, Gate
+from rlm.api.calls import Answering, Caller, Gate
 from rlm.api.endpoints import Endpoints
 from rlm.api.ports import Ledger
 from rlm.reading.throttle import ReadThrottle
@@ -22,6 +22,7 @@ from rlm.remote_log.reads import Piece, ReadRequest
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1 import fetch_pb2_grpc
+from rsm_plugins.contract.answering import Context
 
 DEFAULT_MAX_BYTES = 1 << 20
 MOST_BYTES = 32 << 20

@@ -13,7 +13,7 @@ from kip405.addresses import Address
 from kip405.errors import Invalid
 from rlm.api.authorization import Authorization
 from rlm.v1 import admin_pb2, admin_pb2_grpc, fetch_pb2, fetch_pb2_grpc
-from rsm_plugins.contract.tls import ServerTls
+from rsm_plugins.contract.server_tls import ServerTls
 
 CONCURRENT_CALLS_MAX = 1024
 CALLS_OF_A_CONNECTION_MAX = 256

@@ -14,7 +14,7 @@ from rlm.cli.output import (
     show_table,
 )
 from rlm.cli.target import Connect, service_options
-from rlm.cli.topics import show_topic
+from rlm.cli.topic_view import show_topic
 from rlm.v1 import admin_pb2 as pb
 
 

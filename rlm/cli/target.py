@@ -18,10 +18,10 @@ import grpc
 
 from kip405.addresses import Address
 from kip405.errors import Invalid, Unavailable
-from rlm.api.calls import call_metadata, read_tokens
+from rlm.api.call_metadata import call_metadata, read_tokens
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
-from rsm_plugins.contract.client_channel import answers
+from rsm_plugins.contract.liveness import answers
 from rsm_plugins.contract.status import error_of_call
 from rsm_plugins.contract.tls import Tls, require_both
 

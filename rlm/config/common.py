@@ -25,7 +25,8 @@ from kip405.settings import (
 )
 from rlm.config.secured import KafkaClientConfig
 from rlm.config.stores import STORES_ALLOWED, StoreConfig
-from rsm_plugins.contract.tls import ServerTls, Tls
+from rsm_plugins.contract.server_tls import ServerTls
+from rsm_plugins.contract.tls import Tls
 
 NOBODY_ASKS, BY_FILE, BY_KAFKA = "none", "file", "kafka"
 """Who says what a caller of the API may do (api.authorization)."""

@@ -18,6 +18,7 @@ from kafka_protocol.apis.offsets import MAX_TIMESTAMP
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition, Uuid
+from kip405.topic_names import checked_name
 from rlm.clock import Clock
 from rlm.plans.coverage import ranges_without_records
 from rlm.plans.history import published_lineage
@@ -38,7 +39,7 @@ from rlm.remote_log.reads import (
     lost,
 )
 from rlm.remote_log.tier import ChangedMeanwhile
-from rlm.remote_log.topic_refs import checked_name, topic_id_of, topic_records
+from rlm.remote_log.topic_refs import topic_id_of, topic_records
 from rlm.v1 import fetch_pb2
 from rlmm.ledger import PartitionLedger
 from rlmm.records import ledger_partition

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
+from kip405.topic_names import checked_name
 from rlm.broker.answers import TopicDescription
 from rlm.broker.leadership import LedPartition, partitions_of
 from rlm.v1 import fetch_pb2
@@ -68,16 +69,6 @@ def topic_id_of(ref: fetch_pb2.TopicRef) -> Uuid:
         return Uuid(ref.topic_id)
     except ValueError as error:
         raise Invalid(f"topic id: {error}") from error
-
-
-def checked_name(name: str) -> str:
-    """Invalid for a name that no topic can have (Kafka's Topic.validate)."""
-    legal = all(one.isascii() and (one.isalnum() or one in "._-") for one in name)
-    if not legal or not 0 < len(name) <= 249 or name in (".", ".."):
-        raise Invalid(
-            f"{name!r} is no topic name: 1 to 249 of letters, digits, dot, underscore, hyphen"
-        )
-    return name
 
 
 def topic_records(records: Iterable[AdoptedRecord]) -> tuple[TopicRecord, ...]:

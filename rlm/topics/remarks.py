@@ -1,9 +1,8 @@
 """What an operator should know of a topic's settings, and of a change of them. Pure."""
 
 from rlm.plans.retention import effective_local_retention
+from rlm.topics.emitted import RETENTION_BYTES, RETENTION_MS
 from rlm.topics.rules import (
-    RETENTION_BYTES,
-    RETENTION_MS,
     Config,
     RetentionOptions,
     retention_of,

@@ -11,13 +11,12 @@ from kip405.errors import Invalid
 from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlm.plans.offload import AS_LOCAL
 from rlm.plans.retention import AS_TOTAL, Retention
+from rlm.topics.emitted import RETENTION_BYTES, RETENTION_MS
 from rlmm.settings_records import OffloadThresholds, TopicRecord, TotalRetention
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 Config = Mapping[str, TopicConfigValue]
 
-RETENTION_MS = "retention.ms"
-RETENTION_BYTES = "retention.bytes"
 UNSET = -2
 """A threshold that the topic no longer sets itself."""
 

@@ -31,17 +31,16 @@ from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
+from rlm.topics.emitted import TAKEN_OVER, UNLIMITED
 from rlm.topics.ports import Broker, NotLeader, Settings
 from rlm.topics.recreated import is_gone_end
-from rlm.topics.rules import RETENTION_BYTES, RETENTION_MS, Config, value_of
+from rlm.topics.rules import Config, value_of
 from rlmm.settings_records import TopicRecord
 
 ENFORCE = "enforce"
 EXTERNAL = "external"
 """Values of the setting retention.takeover; with `external` an operator sets the -1, not we."""
 
-TAKEN_OVER = (RETENTION_MS, RETENTION_BYTES)
-UNLIMITED = "-1"
 
 Originals = Mapping[str, str | None]
 

@@ -16,7 +16,7 @@ import grpc
 from kafka_protocol.apis import FETCH
 from kip405.addresses import Address
 from kip405.batches import read_header
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.broker.connection import BrokerConnection
 from rlm.clock import Clock
 from rlm.v1 import admin_pb2, admin_pb2_grpc, fetch_pb2

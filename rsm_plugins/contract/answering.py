@@ -12,19 +12,12 @@ import structlog
 
 from kip405.errors import Internal, RemoteStorageError, error_of_kind
 from kip405.settings import masked
+from rsm_plugins.contract.principals import PRINCIPAL_KEY, PRINCIPAL_MAX
 from rsm_plugins.contract.status import Unauthenticated, status_of_error
-
-PRINCIPAL_KEY = "rlm-principal"
-PRINCIPAL_MAX = 256
 
 C = TypeVar("C")
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 log = structlog.get_logger(__name__)
-
-
-def can_be_named(principal: str) -> bool:
-    """Whether a call can name this principal: the metadata of gRPC has printable ASCII only."""
-    return 0 < len(principal) <= PRINCIPAL_MAX and principal.isascii() and principal.isprintable()
 
 
 def principal_of(context: Context) -> str:

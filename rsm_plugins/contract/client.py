@@ -26,7 +26,6 @@ from kip405.contracts import (
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
-from rsm_plugins.contract.answering import PRINCIPAL_KEY
 from rsm_plugins.contract.client_channel import PluginStubs, RenewedChannel, open_plugin
 from rsm_plugins.contract.client_files import (
     ClientVolume,
@@ -49,6 +48,7 @@ from rsm_plugins.contract.messages import (
     scratch_message,
     slice_message,
 )
+from rsm_plugins.contract.principals import PRINCIPAL_KEY
 from rsm_plugins.contract.probe import Capability, ProbeAnswer, check_plugin, probe_value
 from rsm_plugins.contract.status import error_of_call, error_of_detail, is_lost_status
 from rsm_plugins.contract.streams import Received

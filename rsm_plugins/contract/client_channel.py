@@ -12,6 +12,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kip405.addresses import Address
+from rsm_plugins.contract.liveness import NO_ANSWER
 from rsm_plugins.contract.messages import MESSAGE_MAX_BYTES
 from rsm_plugins.contract.tls import Tls
 from rsm_plugins.renewed import Renewed
@@ -26,7 +27,6 @@ KEEPALIVE_TIME_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 5_000
 RECONNECT_MAX_MS = 1_000
 
-_NO_ANSWER = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE)
 _CHANNELS_KEPT = 3  # calls may still run on earlier channels
 Options = Sequence[tuple[str, int | str]]
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
@@ -117,17 +117,5 @@ async def is_alive(target: str, seconds: float) -> bool:
         try:
             await health.Check(health_pb2.HealthCheckRequest(), timeout=seconds)
         except grpc.aio.AioRpcError as error:
-            return error.code() not in _NO_ANSWER
-    return True
-
-
-def answers(channel: grpc.Channel, seconds: float) -> bool:
-    """Whether a server answers on the blocking channel in time, with any answer; connects as often
-    as that allows. A future of the channel's state would leave a thread on the channel when closed.
-    """
-    health: Any = health_pb2_grpc.HealthStub(channel)
-    try:
-        health.Check(health_pb2.HealthCheckRequest(), timeout=seconds, wait_for_ready=True)
-    except grpc.RpcError as error:
-        return error.code() not in _NO_ANSWER
+            return error.code() not in NO_ANSWER
     return True

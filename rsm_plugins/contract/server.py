@@ -16,8 +16,8 @@ from grpc_reflection.v1alpha import reflection
 from kip405.addresses import Address
 from kip405.errors import Invalid
 from rsm_plugins.contract.messages import MESSAGE_MAX_BYTES
+from rsm_plugins.contract.server_tls import ServerTls
 from rsm_plugins.contract.services import Dependencies, IdentityService, StorageService
-from rsm_plugins.contract.tls import ServerTls
 from rsm_plugins.v1 import identity_pb2, identity_pb2_grpc, storage_pb2, storage_pb2_grpc
 
 CONCURRENT_CALLS_MAX = 2048

@@ -24,7 +24,8 @@ from kip405.settings import (
     rows_of,
     setting,
 )
-from rsm_plugins.contract.tls import ServerTls, require_both
+from rsm_plugins.contract.server_tls import ServerTls
+from rsm_plugins.contract.tls import require_both
 from rsm_plugins.files.segment_files import SPOOLED_COPIES_DEFAULT
 from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 from rsm_plugins.threads import THREADS_DEFAULT

@@ -7,7 +7,7 @@ import pytest
 
 from bench.connections import main
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def test_quick_measures_waiting_connections_and_readers_of_many_ranges(tmp_path: Path) -> None:

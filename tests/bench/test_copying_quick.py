@@ -9,6 +9,7 @@ from bench.copying import main
 
 
 @pytest.mark.integration
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_quick_copies_one_partition_and_eight(tmp_path: Path) -> None:
     assert main(["--quick", "--segment-mib", "1", "--out", str(tmp_path)]) == 0

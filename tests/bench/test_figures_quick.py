@@ -1,5 +1,6 @@
 """The benchmarks of copies beside Kafka's own, of producing beside copies, of rolls, of changes of
-leaders and of bytes that only pass work from end to end; their numbers are not looked at.
+leaders and of bytes that only pass work from end to end; their numbers are not looked at. Most run
+in `make long` alone, as those of connections, idle services and copies to a directory do.
 """
 
 import json
@@ -26,6 +27,7 @@ def _measured(
     return found
 
 
+@pytest.mark.long
 def test_quick_copies_a_backlog_both_ways(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -36,6 +38,7 @@ def test_quick_copies_a_backlog_both_ways(
     assert "of the speed of Kafka's own" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_quick_times_a_producer_beside_a_copy(tmp_path: Path) -> None:
     result = _measured(latency.main, "latency", tmp_path)
     phases = [one["phase"] for one in result["runs"]]
@@ -52,6 +55,7 @@ def test_quick_times_rolls(tmp_path: Path) -> None:
     assert starts == sorted({0, *starts})
 
 
+@pytest.mark.long
 def test_quick_times_changes_of_leaders_of_both_kinds(tmp_path: Path) -> None:
     result = _measured(leadership.main, "leadership", tmp_path)
     changes = [(one["way"], one["node"] == 1) for one in result["runs"]]

@@ -7,7 +7,7 @@ import pytest
 
 from bench.idle import main
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 def test_quick_measures_a_few_partitions_without_problems(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from grpc import aio
 from kafka_protocol.apis import DESCRIBE_CLUSTER
 from kip405.addresses import Address
 from kip405.errors import Invalid, NotFound
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.clock import SystemClock
 from rlm.config.loader import reader_from_mapping
 from rlm.log_dir.identity import ReaderLock

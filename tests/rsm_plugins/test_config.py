@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Invalid
-from rsm_plugins.contract.tls import ServerTls
+from rsm_plugins.contract.server_tls import ServerTls
 from rsm_plugins.local.manager import KIND
 from rsm_plugins.process.config import SETTINGS, load_settings, settings_of
 

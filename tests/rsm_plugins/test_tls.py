@@ -10,7 +10,8 @@ import pytest
 
 from kip405.errors import Invalid, Unavailable
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
-from rsm_plugins.contract.tls import ServerTls, Tls
+from rsm_plugins.contract.server_tls import ServerTls
+from rsm_plugins.contract.tls import Tls
 from rsm_plugins.process.plugin import running_server
 from tests.builders.certificates import Authority
 from tests.rsm_plugins.harness import plugin_settings

@@ -16,7 +16,7 @@ import yaml
 from kip405.acls import Acl, topic_acl
 from kip405.batches import batch_headers
 from rlm.api.authorizers import ACLS_VALID_MS
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.api.principals import token_hash
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2

@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from tests.scenarios.cluster import Cluster, fresh

@@ -16,7 +16,7 @@ from kafka_protocol.error_codes import (
 )
 from kip405.errors import Fenced
 from kip405.segments import RemoteLogSegmentMetadata
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.status import error_of_call

@@ -11,7 +11,7 @@ import pytest
 
 from kip405.batches import batch_headers
 from kip405.records import records
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.status import error_of_call

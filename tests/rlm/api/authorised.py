@@ -12,13 +12,14 @@ from grpc import aio
 from kip405.errors import Unavailable
 from rlm.api.authorization import Authorization, SettingsTopicNames
 from rlm.api.authorizers import Authorizer, FileAuthorizer
-from rlm.api.calls import Gate, call_metadata
+from rlm.api.call_metadata import call_metadata
+from rlm.api.calls import Gate
 from rlm.api.principals import Principals, principals_of, token_hash
 from rlm.api.server import ApiServer
 from rlm.topics.verbs import EnableOptions
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
-from rsm_plugins.contract.tls import ServerTls
+from rsm_plugins.contract.server_tls import ServerTls
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.api.harness import (
     NO_LIMITS,

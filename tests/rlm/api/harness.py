@@ -38,7 +38,8 @@ from rlm.remote_log.topic_refs import TopicResolver
 from rlm.topics.access import PeerAccess
 from rlm.topics.partition_records import Freezes
 from rlm.v1.fetch_pb2 import TopicRef as TopicName
-from rsm_plugins.contract.tls import ServerTls, Tls
+from rsm_plugins.contract.server_tls import ServerTls
+from rsm_plugins.contract.tls import Tls
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.offload import AT_ONCE

@@ -11,7 +11,8 @@ from grpc import aio
 
 from kip405.batches import batch_headers
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlm.api.calls import Gate, call_metadata
+from rlm.api.call_metadata import call_metadata
+from rlm.api.calls import Gate
 from rlm.api.endpoints import READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
 from rlm.reading.reader import RemoteReader

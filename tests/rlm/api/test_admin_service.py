@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2
 from kip405.acls import topic_acl
 from kip405.errors import Elsewhere, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, Uuid
-from rlm.api.calls import FORWARDED_KEY, call_metadata
+from rlm.api.call_metadata import FORWARDED_KEY, call_metadata
 from rlm.api.server import ApiServer
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.v1 import admin_pb2 as pb

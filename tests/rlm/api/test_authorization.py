@@ -14,7 +14,8 @@ from kip405.errors import ErrorKind, NotFound
 from kip405.ids import Uuid
 from rlm.api.authorization import CHECK_AGAIN_MS, LACKS_SHOWN_MAX, Authorization
 from rlm.api.authorizers import CallerRights, FileAuthorizer
-from rlm.api.calls import Caller, Gate, call_metadata, no_tokens
+from rlm.api.call_metadata import call_metadata
+from rlm.api.calls import Caller, Gate, no_tokens
 from rlm.api.method_rights import METHOD_RULES
 from rlm.api.principals import Principals, principals_of, token_hash
 from rlm.plans.api_rights import Need

@@ -5,7 +5,7 @@ from grpc import aio
 
 from kip405.errors import Busy, Invalid, NotFound
 from kip405.ids import TopicPartition
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.tasks.copy_runs import CopyProgress, CopyReport, CopyTarget, Doing
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub

@@ -18,7 +18,7 @@ from kip405.errors import (
     Unavailable,
 )
 from kip405.ids import Uuid
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.remote_log.reads import ReadRequest
 from rlm.topics.verbs import EnableOptions
 from rlm.v1 import fetch_pb2 as pb

@@ -6,7 +6,7 @@ import pytest
 from grpc import aio
 
 from kip405.errors import Fenced, Unavailable
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.reading.values import TimestampedOffset
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub

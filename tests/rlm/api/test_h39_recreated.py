@@ -5,7 +5,7 @@ from typing import Any
 from grpc import aio
 
 from kip405.ids import Uuid
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from tests.builders.log_dir import TOPIC, TOPIC_ID

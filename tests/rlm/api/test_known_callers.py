@@ -7,7 +7,8 @@ import pytest
 from grpc import aio
 
 from kip405.errors import Unavailable
-from rlm.api.calls import Gate, call_metadata, no_tokens
+from rlm.api.call_metadata import call_metadata
+from rlm.api.calls import Gate, no_tokens
 from rlm.api.peers import Stubs
 from rlm.api.principals import Principals, principals_of, token_hash
 from rlm.v1 import admin_pb2 as pb

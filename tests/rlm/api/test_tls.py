@@ -11,13 +11,15 @@ import pytest
 from grpc import aio
 
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
-from rlm.api.calls import Caller, TokenFile, call_metadata
+from rlm.api.call_metadata import call_metadata
+from rlm.api.calls import Caller, TokenFile
 from rlm.api.peers import Stubs
 from rlm.api.server import ApiServer
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
+from rsm_plugins.contract.server_tls import ServerTls
 from rsm_plugins.contract.status import error_of_call
-from rsm_plugins.contract.tls import ServerTls, Tls
+from rsm_plugins.contract.tls import Tls
 from tests.builders.certificates import Authority, Certificate
 from tests.builders.clock import ManualClock
 from tests.rlm.api.harness import Node, api_node, channel_to

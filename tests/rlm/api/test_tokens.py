@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Invalid
-from rlm.api.calls import TokenFile, read_tokens, token_source
+from rlm.api.call_metadata import read_tokens
+from rlm.api.calls import TokenFile, token_source
 from tests.builders.clock import ManualClock
 
 

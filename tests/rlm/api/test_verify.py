@@ -8,7 +8,7 @@ from grpc import aio
 
 from kip405.errors import Busy, NotFound, Unavailable
 from kip405.ids import TopicPartition, Uuid
-from rlm.api.calls import call_metadata
+from rlm.api.call_metadata import call_metadata
 from rlm.plans.verification import Issue, IssueKind, PartitionOffsets
 from rlm.tasks.verification import PartitionReport
 from rlm.tasks.verify_runs import Progress

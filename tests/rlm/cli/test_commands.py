@@ -258,6 +258,17 @@ def test_help_imports_no_heavy_library() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"acls", "sandbox"}))
+def test_commands_import_nothing_of_services(name: str) -> None:
+    """Each of these takes as long as all that the command needs; whoever asks often waits often."""
+    script = (
+        f"import sys, {COMMANDS[name].module}\n"
+        "heavy = {'aiokafka', 'structlog', 'yaml', 'rlmm', 'kafka_protocol', 'pyspark'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 async def test_a_reader_that_is_configured_as_a_broker_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rlm.yaml"
     path.write_text("node.id: 1\n")

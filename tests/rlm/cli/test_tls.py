@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rsm_plugins.contract.tls import ServerTls
+from rsm_plugins.contract.server_tls import ServerTls
 from tests.builders.certificates import Authority
 from tests.rlm.api.harness import api_node
 from tests.rlm.cli.invoking import assert_one_line, rlm

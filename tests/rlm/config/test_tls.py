@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from rsm_plugins.contract.tls import ServerTls, Tls
+from rsm_plugins.contract.server_tls import ServerTls
+from rsm_plugins.contract.tls import Tls
 from tests.rlm.config.test_config import given, read, refusal
 
 __all__ = ["given"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlm.topics.external import FORMATS, emitted
+from rlm.topics.emitted import FORMATS, emitted
 
 EXPECTED = {
     "kafka-configs": """\
