@@ -10,6 +10,7 @@ _VERBS = (
 VERBS = Target("rlm/topics/verbs.py", (*_VERBS, "tests/rlm/topics/test_h40_access.py"))
 SETTLE = Target("rlm/topics/takeover.py", _VERBS)
 TAKEOVER = Target("rlm/topics/takeover.py", _VERBS)
+EMITTED = Target("rlm/topics/emitted.py", _VERBS)
 STARTS = Target("rlm/topics/partition_records.py", _VERBS)
 RAISED = Target("rlm/remote_log/log_starts.py", ("tests/rlm/test_log_starts.py",))
 ADOPTION = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_adoption.py",))
@@ -180,11 +181,6 @@ EDITS: tuple[Edit, ...] = (
             "return found.value if found is not None else None",
         ),
         (
-            "H14: retention by size is not taken over",
-            "TAKEN_OVER = (RETENTION_MS, RETENTION_BYTES)",
-            "TAKEN_OVER = (RETENTION_MS,)",
-        ),
-        (
             "H14: a topic that is kept has its retention taken over",
             'return record.mode == "tier" and (record.state == "enabled" or is_gone_end(record))',
             'return record.mode == "tier"',
@@ -198,6 +194,13 @@ EDITS: tuple[Edit, ...] = (
             "H14: a topic in mode copy has its retention taken over",
             'return record.mode == "tier" and (record.state == "enabled" or is_gone_end(record))',
             'return record.state == "enabled" or is_gone_end(record)',
+        ),
+    ),
+    *EMITTED.edits(
+        (
+            "H14: retention by size is not taken over",
+            "TAKEN_OVER = (RETENTION_MS, RETENTION_BYTES)",
+            "TAKEN_OVER = (RETENTION_MS,)",
         ),
     ),
     *ADOPTION.edits(

@@ -29,7 +29,7 @@ sys.setprofile(strike)
 main(["status", "--address", "{address}"])
 """
 """SIGINT at the numbered call or return of a function after the command has begun."""
-_AT = (50, 2_000, 10_000, 30_000, 60_000, 100_000, 200_000, 300_000)
+_AT = (50, 2_000, 10_000, 30_000, 60_000, 90_000, 120_000, 150_000)
 
 
 @pytest.fixture(autouse=True)
