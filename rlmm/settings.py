@@ -108,6 +108,13 @@ class Settings:
             return "the settings were not read to their end yet"
         return self._log.problem or self.view.problem or self._foreign_topics()
 
+    @property
+    def damage(self) -> str | None:
+        """Why what was read may not be all there is (see MetadataLog.damage); None = it is, as far
+        as it was read.
+        """
+        return self._log.damage or self.view.problem
+
     async def barrier(self, deadline_ms: int) -> None:
         """Return once the view knows all that was published before this call; Unavailable after
         `deadline_ms`.
@@ -126,7 +133,8 @@ class Settings:
         `seen`: `view.next_offset` when this was decided, None = just now; a settings record of the
         topic's, written by another process since, is not overwritten. Fields of the present
         settings record that this version does not know are written again. Fenced: an older leader
-        epoch, a lower start, or a record that was not known. Unavailable: not written.
+        epoch, a lower start, or a record that was not known or cannot be read. Unavailable: not
+        written.
         OutcomeUnknown: barrier, then look; it may land later still, but not undo what is written
         meanwhile.
         """

@@ -5,6 +5,10 @@ never a remote log start offset below one that was seen (H2), and never a settin
 under an older leader epoch than the newest seen for its key. A record that was not adopted leaves
 its key in `reassert`: the partition's leader writes the adopted settings record again.
 
+A key whose newest record cannot be read is written by nobody but a version that can read it: what
+it says is not known, and a record over it would end the problem that stops all deletions.
+Heartbeats are excepted, as each writer has its own.
+
 Settings records that a late record must not override carry what their writer knew
 (`WriterKnowledge`). A record does not count if its writer did not know the adopted record of its
 key and its epoch is not newer. A tombstone does not count if its writer did not know the record
@@ -47,6 +51,7 @@ from rlmm.settings_records import (
 
 MOST_SKEW_MS = 60_000
 """A writer's clock further away from the brokers' is an alarm."""
+_HEARTBEATS = ServiceRecord, ReaderRecord
 _Kind = TypeVar("_Kind", bound=SettingsRecord)
 
 
@@ -380,7 +385,10 @@ class SettingsView:
             self._forget(key)
 
     def objection_to_removal(self, key: str, knew: WriterKnowledge) -> str | None:
-        """Why a tombstone would not count if it were the next record; None = it would."""
+        """Why a tombstone may not be the next record, or would not count; None = it would."""
+        unread = self._unread(key)
+        if unread is not None:
+            return unread
         adopted = self._adopted.get(key)
         if adopted is None:
             return None
@@ -394,10 +402,13 @@ class SettingsView:
     def objection(
         self, record: SettingsRecord, leader_epoch: int, seen: int | None = None
     ) -> str | None:
-        """Why a settings record would not count if it were the next record; None = it would.
+        """Why a settings record may not be the next record, or would not count; None = it would.
 
         `seen`: how far its writer had read, None = it does not say.
         """
+        unread = None if isinstance(record, _HEARTBEATS) else self._unread(record.key)
+        if unread is not None:
+            return unread
         newest_epoch = self._newest_epoch.get(record.key, leader_epoch)
         if leader_epoch < newest_epoch:
             return f"leader epoch {leader_epoch} is older than {newest_epoch}"
@@ -413,6 +424,11 @@ class SettingsView:
         ):
             return _unaware(adopted, seen)
         return None
+
+    def _unread(self, key: str) -> str | None:
+        """Why nobody knows what is on record under the key."""
+        why = self._problems.get(key.encode()) if self._problems else None
+        return None if why is None else f"it would replace a record that cannot be read: {why}"
 
     def _consider(self, newcomer: AdoptedRecord, seen: int | None) -> None:
         key = newcomer.record.key

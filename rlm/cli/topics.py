@@ -307,9 +307,13 @@ def describe(*, topic: str, connect: Connect) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @service_options
 def adopt_log_start(*, topic: str, partition: int, yes: bool, connect: Connect) -> None:
-    """Raise the remote log start to the broker's: records below it are given up for good (H1)."""
+    """Raise the remote log start to the broker's: records below it are given up for good (H1).
+
+    Where the settings have lost the remote log start, it is set where the remote segments begin
+    instead, and nothing is given up.
+    """
     request = pb.PartitionRequest(topic=topic, partition=partition)
-    what = "below the broker's log start ends for good"
+    what = "below the broker's log start ends for good, unless the remote log start is missing"
     decide(request, lambda target: target.admin.AdoptLogStart, what, connect, yes=yes)
 
 

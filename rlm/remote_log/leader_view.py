@@ -302,6 +302,7 @@ class LocalTier:
         end, unsettled_end = (
             self._remote_ends(snapshot, start or 0) if snapshot else (None, SETTLED)
         )
+        is_start_lost = start is None and end is not None  # readers must not be led past the rest
         return TierPartition(
             topic_id=partition.topic_id,
             topic=partition.topic,
@@ -311,7 +312,7 @@ class LocalTier:
             watermarks=snapshot.watermarks if snapshot else None,
             led_here=led.leader == self._node_id,
             leader_epoch=led.leader_epoch,
-            frozen=snapshot is not None and snapshot.frozen is not None,
+            frozen=snapshot is not None and (snapshot.frozen is not None or is_start_lost),
             unsettled_next_offset=unsettled_end,
             empty=empty,
             window_starts=window_starts,

@@ -1,4 +1,9 @@
-"""Raises the remote log start of a partition: what every deletion of remote records does first.
+"""Writes the remote log start of a partition: the first one, and what every deletion of remote
+records does before anything else.
+
+The first one is where the broker's log begins, as long as nothing was copied. Later that offset may
+be our own trim, and everything below it would be deleted (H1): where the record was lost, or cannot
+be read, nobody makes up another one.
 
 The start moves up only, for retention, for a DeleteRecords that our broker has answered, or for a
 command (H1); objects below it may be deleted only after `LogStarts.raise_to` has returned (G4, H2).
@@ -10,9 +15,11 @@ from typing import Protocol
 
 import structlog
 
-from kip405.errors import Fenced, Invalid
+from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.ids import TopicIdPartition
-from rlmm.settings_records import SettingsRecord, StartRecord, TotalRetention
+from kip405.segments import RemoteLogSegmentState
+from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import CAUSE_ENABLE, SettingsRecord, StartRecord, TotalRetention
 from rlmm.settings_view import SettingsView
 
 log = structlog.get_logger(__name__)
@@ -43,6 +50,43 @@ class StartAudit(Protocol):
     ) -> None:
         """The remote log start is about to move up."""
         ...
+
+
+async def publish_first(
+    settings: Settings,
+    partition: TopicIdPartition,
+    log_start_offset: int,
+    *,
+    leader_epoch: int,
+    ledger: PartitionLedger,
+    damage: str | None,
+) -> None:
+    """Write the broker's log start as the start of a partition that has never had one (H2).
+
+    `damage`: of settings or ledger; both were read to a barrier. Segments of a topic without a
+    settings record are no sign of a start: they arrived late, when the remote log had ended (H10).
+    Unavailable: there may have been a start. Fenced: somebody else was faster.
+    """
+    if damage is not None:
+        raise Unavailable(
+            f"{partition} has no remote log start that can be read, and none is written while "
+            f"there may be one: {damage}"
+        )
+    is_known = settings.view.topic(partition.key.topic_id) is not None
+    copied = ledger.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED) if is_known else ()
+    if copied:
+        raise Unavailable(
+            f"{partition} has {len(copied)} remote segments and no remote log start: the settings "
+            "have lost the record; restore it from a backup, or `rlm topics adopt-log-start` sets "
+            "it where the remote segments begin"
+        )
+    record = StartRecord(
+        partition=partition.key,
+        remote_log_start_offset=log_start_offset,
+        cause=CAUSE_ENABLE,
+        decided_epoch=leader_epoch,
+    )
+    await settings.publish(record, leader_epoch)
 
 
 class LogStarts:

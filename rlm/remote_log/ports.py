@@ -24,6 +24,13 @@ class Ledger(RemoteLogMetadataManager, Protocol):
         """Why nothing may be deleted or trimmed (H6); None = the ledger is sound."""
         ...
 
+    @property
+    def damage(self) -> str | None:
+        """Why what was read may not be all there is (rlmm.metadata_log): no mere lack of an answer,
+        which a barrier shows.
+        """
+        ...
+
     def ledger(self, key: PartitionKey) -> PartitionLedger: ...
 
     def entry(self, segment_id: RemoteLogSegmentId) -> SegmentEntry | None:
@@ -43,6 +50,9 @@ class Settings(Protocol):
 
     @property
     def problem(self) -> str | None: ...
+
+    @property
+    def damage(self) -> str | None: ...
 
     @property
     def view(self) -> SettingsView: ...

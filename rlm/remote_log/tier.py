@@ -43,7 +43,9 @@ class TierPartition:
     iff it is above `remote_log_start_offset`. `watermarks` are those of the last snapshot, None =
     there is none yet. Below `unsettled_next_offset` a gap in the remote data is no hole yet: an
     unfinished or disputed entry of the ledger may bring records back (H3, H6); -1 = none may.
-    `empty`: half-open ranges, ascending, that are known to hold no records (H15). `window_starts`:
+    `frozen`: nothing remote may be read now, as histories contradict each other (H4) or the remote
+    log start was lost (H2). `empty`: half-open ranges, ascending, that are known to hold no records
+    (H15). `window_starts`:
     where each window of `proxy.history` begins, none of them above the broker's log start; empty =
     not known yet.
     """

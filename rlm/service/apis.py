@@ -301,7 +301,12 @@ def _topic_verbs(
                 dependencies.config.disk_quota_bytes,
                 dependencies.threads.other,
             ),
-            starts=Starts(settings=settings, offsets=brokers),
+            starts=Starts(
+                settings=settings,
+                ledger=dependencies.metadata.manager,
+                offsets=brokers,
+                barrier_deadline_ms=BARRIER_DEADLINE_MS,
+            ),
             access=access,
             shortening=Shortening(
                 settings=settings,
@@ -362,7 +367,13 @@ def build_admin(
                 share_groups=dependencies.share_groups,
                 broker=broker,
             ),
-            adoption=Adoption(broker=broker, settings=settings, starts=dependencies.starts),
+            adoption=Adoption(
+                broker=broker,
+                settings=settings,
+                ledger=dependencies.metadata.manager,
+                starts=dependencies.starts,
+                barrier_deadline_ms=BARRIER_DEADLINE_MS,
+            ),
             losses=_loss_acceptance(dependencies, tasks),
             deletions=topics.deletions,
             discards=discards,

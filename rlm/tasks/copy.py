@@ -46,6 +46,7 @@ from rlm.plans.coverage import (
 )
 from rlm.plans.offload import CopyDelay, OffloadPolicy
 from rlm.plans.problems import Finding, ProblemKind
+from rlm.remote_log.log_starts import publish_first
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.copy_attempt import Copier
@@ -57,7 +58,6 @@ from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_data import DamagedSegment
 from rlm.tasks.segment_holds import SegmentHolds
 from rlmm.ledger import Hole
-from rlmm.settings_records import CAUSE_ENABLE, StartRecord
 
 
 class SnapshotWaits:
@@ -308,18 +308,21 @@ class CopyTask:
         return status is not None and status.reason in [why.value for why in _NOT_YET]
 
     async def _ensure_start(self, snapshot: PartitionSnapshot) -> int:
-        """The durable remote log start; the broker's log start where none was ever written (H2)."""
+        """The durable remote log start; the broker's log start where none was ever written (H2).
+        Unavailable: there may have been one.
+        """
         if snapshot.remote_log_start_offset is not None:
             return snapshot.remote_log_start_offset
         start = snapshot.watermarks.log_start_offset
         if refuse_topic(snapshot.topic.state) is None:
-            record = StartRecord(
-                partition=snapshot.key,
-                remote_log_start_offset=start,
-                cause=CAUSE_ENABLE,
-                decided_epoch=snapshot.led.leader_epoch,
+            await publish_first(
+                self._settings,
+                snapshot.led.topic_id_partition,
+                start,
+                leader_epoch=snapshot.led.leader_epoch,
+                ledger=snapshot.ledger,
+                damage=self._ledger.damage or self._settings.damage,
             )
-            await self._settings.publish(record, snapshot.led.leader_epoch)
         return start
 
     async def _record_empty(self, snapshot: PartitionSnapshot, start: int) -> None:

@@ -5,7 +5,8 @@ When a topic is enabled, the service of the partition-0 leader writes all of the
 partition's leader for its log start (a read, so routing it is harmless), publishes under that
 partition's leader epoch and reads back. For a partition added later, the service of its leader
 writes the start when it first takes a snapshot of it (rlm.tasks.copy). An existing start is changed
-only by `LogStarts` (rlm.remote_log.log_starts).
+only by `LogStarts` (rlm.remote_log.log_starts). One that the settings have lost is set by an
+operator alone, where the remote segments begin: that ends nothing.
 
 A freeze record stops trim, deletes and sweeps on every service. It needs no leader and no store:
 any service writes it, and every service reads it from the settings topic within moments. An
@@ -15,15 +16,14 @@ operator can adopt a leader's log after a freeze (H4) and a foreign log start (H
 from collections.abc import Awaitable, Callable
 
 from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from kip405.errors import Fenced, Invalid, NotFound
+from kip405.errors import Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlm.broker.answers import OwnOffsets, TopicDescription
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.log_starts import LogStarts
-from rlm.topics.ports import Broker, LeaderOffsets, Settings
+from rlm.remote_log.log_starts import LogStarts, publish_first
+from rlm.topics.ports import Broker, LeaderOffsets, Ledger, Settings
 from rlmm.settings_records import (
     CAUSE_COMMAND,
-    CAUSE_ENABLE,
     STOPS_DELETE,
     STOPS_SWEEP,
     STOPS_TRIM,
@@ -37,13 +37,22 @@ from rlmm.settings_records import (
 class Starts:
     """Publishes missing starts; the settings must have passed a barrier."""
 
-    def __init__(self, *, settings: Settings, offsets: LeaderOffsets) -> None:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        ledger: Ledger,
+        offsets: LeaderOffsets,
+        barrier_deadline_ms: int,
+    ) -> None:
         self._settings = settings
+        self._ledger = ledger
         self._offsets = offsets
+        self._barrier_deadline_ms = barrier_deadline_ms
 
     async def ensure(self, topic: TopicDescription) -> int:
         """Write missing starts of partitions; returns their number. Unavailable without a
-        leader.
+        leader, or where a start may have been lost.
         """
         missing = [
             partition
@@ -59,15 +68,17 @@ class Starts:
 
     async def _publish(self, topic: TopicDescription, partition: int) -> None:
         start = await self._offsets.offset(topic, partition, EARLIEST_TIMESTAMP)
-        leader_epoch = topic.partitions[partition].leader_epoch
-        record = StartRecord(
-            partition=PartitionKey(topic.topic_id, partition),
-            remote_log_start_offset=start,
-            cause=CAUSE_ENABLE,
-            decided_epoch=leader_epoch,
-        )
+        names = TopicIdPartition(topic_id=topic.topic_id, topic=topic.name, partition=partition)
+        await self._ledger.barrier(names.key, self._barrier_deadline_ms)
         try:
-            await self._settings.publish(record, leader_epoch)
+            await publish_first(
+                self._settings,
+                names,
+                start,
+                leader_epoch=topic.partitions[partition].leader_epoch,
+                ledger=self._ledger.ledger(names.key),
+                damage=self._ledger.damage or self._settings.damage,
+            )
         except Fenced:
             if self._known(topic, partition) is None:
                 raise  # no other service was faster: our record is refused
@@ -172,10 +183,20 @@ class Freezes:
 class Adoption:
     """For partitions that our broker leads; other services must not decide."""
 
-    def __init__(self, *, broker: OwnOffsets, settings: Settings, starts: LogStarts) -> None:
+    def __init__(
+        self,
+        *,
+        broker: OwnOffsets,
+        settings: Settings,
+        ledger: Ledger,
+        starts: LogStarts,
+        barrier_deadline_ms: int,
+    ) -> None:
         self._broker = broker
         self._settings = settings
+        self._ledger = ledger
         self._starts = starts
+        self._barrier_deadline_ms = barrier_deadline_ms
 
     async def adopt_log(self, led: LedPartition, *, frozen: str, by: str) -> None:
         """Accept the leader's log as it is, up to its current epoch; Invalid if nothing is frozen,
@@ -209,9 +230,11 @@ class Adoption:
 
     async def adopt_log_start(self, led: LedPartition, *, frozen: str, by: str) -> None:
         """Make the broker's log start the remote log start: what lies below has ended permanently.
+        Where the settings have lost the start, it becomes where the remote segments begin, and
+        nothing ends.
 
         Invalid where the log start is no higher, or is where our own trim put it (H1), or while the
-        partition is frozen.
+        partition is frozen. Unavailable: settings or ledger have a problem, and no start is known.
         """
         epoch = led.leader_epoch
         answer = await self._broker.list_offset(
@@ -220,6 +243,9 @@ class Adoption:
             EARLIEST_TIMESTAMP,
             leader_epoch=epoch,
         )
+
+        if await self._lost_start(led):
+            return await self._begin_again(led, answer.offset, frozen, by)
 
         async def check() -> None:
             self._check_foreign(led, answer.offset, frozen)
@@ -231,6 +257,35 @@ class Adoption:
             cause=f"{CAUSE_COMMAND}: {by}",
             check=check,
         )
+
+    async def _lost_start(self, led: LedPartition) -> bool:
+        """Whether an enabled topic's partition has remote segments and no start."""
+        await self._settings.barrier(self._barrier_deadline_ms)
+        await self._ledger.barrier(led.key, self._barrier_deadline_ms)
+        view = self._settings.view
+        topic = view.topic(led.key.topic_id)
+        is_enabled = topic is not None and topic.state == "enabled"
+        has_segments = bool(self._ledger.ledger(led.key).entries)
+        return is_enabled and has_segments and view.remote_log_start(led.key) is None
+
+    async def _begin_again(
+        self, led: LedPartition, log_start_offset: int, frozen: str, by: str
+    ) -> None:
+        """Nothing is known to have ended, so nothing ends: what was deleted may be read again."""
+        problem = self._ledger.problem or self._settings.problem
+        if problem is not None:
+            raise Unavailable(f"{led} has no remote log start that can be read: {problem}")
+        if frozen:
+            raise Invalid(f"{led} is frozen ({frozen}): `rlm partition adopt` comes first")
+        entries = self._ledger.ledger(led.key).entries.values()
+        first = min(entry.metadata.start_offset for entry in entries)
+        record = StartRecord(
+            partition=led.key,
+            remote_log_start_offset=min(first, log_start_offset),
+            cause=f"{CAUSE_COMMAND}: {by}; the start was lost",
+            decided_epoch=led.leader_epoch,
+        )
+        await self._settings.publish(record, led.leader_epoch)
 
     def _check_foreign(self, led: LedPartition, log_start_offset: int, frozen: str) -> None:
         known = self._settings.view.remote_log_start(led.key)

@@ -28,6 +28,13 @@ class Settings(Protocol):
         ...
 
     @property
+    def damage(self) -> str | None:
+        """Why what was read may not be all there is (rlmm.metadata_log): no mere lack of an answer,
+        which a barrier shows.
+        """
+        ...
+
+    @property
     def view(self) -> SettingsView: ...
 
     async def barrier(self, deadline_ms: int) -> None:
@@ -110,6 +117,11 @@ class Ledger(Protocol):
     @property
     def problem(self) -> str | None:
         """Why nothing may be deleted or trimmed now (H6)."""
+        ...
+
+    @property
+    def damage(self) -> str | None:
+        """See `Settings.damage`."""
         ...
 
     def ledger(self, key: PartitionKey) -> PartitionLedger: ...

@@ -315,7 +315,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AdoptLogStart(self, request, context):
-        """Raises the remote log start to a log start of the broker that somebody else has moved.
+        """Raises the remote log start to a log start of the broker that somebody else has moved. Where the settings have lost
+        the remote log start, it is set where the remote segments begin instead.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

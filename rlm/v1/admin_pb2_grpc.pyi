@@ -87,7 +87,9 @@ class AdminServiceStub:
     is changed. INVALID_ARGUMENT: the partition is not frozen, or was discarded already.
     """
     AdoptLogStart: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]
-    """Raises the remote log start to a log start of the broker that somebody else has moved."""
+    """Raises the remote log start to a log start of the broker that somebody else has moved. Where the settings have lost
+    the remote log start, it is set where the remote segments begin instead.
+    """
     AcceptLoss: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]
     """Lists offsets that no store has (any more) and the leader's log does not have. With `apply` they are recorded as a
     hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
@@ -175,7 +177,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     is changed. INVALID_ARGUMENT: the partition is not frozen, or was discarded already.
     """
     AdoptLogStart: _aio.UnaryUnaryMultiCallable[_admin_pb2.PartitionRequest, _fetch_pb2.PartitionDescription]  # type: ignore[assignment]
-    """Raises the remote log start to a log start of the broker that somebody else has moved."""
+    """Raises the remote log start to a log start of the broker that somebody else has moved. Where the settings have lost
+    the remote log start, it is set where the remote segments begin instead.
+    """
     AcceptLoss: _aio.UnaryUnaryMultiCallable[_admin_pb2.AcceptLossRequest, _admin_pb2.AcceptLossResponse]  # type: ignore[assignment]
     """Lists offsets that no store has (any more) and the leader's log does not have. With `apply` they are recorded as a
     hole, which readers skip like a compaction gap. FAILED_PRECONDITION or INVALID_ARGUMENT where no loss is proven.
@@ -374,7 +378,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.PartitionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.PartitionDescription, _abc.Awaitable[_fetch_pb2.PartitionDescription]]:
-        """Raises the remote log start to a log start of the broker that somebody else has moved."""
+        """Raises the remote log start to a log start of the broker that somebody else has moved. Where the settings have lost
+        the remote log start, it is set where the remote segments begin instead.
+        """
 
     @_abc_1.abstractmethod
     def AcceptLoss(

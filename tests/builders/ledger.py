@@ -264,7 +264,28 @@ class MemoryLedger:
             raise Fenced(f"{segment_id}: is {newest}, expected {expected}")
 
 
-class MemorySettings:
+class WithProblem:
+    """The problem of settings is that of their view too. `unanswered`: no broker can be asked."""
+
+    view: SettingsView
+    unanswered: str | None = None
+    _problem: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """A problem of the topic that a test has set, or what the view could not read."""
+        return self.damage or self.unanswered
+
+    @problem.setter
+    def problem(self, why: str | None) -> None:
+        self._problem = why
+
+    @property
+    def damage(self) -> str | None:
+        return self._problem or self.view.problem
+
+
+class MemorySettings(WithProblem):
     """The Protocol of tasks/ports over rlmm's view; `lags`, `on_barrier` as in MemoryLedger.
 
     `now_ms` is the writer's clock. Reads are timed by `clock`; the topic's leader is
@@ -274,7 +295,6 @@ class MemorySettings:
     def __init__(self) -> None:
         self.view = SettingsView()
         self.is_ready = True
-        self.problem: str | None = None
         self.published: list[SettingsRecord] = []
         self.removed: list[str] = []
         self.after_publish: Callable[[], None] = lambda: None
@@ -289,6 +309,12 @@ class MemorySettings:
         self.is_replay = False
         self._unread: list[tuple[bytes, bytes | None, int]] = []
         self._read: list[tuple[bytes, bytes | None, int]] = []
+
+    def compact(self, key: str, *, keep: int = 1) -> None:
+        """Of a key only the newest records stay, `keep` of them, for those who read from now on."""
+        olds = [one for one in self._read if one[0] == key.encode()]
+        for one in olds[: len(olds) - keep]:
+            self._read.remove(one)
 
     def restart(self) -> None:
         """What was written up to now is a replay for the next process."""
@@ -328,6 +354,10 @@ class MemorySettings:
     def remove(self, key: str) -> None:
         """A tombstone from anybody."""
         self._append(key.encode(), None)
+
+    def spoil(self, key: str, value: bytes = b'{"v":2}') -> None:
+        """A record of the key that this version cannot read, as a later version writes it."""
+        self._append(key.encode(), value)
 
     def _append(self, key: bytes, value: bytes | None) -> None:
         now_ms = self.clock.now if self.clock else self.now_ms

@@ -341,8 +341,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: the first copy does not write the remote log start down",
-            "        if refuse_topic(snapshot.topic.state) is None:\n            record",
-            "        if refuse_topic(snapshot.topic.state) is not None:\n            record",
+            "        if refuse_topic(snapshot.topic.state) is None:\n            await",
+            "        if refuse_topic(snapshot.topic.state) is not None:\n            await",
         ),
         (
             "H2: the remote log start is written again with every round",

@@ -262,7 +262,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H4: a partition that is frozen does not snapshot so",
-            "frozen=snapshot is not None and snapshot.frozen is not None,",
+            "frozen=snapshot is not None and (snapshot.frozen is not None or is_start_lost),",
             "frozen=False,",
         ),
         (

@@ -119,7 +119,7 @@ def _repair(service: Watched) -> None:
 
 def _ledger_problem(text: str | None) -> Callable[[Watched], None]:
     def change(service: Watched) -> None:
-        service.rig.ledger.problem = text
+        service.rig.ledger.problem = service.rig.ledger.damage = text
 
     return change
 
@@ -234,6 +234,7 @@ FAULTS = {
         plant=_ledger_problem("the topic was recreated"),
         mend=_ledger_problem(None),
         after_ms=0,
+        lag_is_known=False,  # it has no start yet: the first one waits for the ledger
         words="recreated",
     ),
     "a broker with a replica has no service": Fault(

@@ -63,6 +63,28 @@ async def test_h17_each_barrier_sees_what_changed_before_it(site: Site) -> None:
     assert after.watermarks.high_watermark == 290
 
 
+async def test_h02_what_is_remote_is_withheld_where_the_remote_log_start_was_lost(
+    site: Site,
+) -> None:
+    """Otherwise the broker's own error would lead a reader past what was trimmed."""
+    key = f"start/{PARTITION.key}"
+    site.rig.settings.compact(key, keep=0)
+    site.rig.settings.restart()
+    view = await site.barrier()
+    assert view is not None
+    assert (view.frozen, view.remote_log_start_offset, view.remote_next_offset) == (True, -1, 250)
+    site.rig.remote_start(0)
+    view = await site.barrier()
+    assert view is not None
+    assert (view.frozen, view.remote_log_start_offset) == (False, 0)
+    site.rig.ledger.log.clear()
+    site.rig.ledger.restart()
+    site.rig.settings.remove(key)
+    view = await site.barrier()
+    assert view is not None
+    assert not view.frozen, "a partition of which nothing was copied yet"
+
+
 async def test_a_topic_that_is_not_tiered_is_none(site: Site) -> None:
     await site.leadership.refresh()
     for topic in (TopicRef(name="other"), TopicRef(topic_id=Uuid(b"\x09" * 16))):

@@ -100,6 +100,26 @@ def test_an_unknown_version_is_a_problem_until_the_key_is_written_again() -> Non
     assert view.problem is None
 
 
+def test_h02_nobody_writes_over_what_cannot_be_read_but_heartbeats() -> None:
+    view = SettingsView()
+    beat = ServiceRecord(node_id=1, listen={}, advertised={}, version="1")
+    put(view, 0, start(5))
+    unread: tuple[SettingsRecord, ...] = (start(5), beat)
+    for offset, record in enumerate(unread, start=1):
+        view.apply(key=record.key.encode(), value=b'{"v":2}', offset=offset)
+    why = view.objection(start(6), 1)
+    assert why is not None
+    assert "cannot be read: settings offset 1" in why
+    knew = WriterKnowledge(seen=3, leader_epoch=1)
+    assert view.objection_to_removal(start(5).key, knew) == why
+    assert view.objection(beat, -1) is None
+    other = TrimRecord(partition=KEY, bound=10, planned_epoch=1)
+    assert view.objection(other, 1) is None
+    view.apply(key=start(5).key.encode(), value=None, offset=3)
+    assert view.objection(start(6), 1) is None
+    assert view.objection_to_removal(start(5).key, knew) is None
+
+
 def test_a_kind_of_the_future_is_no_problem() -> None:
     view = SettingsView()
     value = {"v": 1, "kind": "lease", "node_id": 1, "leader_epoch": -1, "time_ms": 1}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kip405.errors import RemoteStorageError
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.trim import NoTrim
+from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.topics.partition_records import Adoption
 from rlmm.records import LedgerRecord
 from tests.simulation.consumer import Kind
@@ -232,7 +233,13 @@ async def _adopt_where_frozen(world: "World") -> None:
     status = service.wiring.partition_tasks.copy.statuses.get(key)
     if led is None or status is None or not status.frozen or led.leader != service.broker.node_id:
         return
-    adoption = Adoption(broker=service.client, settings=service.settings, starts=service.starts)
+    adoption = Adoption(
+        broker=service.client,
+        settings=service.settings,
+        ledger=service.ledger,
+        starts=service.starts,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
     try:
         await adoption.adopt_log(led, frozen=status.frozen, by="the simulation")
         world.happened("adopted", status.frozen)

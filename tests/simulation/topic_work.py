@@ -62,6 +62,15 @@ class _NothingToSay:
         return known
 
 
+def _starts(dependencies: Dependencies, brokers: Any) -> Starts:
+    return Starts(
+        settings=dependencies.metadata.settings,
+        ledger=dependencies.metadata.manager,
+        offsets=brokers,
+        barrier_deadline_ms=BARRIER_DEADLINE_MS,
+    )
+
+
 class TopicWork:
     """`verbs` and `purge` are what operators call; the rest runs from `start` on."""
 
@@ -89,7 +98,7 @@ class TopicWork:
                 settings=settings,
                 ledger=dependencies.metadata.manager,
                 disk=cast(Any, None),
-                starts=Starts(settings=settings, offsets=brokers),
+                starts=_starts(dependencies, brokers),
                 access=cast(Any, _NothingToSay()),
                 shortening=Shortening(
                     settings=settings,

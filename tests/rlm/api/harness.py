@@ -351,7 +351,7 @@ class Fakes:
                 freezes=freezes,
                 copy_limits=copy_limits(self.peers, settings, self.service.clock),
                 clients=cluster_clients(self.peers, self.clients, broker),
-                adoption=adoption(broker, settings),
+                adoption=adoption(broker, settings, self.service.ledger),
                 losses=self.losses,
                 discards=self.losses.discards,
                 deletions=self.service.deletions,

@@ -30,6 +30,7 @@ from rlm.tasks.verify_runs import Event
 from rlm.topics.copy_limits import CopyLimitDecisions
 from rlm.topics.discards import DiscardPlan, PendingDiscard
 from rlm.topics.partition_records import Adoption
+from rlm.topics.ports import Ledger
 from rlm.topics.purge import TopicEnd
 from rlmm.settings_records import DiscardRecord, ServiceRecord, TopicRecord
 from tests.builders.audit import MemoryAudit
@@ -107,9 +108,15 @@ class ApiDiscards:
         )
 
 
-def adoption(broker: OwnOffsets, settings: ServiceSettings) -> Adoption:
+def adoption(broker: OwnOffsets, settings: ServiceSettings, ledger: Ledger) -> Adoption:
     starts = LogStarts(settings=settings, audit=MemoryAudit(), barrier_deadline_ms=1_000)
-    return Adoption(broker=broker, settings=settings, starts=starts)
+    return Adoption(
+        broker=broker,
+        settings=settings,
+        ledger=ledger,
+        starts=starts,
+        barrier_deadline_ms=1_000,
+    )
 
 
 def copy_limits(peers: Peers, settings: ServiceSettings, clock: Clock) -> ClusterCopyLimits:

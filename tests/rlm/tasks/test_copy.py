@@ -285,6 +285,7 @@ async def test_h35_one_replica_waits_for_the_recovery_point(rig: Rig) -> None:
 
 
 async def test_h04_a_frozen_partition_is_not_copied(rig: Rig) -> None:
+    rig.remote_start(0)
     rig.ledger.copied(metadata(77, 0, 5_000, {0: 0}))
     rig.write_log(0, 100, end=150)
     await rig.copy.run(rig.led)
@@ -293,6 +294,7 @@ async def test_h04_a_frozen_partition_is_not_copied(rig: Rig) -> None:
 
 
 async def test_h04_after_an_unclean_election_copying_goes_on_from_the_new_epoch(rig: Rig) -> None:
+    rig.remote_start(0)
     rig.ledger.copied(metadata(77, 0, 100, {0: 0}), metadata(78, 100, 200, {0: 100}))
     rig.disk.segment(0, 100)
     rig.disk.log(100, 150)

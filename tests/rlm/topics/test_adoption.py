@@ -13,7 +13,7 @@ from rlm.topics.partition_records import Adoption
 from rlmm.settings_records import DiscardRecord, SettingsRecord, StartRecord, TrimRecord
 from tests.builders.audit import MemoryAudit
 from tests.builders.broker import MemoryBroker
-from tests.builders.ledger import PARTITION, MemorySettings
+from tests.builders.ledger import PARTITION, MemoryLedger, MemorySettings
 
 LED = LedPartition(topic_id_partition=PARTITION, leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
 
@@ -42,7 +42,13 @@ def adoption(
     broker = MemoryBroker()
     broker.log_start_offset = log_start_offset
     starts = LogStarts(settings=settings, audit=audit or MemoryAudit(), barrier_deadline_ms=1_000)
-    return Adoption(broker=broker, settings=settings, starts=starts)
+    return Adoption(
+        broker=broker,
+        settings=settings,
+        ledger=MemoryLedger(),
+        starts=starts,
+        barrier_deadline_ms=1_000,
+    )
 
 
 @pytest.mark.parametrize(

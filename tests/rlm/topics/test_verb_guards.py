@@ -10,18 +10,18 @@ import pytest
 from kip405.errors import Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, RemoteLogSegmentId, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemotePartitionDeleteState
-from rlm.broker.answers import PartitionDescription, TopicConfigValue, TopicDescription
+from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlm.remote_log.log_starts import LogStarts
 from rlm.topics import rules
-from rlm.topics.partition_records import Freezes, LocalStarts, Starts
+from rlm.topics.partition_records import Freezes, LocalStarts
 from rlm.topics.ports import NotLeader
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.takeover import is_taken_over
 from rlm.topics.verbs import EnableOptions
-from rlmm.settings_records import DiscardRecord, SettingsRecord, StartRecord, TopicRecord
+from rlmm.settings_records import DiscardRecord, StartRecord, TopicRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.audit import MemoryAudit, nothing_to_check
-from tests.builders.ledger import PARTITION, MemoryLedger, MemorySettings, metadata
+from tests.builders.ledger import PARTITION, MemoryLedger, metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.topics.world import Cluster, ServiceUnderTest
 
@@ -406,41 +406,3 @@ async def test_a_freeze_stops_the_sweep_too_and_any_service_ends_it() -> None:
     await others.unfreeze("")
     await service.settings.barrier(1_000)
     assert not service.settings.view.stopped_by(TOPIC_ID, "sweep")
-
-
-def start(offset: int) -> StartRecord:
-    return StartRecord(partition=PARTITION.key, remote_log_start_offset=offset, cause="test")
-
-
-class Refusing(MemorySettings):
-    """Publishes nothing; `faster` is what somebody else wrote just before."""
-
-    def __init__(self, faster: StartRecord | None) -> None:
-        super().__init__()
-        self._faster = faster
-
-    async def tombstone(self, key: str, leader_epoch: int = -1, seen: int | None = None) -> None:
-        raise Fenced("overtaken")
-
-    async def publish(
-        self, record: SettingsRecord, leader_epoch: int = -1, seen: int | None = None
-    ) -> None:
-        if self._faster is not None:
-            self.write(self._faster, epoch=0)
-        raise Fenced("overtaken")
-
-
-class Offsets:
-    async def offset(self, topic: TopicDescription, partition: int, timestamp: int) -> int:
-        return 7
-
-
-async def test_h02_a_start_that_was_refused_counts_only_where_somebody_was_faster() -> None:
-    partition = PartitionDescription(partition=0, leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
-    topic = TopicDescription(
-        name=TOPIC, topic_id=TOPIC_ID, internal=False, partitions={0: partition}
-    )
-    with pytest.raises(Fenced, match="overtaken"):
-        await Starts(settings=Refusing(None), offsets=Offsets()).ensure(topic)
-    assert PartitionKey(TOPIC_ID, 0) == PARTITION.key
-    assert await Starts(settings=Refusing(start(5)), offsets=Offsets()).ensure(topic) == 1

@@ -35,7 +35,7 @@ from rlmm.settings_records import SettingsRecord, Stamp, TopicRecord
 from rlmm.settings_view import SettingsView
 from tests.builders.audit import MemoryAudit
 from tests.builders.clock import ManualClock
-from tests.builders.ledger import MemoryLedger
+from tests.builders.ledger import MemoryLedger, WithProblem
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.offload import DEFAULTS as AT_ONCE
 from tests.builders.threads import THREADS
@@ -158,7 +158,7 @@ class Cluster:
         return len(self.records) - 1
 
 
-class ServiceSettings:
+class ServiceSettings(WithProblem):
     """One service's settings, with the real view over the shared log."""
 
     def __init__(self, cluster: Cluster, node_id: int, hook: Hook, clock: ManualClock) -> None:
@@ -170,7 +170,6 @@ class ServiceSettings:
         self._replay_end = len(cluster.records)
         self.view = SettingsView()
         self.is_ready = True
-        self.problem: str | None = None
 
     async def barrier(self, deadline_ms: int) -> None:
         await self._hook()
@@ -204,6 +203,9 @@ class ServiceSettings:
         await self._hook()
         seen = self.view.next_offset if seen is None else seen
         knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
+        why = self.view.objection_to_removal(key, knew)
+        if why:
+            raise Fenced(why)
         self._cluster.append(key.encode(), None, knew.encode(), self._clock.now)
         self._catch_up()
 
@@ -412,7 +414,7 @@ class ServiceUnderTest:
                 settings=self.settings,
                 ledger=self.ledger,
                 disk=self.broker,
-                starts=Starts(settings=self.settings, offsets=self.broker),
+                starts=self._starts(),
                 access=ClusterAccess(
                     node_id=node_id, own=self.access, peers=others, principal=cluster.principal
                 ),
@@ -435,6 +437,14 @@ class ServiceUnderTest:
         self.audit = MemoryAudit()
         self.acceptance = self._acceptance()
         self.deletions = self._deletion_keeper()
+
+    def _starts(self) -> Starts:
+        return Starts(
+            settings=self.settings,
+            ledger=self.ledger,
+            offsets=self.broker,
+            barrier_deadline_ms=1_000,
+        )
 
     def _shortening(self) -> Shortening:
         return Shortening(
