@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from kip405.lineage import Lineage
 from rlm.log_dir.scanner import PartitionLog
-from rlm.plans.coverage import Cover, OffsetRange, Ranges, missed, unsettled
+from rlm.plans.coverage import Cover, OffsetRange, Ranges, lost_offsets, missed, unsettled
 from rlm.plans.verification import UnlistedSegment
-from rlmm.ledger import Hole, PartitionLedger
+from rlmm.ledger import Hole, PartitionLedger, UsableSegment
 
 BY_RETENTION = "the broker's own retention deleted them before they were copied"
 GIVEN_BACK = (
@@ -87,6 +87,21 @@ def uncopied(view: GapView, seen: Ranges) -> Ranges:
         if one.size_bytes
     ]
     return missed(union((*files, *seen)), union(_readable(view)))
+
+
+def copies_of_lost(view: GapView) -> tuple[UsableSegment, ...]:
+    """The undisputed copies, by start offset, that the ledger lists of records which are on record
+    as lost. Whether they have their objects is not known here.
+    """
+    lost = lost_offsets(view.holes, view.remote_log_start_offset)
+    if not lost:
+        return ()
+    usable = view.ledger.usable(view.lineage, view.log_end_offset, view.remote_log_start_offset)
+    return tuple(
+        one
+        for one in usable
+        if not one.disputed and in_both(((one.metadata.start_offset, one.next_offset),), lost)
+    )
 
 
 def unlisted_gaps(view: GapView, open_ranges: Ranges) -> Ranges:

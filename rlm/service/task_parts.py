@@ -22,7 +22,7 @@ from rlm.tasks.copy_quota import CopyQuota
 from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
-from rlm.tasks.lost_segments import LostSegments
+from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_deletion import SegmentDeleter
 from rlm.tasks.trim import TrimSettings, TrimTask
 from rlm.topics.copy_limits import CopyLimitDecisions
@@ -134,6 +134,7 @@ def cleanup_task(
     evidence: StoreEvidence,
     deleter: SegmentDeleter,
     lost: LostSegments,
+    holes: HoleRecords,
     live: LiveAttempts,
     time: CertainTime,
 ) -> CleanupTask:
@@ -145,6 +146,7 @@ def cleanup_task(
         evidence=evidence,
         deleter=deleter,
         lost=lost,
+        holes=holes,
         live=live,
         audit=dependencies.audit,
         time=time,

@@ -138,14 +138,16 @@ class TaskWiring:
         self.verify = verify_tasks(dependencies, self.evidence, self.lost)
         self.partition_tasks = PartitionTasks(
             copy=self._copy_task(live, counts),
-            hole_watch=hole_watch(dependencies, self.holes, self.holds),
+            hole_watch=hole_watch(dependencies, self.holes, self.lost, self.holds),
             trim=trim_task(dependencies, self.deletions, self.evidence, self.lost, retention),
             expiry=(expiry := expiry_task(dependencies, deleter, live, counts, time)),
             unreferenced=unreferenced_task(
                 dependencies, expiry, self.evidence, deleter, live, time
             ),
             discard=discard_task(dependencies, deleter, time),
-            cleanup=cleanup_task(dependencies, self.evidence, deleter, self.lost, live, time),
+            cleanup=cleanup_task(
+                dependencies, self.evidence, deleter, self.lost, self.holes, live, time
+            ),
             copy_pool=pools[0],
             cleanup_pool=pools[1],
         )

@@ -10,7 +10,7 @@ from rlm.service.verify_tasks import unlisted_anywhere
 from rlm.tasks.bounded_retention import BoundedRetentionWatch, TieredPartition
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.hole_watch import HoleWatch
-from rlm.tasks.lost_segments import HoleRecords
+from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.schedule import led_rows
 from rlm.tasks.segment_holds import SegmentHolds
 from rlm.tasks.transaction_watch import TransactionWatch
@@ -79,13 +79,16 @@ def transaction_watch(dependencies: Dependencies, copy: CopyTask) -> Transaction
     )
 
 
-def hole_watch(dependencies: Dependencies, holes: HoleRecords, holds: SegmentHolds) -> HoleWatch:
+def hole_watch(
+    dependencies: Dependencies, holes: HoleRecords, lost: LostSegments, holds: SegmentHolds
+) -> HoleWatch:
     """What is held is no hole."""
     return HoleWatch(
         snapshots=dependencies.snapshots,
         ledger=dependencies.metadata.manager,
         settings=dependencies.metadata.settings,
         holes=holes,
+        lost=lost,
         held=holds.missing,
         unlisted=unlisted_anywhere(dependencies),
         clock=dependencies.clock,

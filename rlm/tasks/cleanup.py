@@ -17,6 +17,7 @@ import structlog
 from kip405.contracts import Presence
 from kip405.errors import Fenced, Invalid, RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
+from kip405.lineage import usable_end
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.plans.call_sizes import MOST_SEGMENTS
@@ -41,7 +42,7 @@ from rlm.tasks.audit_log import Audit
 from rlm.tasks.certain_time import CertainTime
 from rlm.tasks.copy_attempt import LiveAttempts
 from rlm.tasks.evidence import StoreEvidence, store_of
-from rlm.tasks.lost_segments import LostSegments
+from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_deletion import DeletionPermit, Deletions, SegmentDeleter
 from rlmm.ledger import SegmentEntry
 from rlmm.settings_records import STOPS_SWEEP
@@ -98,6 +99,7 @@ class CleanupTask:
         evidence: StoreEvidence,
         deleter: SegmentDeleter,
         lost: LostSegments,
+        holes: HoleRecords,
         live: LiveAttempts,
         audit: Audit,
         time: CertainTime,
@@ -109,6 +111,7 @@ class CleanupTask:
         self._evidence = evidence
         self._deleter = deleter
         self._lost = lost
+        self._holes = holes
         self._live = live
         self._audit = audit
         self._time = time
@@ -197,7 +200,7 @@ class CleanupTask:
             done.count += 1
             match await self._decide(snapshot, entry, done.away):
                 case Adopt(finished=finished):
-                    await self._adopt(snapshot.led, entry, finished)
+                    await self._adopt(snapshot, entry, finished)
                     done.adopted += 1
                 case Delete() as deletion:
                     deletions.setdefault(deletion, []).append(entry.metadata)
@@ -293,11 +296,15 @@ class CleanupTask:
         )
 
     async def _adopt(
-        self, led: LedPartition, entry: SweepEntry, finished: RemoteLogSegmentMetadata
+        self, snapshot: PartitionSnapshot, entry: SweepEntry, finished: RemoteLogSegmentMetadata
     ) -> None:
+        """What was accepted as lost is there after all, so the copy must not count as replaced."""
+        led, start = snapshot.led, finished.start_offset
+        end = usable_end(finished, snapshot.lineage)
+        await self._holes.fill(led.key, start, end, led.leader_epoch)
         await self._snapshots.check_leadership(led)
         await self._ledger.publish(finished, led.leader_epoch, int(entry.metadata.state))
-        log.warning("segment_adopted", **_fields_of(finished), start_offset=finished.start_offset)
+        log.warning("segment_adopted", **_fields_of(finished), start_offset=start)
 
     async def _delete(
         self,

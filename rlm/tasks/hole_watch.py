@@ -6,6 +6,9 @@ only by a snapshot of its own, since what was held open may have been copied and
 older one. After a restart or a change of leadership nobody has seen it: then all stores are listed,
 and a snapshot that was taken after that must show the same. What is not proven is a problem and
 stays one.
+
+A copy of lost records that is there after all, as one that was adopted again, ends their hole: as
+long as it is on record, the copy would count as replaced and be deleted.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +28,7 @@ from rlm.plans.holes import (
     GIVEN_BACK,
     GapView,
     cannot_be_stored,
+    copies_of_lost,
     gaps,
     in_both,
     may_turn_out_missing,
@@ -34,7 +38,7 @@ from rlm.plans.problem_rules import partition_finding
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshots import PartitionSnapshot, SnapshotTaker, gap_view
-from rlm.tasks.lost_segments import HoleRecords
+from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.unlisted_segments import UnlistedSegments
 from rlmm.ledger import Hole
 from rlmm.settings_records import TrimRecord
@@ -73,6 +77,7 @@ class HoleWatch:
         ledger: Ledger,
         settings: Settings,
         holes: HoleRecords,
+        lost: LostSegments,
         held: Held,
         unlisted: UnlistedSegments,
         clock: Clock,
@@ -81,6 +86,7 @@ class HoleWatch:
         self._ledger = ledger
         self._settings = settings
         self._holes = holes
+        self._lost = lost
         self._held = held
         self._unlisted = unlisted
         self._clock = clock
@@ -95,14 +101,35 @@ class HoleWatch:
         view = self._view(snapshot)
         if view is None:
             return False
+        filled = await self._fill(snapshot, view)
+        if filled:
+            view = gap_view(snapshot, self._settings)
+        return await self._watch(snapshot, view) or filled
+
+    async def _fill(self, snapshot: PartitionSnapshot, view: GapView) -> bool:
+        """Remove from the record what whole copies have; whether a store was asked."""
+        copies = copies_of_lost(view)
+        if not copies:
+            return False
+        found = await self._lost.ask(snapshot, [one.metadata for one in copies])
+        epoch = snapshot.led.leader_epoch
+        for one in copies:
+            if one.metadata.segment_id.id in found.whole:
+                start = one.metadata.start_offset
+                await self._holes.fill(snapshot.key, start, one.next_offset, epoch)
+        return True
+
+    async def _watch(self, snapshot: PartitionSnapshot, view: GapView) -> bool:
+        """As `run_on`, for new holes."""
         seen = self._seen.get(snapshot.key)
         if seen is None or seen.leader_epoch != snapshot.led.leader_epoch:
             seen = self._seen[snapshot.key] = _Seen(snapshot.led.leader_epoch)
         if in_both(self._gaps(snapshot, view), seen.ranges):
             snapshot = await self._snapshots.take(snapshot.led)
-            view = self._view(snapshot)
-            if view is None:
+            fresh = self._view(snapshot)
+            if fresh is None:
                 return True
+            view = fresh
         found = self._gaps(snapshot, view)
         proven = in_both(found, seen.ranges)
         await self._record(snapshot, proven)

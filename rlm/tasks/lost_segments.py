@@ -187,8 +187,9 @@ class HoleRecords:
     async def fill(
         self, key: PartitionKey, start: int, next_offset: int, leader_epoch: int
     ) -> None:
-        """Call this before [start, next_offset) is copied: the leader's log has it after all, so
-        the new copy must not count as an accepted loss. Errors as `add`.
+        """Call this before [start, next_offset) is copied or adopted, and where a whole copy of it
+        is found: it is there after all, and its copy must not count as an accepted loss. Errors as
+        `add`.
         """
         known = self._settings.view.holes(key)
         if without_copied(known, start, next_offset) != known:

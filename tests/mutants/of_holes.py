@@ -14,6 +14,10 @@ UNLISTED = Target(
     ("tests/rlm/tasks/test_h06_trimmed_lineage.py", "tests/rlm/tasks/test_accept_loss.py"),
 )
 STORES = Target("rlm/tasks/unlisted_segments.py", ("tests/rlm/tasks/test_hole_watch.py",))
+FOUND = ("tests/rlm/tasks/test_h15_found_again.py",)
+FOUND_PLAN = Target("rlm/plans/holes.py", FOUND)
+FOUND_TASK = Target("rlm/tasks/hole_watch.py", FOUND)
+FOUND_ADOPTED = Target("rlm/tasks/cleanup.py", FOUND)
 LOSS = Target("rlm/plans/loss.py", ("tests/rlm/plans/test_loss.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -37,6 +41,27 @@ EDITS: tuple[Edit, ...] = (
             "H04: copies of another history are not named to the operator",
             "            if others:\n",
             "            if others < 0:\n",
+        ),
+    ),
+    *FOUND_PLAN.edits(
+        (
+            "H15: a copy that is there after all counts as replaced by its accepted loss",
+            "    if not lost:\n        return ()\n",
+            "    return ()\n",
+        ),
+    ),
+    *FOUND_TASK.edits(
+        (
+            "H11: a copy that the ledger lists ends a loss though its objects are missing",
+            "            if one.metadata.segment_id.id in found.whole:\n",
+            "            if found:\n",
+        ),
+    ),
+    *FOUND_ADOPTED.edits(
+        (
+            "H15: a copy that is adopted counts as replaced by its accepted loss",
+            "        await self._holes.fill(led.key, start, end, led.leader_epoch)\n",
+            "",
         ),
     ),
     *UNLISTED.edits(
@@ -110,8 +135,8 @@ EDITS: tuple[Edit, ...] = (
     *FRESH.edits(
         (
             "H15: a hole is recorded by a snapshot that is older than a copy",
-            "            snapshot = await self._snapshots.take(snapshot.led)\n            view = ",
-            "            view = ",
+            "            snapshot = await self._snapshots.take(snapshot.led)\n            fresh = ",
+            "            fresh = ",
         ),
     ),
     *LOSS.edits(
