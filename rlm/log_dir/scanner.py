@@ -16,7 +16,7 @@ import enum
 import os
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kip405.checkpoints import (
@@ -137,23 +137,10 @@ class LogDirs:
         self._checkpoints: dict[str, tuple[bytes, dict[tuple[str, int], int]]] = {}
         self._epochs_below = EpochsBelow()
 
-    def partitions(self) -> dict[tuple[str, int], str]:
-        """Directory by (topic, partition); -delete, -future, -stray and foreign names are passed.
-
-        Invalid where two log dirs hold the same partition: which one is the broker's is not ours
-        to guess (H13).
-        """
-        found: dict[tuple[str, int], str] = {}
-        for path in self.paths:
-            for key in _partitions_in(path):
-                directory = os.path.join(path, f"{key[0]}-{key[1]}")
-                if key in found:
-                    raise Invalid(f"{key[0]}-{key[1]} is in {found[key]} and in {directory}")
-                found[key] = directory
-        return found
-
     def directory_of(self, topic: str, partition: int) -> str:
-        """Where the partition is; NotFound if nowhere, Invalid if in two log dirs."""
+        """Where the partition is; NotFound if nowhere, Invalid if in two log dirs: which one is the
+        broker's is not ours to guess (H13).
+        """
         name = f"{topic}-{partition}"
         found = [
             directory for path in self.paths if os.path.isdir(directory := os.path.join(path, name))
@@ -274,15 +261,20 @@ def sample(segment: LocalSegment) -> tuple[int, int] | None:
     return status.st_ino, status.st_size
 
 
-def _partitions_in(path: str) -> Iterable[tuple[str, int]]:
+def partitions_in(path: str) -> dict[tuple[str, int], str]:
+    """Directory by (topic, partition) of one log dir; -delete, -future, -stray and foreign names
+    are passed. Unavailable: it cannot be read.
+    """
     try:
         with os.scandir(path) as entries:
-            for entry in entries:
-                found = _DIRECTORY.fullmatch(entry.name)
-                if found is not None and entry.is_dir():
-                    yield found[1], int(found[2])
+            matches = [
+                (found, entry.path)
+                for entry in entries
+                if (found := _DIRECTORY.fullmatch(entry.name)) is not None and entry.is_dir()
+            ]
     except OSError as error:
         raise Unavailable(f"log dir {path} cannot be read: {error}") from error
+    return {(found[1], int(found[2])): directory for found, directory in matches}
 
 
 def _segment_files(directory: str) -> tuple[list[_Stat], frozenset[int]]:

@@ -176,7 +176,8 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "A log directory of the broker is full soon, at the growth of the last hour."
     ),
     ProblemKind.LOG_DIR_UNKNOWN: _alarm(
-        "The free space of a log directory of the broker cannot be read."
+        "The free space of a log directory of the broker cannot be read, or a log in one that is "
+        "nearly full."
     ),
     ProblemKind.NO_STORE: _warning("No store is configured: nothing is tiered."),
     ProblemKind.STORE_UNAVAILABLE: _alarm(

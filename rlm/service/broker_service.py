@@ -373,6 +373,7 @@ def _problem_sources(
             tasks.transactions.findings,
             topics.purge.findings,
             log_dirs.findings,
+            dependencies.disk_pressure.findings,
             topics.giveback.findings,
             lambda: process_findings(clients.processes()),
         ),

@@ -4,21 +4,26 @@ The service of the topic's partition-0 leader, which may be another, does it (rl
 It reads what is asked in the heartbeat of this one. Only with on.disk.pressure=giveback. Files that
 the broker has deleted and that are held open (rlm.tasks.segment_holds) take space there too, and no
 log shows them; so those that lie on such a disk are let go.
+
+A topic with a log there that cannot be read is left out, and that is a finding: how much local
+retention keeps of it is not known. What is known of other topics must make room all the same.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
-from kip405.errors import RemoteStorageError
-from kip405.ids import Uuid
+from kip405.errors import NotFound, RemoteStorageError
+from kip405.ids import TopicPartition, Uuid
 from rlm.clock import Clock
-from rlm.log_dir.scanner import LogDirs
+from rlm.log_dir.scanner import LogDirs, partitions_in
 from rlm.plans.disk import LogDirReport, relief_bytes
 from rlm.plans.giveback import ReplicaLog, give_back, limit_of
 from rlm.plans.guards import refusal
+from rlm.plans.problem_rules import partition_finding
+from rlm.plans.problems import Finding, ProblemKind
 from rlm.plans.retention import local_retention
 from rlm.plans.trim import segments_beyond
 from rlm.remote_log.ports import Ledger, Settings
@@ -28,6 +33,14 @@ from rlmm.settings_records import STOPS_TRIM, TopicRecord
 from rsm_plugins.threads import Threads
 
 log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Logs:
+    """Logs of one log directory by topic id, and why some of them, or it, are not known."""
+
+    known: dict[Uuid, list[ReplicaLog]] = field(default_factory=dict)
+    unread: list[Finding] = field(default_factory=list)
 
 
 class DiskPressure:
@@ -53,6 +66,11 @@ class DiskPressure:
         self._gives_back = gives_back
         self.asked: Mapping[Uuid, int] = {}
         self._pressed: frozenset[str] = frozenset()
+        self._unread: tuple[Finding, ...] = ()
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What could not be read on a nearly full disk, by the last check."""
+        return self._unread
 
     async def run(self) -> None:
         """Check at every interval, until cancelled."""
@@ -62,13 +80,13 @@ class DiskPressure:
 
     async def check(self) -> None:
         """Measure the disks, and decide what to ask for: nothing of a topic whose trim is off.
-        Where logs cannot be read, what was asked before stays so.
+        Where logs of a topic cannot be read, what was asked of it before stays so.
         """
         await self._watch.measure()
         pressed = [one for one in self._watch.reports() if one.under_pressure]
         self._pressed = frozenset(one.path for one in pressed)
         if not (self._gives_back and pressed and self._settings.is_ready):
-            self.asked = {}
+            self.asked, self._unread = {}, ()
             return
         records = {
             record.name: record
@@ -76,8 +94,8 @@ class DiskPressure:
             if record.state == "enabled" and record.mode == "tier" and record.trim
         }
         try:
-            asked = await self._threads.run(self._wanted, pressed, records)
-        except (OSError, RemoteStorageError) as error:
+            asked, self._unread = await self._threads.run(self._wanted, pressed, records)
+        except RemoteStorageError as error:
             log.warning("disk_pressure_not_measured", error=str(error))
             return
         if asked != self.asked:
@@ -97,45 +115,58 @@ class DiskPressure:
 
     def _wanted(
         self, pressed: Sequence[LogDirReport], records: Mapping[str, TopicRecord]
-    ) -> dict[Uuid, int]:
+    ) -> tuple[dict[Uuid, int], tuple[Finding, ...]]:
         """Blocks. What is deleted and not yet removed from the disk is as good as free."""
-        partitions = self._log_dirs.partitions()
         wanted: dict[Uuid, int] = dict(self.asked)
+        unread: list[Finding] = []
         for report in pressed:
-            here = {
-                key: directory
-                for key, directory in partitions.items()
-                if str(PurePath(directory).parent) == report.path
-            }
+            try:
+                here = partitions_in(report.path)
+            except RemoteStorageError as error:
+                unread.append(_unread_dir(report, error))
+                continue
+            logs = self._logs(here, records)
+            unread += logs.unread
             going = sum(_deleted_bytes(directory) for directory in here.values())
             wanted = give_back(
-                self._logs(here, records),
+                (log for several in logs.known.values() for log in several),
                 relief_bytes(self._watch.floor_bytes) - (report.free_bytes or 0) - going,
                 _given_back(records[topic] for topic, _ in here if topic in records) | wanted,
             )
-        return wanted
+        return wanted, tuple(unread)
 
-    def _logs(
-        self, here: Mapping[tuple[str, int], str], records: Mapping[str, TopicRecord]
-    ) -> Iterator[ReplicaLog]:
+    def _logs(self, here: Iterable[tuple[str, int]], records: Mapping[str, TopicRecord]) -> _Logs:
+        found = _Logs()
         for topic, partition in here:
             record = records.get(topic)
             if record is None:
                 continue
-            found = self._log_dirs.scan(topic, partition)
-            if found.topic_id != record.topic_id:
+            try:
+                replica = self._replica(topic, partition, record)
+            except NotFound:
+                continue  # the broker has removed it meanwhile
+            except (OSError, RemoteStorageError) as error:
+                found.unread.append(_unread_log(TopicPartition(topic, partition), error))
                 continue
-            beyond = segments_beyond(
-                found.segments,
-                local_retention(record),
-                start=0,
-                now_ms=self._clock.now_ms(),
-            )
-            yield ReplicaLog(
-                topic_id=record.topic_id,
-                sizes=tuple(segment.size_bytes for segment in found.segments),
-                beyond=len(beyond),
-            )
+            if replica is not None:
+                found.known.setdefault(record.topic_id, []).append(replica)
+        for one in found.unread:
+            found.known.pop(records[one.topic].topic_id, None)
+        return found
+
+    def _replica(self, topic: str, partition: int, record: TopicRecord) -> ReplicaLog | None:
+        """None: the log is of another topic of this name."""
+        found = self._log_dirs.scan(topic, partition)
+        if found.topic_id != record.topic_id:
+            return None
+        beyond = segments_beyond(
+            found.segments, local_retention(record), start=0, now_ms=self._clock.now_ms()
+        )
+        return ReplicaLog(
+            topic_id=record.topic_id,
+            sizes=tuple(segment.size_bytes for segment in found.segments),
+            beyond=len(beyond),
+        )
 
 
 def _given_back(records: Iterable[TopicRecord]) -> dict[Uuid, int]:
@@ -148,7 +179,31 @@ def _given_back(records: Iterable[TopicRecord]) -> dict[Uuid, int]:
 
 
 def _deleted_bytes(directory: str) -> int:
-    """Of files that the broker has renamed and removes in a moment (file.delete.delay.ms)."""
-    with os.scandir(directory) as entries:
-        names = [entry for entry in entries if entry.name.endswith(".deleted")]
-        return sum(entry.stat().st_size for entry in names)
+    """Of files that the broker has renamed and removes in a moment (file.delete.delay.ms); without
+    those that are gone already.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            return sum(_size(entry) for entry in entries if entry.name.endswith(".deleted"))
+    except OSError:
+        return 0  # it is not counted, so more is asked for
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _unread_log(partition: TopicPartition, error: Exception) -> Finding:
+    text = f"its log directory is nearly full, and the topic's logs make no room there: {error}"
+    return partition_finding(partition, ProblemKind.LOG_DIR_UNKNOWN, text)
+
+
+def _unread_dir(report: LogDirReport, error: Exception) -> Finding:
+    return Finding(
+        kind=ProblemKind.LOG_DIR_UNKNOWN,
+        subject=f"logs in {report.path}",
+        text=f"it is nearly full, and no log makes room there: {error}",
+    )

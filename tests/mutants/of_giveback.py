@@ -78,8 +78,30 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H39: a topic of another id is given back",
-            "            if found.topic_id != record.topic_id:\n                continue\n",
+            "        if found.topic_id != record.topic_id:\n            return None\n",
             "",
+        ),
+        (
+            "H18: a log that cannot be read keeps every topic from making room",
+            "            except (OSError, RemoteStorageError) as error:\n",
+            "            except LookupError as error:\n",
+        ),
+        (
+            "H18: a topic makes room though local retention of one of its logs is not known",
+            "            found.known.pop(records[one.topic].topic_id, None)\n",
+            "            found.known.get(records[one.topic].topic_id)\n",
+        ),
+        (
+            "H18: a log dir that cannot be listed keeps every other one from making room",
+            "            except RemoteStorageError as error:\n"
+            "                unread.append(_unread_dir(report, error))\n",
+            "            except LookupError as error:\n"
+            "                unread.append(_unread_dir(report, error))\n",
+        ),
+        (
+            "H18: a file that the broker removes meanwhile hides those that it will remove",
+            "    except FileNotFoundError:\n",
+            "    except LookupError:\n",
         ),
     ),
     *GIVING.edits(

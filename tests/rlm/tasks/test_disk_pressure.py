@@ -1,5 +1,6 @@
 """What a broker with a nearly full log directory asks for (H18)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import pytest
 
 from kip405.ids import Uuid
 from rlm.log_dir.scanner import LogDirs
+from rlm.plans.problems import ProblemKind
 from rlm.tasks.disk_pressure import DiskPressure
 from rlm.tasks.disk_watch import DiskWatch
 from rlmm.settings_records import GivenBack
 from tests.builders.ledger import PARTITION
+from tests.builders.log_dir import LogDir, PartitionDir
 from tests.builders.rig import Rig
 from tests.builders.threads import THREADS
 
@@ -21,10 +24,11 @@ FLOOR_BYTES = 256 << 10
 class Pressed:
     """A rig whose log directory has a quota; local retention is 0 ms, nothing is copied."""
 
-    def __init__(self, rig: Rig, *, gives_back: bool = True) -> None:
+    def __init__(self, rig: Rig, *, gives_back: bool = True, also: Sequence[LogDir] = ()) -> None:
         self.rig = rig
+        paths = [rig.log_dir.path, *(one.path for one in also)]
         self.watch = DiskWatch(
-            [rig.log_dir.path],
+            paths,
             quota_bytes=QUOTA_BYTES,
             floor_bytes=FLOOR_BYTES,
             threads=THREADS,
@@ -32,7 +36,7 @@ class Pressed:
         )
         self.pressure = DiskPressure(
             watch=self.watch,
-            log_dirs=LogDirs([str(rig.log_dir.path)]),
+            log_dirs=LogDirs([str(path) for path in paths]),
             settings=rig.settings,
             threads=THREADS,
             clock=rig.clock,
@@ -165,3 +169,83 @@ async def test_h18_where_trim_is_off_what_is_held_open_stays(rig: Rig) -> None:
     pressed.fill()
     await pressed.asked()
     assert not pressed.pressure.needs_space_of(await rig.snapshots.take(rig.led), rig.ledger)
+
+
+OTHER = Uuid(b"\x33" * 16)
+
+
+def add_other_topic(rig: Rig) -> PartitionDir:
+    """A second tiered topic with three closed segments and an active one."""
+    record = rig.settings.view.topic(PARTITION.topic_id)
+    assert record is not None
+    rig.settings.write(replace(record, topic_id=OTHER, name="clicks"), epoch=0)
+    found = rig.log_dir.partition("clicks", 0, OTHER)
+    for base in (0, 100, 200):
+        found.segment(base, base + 100)
+    found.active(300, 350)
+    return found
+
+
+def named(pressed: Pressed) -> list[tuple[str, str]]:
+    found = pressed.pressure.findings()
+    assert {one.kind for one in found} <= {ProblemKind.LOG_DIR_UNKNOWN}
+    return [(one.subject, one.text) for one in found]
+
+
+@pytest.mark.parametrize("damage", ["torn epoch file", "two log dirs"])
+async def test_h18_a_log_that_cannot_be_read_keeps_only_its_own_topic_from_making_room(
+    rig: Rig, tmp_path: Path, damage: str
+) -> None:
+    """Its local retention is not known; without the other topics the broker goes down."""
+    add_other_topic(rig)
+    other_dir = LogDir(tmp_path / "second")
+    pressed = Pressed(rig, also=[other_dir])
+    well = rig.log_dir.partition(partition=1)
+    well.segment(0, 100)
+    well.active(100, 150)
+    if damage == "two log dirs":
+        other_dir.partition()
+    else:
+        (rig.disk.path / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n")
+    pressed.fill()
+    assert set(await pressed.asked()) == {OTHER}
+    [(subject, text)] = named(pressed)
+    assert subject == str(PARTITION.topic_partition)
+    assert "the topic's logs make no room there" in text
+    assert ("orders-0 is in" if damage == "two log dirs" else "cannot be read") in text
+    pressed.fill(size_bytes=1)
+    assert await pressed.asked() == {}
+    assert named(pressed) == []
+
+
+async def test_h18_a_file_that_the_broker_removes_meanwhile_is_no_reason_to_wait(
+    rig: Rig,
+) -> None:
+    """It is listed, and gone when its size is asked for: as a link to nothing is."""
+    (rig.disk.path / "00000000000000000000.log.deleted").symlink_to(rig.disk.path / "gone")
+    pressed = Pressed(rig)
+    filler = pressed.fill()
+    assert set(await pressed.asked()) == {PARTITION.topic_id}
+    filler.unlink()
+    assert await pressed.asked() == {}
+    going_bytes = FLOOR_BYTES * 3 // 2
+    pressed.fill(size_bytes=QUOTA_BYTES - FLOOR_BYTES - going_bytes)
+    going = rig.disk.path / "00000000000000000100.log.deleted"
+    going.write_bytes(b"1" * going_bytes)
+    assert await pressed.asked() == {}, "what is about to be removed counts as free all the same"
+    assert named(pressed) == []
+
+
+async def test_h18_a_log_dir_that_cannot_be_listed_keeps_no_other_one_from_making_room(
+    rig: Rig, tmp_path: Path
+) -> None:
+    gone = LogDir(tmp_path / "gone")
+    pressed = Pressed(rig, also=[gone])
+    pressed.fill()
+    (gone.path / "other.bin").write_bytes(b"1" * QUOTA_BYTES)
+    await pressed.asked()
+    gone.path.rename(tmp_path / "away")
+    assert set(await pressed.asked()) == {PARTITION.topic_id}
+    [(subject, text)] = named(pressed)
+    assert subject == f"logs in {gone.path}"
+    assert "no log makes room there" in text
