@@ -195,6 +195,7 @@ class BrokerService:
             "copy tasks": copy_pool.run,
             "cleanup tasks": cleanup_pool.run,
             "copies": self._after_metadata(self._tasks.run_copies),
+            "copies asked for": self._after_metadata(self._tasks.copy_runs.run_unwatched),
             "rolls": self._after_metadata(self._tasks.watch_rolls),
             "cleanups": self._after_metadata(self._tasks.run_cleanups),
             "transactions": self._tasks.transactions.run,

@@ -4,8 +4,9 @@ A run copies one partition, whatever its thresholds, as a job of the pool of cop
 trims, where that was asked for, as a job of the pool of cleanups, by the evidence of G1.
 Requests for a partition whose run has not ended join it. A run that fails is repeated while
 somebody watches; without a watcher it ends. So a request that is cancelled stops only the watching:
-what was begun is finished, and asked again, a run continues with what is left. Must not know gRPC,
-or other services.
+what was begun is finished, and asked again, a run continues with what is left. `run_unwatched` sees
+to that: a run's next job may find another one of its partition in the queue, and a job that waits
+is dropped when the partition moves. Must not know gRPC, or other services.
 """
 
 import enum
@@ -34,6 +35,7 @@ from rlm.tasks.pool import Job, TaskPool
 from rlm.tasks.trim import TrimStatus
 
 _POLL_MS = 200
+_UNWATCHED_MS = 1_000
 _STILL_THERE_MS = 10_000
 _MOST_FAILURES = 5
 """In a row; then the run ends."""
@@ -185,6 +187,14 @@ class CopyRuns:
         finally:
             for run in watched:
                 self._leave(run)
+
+    async def run_unwatched(self) -> None:
+        """Finish the runs that nobody watches any more, until cancelled."""
+        while True:
+            for run in tuple(self._runs.values()):
+                if not run.watchers:
+                    self._advance(run)
+            await self._clock.sleep_ms(_UNWATCHED_MS)
 
     async def _events(self, watched: Sequence[_Run]) -> AsyncIterator[CopyEvent]:
         shown: dict[PartitionKey, tuple[CopyProgress, int]] = {}

@@ -374,6 +374,11 @@ EDITS: tuple[Edit, ...] = (
             "        if not run.watchers:\n",
         ),
         (
+            "a run that nobody watches waits for ever when its next job was not queued",
+            "                if not run.watchers:\n",
+            "                if run.watchers < 0:\n",
+        ),
+        (
             "a trim that was held counts as done",
             "    elif status.reason in _HELD and status.reason not in _ALL_TRIMMED:\n",
             "    elif status.reason == '':\n",

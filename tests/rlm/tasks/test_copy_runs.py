@@ -47,7 +47,7 @@ class Site:
         self.hold: asyncio.Event | None = None
         self.copies = 0
         self.gives_way = False
-        self.began, self.trimmed = asyncio.Event(), asyncio.Event()
+        self.began, self.copied, self.trimmed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.is_led = True
         self.rival: RemoteStorageError | None = None
         self.runs = CopyRuns(
@@ -78,6 +78,7 @@ class Site:
             raise self.errors.pop(0)
         if not self.gives_way:
             await self.rig.copy.run(led, request)
+            self.copied.set()
             return
         part = CopyRequest(up_to_offset=request.segments * 100 + 1)
         await self.rig.copy.run(led, part)
@@ -227,6 +228,65 @@ async def test_without_a_watcher_the_run_that_was_begun_is_finished(site: Site) 
     await site.trimmed.wait()
     assert site.copies == 1, "the second watcher joined the run that went on"
     assert site.rig.broker.deleted == [300]
+
+
+class Taken:
+    """A place in a pool: the partition's other jobs, until they are let go."""
+
+    def __init__(self, pool: TaskPool) -> None:
+        self.began, self.let_go = asyncio.Event(), asyncio.Event()
+        pool.submit(PARTITION.key, self._job)
+
+    async def _job(self) -> None:
+        self.began.set()
+        await self.let_go.wait()
+
+
+async def abandoned(site: Site, target: CopyTarget) -> None:
+    """Somebody asks for it, and goes away when its first job was queued."""
+    watcher = asyncio.create_task(site.report(target))
+    await asyncio.sleep(0.01)
+    watcher.cancel()
+    await asyncio.wait([watcher])
+
+
+async def test_without_a_watcher_a_trim_that_finds_its_queue_taken_is_made_later(
+    site: Site,
+) -> None:
+    """The partition's cleanup runs, and the next one waits, just when all is copied."""
+    site.hold = asyncio.Event()
+    await abandoned(site, replace(ALL, keep_local_bytes=0))
+    runs = Taken(site.cleanup_pool)
+    await runs.began.wait()
+    waits = Taken(site.cleanup_pool)
+    site.hold.set()
+    await site.copied.wait()
+    for one in (runs, waits):
+        one.let_go.set()
+    background = asyncio.create_task(site.runs.run_unwatched())
+    async with asyncio.timeout(10):
+        await site.trimmed.wait()
+    assert site.rig.broker.deleted == [300]
+    assert (await site.report()).is_complete, "another request is not refused any more"
+    background.cancel()
+    await asyncio.wait([background])
+
+
+async def test_without_a_watcher_a_run_whose_job_was_dropped_ends(site: Site) -> None:
+    """The partition was led elsewhere while the job waited."""
+    runs = Taken(site.copy_pool)
+    await runs.began.wait()
+    await abandoned(site, replace(ALL, keep_local_bytes=0))
+    assert site.copy_pool.is_waiting(PARTITION.key)
+    site.is_led = False
+    site.copy_pool.forget(PARTITION.key)
+    background = asyncio.create_task(site.runs.run_unwatched())
+    await asyncio.sleep(0.01)
+    runs.let_go.set()
+    site.is_led = True
+    assert (await site.report()).is_complete
+    background.cancel()
+    await asyncio.wait([background])
 
 
 async def test_a_partition_that_is_led_elsewhere_now_ends_its_run(site: Site) -> None:
