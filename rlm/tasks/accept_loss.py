@@ -98,6 +98,11 @@ class LossAcceptance:
             raise Unavailable(f"{partition}: {problem}")
         if snapshot.topic.record is None:
             raise NotFound(f"{partition}: the topic is not enabled")
+        if snapshot.remote_log_start_offset is None:
+            raise Unavailable(
+                f"{partition} has no remote log start, so what was deleted is not known from what "
+                "is lost; `rlm topics adopt-log-start` sets a start that was lost"
+            )
         return snapshot
 
     async def _not_listed(

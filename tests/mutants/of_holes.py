@@ -38,6 +38,11 @@ EDITS: tuple[Edit, ...] = (
             "        still = seen\n",
         ),
         (
+            "H02: what a user had deleted is accepted as lost where no start is known",
+            "        if snapshot.remote_log_start_offset is None:\n",
+            "        if snapshot.remote_log_start_offset is ...:\n",
+        ),
+        (
             "H04: copies of another history are not named to the operator",
             "            if others:\n",
             "            if others < 0:\n",

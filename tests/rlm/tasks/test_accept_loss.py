@@ -113,6 +113,25 @@ async def test_h06_objects_that_come_back_after_it_was_accepted_are_kept(tmp_pat
     assert rig.store.deleted == []
 
 
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_h02_without_a_remote_log_start_nothing_is_known_to_be_lost(
+    tmp_path: Path, *, is_listed: bool
+) -> None:
+    """What a user had deleted would be recorded as lost."""
+    if is_listed:
+        rig = await trimmed(tmp_path)
+        lose(rig)
+        rig.settings.remove(f"start/{PARTITION.key}")
+    else:
+        rig = Rig(tmp_path)
+        rig.write_log(100, 200, end=250)
+        rig.broker.log_start_offset = 100
+    with pytest.raises(Unavailable, match="no remote log start"):
+        await acceptance(rig).accept(PARTITION.key, by="op", apply=True)
+    assert not [one for one in rig.settings.published if isinstance(one, HolesRecord)]
+    assert rig.settings.view.holes(PARTITION.key) == ()
+
+
 async def test_h15_what_the_broker_still_has_is_refused(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.write_log(0, 100, 200, 300, end=350)
