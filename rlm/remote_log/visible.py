@@ -71,12 +71,15 @@ class WithinWindow:
         self, topic: TopicRef, partition: int, deadline_ms: int
     ) -> TierPartition | None:
         """Unavailable, too, while it is not known where the window begins: then neither an offset
-        nor an OFFSET_OUT_OF_RANGE may be answered (H17).
+        nor an OFFSET_OUT_OF_RANGE may be answered (H17). Behind a barrier a partition without a
+        remote log start, such as a new one, has nothing remote for certain, for whoever asks: the
+        broker's answers are right, and this client must not wait for more than others do.
         """
         view = await self._tier.barrier(topic, partition, deadline_ms)
         if view is None or view.frozen or not view.led_here:
             return view
-        if self._start(view) is None:
+        has_start = view.remote_log_start_offset != NOTHING_REMOTE
+        if has_start and self._start(view) is None:
             raise Unavailable(
                 f"{view.topic}-{view.partition}: where a window of {self._window_ms} ms begins is "
                 "not known yet"

@@ -55,8 +55,13 @@ EDITS: tuple[Edit, ...] = (
     *VISIBLE.edits(
         (
             "H17: an offset is out of range before it is known where the window begins",
-            "        if self._start(view) is None:\n",
+            "        if has_start and self._start(view) is None:\n",
             "        if self._window_ms < 0:\n",
+        ),
+        (
+            "where nothing is remote a limited client waits for what never comes",
+            "        if has_start and self._start(view) is None:\n",
+            "        if self._start(view) is None:\n",
         ),
         (
             "H17: without a window that is known everything is shown",

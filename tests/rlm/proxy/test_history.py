@@ -126,6 +126,39 @@ async def test_h17_nothing_is_out_of_range_while_the_window_is_not_known() -> No
         assert (in_range["error_code"], in_range["log_start_offset"]) == (NONE, 100)
 
 
+@pytest.mark.parametrize("client_id", SEEN_FROM)
+async def test_without_a_remote_log_start_every_client_gets_the_answers_of_the_broker(
+    client_id: str,
+) -> None:
+    """A partition that is new, or was discarded: there is nothing that a window could hide."""
+    nothing = {"remote_log_start_offset": -1, "remote_next_offset": -1}
+    tier = FakeTier(partitions={0: tier_partition(**nothing)})
+    async with world(tier, history=RULES) as w:
+        client = await client_of(w, client_id)
+        assert (await fetched(client, 30))["error_code"] == OFFSET_OUT_OF_RANGE
+        assert await listed(client, EARLIEST) == (NONE, 100)
+        in_range = await fetched(client, 120)
+        assert (in_range["log_start_offset"], in_range["records"]) == (100, blob(120, 200))
+        # The start is written, and what is remote is shown as far as the window goes.
+        w.tier.partitions[0] = tier_partition(window_starts=STARTS)
+        assert await listed(client, EARLIEST) == (NONE, SEEN_FROM[client_id])
+
+
+async def test_h15_without_a_remote_log_start_an_attempt_that_is_open_makes_every_client_wait() -> (
+    None
+):
+    view = tier_partition(
+        remote_log_start_offset=-1, remote_next_offset=-1, unsettled_next_offset=60
+    )
+    async with world(FakeTier(partitions={0: view}), history=RULES) as w:
+        for client_id in ("full", "window"):
+            client = await client_of(w, client_id)
+            found = await fetched(client, 30)
+            assert (found["error_code"], found["high_watermark"]) == (NONE, 200)
+            assert not found["records"]
+            assert (await fetched(client, 80))["error_code"] == OFFSET_OUT_OF_RANGE
+
+
 async def test_g6_the_local_log_alone_needs_neither_a_barrier_nor_a_tier_that_is_ready() -> None:
     tier = limited()
     tier.is_ready, tier.barrier_error = False, Unavailable("behind")
