@@ -6,19 +6,27 @@ offsets; a segment is decoded for whoever asks.
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import merge
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from kip405.ids import MAX_OFFSET, Uuid
 from kip405.lineage import Lineage, usable_end
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlmm.packed import ID_BYTES, Names, epochs_of, extent_of, metadata_of, state_id_of
+from rlmm.packed import (
+    ID_BYTES,
+    Names,
+    epochs_of,
+    extent_of,
+    metadata_of,
+    newest_ms_of,
+    state_id_of,
+)
 from rlmm.replay import Disputes
 from rlmm.segment_store import Segments
 
@@ -28,6 +36,7 @@ _DECODED_CHUNKS: Final = 1_024
 """Chunks of which the decoded segments are kept for the next look at their partition: those of
 1,000 partitions with 100 segments take 70 MB. With more, each look decodes, 6 us a segment.
 """
+_ENDLESS_MS: Final = 1 << 63
 _REBUILT_FROM: Final = 8
 """Where more than one in so many segments has changed, a cover is made anew."""
 
@@ -134,6 +143,7 @@ class _Chunk:
     """Neighbours by start offset; `reach[i]` is the highest end of 0..i in the chunk."""
 
     __slots__ = (
+        "_newest_ms",
         "disputed",
         "ends",
         "first",
@@ -155,10 +165,21 @@ class _Chunk:
         self.disputed = bytes(row.disputed for row in rows)
         self.has_disputed = any(self.disputed)
         self.least_end = min(self.ends)
+        self._newest_ms: int | None = None
         self.is_solid = not self.has_disputed and all(
             start <= reach for start, reach in zip(self.starts[1:], self.reach, strict=False)
         )
         """Whoever is at the first start passes through to the highest end."""
+
+    @property
+    def newest_ms(self) -> int:
+        """Of all its segments; one of unknown age may be the newest of all. Later covers share the
+        chunk, and so the answer.
+        """
+        if self._newest_ms is None:
+            known = list(map(newest_ms_of, self.items))
+            self._newest_ms = _ENDLESS_MS if min(known) < 0 else max(known)
+        return self._newest_ms
 
     def rows(self) -> Iterator[_Row]:
         for start, end, packed, disputed in zip(
@@ -201,6 +222,7 @@ class Cover:
         self._firsts = tuple(chunk.first[0] for chunk in self._chunks)
         self._reach = tuple(accumulate((chunk.reach[-1] for chunk in self._chunks), max))
         self.has_disputed = any(chunk.has_disputed for chunk in self._chunks)
+        self._newest_ms: tuple[int, ...] | None = None
 
     @classmethod
     def of(
@@ -267,20 +289,20 @@ class Cover:
     def extents(self, log_end_offset: int, start: int) -> Iterator[UsableExtent]:
         """The same as `usable`."""
         for chunk in self._chunks:
-            if chunk.least_end > log_end_offset or chunk.reach[-1] <= start:
-                continue
-            for packed, end, disputed in zip(chunk.items, chunk.ends, chunk.disputed, strict=True):
-                if start < end <= log_end_offset:
-                    extent = extent_of(packed)
-                    yield UsableExtent(
-                        packed[:ID_BYTES],
-                        extent.start_offset,
-                        extent.next_offset,
-                        end,
-                        extent.size_bytes,
-                        extent.max_timestamp_ms,
-                        bool(disputed),
-                    )
+            yield from _extents(chunk, log_end_offset, start)
+
+    def extents_since(
+        self, newest_ms: int, log_end_offset: int, start: int
+    ) -> Iterator[UsableExtent]:
+        """As `extents`, without most of those whose newest record is older. Neighbours of which all
+        are older cost nothing, and those before the first other one not even a look.
+        """
+        if self._newest_ms is None:
+            self._newest_ms = tuple(accumulate((one.newest_ms for one in self._chunks), max))
+        first = bisect_left(self._newest_ms, newest_ms)
+        for chunk in islice(self._chunks, first, None):
+            if chunk.newest_ms >= newest_ms:
+                yield from _extents(chunk, log_end_offset, start)
 
     def ranges(self, log_end_offset: int, without: Container[Uuid]) -> Iterator[tuple[int, int]]:
         """Offset ranges of undisputed segments that end by the log's end, by start offset; they may
@@ -375,6 +397,23 @@ class Cover:
                     if best is None or preference > best:
                         best, found = preference, (chunk, at)
         return None if found is None else found[0].usable(found[1], self._names)
+
+
+def _extents(chunk: _Chunk, log_end_offset: int, start: int) -> Iterator[UsableExtent]:
+    if chunk.least_end > log_end_offset or chunk.reach[-1] <= start:
+        return
+    for packed, end, disputed in zip(chunk.items, chunk.ends, chunk.disputed, strict=True):
+        if start < end <= log_end_offset:
+            extent = extent_of(packed)
+            yield UsableExtent(
+                packed[:ID_BYTES],
+                extent.start_offset,
+                extent.next_offset,
+                end,
+                extent.size_bytes,
+                extent.max_timestamp_ms,
+                bool(disputed),
+            )
 
 
 def _preference(disputed: int, end: int) -> tuple[bool, int]:

@@ -346,6 +346,19 @@ class PartitionLedger:
         """The same segments, not decoded."""
         return tuple(self._cover(lineage).extents(log_end_offset, remote_log_start_offset))
 
+    def extents_since(
+        self,
+        newest_ms: int,
+        lineage: Lineage,
+        log_end_offset: int,
+        remote_log_start_offset: int = 0,
+    ) -> Iterator[UsableExtent]:
+        """The same in turn, without most of those whose newest record is older. The first question
+        to a lineage looks at each segment once, later ones at what has changed since.
+        """
+        cover = self._cover(lineage)
+        return cover.extents_since(newest_ms, log_end_offset, remote_log_start_offset)
+
     def covered(
         self, lineage: Lineage, log_end_offset: int, without: Container[Uuid] = ()
     ) -> Iterator[tuple[int, int]]:

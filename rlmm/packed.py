@@ -21,6 +21,7 @@ _HEAD = struct.Struct("<16sqibbqIIqqqIqqiB")
 LEAST_BYTES: Final = _HEAD.size + 1
 _STAMP = struct.Struct("<16xqibbq")
 _EXTENT = struct.Struct("<46xqqqIq")
+_NEWEST = struct.Struct("<74xq")
 _EPOCH = struct.Struct("<iq")
 LAYOUT: Final = f"{_HEAD.format} {_EPOCH.format}"
 _STATE_AT: Final = 28
@@ -154,6 +155,12 @@ class Extent(NamedTuple):
 def extent_of(packed: bytes) -> Extent:
     start, end, size_bytes, _, max_timestamp_ms = _EXTENT.unpack_from(packed)
     return Extent(start, end + 1, size_bytes, max_timestamp_ms)
+
+
+def newest_ms_of(packed: bytes) -> int:
+    """`max_timestamp_ms` alone, which many segments are asked for at once; below 0 = not known."""
+    (newest_ms,) = _NEWEST.unpack_from(packed)
+    return int(newest_ms)
 
 
 def epochs_of(packed: bytes) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ VISIBLE = Target("rlm/remote_log/visible.py", _PROXY)
 SERVER = Target("rlm/proxy/server.py", _PROXY)
 POSITIONS = Target("rlm/proxy/position_handlers.py", _PROXY)
 WINDOWS = Target("rlm/remote_log/history_windows.py", ("tests/rlm/test_history_windows.py",))
+COVER = Target("rlmm/cover.py", ("tests/rlm/test_history_windows.py",))
 LEADER = Target("rlm/remote_log/leader_view.py", ("tests/rlm/test_history_windows.py",))
 MESSAGES = Target("rlm/workers/messages.py", ("tests/rlm/workers/test_messages.py",))
 
@@ -118,6 +119,28 @@ EDITS: tuple[Edit, ...] = (
             "H16: a clock that is ahead hides data",
             "min(now_ms, brokers_ms)",
             "max(now_ms, brokers_ms)",
+        ),
+    ),
+    *COVER.edits(
+        (
+            "a window begins behind a segment that is just young enough",
+            "            if chunk.newest_ms >= newest_ms:\n",
+            "            if chunk.newest_ms > newest_ms:\n",
+        ),
+        (
+            "a window begins at the first group with a young segment behind one of old ones",
+            "tuple(accumulate((one.newest_ms for one in self._chunks), max))",
+            "tuple(one.newest_ms for one in self._chunks)",
+        ),
+        (
+            "H38: a segment of unknown age is hidden among old ones",
+            "_ENDLESS_MS if min(known) < 0 else max(known)",
+            "max(known)",
+        ),
+        (
+            "every segment is looked at with every snapshot",
+            "            if chunk.newest_ms >= newest_ms:\n",
+            "            if True:\n",
         ),
     ),
     *LEADER.edits(
