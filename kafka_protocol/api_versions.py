@@ -13,6 +13,7 @@ from kafka_protocol.apis import (
     ALTER_CONFIGS,
     API_VERSIONS,
     CREATE_PARTITIONS,
+    CREATE_TOPICS,
     DELETE_RECORDS,
     DELETE_TOPICS,
     DESCRIBE_CLUSTER,
@@ -23,6 +24,7 @@ from kafka_protocol.apis import (
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
+    WRITE_TXN_MARKERS,
 )
 from kafka_protocol.frames import encode_response, parse_response_header
 from kafka_protocol.primitives import Buffer, WireError
@@ -34,8 +36,9 @@ SHARE_ACKNOWLEDGE_KEY = 79
 REMOVED_APIS = frozenset({SHARE_FETCH_KEY, SHARE_ACKNOWLEDGE_KEY})
 
 # Produce starts at 0 although no client sends it: brokers still offer it because older librdkafka
-# checks for it (KAFKA-18659), and a range cut to 3+ would make such clients give up. DeleteTopics
-# starts at 0 because brokers before 4.0 take that version, although Kafka's JSON of now lacks it.
+# checks for it (KAFKA-18659), and a range cut to 3+ would make such clients give up. CreateTopics,
+# DeleteTopics and WriteTxnMarkers start at 0 because brokers before 4.0 take that version, although
+# Kafka's JSON of now lacks it.
 READ_APIS: Mapping[int, VersionRange] = MappingProxyType(
     {
         api.key: api.versions
@@ -46,10 +49,12 @@ READ_APIS: Mapping[int, VersionRange] = MappingProxyType(
             METADATA,
             FIND_COORDINATOR,
             API_VERSIONS,
+            CREATE_TOPICS,
             DELETE_TOPICS,
             DELETE_RECORDS,
             OFFSET_FOR_LEADER_EPOCH,
             ADD_PARTITIONS_TO_TXN,
+            WRITE_TXN_MARKERS,
             ALTER_CONFIGS,
             CREATE_PARTITIONS,
             INCREMENTAL_ALTER_CONFIGS,

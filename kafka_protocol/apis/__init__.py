@@ -25,11 +25,12 @@ from kafka_protocol.apis.groups import (
     OFFSET_FETCH,
 )
 from kafka_protocol.apis.offsets import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from kafka_protocol.apis.produce import ADD_PARTITIONS_TO_TXN, PRODUCE
+from kafka_protocol.apis.produce import ADD_PARTITIONS_TO_TXN, PRODUCE, WRITE_TXN_MARKERS
 from kafka_protocol.apis.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafka_protocol.apis.topics import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
+    CREATE_TOPICS,
     DELETE_TOPICS,
     INCREMENTAL_ALTER_CONFIGS,
 )
@@ -47,10 +48,12 @@ APIS: dict[int, Api] = {
         LIST_GROUPS,
         SASL_HANDSHAKE,
         API_VERSIONS,
+        CREATE_TOPICS,
         DELETE_TOPICS,
         DELETE_RECORDS,
         OFFSET_FOR_LEADER_EPOCH,
         ADD_PARTITIONS_TO_TXN,
+        WRITE_TXN_MARKERS,
         DESCRIBE_ACLS,
         CREATE_ACLS,
         DESCRIBE_CONFIGS,
@@ -75,6 +78,7 @@ __all__ = [
     "CREATE_ACLS",
     "CREATE_DELEGATION_TOKEN",
     "CREATE_PARTITIONS",
+    "CREATE_TOPICS",
     "DELETE_RECORDS",
     "DELETE_TOPICS",
     "DESCRIBE_ACLS",
@@ -95,4 +99,5 @@ __all__ = [
     "PRODUCE",
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",
+    "WRITE_TXN_MARKERS",
 ]

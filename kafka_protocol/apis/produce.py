@@ -1,4 +1,5 @@
-"""Produce, and AddPartitionsToTxn, whose versions from 4 on are for brokers.
+"""Produce and what transactions write: AddPartitionsToTxn, whose versions from 4 on are for
+brokers, and WriteTxnMarkers, which is for brokers and administrators.
 
 Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """
@@ -10,6 +11,7 @@ BYTES = Scalar.BYTES
 INT16 = Scalar.INT16
 INT32 = Scalar.INT32
 INT64 = Scalar.INT64
+INT8 = Scalar.INT8
 STRING = Scalar.STRING
 UUID = Scalar.UUID
 
@@ -155,5 +157,57 @@ ADD_PARTITIONS_TO_TXN = api(
             "4+",
         ),
         field("results_by_topic_v3_and_below", _RESULTS, "0-3"),
+    ),
+)
+
+WRITE_TXN_MARKERS = api(
+    27,
+    "WriteTxnMarkers",
+    "0-2",
+    flexible_from=1,
+    request=(
+        field(
+            "markers",
+            array(
+                field("producer_id", INT64, "0+"),
+                field("producer_epoch", INT16, "0+"),
+                field("transaction_result", BOOL, "0+"),
+                field(
+                    "topics",
+                    array(
+                        field("name", STRING, "0+"),
+                        field("partition_indexes", Array(INT32), "0+"),
+                    ),
+                    "0+",
+                ),
+                field("coordinator_epoch", INT32, "0+"),
+                field("transaction_version", INT8, "2+", ignorable=True),
+            ),
+            "0+",
+        ),
+    ),
+    response=(
+        field(
+            "markers",
+            array(
+                field("producer_id", INT64, "0+"),
+                field(
+                    "topics",
+                    array(
+                        field("name", STRING, "0+"),
+                        field(
+                            "partitions",
+                            array(
+                                field("partition_index", INT32, "0+"),
+                                field("error_code", INT16, "0+"),
+                            ),
+                            "0+",
+                        ),
+                    ),
+                    "0+",
+                ),
+            ),
+            "0+",
+        ),
     ),
 )

@@ -1,4 +1,5 @@
-"""What changes topics: DeleteTopics, CreatePartitions, AlterConfigs and IncrementalAlterConfigs.
+"""What makes and changes topics: CreateTopics, DeleteTopics, CreatePartitions, AlterConfigs and
+IncrementalAlterConfigs.
 
 Rows follow Kafka's message JSON; a test compares them with the JSON in the kafka-clients jar.
 """
@@ -14,6 +15,78 @@ UUID = Scalar.UUID
 
 TOPIC_RESOURCE = 2
 """The resource type of a topic's configuration (ConfigResource.Type)."""
+
+CREATE_TOPICS = api(
+    19,
+    "CreateTopics",
+    "0-7",
+    flexible_from=5,
+    request=(
+        field(
+            "topics",
+            array(
+                field("name", STRING, "0+"),
+                field("num_partitions", INT32, "0+"),
+                field("replication_factor", INT16, "0+"),
+                field(
+                    "assignments",
+                    array(
+                        field("partition_index", INT32, "0+"),
+                        field("broker_ids", Array(INT32), "0+"),
+                    ),
+                    "0+",
+                ),
+                field(
+                    "configs",
+                    array(
+                        field("name", STRING, "0+"),
+                        field("value", STRING, "0+", nullable="0+"),
+                    ),
+                    "0+",
+                ),
+            ),
+            "0+",
+        ),
+        field("timeout_ms", INT32, "0+", default=60_000),
+        field("validate_only", BOOL, "1+"),
+    ),
+    response=(
+        field("throttle_time_ms", INT32, "2+", ignorable=True),
+        field(
+            "topics",
+            array(
+                field("name", STRING, "0+"),
+                field("topic_id", UUID, "7+", ignorable=True),
+                field("error_code", INT16, "0+"),
+                field("error_message", STRING, "1+", nullable="0+", ignorable=True),
+                field(
+                    "topic_config_error_code",
+                    INT16,
+                    "5+",
+                    tag=0,
+                    tagged="5+",
+                    ignorable=True,
+                ),
+                field("num_partitions", INT32, "5+", default=-1, ignorable=True),
+                field("replication_factor", INT16, "5+", default=-1, ignorable=True),
+                field(
+                    "configs",
+                    array(
+                        field("name", STRING, "5+"),
+                        field("value", STRING, "5+", nullable="5+"),
+                        field("read_only", BOOL, "5+"),
+                        field("config_source", INT8, "5+", default=-1, ignorable=True),
+                        field("is_sensitive", BOOL, "5+"),
+                    ),
+                    "5+",
+                    nullable="5+",
+                    ignorable=True,
+                ),
+            ),
+            "0+",
+        ),
+    ),
+)
 
 DELETE_TOPICS = api(
     20,

@@ -24,6 +24,7 @@ from kafka_protocol.apis import (
     FETCH,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
+    WRITE_TXN_MARKERS,
 )
 from kafka_protocol.node_addresses import AddressLookup, keep_addresses
 from kafka_protocol.primitives import Buffer
@@ -353,6 +354,7 @@ class ProxyServer:
             API_VERSIONS.key: _refuse_newer_api_versions,
             **dict.fromkeys(CHANGING_APIS, changes.handle),
             ADD_PARTITIONS_TO_TXN.key: changes.add_partitions,
+            WRITE_TXN_MARKERS.key: changes.write_markers,
             **dict.fromkeys(SASL_APIS, sasl),
         }
         accept = partial(self._accept, identity, counts)

@@ -16,6 +16,7 @@ from kafka_protocol.apis import (
     ALTER_CONFIGS,
     API_VERSIONS,
     CREATE_PARTITIONS,
+    CREATE_TOPICS,
     DELETE_RECORDS,
     DELETE_TOPICS,
     DESCRIBE_CLUSTER,
@@ -28,6 +29,7 @@ from kafka_protocol.apis import (
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    WRITE_TXN_MARKERS,
 )
 from kafka_protocol.fetch import FetchedPartition
 from kafka_protocol.frames import FrameAssembler, parse_request_header
@@ -52,11 +54,13 @@ _TAKEN_KEYS = frozenset(
         LIST_OFFSETS.key,
         OFFSET_FOR_LEADER_EPOCH.key,
         DELETE_RECORDS.key,
+        CREATE_TOPICS.key,
         DELETE_TOPICS.key,
         ALTER_CONFIGS.key,
         INCREMENTAL_ALTER_CONFIGS.key,
         CREATE_PARTITIONS.key,
         ADD_PARTITIONS_TO_TXN.key,
+        WRITE_TXN_MARKERS.key,
         SASL_HANDSHAKE.key,
         SASL_AUTHENTICATE.key,
     }

@@ -1,10 +1,11 @@
-"""Refuses DeleteTopics, CreatePartitions and changed configurations of the service's own topics.
+"""Refuses to make, delete or change the service's own topics, and transactions in them.
 
 What a request says of other topics goes to the broker, over the client's own connection, and the
 broker's answers come back with our refusals behind them. A refusal is what a broker answers to a
 client without the right, so every client knows it. A request that names none of our topics is
 passed on as it came. A transaction gets all of its partitions or none, as at a broker: the end of
-one writes a marker into each. This module must not know sockets.
+one writes a marker into each; markers by themselves (WriteTxnMarkers) go where they may. The table
+in docs/security.md has what is refused and what is not. This module must not know sockets.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -17,9 +18,11 @@ from kafka_protocol.apis import (
     ADD_PARTITIONS_TO_TXN,
     ALTER_CONFIGS,
     CREATE_PARTITIONS,
+    CREATE_TOPICS,
     DELETE_TOPICS,
     INCREMENTAL_ALTER_CONFIGS,
     PRODUCE,
+    WRITE_TXN_MARKERS,
 )
 from kafka_protocol.apis.topics import TOPIC_RESOURCE
 from kafka_protocol.error_codes import OPERATION_NOT_ATTEMPTED, TOPIC_AUTHORIZATION_FAILED
@@ -90,6 +93,13 @@ CHANGING_APIS = MappingProxyType(
     {
         one.api.key: one
         for one in (
+            ChangingApi(
+                api=CREATE_TOPICS,
+                fields=("topics",),
+                row=_of_named,
+                answers="topics",
+                first_with_message=1,
+            ),
             ChangingApi(
                 api=DELETE_TOPICS,
                 fields=("topics", "topic_names"),
@@ -164,6 +174,20 @@ class TopicChangesHandler:
         body = _nothing_added(request, ours)
         return [encode_response(api, taken.api_version, taken.correlation_id, body)]
 
+    async def write_markers(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
+        """The answer to WriteTxnMarkers: the broker's, which was passed on, or with refusals where
+        a marker would have come into our topics.
+        """
+        api, version = WRITE_TXN_MARKERS, taken.api_version
+        kept, refused = _without_own_markers(decode_request(api, taken), self._own_topics)
+        if not refused:
+            await pass_on(taken, upstream)
+            return None
+        self._refused(api, sorted({one["name"] for marker in refused for one in marker["topics"]}))
+        response = await ask_changed(api, taken, {"markers": kept}, upstream)
+        _add_refused_markers(response["markers"], refused)
+        return [encode_response(api, version, taken.correlation_id, response)]
+
     def _refused(self, api: Api, topics: Iterable[str | None]) -> None:
         for topic in topics:
             self._metrics.answered("topic_changes", REFUSED)
@@ -191,6 +215,41 @@ def _not_added(topic: Value, ours: Collection[str]) -> Value:
         {"partition_index": index, "partition_error_code": code} for index in topic["partitions"]
     ]
     return {"name": topic["name"], "results_by_partition": rows}
+
+
+def _without_own_markers(request: Value, own_topics: OwnTopics) -> tuple[list[Value], list[Value]]:
+    """The markers for topics of others, and those for ours; a marker for no topic is kept."""
+    kept: list[Value] = []
+    refused: list[Value] = []
+    for marker in request["markers"]:
+        ours: list[Value] = []
+        others: list[Value] = []
+        for one in marker["topics"]:
+            (ours if own_topics.has(one["name"], None) else others).append(one)
+        if ours:
+            refused.append({**marker, "topics": ours})
+        if others or not ours:
+            kept.append({**marker, "topics": others})
+    return kept, refused
+
+
+def _add_refused_markers(answered: list[Value], refused: Iterable[Value]) -> None:
+    """Add what was refused to the broker's answers, of which a client expects one a producer."""
+    by_producer = {one["producer_id"]: one for one in answered}
+    for marker in refused:
+        producer_id = marker["producer_id"]
+        if producer_id not in by_producer:
+            by_producer[producer_id] = {"producer_id": producer_id, "topics": []}
+            answered.append(by_producer[producer_id])
+        by_producer[producer_id]["topics"] += map(_refused_marker, marker["topics"])
+
+
+def _refused_marker(topic: Value) -> Value:
+    rows = [
+        {"partition_index": index, "error_code": TOPIC_AUTHORIZATION_FAILED}
+        for index in topic["partition_indexes"]
+    ]
+    return {"name": topic["name"], "partitions": rows}
 
 
 class RefusedProduce:

@@ -111,6 +111,16 @@ EDITS: tuple[Edit, ...] = (
             "    if not is_offered(api_key, api_version):\n",
         ),
         (
+            "a client makes our topics, with settings of its own",
+            "        CREATE_TOPICS.key,\n",
+            "",
+        ),
+        (
+            "a marker of a transaction is written into our topics",
+            "        WRITE_TXN_MARKERS.key,\n",
+            "",
+        ),
+        (
             "answers of old versions show an index that the client does not know",
             "            intercept = Intercept.PRODUCE\n",
             "            intercept = Intercept.PRODUCE if api_version > 4 else intercept\n",
@@ -156,6 +166,28 @@ EDITS: tuple[Edit, ...] = (
             "a client is not told of what was refused",
             "        response[changing.answers] += changing.refusals(refused, version)\n",
             "",
+        ),
+    ),
+    *CHANGES.edits(
+        (
+            "a marker for our topics goes to the broker",
+            "            (ours if own_topics.has",
+            "            (ours if not own_topics.has",
+        ),
+        (
+            "a marker that is for other topics too is not written there",
+            "        if others or not ours:\n",
+            "        if not ours:\n",
+        ),
+        (
+            "a producer whose markers are refused in part is answered twice",
+            "        if producer_id not in by_producer:\n",
+            "        if True:\n",
+        ),
+        (
+            "a marker that was refused is answered as written",
+            '"error_code": TOPIC_AUTHORIZATION_FAILED}\n        for index in topic["partition_',
+            '"error_code": 0}\n        for index in topic["partition_',
         ),
     ),
     *DELETES.edits(

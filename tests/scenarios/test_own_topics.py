@@ -20,10 +20,11 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewPartitions,
+    NewTopic,
     OffsetSpec,
 )
 
-from kafka_protocol.apis import DELETE_TOPICS, PRODUCE
+from kafka_protocol.apis import DELETE_TOPICS, PRODUCE, WRITE_TXN_MARKERS
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import WORKERS, Cluster, fresh
@@ -156,12 +157,18 @@ def test_topics_of_ours_are_not_changed_and_others_are(one: Cluster) -> None:
             assert refused_each(admin.alter_configs([plain])) == [REFUSED]
         records = [TopicPartition(name, 0, 1) for name in OURS]
         assert refused_each(admin.delete_records(records)) == [REFUSED, REFUSED]
+        other = fresh("made")
+        asked = [NewTopic(name, 1, 1) for name in ("__rlm_later", other, OURS[0])]
+        made = admin.create_topics(asked)
+        made[other].result(30)
+        assert refused_each({name: made[name] for name in made if name != other}) == [REFUSED] * 2
         found = admin.create_partitions([NewPartitions(topic, 2), NewPartitions(OURS[1], 2)])
         found[topic].result(30)
         assert refused_each({OURS[1]: found[OURS[1]]}) == [REFUSED]
         both = admin.delete_topics([OURS[0], topic])
         both[topic].result(30)
         assert refused_each({OURS[0]: both[OURS[0]]}) == [REFUSED]
+        assert "__rlm_later" not in admin.list_topics(timeout=30).topics
     assert one.topic_config(OURS[1])["cleanup.policy"][0] == "compact"
     assert one.leader(OURS[0]) == one.leader(OURS[1]) == 1
 
@@ -174,3 +181,21 @@ def test_a_topic_of_ours_is_not_deleted_by_its_id(one: Cluster) -> None:
     answer = at_leader(one, SETTINGS_TOPIC, work)
     assert [row["error_code"] for row in answer["responses"]] == [REFUSED]
     assert one.leader(SETTINGS_TOPIC) == 1
+
+
+def test_an_administrator_ends_no_transaction_in_ours(one: Cluster) -> None:
+    """A marker that no transaction waits for is written all the same, where it may be."""
+    topic = fresh("marked")
+    one.create_topic(topic)
+
+    async def work(client: RawClient) -> Value:
+        rows = [{"name": name, "partition_indexes": [0]} for name in (topic, SETTINGS_TOPIC)]
+        marker = {"producer_id": 4_711, "producer_epoch": 0, "topics": rows, "coordinator_epoch": 0}
+        return await client.call(WRITE_TXN_MARKERS, 1, {"markers": [marker]})
+
+    answer = at_leader(one, topic, work)
+    [marker] = answer["markers"]
+    found = {t["name"]: [row["error_code"] for row in t["partitions"]] for t in marker["topics"]}
+    assert found == {topic: [0], SETTINGS_TOPIC: [REFUSED]}
+    asked = {TopicPartition(topic, 0): OffsetSpec.latest()}
+    assert one.admin.list_offsets(asked)[TopicPartition(topic, 0)].result(30).offset == 1

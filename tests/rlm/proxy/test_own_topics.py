@@ -14,10 +14,12 @@ from kafka_protocol.apis import (
     ALTER_CONFIGS,
     API_VERSIONS,
     CREATE_PARTITIONS,
+    CREATE_TOPICS,
     DELETE_RECORDS,
     DELETE_TOPICS,
     INCREMENTAL_ALTER_CONFIGS,
     PRODUCE,
+    WRITE_TXN_MARKERS,
 )
 from kafka_protocol.schema import Api
 from rlm.proxy.own_topics import PREFIX, OwnTopics
@@ -215,6 +217,12 @@ def of_delete_topics(version: int, *names: str) -> Value:
     return {"topics": [{"name": one, "topic_id": ZERO_ID} for one in names], "timeout_ms": 5}
 
 
+def of_create_topics(_: int, *names: str) -> Value:
+    configs = [{"name": "cleanup.policy", "value": "delete"}]
+    rows = [{"name": one, "num_partitions": 1, "replication_factor": 1} for one in names]
+    return {"topics": [{**one, "assignments": [], "configs": configs} for one in rows]}
+
+
 def of_create_partitions(_: int, *names: str) -> Value:
     return {"topics": [{"name": one, "count": 9, "assignments": None} for one in names]}
 
@@ -231,6 +239,7 @@ def of_configs(_: int, *names: str) -> Value:
 CHANGES: list[Any] = [
     pytest.param(api, request, field, version, id=f"{api.name}-v{version}")
     for api, request, field in (
+        (CREATE_TOPICS, of_create_topics, "topics"),
         (DELETE_TOPICS, of_delete_topics, "responses"),
         (CREATE_PARTITIONS, of_create_partitions, "results"),
         (ALTER_CONFIGS, of_configs, "responses"),
@@ -371,8 +380,90 @@ async def test_no_transaction_gets_a_partition_of_ours(version: int) -> None:
         assert w.metrics.outcomes == [("topic_changes", "own_topic")]
 
 
+async def test_a_topic_of_ours_that_there_is_not_yet_is_not_made_either() -> None:
+    """A client would give it other settings than the service does."""
+    with capture_logs() as logs:
+        async with world() as w:
+            w.broker.script[CREATE_TOPICS.key] = lambda *_: {"topics": []}
+            client = await w.connect()
+            request = of_create_topics(7, SETTINGS_TOPIC, "__rlm_later")
+            answer = await client.call(CREATE_TOPICS, 7, request)
+            assert [one["topics"] for one in w.broker.requests(CREATE_TOPICS)] == [[]]
+    refused = [(SETTINGS_TOPIC, REFUSED), ("__rlm_later", REFUSED)]
+    assert codes(answer, "topics") == refused
+    assert all("listener" in one["error_message"] for one in answer["topics"])
+    lines = [one for one in logs if one["event"] == "own_topics_refused"]
+    assert [(one["api"], one["topic"]) for one in lines] == [
+        ("CreateTopics", SETTINGS_TOPIC),
+        ("CreateTopics", "__rlm_later"),
+    ]
+
+
+def marker(producer_id: int, **topics: list[int]) -> Value:
+    rows = [{"name": name, "partition_indexes": at} for name, at in topics.items()]
+    rest = {"producer_epoch": 1, "transaction_result": False, "coordinator_epoch": 4}
+    return {"producer_id": producer_id, "topics": rows, **rest}
+
+
+def all_written(_: int, request: Value) -> Value:
+    """A broker that writes every marker, and answers each producer once."""
+    found: dict[int, list[Value]] = {}
+    for one in request["markers"]:
+        for topic in one["topics"]:
+            rows = [{"partition_index": at} for at in topic["partition_indexes"]]
+            found.setdefault(one["producer_id"], []).append(
+                {"name": topic["name"], "partitions": rows}
+            )
+    return {"markers": [{"producer_id": key, "topics": rows} for key, rows in found.items()]}
+
+
+@pytest.mark.parametrize("version", range(WRITE_TXN_MARKERS.versions.high + 1))
+async def test_no_marker_of_a_transaction_is_written_into_ours(version: int) -> None:
+    """Whoever may write markers, which brokers and administrators may, ends none in our topics."""
+    async with world() as w:
+        w.broker.script[WRITE_TXN_MARKERS.key] = all_written
+        client = await w.connect()
+
+        async def codes_of(*markers: Value) -> dict[int, list[tuple[str, int, int]]]:
+            answer = await client.call(WRITE_TXN_MARKERS, version, {"markers": list(markers)})
+            found = [one["producer_id"] for one in answer["markers"]]
+            assert len(found) == len(set(found))  # a client expects one answer a producer
+            return {
+                one["producer_id"]: [
+                    (topic["name"], row["partition_index"], row["error_code"])
+                    for topic in one["topics"]
+                    for row in topic["partitions"]
+                ]
+                for one in answer["markers"]
+            }
+
+        mixed = marker(7, **{PLAIN: [1], OWN: [0, 2]})
+        assert await codes_of(mixed, marker(8, **{OWN: [3]}), marker(9, **{PLAIN: [4]})) == {
+            7: [(PLAIN, 1, 0), (OWN, 0, REFUSED), (OWN, 2, REFUSED)],
+            8: [(OWN, 3, REFUSED)],
+            9: [(PLAIN, 4, 0)],
+        }
+        [asked] = w.broker.requests(WRITE_TXN_MARKERS)
+        assert [(one["producer_id"], one["coordinator_epoch"]) for one in asked["markers"]] == [
+            (7, 4),
+            (9, 4),
+        ]
+        assert OWN not in [t["name"] for one in asked["markers"] for t in one["topics"]]
+        assert w.metrics.outcomes == [("topic_changes", "own_topic")]
+        assert await codes_of(marker(7, **{PLAIN: [1]})) == {7: [(PLAIN, 1, 0)]}
+        assert len(w.metrics.outcomes) == 1
+
+
 @pytest.mark.parametrize(
-    "api", [DELETE_TOPICS, CREATE_PARTITIONS, ALTER_CONFIGS, ADD_PARTITIONS_TO_TXN]
+    "api",
+    [
+        CREATE_TOPICS,
+        DELETE_TOPICS,
+        CREATE_PARTITIONS,
+        ALTER_CONFIGS,
+        ADD_PARTITIONS_TO_TXN,
+        WRITE_TXN_MARKERS,
+    ],
 )
 def test_no_version_is_offered_that_is_not_read(api: Api) -> None:
     assert READ_APIS[api.key] == api.versions
