@@ -9,7 +9,6 @@ rebuild`).
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 import structlog
@@ -30,6 +29,7 @@ from rlmm.topic import (
     NowMs,
     SleepMs,
     TopicGuard,
+    TopicGuards,
     create_topic,
     ledger_spec,
     settings_spec,
@@ -116,20 +116,6 @@ class Ends(Protocol):
     async def close(self) -> None: ...
 
 
-@dataclass(slots=True)
-class _Topics:
-    settings: TopicGuard
-    ledger: TopicGuard
-    has_ledger: bool
-
-    def of(self, topic: str) -> TopicGuard:
-        return self.settings if topic == SETTINGS_TOPIC else self.ledger
-
-    @property
-    def used(self) -> tuple[TopicGuard, ...]:
-        return (self.settings, self.ledger) if self.has_ledger else (self.settings,)
-
-
 class MetadataLog:
     """The edge to Kafka for ledger and settings; sinks are called on the event loop.
 
@@ -169,10 +155,10 @@ class MetadataLog:
         self._any_ledger = any_ledger
         self._describe = describe_topic
         self._sleep_ms = sleep_ms
-        self._topics = _Topics(
+        self._topics = TopicGuards(
             TopicGuard(settings_spec(replication_factor), ids.get(SETTINGS_TOPIC)),
             TopicGuard(ledger_spec(replication_factor), ids.get(LEDGER_TOPIC)),
-            with_ledger,
+            has_ledger=with_ledger,
         )
         self._sinks: dict[str, Sink] = {}
         self._topic_partitions = tuple(
@@ -283,6 +269,13 @@ class MetadataLog:
         """Ids of the topics in use, by name; worth remembering across restarts."""
         found = {guard.spec.name: guard.topic_id for guard in self._topics.used}
         return {name: topic_id for name, topic_id in found.items() if topic_id is not None}
+
+    @property
+    def known_topic_ids(self) -> frozenset[Uuid]:
+        """See `TopicGuards.known_ids`; a topic that was recreated is seen within
+        CHECK_INTERVAL_MS.
+        """
+        return self._topics.known_ids
 
     async def run(self) -> NoReturn:
         """Create what never was, then tail, watch and serve until cancelled."""

@@ -98,6 +98,8 @@ class TopicGuard:
     def __init__(self, spec: TopicSpec, remembered: Uuid | None) -> None:
         self.spec = spec
         self.topic_id = remembered
+        self.present_id: Uuid | None = None
+        """Of the topic that had this name when it was last looked at, ours or not."""
         self.problem: str | None = None
         self.min_insync_replicas = 1
         """As the topic was configured at the last check; 1 = not known."""
@@ -110,6 +112,7 @@ class TopicGuard:
             self._say("is missing", lost=True)
             return
         topic_id, configs, partition_count = description
+        self.present_id = topic_id
         insync = configs.get("min.insync.replicas", "")
         self.min_insync_replicas = int(insync) if insync.isdigit() else 1
         faults = self.spec.faults(configs, partition_count)
@@ -124,6 +127,36 @@ class TopicGuard:
         self.is_lost = lost
         remedy = "; see rlm ledger rebuild" if lost and self.spec.name == LEDGER_TOPIC else ""
         self.problem = None if what is None else f"topic {self.spec.name} {what}{remedy}"
+
+
+class TopicGuards:
+    """Those of both topics; `has_ledger` False = the ledger is not used."""
+
+    def __init__(self, settings: TopicGuard, ledger: TopicGuard, *, has_ledger: bool) -> None:
+        self.settings = settings
+        self.ledger = ledger
+        self.used = (settings, ledger) if has_ledger else (settings,)
+        self._known_of: tuple[Uuid | None, ...] = ()
+        self._known: frozenset[Uuid] = frozenset()
+
+    def of(self, topic: str) -> TopicGuard:
+        """The guard of one of them."""
+        return self.settings if topic == SETTINGS_TOPIC else self.ledger
+
+    @property
+    def known_ids(self) -> frozenset[Uuid]:
+        """Ids of the topics in use, and of those that have their names now: a topic that was
+        recreated is the one that the next process uses. Empty until both names were looked at; the
+        same object until there is another id.
+        """
+        settings, ledger = self.settings, self.ledger
+        if settings.present_id is None or ledger.present_id is None:
+            return self._known
+        now = settings.topic_id, settings.present_id, ledger.topic_id, ledger.present_id
+        if now != self._known_of:  # each request of a client asks
+            self._known_of = now
+            self._known = frozenset(one for one in now if one is not None)
+        return self._known
 
 
 async def create_topic(spec: TopicSpec, connection: ConnectionSettings, sleep_ms: SleepMs) -> None:

@@ -23,7 +23,9 @@ _HIGHEST_WITHOUT_IDS = MappingProxyType({PRODUCE.key: 12, DELETE_TOPICS.key: 5})
 _ID_BYTES = 16
 
 OwnTopicIds = Callable[[], frozenset[bytes]]
-"""The ids of the service's own topics; empty = not known yet."""
+"""The ids of the service's own topics, and of one that was recreated since the service began to use
+them; empty = not known yet.
+"""
 
 
 def unknown_ids() -> frozenset[bytes]:

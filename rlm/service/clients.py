@@ -7,6 +7,7 @@ from typing import Protocol
 
 import structlog
 
+from kip405.ids import Uuid
 from rlm.config import ServiceConfig
 from rlm.plans.client_activity import ClientRow, ClientTable, Entered, OnEntered
 from rlm.plans.client_history import HistoryRules
@@ -25,7 +26,6 @@ from rlm.workers.inherited import CoreSettings
 from rlm.workers.processes import KnownProcesses
 from rlm.workers.tls import tls_contexts
 from rlm.workers.views import ViewFeed
-from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 log = structlog.get_logger(__name__)
 
@@ -257,19 +257,23 @@ def proxy_tls(config: ServiceConfig) -> ProxyTls:
     return ProxyTls(listener=listener, upstream=upstream)
 
 
-def _own_topic_ids(shared: Dependencies) -> OwnTopicIds:
-    """Once both topics have been seen, and from then on the same."""
-    known: frozenset[bytes] = frozenset()
+def own_topic_ids(known_ids: Callable[[], frozenset[Uuid]]) -> OwnTopicIds:
+    """The raw ids, made again where `known_ids` are others: see rlmm.topic.TopicGuards."""
+    known: frozenset[Uuid] = frozenset()
+    raw: frozenset[bytes] = frozenset()
 
     def ids() -> frozenset[bytes]:
-        nonlocal known
-        if not known:
-            found = shared.metadata.log.topic_ids
-            if found.keys() >= {LEDGER_TOPIC, SETTINGS_TOPIC}:
-                known = frozenset(topic_id.raw for topic_id in found.values())
-        return known
+        nonlocal known, raw
+        now = known_ids()
+        if now is not known:
+            known, raw = now, frozenset(topic_id.raw for topic_id in now)
+        return raw
 
     return ids
+
+
+def _own_topic_ids(shared: Dependencies) -> OwnTopicIds:
+    return own_topic_ids(lambda: shared.metadata.log.known_topic_ids)
 
 
 def _name(path: Path | None) -> str:

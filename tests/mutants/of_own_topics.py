@@ -11,6 +11,8 @@ RULES = Target("rlm/proxy/own_topics.py", _PROXY)
 TABLES = Target("kafka_protocol/apis/topics.py", ("tests/kafka_protocol/test_api_versions.py",))
 SESSION = Target("rlm/proxy/session.py", _PROXY)
 CHANGES = Target("rlm/proxy/topic_changes.py", _PROXY)
+TOPICS = Target("rlmm/topic.py", ("tests/rlmm/test_metadata_log.py",))
+IDS = Target("rlm/service/clients.py", _PROXY)
 DELETES = Target("rlm/proxy/delete_records.py", _PROXY)
 FEED = Target("rlm/workers/views.py", ("tests/rlm/workers/test_views.py",))
 MIRROR = Target("rlm/workers/mirror.py", ("tests/rlm/workers/test_views.py",))
@@ -190,6 +192,30 @@ EDITS: tuple[Edit, ...] = (
             '"error_code": 0}\n        for index in topic["partition_',
         ),
     ),
+    *TOPICS.edits(
+        (
+            "a topic of ours that was recreated is not known by its id",
+            "        now = settings.topic_id, settings.present_id, ledger.topic_id, ledger",
+            "        now = settings.topic_id, ledger.topic_id, settings.present_id, settings",
+        ),
+        (
+            "ids of an earlier process count, whatever topics there are now",
+            "        if settings.present_id is None or ledger.present_id is None:\n",
+            "        if settings.topic_id is None or ledger.topic_id is None:\n",
+        ),
+        (
+            "the ids of one topic count for both",
+            "        if settings.present_id is None or ledger.present_id is None:\n",
+            "        if settings.present_id is None:\n",
+        ),
+    ),
+    *IDS.edits(
+        (
+            "a topic of ours that was recreated is written by its id until the next start",
+            "        if now is not known:\n",
+            "        if not raw:\n",
+        ),
+    ),
     *DELETES.edits(
         (
             "records of our topics are deleted",
@@ -214,6 +240,11 @@ EDITS: tuple[Edit, ...] = (
             "a worker forgets the ids of our topics with the next view",
             "        if views.own_topic_ids:\n",
             "        if True:\n",
+        ),
+        (
+            "a worker keeps the ids that it has learnt first",
+            "self.own_topic_ids = frozenset(views",
+            "self.own_topic_ids = self.own_topic_ids or frozenset(views",
         ),
     ),
 )

@@ -12,7 +12,7 @@ from kip405.ids import TopicPartition, Uuid
 from rlmm.clients import ConnectionSettings
 from rlmm.leader_answers import NOTHING_READ, ReadPosition, RememberedReads
 from rlmm.log_reader import TailRecord
-from rlmm.metadata_log import MetadataLog
+from rlmm.metadata_log import CHECK_INTERVAL_MS, MetadataLog
 from rlmm.records import LEDGER_PARTITIONS
 from rlmm.resuming import ResumePoint
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicDescription, ledger_spec, settings_spec
@@ -47,7 +47,9 @@ class Sink:
 
 
 class Process:
-    """A metadata log over leaders in memory; the test moves its clock, its watch sleeps."""
+    """A metadata log over leaders in memory; the test moves its clock, and its watch sleeps until
+    the test says that an interval is over.
+    """
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class Process:
         self.ids = {LEDGER_TOPIC: uuid(1), SETTINGS_TOPIC: uuid(2)}
         self.missing: set[str] = set()
         self.now_ms = 0
+        self.intervals = asyncio.Semaphore(0)
         self.ledger = Sink()
         self.log = MetadataLog(
             connection=ConnectionSettings(bootstrap_servers=("nowhere:1",), client_id="tests"),
@@ -81,7 +84,9 @@ class Process:
         self.log.register(SETTINGS_TOPIC, Sink())
 
     async def _sleep(self, duration_ms: int) -> None:
-        if duration_ms >= 5_000:
+        if duration_ms == CHECK_INTERVAL_MS:
+            await self.intervals.acquire()
+        elif duration_ms > CHECK_INTERVAL_MS:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(0)
 
@@ -100,6 +105,14 @@ class Process:
         finally:
             life.cancel()
             await asyncio.gather(life, return_exceptions=True)
+
+    async def interval(self) -> None:
+        """The watch has looked once more."""
+        self.intervals.release()
+        while not self.intervals.locked():  # noqa: ASYNC110 - every turn of the loop is an event
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
 
     async def barrier(self) -> None:
         await self.log.barrier(PARTITION, 2_000)
@@ -299,6 +312,35 @@ async def test_h06_a_process_that_has_begun_to_read_takes_no_other_ledger() -> N
         for _ in range(200):
             await asyncio.sleep(0)
     assert "was recreated" in (process.log.damage or "")
+
+
+async def test_ids_are_known_of_what_was_looked_at_and_of_a_topic_that_was_recreated() -> None:
+    process = Process(remembered={LEDGER_TOPIC: uuid(1), SETTINGS_TOPIC: uuid(2)})
+    assert process.log.known_topic_ids == frozenset()
+    async with process.running():
+        await process.log.wait_ready()
+        first = process.log.known_topic_ids
+        assert first == {uuid(1), uuid(2)}
+        assert process.log.known_topic_ids is first
+        process.ids[LEDGER_TOPIC] = REBUILT
+        await process.interval()
+        assert process.log.known_topic_ids == {uuid(1), uuid(2), REBUILT}
+        process.missing.add(LEDGER_TOPIC)
+        await process.interval()
+        assert process.log.known_topic_ids == {uuid(1), uuid(2), REBUILT}
+        process.missing.clear()
+        process.ids[LEDGER_TOPIC] = uuid(8)
+        await process.interval()
+        assert process.log.known_topic_ids == {uuid(1), uuid(2), uuid(8)}
+        assert process.log.topic_ids[LEDGER_TOPIC] == uuid(1)
+
+
+@pytest.mark.parametrize("may_create", [True, False])
+async def test_no_id_is_known_while_one_of_the_topics_was_never_there(may_create: bool) -> None:
+    process = Process(remembered={LEDGER_TOPIC: uuid(1)}, may_create=may_create)
+    process.missing.add(LEDGER_TOPIC)
+    await refused(process)
+    assert process.log.known_topic_ids == frozenset()
 
 
 async def test_settings_alone_are_read_where_the_ledger_is_missing() -> None:

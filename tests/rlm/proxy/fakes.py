@@ -226,7 +226,7 @@ class FakeBroker:
     def produce(self, version: int, request: Value) -> Value:
         answers = []
         for topic in request["topic_data"]:
-            name = topic["name"] if version <= 12 else NAMES[topic["topic_id"]]
+            name = topic["name"] if version <= 12 else NAMES.get(topic["topic_id"], "")
             log = self.logs.setdefault((name, 0), Log())
             written, unknown = {"base_offset": 7, "log_start_offset": log.start}, {"error_code": 3}
             rows = (one["index"] for one in topic["partition_data"])

@@ -23,8 +23,9 @@ from kafka_protocol.apis import (
 )
 from kafka_protocol.schema import Api
 from rlm.proxy.own_topics import PREFIX, OwnTopics
+from rlm.service.clients import own_topic_ids
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
-from tests.rlm.proxy.border import ONE_PROCESS
+from tests.rlm.proxy.border import ONE_PROCESS, settled
 from tests.rlm.proxy.fakes import (
     IDS,
     OWN,
@@ -39,6 +40,8 @@ from tests.rlm.proxy.fakes import (
     world,
 )
 from tests.rlm.proxy.test_pass_through import ended, settle
+from tests.rlmm.builders import uuid
+from tests.rlmm.test_metadata_log import Process
 
 REFUSED, NOT_ATTEMPTED = 29, 55
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
@@ -209,6 +212,33 @@ async def test_no_version_with_ids_is_offered_while_ours_are_unknown() -> None:
         assert await highest() == [13, 6, DELETE_RECORDS.versions.high]
         answer = await client.call(PRODUCE, 13, produce(13, (OWN, [0])))
         assert answered(13, answer) == [(OWN, 0, REFUSED)]
+
+
+async def test_a_topic_of_ours_that_was_recreated_is_refused_by_its_new_id() -> None:
+    """As after `rlm ledger rebuild`, while every service still knows the lost one by its id."""
+    process, lost = Process(), uuid(1)
+    tier = FakeTier(partitions={0: tier_partition()})
+    known = own_topic_ids(lambda: process.log.known_topic_ids)
+    async with process.running(), proxied(tier, FakeBroker(), own_topic_ids=known) as p:
+        await process.log.wait_ready()
+
+        async def write(topic_id: bytes) -> list[int]:
+            data = [{"index": 0, "records": b"x"}]
+            rows = [{"topic_id": one, "partition_data": data} for one in (topic_id, IDS[PLAIN])]
+            request = {"acks": -1, "timeout_ms": 1_000, "topic_data": rows}
+            answer = await client.call(PRODUCE, 13, request)
+            found = [topic["partition_responses"] for topic in answer["responses"]]
+            return [row["error_code"] for rows in found for row in rows]
+
+        client = await p.connect()
+        assert await write(OWN_ID.raw) == [0, 0]  # nobody has made it ours yet
+        assert await write(lost.raw) == [REFUSED, 0]
+        process.ids[LEDGER_TOPIC] = OWN_ID
+        await process.interval()
+        await settled()
+        assert await write(OWN_ID.raw) == [REFUSED, 0]
+        assert await write(lost.raw) == [REFUSED, 0]  # no topic has this id any more
+        assert len(p.broker.requests(PRODUCE)) == 4
 
 
 def of_delete_topics(version: int, *names: str) -> Value:

@@ -245,3 +245,6 @@ async def test_workers_learn_the_ids_of_the_services_topics_and_keep_them() -> N
         mirror.take(pb.Views(ready=True))
         mirror.take(pb.Views(is_whole=True))  # of a core that has just begun
         assert mirror.own_topic_ids == now[0]
+    now[0] = frozenset({b"1" * 16, b"3" * 16})  # a topic was recreated
+    await feed.compare_all()
+    assert [mirror.own_topic_ids for mirror in mirrors] == [now[0], now[0]]
