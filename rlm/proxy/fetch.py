@@ -6,6 +6,7 @@ decisions are in `splice`. This module must not know sockets.
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
 from kafka_protocol.apis import FETCH
 from kafka_protocol.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE, OFFSET_OUT_OF_RANGE
@@ -36,6 +37,7 @@ from rlm.proxy.fetch_plan import (
     is_incremental,
     plan_fetch,
 )
+from rlm.proxy.further_reads import FurtherReads, Turns
 from rlm.proxy.passing import PassedFetch
 from rlm.proxy.purgatory import GRACE_MS, RemoteFetchPurgatory
 from rlm.proxy.reads import (
@@ -107,6 +109,7 @@ class FetchHandler:
         self._storage_errors = StorageErrors(dependencies.clock)
         self._quota = dependencies.quota.connection()
         self._unanswered: set[Key] = set()
+        self._turns = Turns()
         self._requests = FetchRequests()
 
     def known_as(self, principal: str) -> None:
@@ -148,8 +151,16 @@ class FetchHandler:
         answer = FetchAnswer(
             plan, reads, permit, self._dependencies.metrics, self._storage_errors, self._counts
         )
+        further = FurtherReads(reads, permit, self._turns, clock)
         one = _OneFetch(
-            self._dependencies, tier, taken, upstream, answer, deadline_ms, self._unanswered
+            self._dependencies,
+            tier,
+            taken,
+            upstream,
+            answer,
+            further,
+            deadline_ms,
+            self._unanswered,
         )
         try:
             if await one.answer_at_once():
@@ -174,6 +185,7 @@ class _OneFetch:
         taken: Taken,
         upstream: FetchUpstream,
         answer: FetchAnswer,
+        further: FurtherReads,
         deadline_ms: int,
         unanswered: set[Key],
     ) -> None:
@@ -183,7 +195,7 @@ class _OneFetch:
         self._taken = taken
         self._upstream = upstream
         self._answer = answer
-        self._plan, self._reads = answer.plan, answer.reads
+        self._plan, self._reads, self._further = answer.plan, answer.reads, further
         self._deadline_ms = deadline_ms
         self._unanswered = unanswered
         self._frame = bytearray()
@@ -196,6 +208,10 @@ class _OneFetch:
 
     def _left_ms(self) -> int:
         return self._deadline_ms - self._clock.monotonic_ms()
+
+    def _until_ms(self) -> int:
+        """When the answer is sent, whatever is still read for it."""
+        return max(self._deadline_ms, self._clock.monotonic_ms() + GRACE_MS)
 
     @property
     def _is_ours_to_hold(self) -> bool:
@@ -228,6 +244,10 @@ class _OneFetch:
         response, checked = self._answered
         if checked.is_unsettled or self._must_wait(response, checked):
             return False
+        while begun := self._further.begin(partial(self._answer.unread, response)):
+            self._reads_begun_ms = self._clock.monotonic_ms()
+            if self._reads.are_running(begun):
+                return False
         await self._answer_with(response, checked)
         return True
 
@@ -253,6 +273,8 @@ class _OneFetch:
             for partition in asked_again:
                 not_ready(partition, partition.watermarks)
             if await self._hold(response, checked):
+                unread = partial(self._answer.unread, response)
+                await self._further.read(unread, self._until_ms())
                 return await self._answer_with(response, checked)
             slice_ms = _SLICE_MS if self._is_ours_to_hold else self._left_ms()
             wait_ms = max(1, min(slice_ms, self._left_ms()))
@@ -261,10 +283,10 @@ class _OneFetch:
     async def _answer_with(
         self, response: FetchResponse, checked: CheckedAnswer
     ) -> list[Buffer] | None:
-        bound_ms = max(self._left_ms(), GRACE_MS)
         answered = self._plan.sources(Source.BROKER)
         self._unanswered.difference_update(partition.key for partition in answered)
-        self.pieces = await self._answer.pieces(self._frame, response, checked, bound_ms)
+        until_ms = self._until_ms()
+        self.pieces = await self._answer.pieces(self._frame, response, checked, until_ms)
         return self.pieces
 
     @property

@@ -4,8 +4,6 @@ Sizes (KIP-74), watermarks (H4) and errors (H25) are rules for the whole answer,
 a part. Record bytes are passed by reference. This module must not know how long anything waited.
 """
 
-import asyncio
-
 import structlog
 
 from kafka_protocol.error_codes import (
@@ -22,7 +20,6 @@ from kafka_protocol.fetch import (
 )
 from kafka_protocol.primitives import Buffer
 from rlm.clock import Clock
-from rlm.proxy.begun import in_task
 from rlm.proxy.client_counts import ClientCounts
 from rlm.proxy.fetch_plan import (
     AnswerRoom,
@@ -110,12 +107,32 @@ class FetchAnswer:
             return None
         return _taken_bytes(outcome, partition.asked.partition_max_bytes)
 
+    def unread(self, response: FetchResponse) -> tuple[list[tuple[PartitionFetch, int]], int]:
+        """See rlm.proxy.further_reads: by the order asked (KIP-74), and without what is running."""
+        found: list[tuple[PartitionFetch, int]] = []
+        if all(map(self.reads.is_begun, self.plan.sources(Source.REMOTE))):
+            return found, 0
+        room = AnswerRoom(self.plan.request.max_bytes)
+        for _, partition, answered in self._in_order(response):
+            limit_bytes = room.limit(partition.asked.partition_max_bytes)
+            is_unread = partition.source is Source.REMOTE and not self.reads.is_begun(partition)
+            records = self._records(partition)
+            taken_bytes = 0
+            if _is_brokers(partition, answered):
+                taken_bytes = max(answered.records_size, 0)
+            elif records is not None:
+                taken_bytes = _taken_bytes(records, limit_bytes)
+            elif is_unread and (limit_bytes or room.is_empty):
+                found.append((partition, limit_bytes))
+            room.take(taken_bytes if room.is_empty else min(taken_bytes, limit_bytes))
+        return found, room.left_bytes
+
     async def pieces(
-        self, frame: bytearray, response: FetchResponse, checked: CheckedAnswer, bound_ms: int
+        self, frame: bytearray, response: FetchResponse, checked: CheckedAnswer, until_ms: int
     ) -> list[Buffer]:
         """Put the answer together within max_bytes, in the order asked (KIP-74).
 
-        `bound_ms` bounds each read that has to be done again to fit.
+        `until_ms` bounds all reads together that have to be done again to fit.
         """
         room = AnswerRoom(self.plan.request.max_bytes)
         spliced_bytes = broker_bytes = 0
@@ -128,7 +145,7 @@ class FetchAnswer:
                 self._gave(partition, 0, given_bytes)
                 self._metrics.answered("fetch", f"broker_{answered.error_code}")
             else:
-                records, error_code = await self._given(partition, room, bound_ms)
+                records, error_code = await self._given(partition, room, until_ms)
                 if records is not None:
                     spliced_bytes += records.size_bytes
                     self._metrics.spliced(records.size_bytes)
@@ -174,7 +191,7 @@ class FetchAnswer:
         self._metrics.answered("fetch", outcome)
 
     async def _given(
-        self, partition: PartitionFetch, room: AnswerRoom, bound_ms: int
+        self, partition: PartitionFetch, room: AnswerRoom, until_ms: int
     ) -> tuple[RemoteRecords | None, int]:
         """Records or error code of a partition that the broker does not answer.
 
@@ -192,13 +209,9 @@ class FetchAnswer:
         if limit_bytes == 0 and not room.is_empty:
             return None, NONE
         records = self._records(partition)
-        if not self.reads.is_begun(partition) and self._permit.may_read():
-            # There seemed to be no room for this partition, but the earlier ones took less than
-            # expected.
-            records = await self._read(partition, limit_bytes, room.is_empty, bound_ms)
         if records is None or not records.size_bytes:
             return None, NONE
-        fitting = await self._fitting(partition, records, limit_bytes, room.is_empty, bound_ms)
+        fitting = await self._fitting(partition, records, limit_bytes, room.is_empty, until_ms)
         if fitting is not None:
             room.take(_taken_bytes(fitting, limit_bytes))
         return fitting, NONE
@@ -241,7 +254,7 @@ class FetchAnswer:
         records: RemoteRecords,
         limit_bytes: int,
         is_first: bool,
-        bound_ms: int,
+        until_ms: int,
     ) -> RemoteRecords | None:
         """The records if they fit; otherwise fewer records, read again from the cache (H4,
         KIP-74).
@@ -256,20 +269,8 @@ class FetchAnswer:
             return records
         if partition.asked.fetch_offset >= upper:
             return None
-        outcome = await self._read(partition, limit_bytes, is_first, bound_ms)
+        outcome = await self.reads.read_again(partition, limit_bytes, is_first, until_ms)
         return None if outcome is None or outcome.next_offset > upper else outcome
-
-    async def _read(
-        self, partition: PartitionFetch, max_bytes: int, at_least_one: bool, bound_ms: int
-    ) -> RemoteRecords | None:
-        """The records, None if they cannot be read within the bound."""
-        await in_task()
-        try:
-            async with asyncio.timeout(bound_ms / 1000):
-                outcome = await self.reads.read(partition, max_bytes, at_least_one)
-        except TimeoutError:
-            return None
-        return outcome if isinstance(outcome, RemoteRecords) else None
 
 
 def _taken_bytes(records: RemoteRecords, limit_bytes: int) -> int:

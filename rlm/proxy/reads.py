@@ -14,7 +14,7 @@ know the broker, sockets, frames, or how quotas are counted.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -30,10 +30,11 @@ from kip405.errors import (
     Unavailable,
 )
 from rlm.clock import Clock
+from rlm.proxy.begun import in_task
 from rlm.proxy.fetch_plan import Key, PartitionFetch
 from rlm.proxy.purgatory import Outcome, RemoteFetch, RemoteFetchPurgatory
 from rlm.proxy.session import FetchEntries
-from rlm.reading.values import RemoteRead
+from rlm.reading.values import RemoteRead, RemoteRecords
 from rlm.remote_log.tier import Tier, TierPartition, TopicRef, Watermarks, upper_offset
 
 READ_FIRST_MS = 30  # most reads have finished by then; the broker is asked again only after that
@@ -167,6 +168,11 @@ class _Running:
             return self.found
         return self.task.result() if self.task.done() else None
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether it is running and not between two attempts."""
+        return self.outcome is None and not self.fetch.is_backing_off
+
     def cancel(self) -> None:
         """Abandon it."""
         if self.task is not None:
@@ -280,6 +286,23 @@ class RemoteReads:
             return self._ended(partition, view) or outcome
         return outcome
 
+    async def read_again(
+        self, partition: PartitionFetch, max_bytes: int, at_least_one: bool, until_ms: int
+    ) -> RemoteRecords | None:
+        """Read with other limits, mostly from the cache. None: not before `until_ms`, or not at
+        all. All that a Fetch reads again shares this one time, so that its answer is not late.
+        """
+        left_ms = until_ms - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            return None
+        await in_task()
+        try:
+            async with asyncio.timeout(left_ms / 1000):
+                outcome = await self.read(partition, max_bytes, at_least_one)
+        except TimeoutError:
+            return None
+        return outcome if isinstance(outcome, RemoteRecords) else None
+
     def _ended(self, partition: PartitionFetch, before: TierPartition) -> OffsetOutOfRange | None:
         """The error for an offset that retention or DeleteRecords has ended meanwhile."""
         offset = partition.asked.fetch_offset
@@ -315,8 +338,13 @@ class RemoteReads:
     @property
     def is_pending(self) -> bool:
         """Whether a read is running that is not between two attempts."""
+        return any(one.is_pending for one in self._running.values())
+
+    def are_running(self, partitions: Iterable[PartitionFetch]) -> bool:
+        """Whether a read of one of these is running that is not between two attempts."""
         return any(
-            one.outcome is None and not one.fetch.is_backing_off for one in self._running.values()
+            (one := self._running.get(partition.key)) is not None and one.is_pending
+            for partition in partitions
         )
 
     def cancel(self) -> None:

@@ -22,6 +22,9 @@ HANDLERS = Target("rlm/proxy/position_handlers.py", ("tests/rlm/proxy/test_posit
 
 PURGATORY = Target("rlm/proxy/purgatory.py", ("tests/rlm/proxy/test_purgatory.py",))
 READS = Target("rlm/proxy/reads.py", ("tests/rlm/proxy/test_purgatory.py",))
+_FURTHER = ("tests/rlm/proxy/test_further_reads.py",)
+FURTHER = Target("rlm/proxy/further_reads.py", _FURTHER)
+UNREAD = Target("rlm/proxy/fetch_answer.py", _FURTHER)
 
 EDITS: tuple[Edit, ...] = (
     *PURGATORY.edits(
@@ -71,6 +74,35 @@ EDITS: tuple[Edit, ...] = (
             "H2: a consumer below the new remote start waits",
             "            return self._ended(partition, view) or outcome\n",
             "            return outcome\n",
+        ),
+    ),
+    *FURTHER.edits(
+        (
+            "G6: a Fetch waits for reads beyond its plan as long as they take",
+            "                if left_ms <= 0:\n                    return\n",
+            "                if left_ms <= -60_000:\n                    return\n",
+        ),
+        (
+            "reads beyond the plan go on one after the other",
+            "            if (begun and left_bytes <= 0) or not self._permit.may_read():\n",
+            "            if begun or not self._permit.may_read():\n",
+        ),
+        (
+            "more is read beyond the plan than an answer has room for",
+            "            if (begun and left_bytes <= 0) or not self._permit.may_read():\n",
+            "            if not self._permit.may_read():\n",
+        ),
+        (
+            "G6: partitions behind others that hang never have their turn",
+            "            self._turns.took(partition.key)\n",
+            "",
+        ),
+    ),
+    *UNREAD.edits(
+        (
+            "what is being read is not read for want of room that it does not take",
+            "    room.take(taken_bytes if room.is_empty else min(taken_bytes, limit_bytes))",
+            "    room.take(limit_bytes)",
         ),
     ),
     *TIER_VALUES.edits(
