@@ -24,7 +24,6 @@ from kafka_protocol.node_addresses import (
     rewrite_node_endpoints,
 )
 from kafka_protocol.primitives import Buffer
-from kip405.errors import RemoteStorageError
 from rlm.clock import Clock
 from rlm.proxy.begun import in_task
 from rlm.proxy.client_counts import ClientCounts
@@ -48,28 +47,21 @@ from rlm.proxy.reads import (
     FetchUpstream,
     Permit,
     RemoteReads,
-    frozen,
-    guarded,
-    watermarks_or_none,
 )
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
+from rlm.proxy.settling import Settling
 from rlm.proxy.splice import (
     CheckedAnswer,
     answers_of,
     check_answer,
     drop,
     not_ready,
-    refuse_follower,
-    refuse_storage,
-    settle_doubted,
-    settle_out_of_range,
 )
-from rlm.remote_log.tier import EpochEnd, Tier, TierPartition
+from rlm.remote_log.tier import Tier
 from rlm.remote_log.visible import ClientView
 
 _SLICE_MS = 100  # part of max_wait per request; new tail records end the wait at once
-_LEAST_BARRIER_MS = 100  # also for clients with a max_wait of 0
 _MOST_REPEATS = 8  # of requests repeated because an answer changed what has to be asked
 _MOST_REMEMBERED = 200_000
 
@@ -189,7 +181,8 @@ class _OneFetch:
         deadline_ms: int,
         unanswered: set[Key],
     ) -> None:
-        self._tier, self._clock, self._metrics = tier, dependencies.clock, dependencies.metrics
+        self._clock = clock = dependencies.clock
+        self._settling = Settling(tier, clock, dependencies.metrics, deadline_ms)
         self._high_watermarks = dependencies.high_watermarks
         self._node_addresses = dependencies.node_addresses
         self._taken = taken
@@ -203,7 +196,6 @@ class _OneFetch:
         self._answered: tuple[FetchResponse, CheckedAnswer] | None = None
         self.pieces: list[Buffer] | None = None
         """The answer; None: the broker's answer went straight to the client."""
-        self._is_tier_late = False
         self._reads_begun_ms = self._clock.monotonic_ms()
 
     def _left_ms(self) -> int:
@@ -347,15 +339,11 @@ class _OneFetch:
 
     async def _settle_passed(self, passed: PassedFetch, partition: PartitionFetch) -> None:
         """Settle an OFFSET_OUT_OF_RANGE at which an answer on its way to the client has stopped."""
-        if self._is_tier_late and self._left_ms() <= 0:
-            index = partition.asked.index  # the client has waited for others already
-            not_ready(
-                partition,
-                await watermarks_or_none(self._tier, partition.ref, index, _LEAST_BARRIER_MS),
-            )
+        if self._settling.has_waited:
+            await self._settling.leave_open(partition)
         else:
             async with asyncio.TaskGroup() as group:
-                again = await self._out_of_range(group, partition)
+                again = await self._settling.out_of_range(group, partition)
             if again:  # the broker cannot be asked in between
                 not_ready(partition, partition.watermarks)
         passed.settled(partition)
@@ -376,10 +364,10 @@ class _OneFetch:
         which the broker must be asked again.
         """
         verdicts = [
-            (partition, group.create_task(self._out_of_range(group, partition)))
+            (partition, group.create_task(self._settling.out_of_range(group, partition)))
             for partition in checked.out_of_range
         ]
-        doubts = [group.create_task(self._doubted(partition)) for partition in checked.doubted]
+        doubts = [group.create_task(self._settling.doubted(one)) for one in checked.doubted]
         again = tuple([partition for partition, verdict in verdicts if await verdict])
         for doubt in doubts:
             await doubt
@@ -388,55 +376,6 @@ class _OneFetch:
                 self._reads.start(partition, self._plan.request.max_bytes)
                 self._reads_begun_ms = self._clock.monotonic_ms()
         return again
-
-    async def _out_of_range(self, group: asyncio.TaskGroup, partition: PartitionFetch) -> bool:
-        if partition.tiered is not None and not partition.tiered.led_here:
-            refuse_follower(partition)
-            return False
-        bound_ms = max(self._left_ms(), _LEAST_BARRIER_MS)
-        index = partition.asked.index
-        asking = group.create_task(watermarks_or_none(self._tier, partition.ref, index, bound_ms))
-        view = await self._barrier(partition, bound_ms)
-        if view is None:
-            asking.cancel()
-            return settle_out_of_range(partition, None, None)
-        watermarks = await asking
-        if frozen(view):
-            refuse_storage(partition, watermarks)
-        elif isinstance(view, RemoteStorageError):
-            self._is_tier_late = True
-            not_ready(partition, watermarks)
-        else:
-            return settle_out_of_range(
-                partition, view, watermarks, self._epoch_end(partition, view)
-            )
-        return False
-
-    async def _doubted(self, partition: PartitionFetch) -> None:
-        """Decide whether the broker's or the merged lineage's answer about the last fetched epoch
-        is right (H37).
-        """
-        view = await self._barrier(partition, max(self._left_ms(), _LEAST_BARRIER_MS))
-        if isinstance(view, RemoteStorageError):
-            if not frozen(view):
-                not_ready(partition, partition.watermarks)
-            return
-        settle_doubted(partition, view, None if view is None else self._epoch_end(partition, view))
-
-    async def _barrier(
-        self, partition: PartitionFetch, bound_ms: int
-    ) -> TierPartition | RemoteStorageError | None:
-        began_ms = self._clock.monotonic_ms()
-        view = await guarded(self._tier.barrier(partition.ref, partition.asked.index, bound_ms))
-        passed = not isinstance(view, RemoteStorageError)
-        self._metrics.barrier_waited(self._clock.monotonic_ms() - began_ms, passed=passed)
-        return view
-
-    def _epoch_end(self, partition: PartitionFetch, view: TierPartition) -> EpochEnd | None:
-        epoch = partition.asked.last_fetched_epoch
-        if epoch < 0:
-            return None
-        return self._tier.epoch_end(view.topic_id, view.partition, epoch)
 
     def _must_wait(self, response: FetchResponse, checked: CheckedAnswer) -> bool:
         """Whether the answer may gain from a wait beyond the broker's own."""
