@@ -196,7 +196,7 @@ class _OneFetch:
         self._answered: tuple[FetchResponse, CheckedAnswer] | None = None
         self.pieces: list[Buffer] | None = None
         """The answer; None: the broker's answer went straight to the client."""
-        self._reads_begun_ms = self._clock.monotonic_ms()
+        self._reads_begun_ms = self._slice_end_ms = self._clock.monotonic_ms()
 
     def _left_ms(self) -> int:
         return self._deadline_ms - self._clock.monotonic_ms()
@@ -293,6 +293,7 @@ class _OneFetch:
 
     async def _ask(self, wait_ms: int) -> CheckedAnswer | None:
         """Ask the broker, and check its answer. None: that is the answer, as `pieces` has it."""
+        self._slice_end_ms = self._clock.monotonic_ms() + min(wait_ms, _SLICE_MS)
         frame = patch_fetch_request(
             self._taken.frame,
             self._plan.request,
@@ -387,7 +388,8 @@ class _OneFetch:
 
     async def _hold(self, response: FetchResponse, checked: CheckedAnswer) -> bool:
         """Wait for bytes. True: the answer can be sent. False: the broker must be asked again
-        first.
+        first. A broker that did not hold the request, for the sake of a partition that is asked at
+        its high watermark, is asked again when it could have held it, and not at once (H20).
         """
         if checked.leave_now or self._plan.is_plain or self._has_final_error(response):
             await self._grace()
@@ -402,7 +404,11 @@ class _OneFetch:
             left_ms = self._left_ms()
             can_ask_again = self._plan.can_ask_again
             if can_ask_again and not (first_wait and self._reads.is_pending):
-                return False
+                rest_ms = self._slice_end_ms - self._clock.monotonic_ms()
+                if rest_ms <= 0 or checked.is_unsettled:
+                    return False
+                await self._reads.wait(rest_ms)
+                continue
             first_wait = False
             if self._reads.is_pending:
                 bound_ms = min(left_ms, READ_FIRST_MS) if can_ask_again else left_ms

@@ -225,8 +225,19 @@ class FetchPlan:
             if partition.ask_offset is not None:
                 is_hole = partition.source is Source.HOLE
                 size_bytes = partition.asked.partition_max_bytes if is_hole else 1
-                patches[partition.at] = (partition.ask_offset, size_bytes)
+                ask_offset = self._held_offset(partition.ask_offset, partition)
+                patches[partition.at] = (ask_offset, size_bytes)
         return patches
+
+    def _held_offset(self, ask_offset: int, partition: PartitionFetch) -> int:
+        """Where the broker holds a request that waits: of read_committed it does not beyond the
+        last stable offset (DelayedFetch.tryComplete). An ASSUMED partition is asked without a wait.
+        """
+        known = partition.watermarks
+        if not self.read_committed or known is None or partition.source is Source.ASSUMED:
+            return ask_offset
+        stable = known.last_stable_offset
+        return min(ask_offset, stable) if stable >= 0 else ask_offset
 
     def leader_epochs(self) -> dict[tuple[int, int], int]:
         """Patches of the request: the leader epoch of our view, where the client names none.

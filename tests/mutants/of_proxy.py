@@ -25,6 +25,9 @@ READS = Target("rlm/proxy/reads.py", ("tests/rlm/proxy/test_purgatory.py",))
 _FURTHER = ("tests/rlm/proxy/test_further_reads.py",)
 FURTHER = Target("rlm/proxy/further_reads.py", _FURTHER)
 UNREAD = Target("rlm/proxy/fetch_answer.py", _FURTHER)
+_UNHELD = ("tests/rlm/proxy/test_h20_unheld.py",)
+UNHELD = Target("rlm/proxy/fetch.py", _UNHELD)
+HELD_OFFSETS = Target("rlm/proxy/fetch_plan.py", _UNHELD)
 
 EDITS: tuple[Edit, ...] = (
     *PURGATORY.edits(
@@ -103,6 +106,30 @@ EDITS: tuple[Edit, ...] = (
             "what is being read is not read for want of room that it does not take",
             "    room.take(taken_bytes if room.is_empty else min(taken_bytes, limit_bytes))",
             "    room.take(limit_bytes)",
+        ),
+    ),
+    *UNHELD.edits(
+        (
+            "H20: a broker that does not hold a request is asked without a pause",
+            "                if rest_ms <= 0 or checked.is_unsettled:\n",
+            "                if rest_ms <= _SLICE_MS:\n",
+        ),
+        (
+            "H20: local records are not looked for as long as the old partition gives nothing",
+            "min(wait_ms, _SLICE_MS)",
+            "max(wait_ms, 60_000)",
+        ),
+    ),
+    *HELD_OFFSETS.edits(
+        (
+            "H20: with an open transaction the broker is asked where it holds no request",
+            "return min(ask_offset, stable) if stable >= 0 else ask_offset",
+            "return ask_offset",
+        ),
+        (
+            "H20: an old last stable offset has a broker read records for nothing",
+            "known is None or partition.source is Source.ASSUMED:",
+            "known is None:",
         ),
     ),
     *TIER_VALUES.edits(
