@@ -240,6 +240,8 @@ class _OneFetch:
             self._reads_begun_ms = self._clock.monotonic_ms()
             if self._reads.are_running(begun):
                 return False
+        if self._reads.has_gaps:
+            return False
         await self._answer_with(response, checked)
         return True
 
@@ -254,6 +256,7 @@ class _OneFetch:
         while True:
             if self._answered is None:
                 self._drop_ended()
+                await self._pass_gaps(group)
                 if await self._ask(wait_ms) is None:
                     return self.pieces
             assert self._answered is not None  # noqa: S101 - `_ask` has set it
@@ -267,7 +270,8 @@ class _OneFetch:
             if await self._hold(response, checked):
                 unread = partial(self._answer.unread, response)
                 await self._further.read(unread, self._until_ms())
-                return await self._answer_with(response, checked)
+                if not self._reads.has_gaps:
+                    return await self._answer_with(response, checked)
             slice_ms = _SLICE_MS if self._is_ours_to_hold else self._left_ms()
             wait_ms = max(1, min(slice_ms, self._left_ms()))
             self._reads.begin_put_off()
@@ -290,6 +294,12 @@ class _OneFetch:
         for partition in self._reads.ended():
             drop(partition)
             self._reads.forget(partition)
+
+    async def _pass_gaps(self, group: asyncio.TaskGroup) -> None:
+        """Let the broker answer behind remote data that end without records (H15)."""
+        gaps = self._reads.take_gaps()
+        for one in [group.create_task(self._settling.gap(*gap)) for gap in gaps]:
+            await one
 
     async def _ask(self, wait_ms: int) -> CheckedAnswer | None:
         """Ask the broker, and check its answer. None: that is the answer, as `pieces` has it."""
@@ -399,7 +409,7 @@ class _OneFetch:
             return True  # the broker itself held the request for max_wait
         first_wait = True
         while not self._is_enough(checked):
-            if self._reads.ended():
+            if self._reads.has_gaps or self._reads.ended():
                 return False
             left_ms = self._left_ms()
             can_ask_again = self._plan.can_ask_again

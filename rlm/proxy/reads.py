@@ -31,7 +31,7 @@ from kip405.errors import (
 )
 from rlm.clock import Clock
 from rlm.proxy.begun import in_task
-from rlm.proxy.fetch_plan import Key, PartitionFetch
+from rlm.proxy.fetch_plan import Key, PartitionFetch, Source
 from rlm.proxy.purgatory import Outcome, RemoteFetch, RemoteFetchPurgatory
 from rlm.proxy.session import FetchEntries
 from rlm.reading.values import RemoteRead, RemoteRecords
@@ -208,6 +208,7 @@ class RemoteReads:
         self._running: dict[Key, _Running] = {}
         self._changed = asyncio.Event()
         self._begun: dict[Key, tuple[PartitionFetch, int]] = {}
+        self._gaps: dict[Key, tuple[PartitionFetch, TierPartition]] = {}
 
     def start(self, partition: PartitionFetch, max_bytes: int) -> int:
         """Begin to read at most `max_bytes` for a partition with known watermarks. Returns the
@@ -254,9 +255,24 @@ class RemoteReads:
             if isinstance(one.outcome, OffsetOutOfRange)
         )
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether `take_gaps` has anything."""
+        return any(one.source is Source.REMOTE for one, _ in self._gaps.values())
+
+    def take_gaps(self) -> list[tuple[PartitionFetch, TierPartition]]:
+        """The partitions, with their views, that have no records from the client's offset up to
+        the end of the remote data, and whose broker has proved access. Their reads are dropped.
+        """
+        gaps = [one for one in self._gaps.values() if one[0].source is Source.REMOTE]
+        for partition, _ in gaps:
+            self.forget(partition)
+        return gaps
+
     def forget(self, partition: PartitionFetch) -> None:
         """Drop what was read for a partition whose view is no longer valid."""
         self._put_off.discard(partition.key)
+        self._gaps.pop(partition.key, None)
         running = self._running.pop(partition.key, None)
         if running is not None:
             running.cancel()
@@ -279,9 +295,13 @@ class RemoteReads:
             read_committed=self._read_committed,
         )
         try:
-            return await self._tier.read(request)
+            found = await self._tier.read(request)
         except Exception as error:  # noqa: BLE001 - logged there
             outcome = _as_value(error)
+        else:
+            if at_least_one and not found.size_bytes and upper == view.remote_next_offset:
+                self._gaps[partition.key] = partition, view
+            return found
         if outcome.retriable:
             return self._ended(partition, view) or outcome
         return outcome
@@ -358,6 +378,7 @@ class RemoteReads:
             one.cancel()
         self._running.clear()
         self._begun.clear()
+        self._gaps.clear()
 
 
 def frozen(outcome: object) -> bool:

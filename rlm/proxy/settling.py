@@ -17,6 +17,7 @@ from rlm.proxy.splice import (
     refuse_follower,
     refuse_storage,
     settle_doubted,
+    settle_gap,
     settle_out_of_range,
 )
 from rlm.remote_log.tier import EpochEnd, Tier, TierPartition
@@ -80,6 +81,19 @@ class Settling:
                 not_ready(partition, partition.watermarks)
             return
         settle_doubted(partition, view, None if view is None else self._epoch_end(partition, view))
+
+    async def gap(self, partition: PartitionFetch, read_from: TierPartition) -> None:
+        """Decide what is behind the last remote records, where a read of this view found none up to
+        the end of the remote data (H15).
+        """
+        view = await self._barrier(partition, max(self._left_ms(), _LEAST_BARRIER_MS))
+        if frozen(view):
+            refuse_storage(partition, partition.watermarks)
+        elif isinstance(view, RemoteStorageError):
+            self._is_tier_late = True
+            not_ready(partition, partition.watermarks)
+        else:
+            settle_gap(partition, view, read_from)
 
     async def _barrier(
         self, partition: PartitionFetch, bound_ms: int

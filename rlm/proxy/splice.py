@@ -297,6 +297,33 @@ def _settle_position(
     return False
 
 
+def settle_gap(
+    partition: PartitionFetch, view: TierPartition | None, read_from: TierPartition
+) -> None:
+    """Settle, after a passed barrier, a read that found no records from the offset up to the end of
+    the remote data as `read_from` has it.
+
+    A segment ends where the next one of the broker begins, and compaction may have removed its last
+    records. A consumer that has read the ones before is no step further with an empty answer: it
+    goes on behind the gap, as over any other that compaction left.
+    """
+    watermarks, offset = partition.watermarks, partition.asked.fetch_offset
+    is_same = view is not None and view.topic_id == read_from.topic_id and view.led_here
+    if view is None or watermarks is None or not is_same or not is_remote_offset(view, offset):
+        drop(partition)
+        return
+    partition.tiered = view
+    if view.frozen:
+        _refuse(partition, KAFKA_STORAGE_ERROR, watermarks)
+    elif view.remote_next_offset != read_from.remote_next_offset or (
+        offset < view.unsettled_next_offset
+    ):
+        not_ready(partition, watermarks)
+    else:
+        ask_offset = max(view.remote_next_offset, watermarks.log_start_offset)
+        _answer_from(partition, Source.HOLE, watermarks, ask_offset)
+
+
 def not_ready(partition: PartitionFetch, watermarks: Watermarks | None) -> None:
     """Answer no records and no error with the real high watermark, or error 56 without one
     (H17).

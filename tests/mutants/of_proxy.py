@@ -27,6 +27,11 @@ FURTHER = Target("rlm/proxy/further_reads.py", _FURTHER)
 UNREAD = Target("rlm/proxy/fetch_answer.py", _FURTHER)
 _UNHELD = ("tests/rlm/proxy/test_h20_unheld.py",)
 UNHELD = Target("rlm/proxy/fetch.py", _UNHELD)
+_GAPS = ("tests/rlm/proxy/test_h15_gaps.py", "tests/rlm/proxy/test_splice.py")
+GAPS = Target("rlm/proxy/splice.py", _GAPS)
+GAP_READS = Target("rlm/proxy/reads.py", _GAPS)
+GAP_FETCHES = Target("rlm/proxy/fetch.py", _GAPS)
+GAP_BARRIERS = Target("rlm/proxy/settling.py", _GAPS)
 HELD_OFFSETS = Target("rlm/proxy/fetch_plan.py", _UNHELD)
 
 EDITS: tuple[Edit, ...] = (
@@ -130,6 +135,57 @@ EDITS: tuple[Edit, ...] = (
             "H20: an old last stable offset has a broker read records for nothing",
             "known is None or partition.source is Source.ASSUMED:",
             "known is None:",
+        ),
+    ),
+    *GAPS.edits(
+        (
+            "H15: a gap is passed in which records may come back",
+            "        offset < view.unsettled_next_offset\n    ):\n",
+            "        view.unsettled_next_offset < 0 and offset < 0\n    ):\n",
+        ),
+        (
+            "H15: records copied meanwhile are passed with the gap before them",
+            "    elif view.remote_next_offset != read_from.remote_next_offset or (\n",
+            "    elif view.remote_next_offset < read_from.remote_next_offset or (\n",
+        ),
+        (
+            "H7: a gap of one topic is passed in another",
+            "view is not None and view.topic_id == read_from.topic_id and view.led_here",
+            "view is not None and view.led_here",
+        ),
+        (
+            "H15: behind a gap a consumer meets the hole in the broker's log",
+            "max(view.remote_next_offset, watermarks.log_start_offset)",
+            "view.remote_next_offset",
+        ),
+    ),
+    *GAP_READS.edits(
+        (
+            "G7: where a consumer may read no further it is led past records",
+            "not found.size_bytes and upper == view.remote_next_offset:",
+            "not found.size_bytes and upper <= view.remote_next_offset:",
+        ),
+    ),
+    *GAP_FETCHES.edits(
+        (
+            "a consumer stands still at a gap while others get records",
+            "                if not self._reads.has_gaps:\n                    return await",
+            "                if self._deadline_ms:\n                    return await",
+        ),
+        (
+            "a consumer stands still at the end of the remote data",
+            "            if self._reads.has_gaps or self._reads.ended():\n",
+            "            if self._reads.ended():\n",
+        ),
+    ),
+    *GAP_BARRIERS.edits(
+        (
+            "H17: a gap is passed though no barrier was",
+            "        elif isinstance(view, RemoteStorageError):\n"
+            "            self._is_tier_late = True\n"
+            "            not_ready(partition, partition.watermarks)\n",
+            "        elif isinstance(view, RemoteStorageError):\n"
+            "            settle_gap(partition, read_from, read_from)\n",
         ),
     ),
     *TIER_VALUES.edits(

@@ -153,7 +153,7 @@ async def test_h20_what_comes_between_two_requests_is_noticed(
         try:
             await asyncio.sleep(0.25)
             comes(w)
-            answer = await asyncio.wait_for(calling, 30)
+            answer = await asyncio.wait_for(calling, 10)
         finally:
             producing.cancel()
         rows = answer["responses"][0]["partitions"]

@@ -12,7 +12,13 @@ from kafka_protocol.fetch.response import FetchedTopic
 from kafka_protocol.frames import encode_request, parse_request_header
 from kip405.ids import Uuid
 from rlm.proxy.fetch_plan import PartitionFetch, Source, plan_fetch, topic_ref
-from rlm.proxy.splice import check_answer, settle_out_of_range, shown_log_start, splice_records
+from rlm.proxy.splice import (
+    check_answer,
+    settle_gap,
+    settle_out_of_range,
+    shown_log_start,
+    splice_records,
+)
 from rlm.reading.values import RemoteRecords
 from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks, has_remote, upper_offset
 from tests.rlm.proxy.fakes import TOPIC, TOPIC_ID, asked, fetch_request, tier_partition
@@ -83,6 +89,42 @@ def test_h17_out_of_range_verdicts(
             Source.REFUSED: None if watermarks is None or error_code == 6 else 200,
         }[source]
     )
+
+
+HOLE_BEHIND = replace(WATERMARKS, log_start_offset=120)
+TRIMMED_LESS = replace(WATERMARKS, log_start_offset=95)
+
+
+@pytest.mark.parametrize(
+    ("view", "watermarks", "source", "ask_offset"),
+    [
+        (tier_partition(), WATERMARKS, Source.HOLE, 100),
+        (tier_partition(), HOLE_BEHIND, Source.HOLE, 120),
+        (tier_partition(), TRIMMED_LESS, Source.HOLE, 100),
+        (tier_partition(unsettled_next_offset=90), WATERMARKS, Source.HOLE, 100),
+        (tier_partition(unsettled_next_offset=91), WATERMARKS, Source.NOT_READY, 200),
+        (tier_partition(remote_next_offset=150), WATERMARKS, Source.NOT_READY, 200),
+        (tier_partition(remote_next_offset=95), WATERMARKS, Source.NOT_READY, 200),
+        (tier_partition(frozen=True), WATERMARKS, Source.REFUSED, 200),
+        (tier_partition(remote_next_offset=90), WATERMARKS, Source.BROKER, None),
+        (tier_partition(remote_log_start_offset=91), WATERMARKS, Source.BROKER, None),
+        (tier_partition(led_here=False), WATERMARKS, Source.BROKER, None),
+        (tier_partition(topic_id=Uuid(b"another-topic-id")), WATERMARKS, Source.BROKER, None),
+        (None, WATERMARKS, Source.BROKER, None),
+        (tier_partition(), None, Source.BROKER, None),
+    ],
+)
+def test_h15_what_is_behind_a_read_that_found_nothing_up_to_the_remote_end(
+    view: TierPartition | None,
+    watermarks: Watermarks | None,
+    source: Source,
+    ask_offset: int | None,
+) -> None:
+    """It was read from offset 90 to 100."""
+    one = partition_fetch(90)
+    one.source, one.watermarks, one.ask_offset = Source.REMOTE, watermarks, 200
+    settle_gap(one, view, tier_partition())
+    assert (one.source, one.ask_offset) == (source, ask_offset)
 
 
 @pytest.mark.parametrize(
