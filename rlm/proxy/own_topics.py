@@ -2,9 +2,10 @@
 
 Whoever writes the ledger or the settings commands the service, so the proxy refuses every request
 that would change one of these topics, whatever the broker's ACLs say. Clients name topics by name
-or, in newer versions of Produce and DeleteTopics, by id. The ids are known only once the service
-has seen its topics; until then the versions that have ids are not offered, so that no such request
-can pass. Reading is the broker's to allow. This module must not know who a client is.
+or, in newer versions of Produce and DeleteTopics, by id. The ids are known once a process of the
+service has seen its topics, and later ones have them from the state dir; until then the versions
+that have ids are not offered, so that no such request can pass. Reading is the broker's to allow.
+This module must not know who a client is.
 """
 
 from collections.abc import Callable

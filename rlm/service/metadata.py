@@ -5,11 +5,12 @@ wire protocol, since aiokafka's metadata has no topic ids (H6).
 
 Two small files in the state dir survive restarts. One has the ids of the two topics (H6): a topic
 that was deleted and recreated while no service was running has another id. Then nothing may be
-deleted or trimmed, and only this file and the cluster record reveal it. The other has how far both
-topics were read and whether they lost records (H42): a topic that lost records looks complete to a
-service that starts, and only the positions that an earlier process had read show the loss. To end a
-recorded loss, an operator repairs the metadata, or makes sure that nothing is missing, removes the
-file and restarts the service.
+deleted or trimmed, and only this file and the cluster record reveal it. Proxy workers know the ids
+by it until the core has sent them. The other has how far both topics were read and whether they
+lost records (H42): a topic that lost records looks complete to a service that starts, and only the
+positions that an earlier process had read show the loss. To end a recorded loss, an operator
+repairs the metadata, or makes sure that nothing is missing, removes the file and restarts the
+service.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+import structlog
 
 from kafka_clients.channel_security import ChannelSecurity
 from kip405.errors import Invalid, NotFound
@@ -34,10 +37,11 @@ from rlmm.leader_answers import NOTHING_READ, ReadPosition, RememberedReads
 from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
 from rlmm.metadata_log import MetadataLog
 from rlmm.settings import Settings
-from rlmm.topic import DescribeTopic, TopicDescription
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, DescribeTopic, TopicDescription
 from rsm_plugins.files.durable import replace_file, sync_path
 from rsm_plugins.threads import Threads
 
+log = structlog.get_logger(__name__)
 _TOPICS_FILE = "topics.json"
 _READS_FILE = "facts-read.json"
 V = TypeVar("V")
@@ -88,6 +92,20 @@ class RememberedTopics:
         """Durable when this returns."""
         topics = {name: str(topic_id) for name, topic_id in sorted(topic_ids.items())}
         self._file.write({"topics": topics})
+
+
+def remembered_own_topics(config: CommonConfig) -> frozenset[Uuid]:
+    """The ids of both topics as an earlier process has seen them, for one that serves before it
+    sees them; empty = not known. A file that is not ours is one that is not there: who reads and
+    writes the topics refuses it.
+    """
+    try:
+        found = RememberedTopics(config.state_dir, config.cluster_id).read()
+    except Invalid as error:
+        log.warning("own_topics_not_read", error=str(error))
+        return frozenset()
+    both = {LEDGER_TOPIC, SETTINGS_TOPIC}
+    return frozenset(found[name] for name in both) if both <= found.keys() else frozenset()
 
 
 def _parsed_topics(content: dict[str, Any]) -> dict[str, Uuid]:

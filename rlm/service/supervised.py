@@ -12,6 +12,7 @@ from rlm.config.secured import SECRET_VARIABLES
 from rlm.proxy.listening import listen
 from rlm.service.clients import core_socket, proxy_settings, proxy_tls
 from rlm.service.lifetime import configure_service_logs
+from rlm.service.metadata import remembered_own_topics
 from rlm.service.node_addresses import remembered_proxies
 from rlm.workers.children import ChildPlan
 from rlm.workers.inherited import CoreSettings
@@ -81,7 +82,8 @@ def _worker_line(config: ServiceConfig, number: int, count: int, recent_ends: in
     settings = worker_settings(config, number, count)
     proxies = remembered_proxies(config) if config.rewrites_addresses else None
     rows = None if proxies is None else {str(node): one for node, one in proxies.items()}
-    return replace(settings, recent_ends=recent_ends, proxies=rows).line()
+    own = tuple(sorted(topic_id.raw.hex() for topic_id in remembered_own_topics(config)))
+    return replace(settings, recent_ends=recent_ends, proxies=rows, own_topic_ids=own).line()
 
 
 def worker_settings(config: ServiceConfig, number: int, count: int) -> WorkerSettings:

@@ -33,13 +33,16 @@ class _Shown:
 class TierMirror:
     """Kept when the core goes away: then `ready` is False, and what is known is only shown.
 
-    `addresses`: those that the supervisor knew, None = none are replaced.
+    `addresses`: those that the supervisor knew, None = none are replaced. `own_topic_ids`:
+    likewise, until a core has sent them.
     """
 
-    def __init__(self, addresses: NodeAddresses | None = None) -> None:
+    def __init__(
+        self, addresses: NodeAddresses | None = None, own_topic_ids: frozenset[bytes] = frozenset()
+    ) -> None:
         self.ready = False
         self.addresses = addresses
-        self.own_topic_ids: frozenset[bytes] = frozenset()
+        self.own_topic_ids = own_topic_ids
         self._now = _Shown()
         self._before: _Shown | None = None
         """What an earlier core had shown, while the one of now is not ready."""

@@ -63,8 +63,11 @@ class RemoteCore:
         greeted: Callable[[pb.CoreHello], None],
         waited: Callable[[pb.ClientWaits], None],
         addresses: NodeAddresses | None = None,
+        own_topic_ids: frozenset[bytes] = frozenset(),
     ) -> None:
-        """`addresses`: of nodes, until the core has sent newer ones; None = none are replaced."""
+        """Until the core has sent newer ones: `addresses` of nodes, None = none are replaced; and
+        `own_topic_ids`, empty = not known.
+        """
         self._path = path
         self._worker = worker
         self._recent_ends = recent_ends
@@ -72,7 +75,7 @@ class RemoteCore:
         self._memory = memory
         self._greeted = greeted
         self._waited = waited
-        self._mirror = TierMirror(addresses)
+        self._mirror = TierMirror(addresses, own_topic_ids)
         self._link: FrameLink | None = None
         self._has_greeted = False
         self._numbers = count(1)
@@ -209,7 +212,7 @@ class RemoteCore:
         return self._mirror.addresses
 
     def own_topic_ids(self) -> frozenset[bytes]:
-        """An OwnTopicIds: likewise; empty where no core has sent them."""
+        """An OwnTopicIds: likewise."""
         return self._mirror.own_topic_ids
 
     # Tier.

@@ -55,6 +55,7 @@ class WorkerSettings:
     """`records_memory_bytes`: for records of the remote tier (see RecordsMemory). `recent_ends`:
     how often this worker has ended by itself lately. `proxies`: last known addresses of proxies by
     node id (proxy.attach: rewrite), until the core has sent newer ones; None = none is rewritten.
+    `own_topic_ids`: likewise, of the service's own topics, as hexadecimal text; none = not known.
     `token_mechanism`: by which clients with certificates are logged in; empty = they are not.
     """
 
@@ -68,6 +69,7 @@ class WorkerSettings:
     tls: ProxyTls = field(default_factory=ProxyTls)
     token_mechanism: str = ""
     proxies: Mapping[str, NodeAddress] | None = None
+    own_topic_ids: tuple[str, ...] = ()
 
     def addresses(self) -> NodeAddresses | None:
         """See RemoteCore."""
@@ -96,6 +98,7 @@ class WorkerSettings:
                 for node, one in content["proxies"].items()
             }
         content["tls"] = ProxyTls.of(content.get("tls") or {})
+        content["own_topic_ids"] = tuple(content.get("own_topic_ids") or ())
         return cls(**known_fields(cls, content))
 
 
@@ -122,6 +125,7 @@ class Worker:
             greeted=self._greeted,
             waited=self._quota.answered,
             addresses=settings.addresses(),
+            own_topic_ids=frozenset(map(bytes.fromhex, settings.own_topic_ids)),
         )
         self.proxy = ProxyServer(
             settings.proxy,

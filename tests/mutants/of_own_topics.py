@@ -16,6 +16,9 @@ IDS = Target("rlm/service/clients.py", _PROXY)
 DELETES = Target("rlm/proxy/delete_records.py", _PROXY)
 FEED = Target("rlm/workers/views.py", ("tests/rlm/workers/test_views.py",))
 MIRROR = Target("rlm/workers/mirror.py", ("tests/rlm/workers/test_views.py",))
+_REMEMBERED = ("tests/rlm/service/test_own_topic_ids.py",)
+REMEMBERED = Target("rlm/service/metadata.py", _REMEMBERED)
+SUPERVISED = Target("rlm/service/supervised.py", _REMEMBERED)
 
 EDITS: tuple[Edit, ...] = (
     *TABLES.edits(
@@ -245,6 +248,35 @@ EDITS: tuple[Edit, ...] = (
             "a worker keeps the ids that it has learnt first",
             "self.own_topic_ids = frozenset(views",
             "self.own_topic_ids = self.own_topic_ids or frozenset(views",
+        ),
+        (
+            "a worker without a core forgets what is remembered of our topics",
+            "        self.own_topic_ids = own_topic_ids\n",
+            "        self.own_topic_ids = frozenset(own_topic_ids and ())\n",
+        ),
+        (
+            "a worker goes on with what was remembered of our topics",
+            "        if views.own_topic_ids:\n",
+            "        if views.own_topic_ids and not self.own_topic_ids:\n",
+        ),
+    ),
+    *REMEMBERED.edits(
+        (
+            "one of our topics counts as both",
+            "if both <= found.keys() else frozenset()",
+            "if found else frozenset()",
+        ),
+        (
+            "a worker does not begin with ids of our topics that nobody can read",
+            'own_topics_not_read", error=str(error))\n        return frozenset()\n',
+            'own_topics_not_read", error=str(error))\n        raise\n',
+        ),
+    ),
+    *SUPERVISED.edits(
+        (
+            "H24: a client that remembers versions is cut off after a restart",
+            "proxies=rows, own_topic_ids=own).line()",
+            "proxies=rows, own_topic_ids=own[:0]).line()",
         ),
     ),
 )

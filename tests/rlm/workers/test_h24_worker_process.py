@@ -22,10 +22,23 @@ from rlm.proxy.tls_files import ProxyTls
 from rlm.workers.supervisor import WORKER_COMMAND
 from rlm.workers.worker import WorkerSettings
 from tests.builders.certificates import Authority
-from tests.rlm.proxy.fakes import PLAIN, FakeBroker, Log, Value, asked, blob, fetch_request, only
+from tests.rlm.proxy.fakes import (
+    IDS,
+    OWN,
+    OWN_ID,
+    PLAIN,
+    FakeBroker,
+    Log,
+    Value,
+    asked,
+    blob,
+    fetch_request,
+    only,
+)
 from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.secured import PROXY_NAME, Secured, trusting
 from tests.rlm.proxy.test_tls import renew
+from tests.rlmm.builders import uuid
 
 ROOT = Path(__file__).parents[3]
 PLAIN_TLS = ProxyTls()
@@ -61,6 +74,7 @@ async def start(
     tls: ProxyTls = PLAIN_TLS,
     stderr: IO[bytes] | None = None,
     log_level: str = "warning",
+    own_topic_ids: Any = (),
     **limits: Any,
 ) -> asyncio.subprocess.Process:
     settings = WorkerSettings(
@@ -78,6 +92,7 @@ async def start(
             **limits,
         ),
         tls=tls,
+        own_topic_ids=own_topic_ids,
     )
     process = await asyncio.create_subprocess_exec(
         *WORKER_COMMAND,
@@ -123,6 +138,30 @@ async def test_h24_a_worker_passes_bytes_soon_after_its_start_without_a_core(
     while len(starts) < STARTS and min(starts, default=START_S) >= START_S:
         starts.append(await start_alone(tmp_path))
     assert min(starts) < START_S
+
+
+async def test_h24_a_client_that_remembers_versions_produces_by_id_without_a_core(
+    tmp_path: Path,
+) -> None:
+    """Some clients ask each broker once, and not again when a connection has ended."""
+    async with broker_behind() as broker:
+        with listen("127.0.0.1", 0) as (listening,):
+            ids = (OWN_ID.raw.hex(), uuid(8).raw.hex())
+            process = await start(0, listening, broker, tmp_path, own_topic_ids=ids)
+            try:
+                client = await connect(listening)
+                data = [{"index": 0, "records": b"r" * 50}]
+                rows = [{"topic_id": IDS[name], "partition_data": data} for name in (PLAIN, OWN)]
+                request = {"acks": 1, "timeout_ms": 1000, "topic_data": rows}
+                answer = await client.call(PRODUCE, 13, request)
+                codes = {
+                    one["topic_id"]: one["partition_responses"][0]["error_code"]
+                    for one in answer["responses"]
+                }
+                assert codes == {IDS[PLAIN]: 0, IDS[OWN]: 29}
+                client.writer.close()
+            finally:
+                await end(process)
 
 
 async def start_alone(tmp_path: Path) -> float:

@@ -335,6 +335,15 @@ def test_settings_of_a_worker_there_and_back() -> None:
     assert WorkerSettings.of(SETTINGS.line()) == SETTINGS
 
 
+def test_a_worker_begins_with_the_ids_of_our_topics_that_are_remembered() -> None:
+    ids = ("00ff" * 8, "0a0b" * 8)
+    known = replace(SETTINGS, own_topic_ids=ids)
+    assert WorkerSettings.of(known.line()) == known
+    content = json.loads(known.line())
+    del content["own_topic_ids"]  # of an earlier supervisor
+    assert WorkerSettings.of(json.dumps(content).encode()) == SETTINGS
+
+
 def test_a_worker_begins_with_the_addresses_that_are_remembered() -> None:
     proxies = {"1": NodeAddress(host="p", port=5), "12": NodeAddress(host="::1", port=6)}
     found = WorkerSettings.of(replace(SETTINGS, proxies=proxies).line())
