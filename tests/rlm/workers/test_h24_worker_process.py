@@ -44,8 +44,9 @@ ROOT = Path(__file__).parents[3]
 PLAIN_TLS = ProxyTls()
 START_S, START_CPU_S, STARTS = 5, 1, 3
 """What is promised is 1 s on a machine that has nothing else to do: that is the bound of the
-processor time. By the clock a machine that runs all tests at a time may take longer; the fastest of
-a few starts counts.
+processor time. By the clock a machine that runs all tests at a time may take longer: the time for
+which the worker and this process waited for a processor does not count, and the fastest of a few
+starts does. What is left is the time for which the worker waited for something else.
 """
 IDLE_BYTES = 60 << 20
 """Of an idle worker: all that is resident, shared libraries too."""
@@ -131,6 +132,15 @@ async def pass_bytes(client: RawClient) -> None:
     assert only(found)["records"] == blob(150, 200)
 
 
+def waited_for_processor_s(pid: int) -> float:
+    """How long the main thread of a process was ready to run, but no processor was free (Linux)."""
+    schedstat = Path(f"/proc/{pid}/schedstat")
+    if not schedstat.exists():
+        return 0.0
+    _, waited_ns, _ = schedstat.read_text(encoding="ascii").split()
+    return int(waited_ns) / 1e9
+
+
 async def test_h24_a_worker_passes_bytes_soon_after_its_start_without_a_core(
     tmp_path: Path,
 ) -> None:
@@ -165,18 +175,20 @@ async def test_h24_a_client_that_remembers_versions_produces_by_id_without_a_cor
 
 
 async def start_alone(tmp_path: Path) -> float:
-    """Seconds from the start of a worker to its first bytes."""
+    """Seconds from the start of a worker to its first bytes, without waits for a processor."""
     async with broker_behind() as broker:
         with listen("127.0.0.1", 0) as (listening,):
             client = await connect(listening)
-            began = time.monotonic()
+            began, waited_s = time.monotonic(), -waited_for_processor_s(os.getpid())
             process = await start(0, listening, broker, tmp_path)
             try:
                 await pass_bytes(client)
-                took_s = time.monotonic() - began
+                waited_s += sum(map(waited_for_processor_s, (os.getpid(), process.pid)))
+                took_s = time.monotonic() - began - waited_s
                 used = psutil.Process(process.pid).cpu_times()
                 cpu_s = used.user + used.system
                 print(f"bytes passed {took_s:.2f} s after the start of the worker, CPU {cpu_s} s")
+                print(f"{waited_s:.2f} s more were waits for a processor")
                 assert cpu_s < START_CPU_S
                 remote = await client.call(FETCH, 12, fetch_request(12, asked(5), topic=PLAIN))
                 assert only(remote)["error_code"] != 1  # H17: nobody knows whether it is remote
