@@ -15,8 +15,9 @@ that sends no first request, that does not complete a request or sends it byte b
 idle. A client from which the proxy itself has stopped reading is not at fault and stays.
 
 Records stay in memory until the client's socket has taken them, so a few hundred clients that stop
-reading could hold all room for reads. `StalledClients` ends them when other reads need that room;
-such a client may reconnect at any time. This module must not know sockets or frames.
+reading, or take a byte now and then, could hold all room for reads. `StalledClients` ends them when
+other reads need that room; such a client may reconnect at any time. This module must not know
+sockets or frames.
 """
 
 import enum
@@ -37,6 +38,11 @@ _STRANGERS_SHARE = 8
 _MOST_CHECK_INTERVAL_MS = 1_000
 _CHECKS_IN_A_DEADLINE = 10
 _STALLED_MS = 30_000
+_LEAST_TAKEN_BYTES_PER_S = 16_384
+"""An answer of 1 MiB, as much as a consumer takes of a partition by default, must reach the client
+within its request.timeout.ms, which is 30 s by default, or it asks again and again: that is 34 KiB
+in each second. Half of it is no honest speed, but how single bytes look that keep memory held.
+"""
 _CHECKS = 30
 
 
@@ -336,17 +342,19 @@ C = TypeVar("C", bound=AnsweredClient)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stall:
-    """The client's socket has taken no byte beyond `taken_bytes` since `since_ms`."""
+    """The client's socket has not taken enough bytes beyond `taken_bytes` since `since_ms`."""
 
     taken_bytes: int
     since_ms: int
 
 
 class StalledClients(Generic[C]):
-    """Checks all clients at intervals; `lacking_bytes` returns the room that a read waits for.
+    """Checks all clients at intervals; `lacking_bytes` returns the room that others wait for.
 
-    `held_bytes` returns the part of that room which a client holds with bytes that its socket has
-    not taken.
+    `held_bytes` returns the part of that room which a client holds until its socket has taken what
+    it was answered. A client is stalled that has held some for `stalled_ms` and in that time has
+    taken less than `_LEAST_TAKEN_BYTES_PER_S`: the time begins anew whenever it has taken enough
+    for all of it.
     """
 
     def __init__(
@@ -363,6 +371,7 @@ class StalledClients(Generic[C]):
         self._clock = clock
         self._held_bytes = held_bytes
         self._stalled_ms = stalled_ms
+        self._least_bytes = _LEAST_TAKEN_BYTES_PER_S * stalled_ms // 1_000
         self._stalls: dict[C, _Stall] = {}
 
     async def run(self) -> None:
@@ -384,18 +393,24 @@ class StalledClients(Generic[C]):
             stalled_ms = now_ms - stall.since_ms
             if lacking_bytes <= 0 or stalled_ms < self._stalled_ms:
                 return
-            held_bytes = self._held_bytes(client)
-            lacking_bytes -= held_bytes
-            log.warning(
-                "stalled_client_ended",
-                peer=client.peer,
-                stalled_ms=stalled_ms,
-                untaken_bytes=held_bytes,
-            )
-            client.abort("stalled")
+            lacking_bytes -= self._held_bytes(client)
+            self._end(client, stall, stalled_ms)
+
+    def _end(self, client: C, stall: _Stall, stalled_ms: int) -> None:
+        taken_bytes = client.taken_bytes - stall.taken_bytes
+        cause = "slow_reader" if taken_bytes else "stalled"
+        log.warning(
+            "stalled_client_ended",
+            peer=client.peer,
+            cause=cause,
+            stalled_ms=stalled_ms,
+            taken_bytes=taken_bytes,
+            held_bytes=self._held_bytes(client),
+        )
+        client.abort(cause)
 
     def _stall_of(self, client: C, now_ms: int) -> _Stall:
         known = self._stalls.get(client)
-        if known is not None and known.taken_bytes == client.taken_bytes:
+        if known is not None and client.taken_bytes - known.taken_bytes < self._least_bytes:
             return known
         return _Stall(taken_bytes=client.taken_bytes, since_ms=now_ms)

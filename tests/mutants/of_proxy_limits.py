@@ -9,6 +9,7 @@ IDENTITIES = Target("rlm/proxy/identities.py", _SASL)
 SERVER = Target("rlm/proxy/server.py", _SASL)
 THROTTLE = Target("rlm/reading/throttle.py", _SASL)
 LIMITS = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_h36_deadlines.py",))
+STALLED = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_stalled.py",))
 MEMORY = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_h36_memory.py",))
 _READ = ("tests/rlm/proxy/test_h36_memory.py", "tests/rlm/proxy/test_h36_read_requests.py")
 READ_REQUESTS = Target("rlm/proxy/session.py", _READ)
@@ -156,6 +157,23 @@ EDITS: tuple[Edit, ...] = (
             "H36: an answer that came and went keeps all others from passing the bound",
             "== now and not is_done:",
             "== now:",
+        ),
+    ),
+    *STALLED.edits(
+        (
+            "H36: single bytes hold an answer for ever",
+            "client.taken_bytes - known.taken_bytes < self._least_bytes:",
+            "client.taken_bytes == known.taken_bytes:",
+        ),
+        (
+            "a slow client is ended as one that takes nothing",
+            "_LEAST_TAKEN_BYTES_PER_S = 16_384\n",
+            "_LEAST_TAKEN_BYTES_PER_S = 131_072\n",
+        ),
+        (
+            "nothing says that a client which was ended did take a little",
+            'cause = "slow_reader" if taken_bytes else "stalled"',
+            'cause = "stalled"',
         ),
     ),
     *COUNTS.edits(

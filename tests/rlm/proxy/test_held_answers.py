@@ -15,6 +15,7 @@ from kafka_protocol.apis import FETCH
 from rlm.proxy.limits import StalledClients
 from rlm.reading.values import RemoteRead, RemoteRecords
 from tests.builders.clock import ManualClock
+from tests.rlm.proxy.border import ONE_PROCESS
 from tests.rlm.proxy.fakes import (
     FakeBroker,
     FakeTier,
@@ -162,3 +163,31 @@ async def test_g6_a_client_of_local_records_is_not_ended_for_room_of_reads() -> 
         stalled.check()
         await asyncio.sleep(0.05)
         assert w.metrics.causes == []
+
+
+@pytest.mark.parametrize("border", [ONE_PROCESS], indirect=True)
+@pytest.mark.parametrize(("bytes_per_s", "is_ended"), [(65_536, False), (1_024, True)])
+async def test_h36_a_slow_client_gets_its_answer_and_one_that_trickles_does_not(
+    bytes_per_s: int, is_ended: bool
+) -> None:
+    """By sockets with the buffers of a kernel, which takes much at a time after a pause."""
+    tier, clock = chunk_tier(SIZE), ManualClock()
+    async with world(tier=tier) as w:
+        stalled = StalledClients(
+            clients=lambda: w.proxy.connections, lacking_bytes=lambda: 1, clock=clock
+        )
+        client = await w.connect()
+        request = fetch_request(12, asked(40, max_bytes=SIZE), max_bytes=SIZE, max_wait_ms=20_000)
+        client.writer.write(client.encode(FETCH, 12, request))
+        await until(lambda: any(one.untaken_bytes for one in w.proxy.connections))
+        left_bytes = int.from_bytes(await client.reader.readexactly(4), "big")
+        for _ in range(12):
+            await client.reader.readexactly(10 * bytes_per_s)
+            left_bytes -= 10 * bytes_per_s
+            await asyncio.sleep(0.02)
+            stalled.check()
+            clock.advance(10_000)
+        await asyncio.sleep(0.02)
+        assert bool(w.metrics.causes) is is_ended
+        if not is_ended:
+            assert len(await client.reader.readexactly(left_bytes)) == left_bytes

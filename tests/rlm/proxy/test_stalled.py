@@ -1,4 +1,4 @@
-"""Stalled clients are ended when others wait for their room; clients that take bytes are not."""
+"""Clients that take nothing, or next to nothing, are ended when others wait for their room."""
 
 from dataclasses import dataclass, field
 
@@ -10,6 +10,8 @@ from tests.builders.clock import ManualClock
 
 STALLED_MS = 30_000
 SECOND_MS = 1_000
+ENOUGH_BYTES = 30 * 16_384
+"""In `STALLED_MS`."""
 
 
 @dataclass(eq=False)
@@ -63,13 +65,47 @@ def test_nobody_is_ended_before_the_time() -> None:
     assert crowd.after(1) == ["stalled"]
 
 
-def test_who_takes_a_byte_now_and_then_is_not_stalled() -> None:
-    crowd = Crowd(slow=100, stalled=100)
-    crowd.lacking_bytes = 1_000
-    for _ in range(10):
+def test_h36_who_takes_a_byte_now_and_then_is_ended_by_its_own_cause() -> None:
+    crowd = Crowd(trickling=100)
+    crowd.lacking_bytes = 1
+    for _ in range(29):
         crowd.clients[0].taken_bytes += 1
-        crowd.after(STALLED_MS // 2)
-    assert crowd.after(0) == ["stalled"]
+        assert crowd.after(SECOND_MS) == []
+    assert crowd.after(SECOND_MS) == ["trickling"]
+    assert crowd.clients[0].causes == ["slow_reader"]
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_s", "is_ended"), [(65_536, False), (16_384, False), (16_383, True)]
+)
+def test_h36_a_slow_client_is_not_stalled(bytes_per_s: int, is_ended: bool) -> None:
+    crowd = Crowd(slow=100)
+    crowd.lacking_bytes = 1
+    ended: list[str] = []
+    for _ in range(300):
+        crowd.clients[0].taken_bytes += bytes_per_s
+        ended = crowd.after(SECOND_MS)
+    assert ended == (["slow"] if is_ended else [])
+
+
+@pytest.mark.parametrize("pause_s", [10, 29])
+def test_a_client_whose_socket_takes_much_after_a_pause_is_not_stalled(pause_s: int) -> None:
+    """A kernel takes from a slow client's peer in steps of a third of its buffer."""
+    crowd = Crowd(slow=100)
+    crowd.lacking_bytes = 1
+    for second in range(1, 300):
+        crowd.clients[0].taken_bytes += 0 if second % pause_s else pause_s * 65_536
+        assert crowd.after(SECOND_MS) == []
+
+
+def test_what_was_taken_before_does_not_count_for_the_next_time() -> None:
+    crowd = Crowd(slow=100)
+    crowd.lacking_bytes = 1
+    crowd.clients[0].taken_bytes += 100 * ENOUGH_BYTES
+    assert crowd.after(SECOND_MS) == []
+    crowd.clients[0].taken_bytes += ENOUGH_BYTES - 1
+    assert crowd.after(STALLED_MS - 1) == []
+    assert crowd.after(1) == ["slow"]
 
 
 def test_whoever_waits_for_nothing_holds_nothing() -> None:
@@ -90,19 +126,29 @@ def test_the_longest_stalled_go_first_and_no_more_than_needed(
 ) -> None:
     crowd = Crowd(first=100, second=200, third=300)
     crowd.after(SECOND_MS)
-    crowd.clients[0].taken_bytes += 1
+    crowd.clients[0].taken_bytes += ENOUGH_BYTES
     crowd.after(SECOND_MS)
-    crowd.clients[2].taken_bytes += 1
+    crowd.clients[2].taken_bytes += ENOUGH_BYTES
     crowd.after(SECOND_MS)  # second has taken nothing since the start, then first, then third
     crowd.lacking_bytes = lacking_bytes
     assert crowd.after(STALLED_MS - SECOND_MS) == ended
 
 
-def test_it_is_logged() -> None:
+@pytest.mark.parametrize(("taken_bytes", "cause"), [(0, "stalled"), (7, "slow_reader")])
+def test_it_is_logged(taken_bytes: int, cause: str) -> None:
     crowd = Crowd(stalled=100)
     crowd.lacking_bytes = 1
+    crowd.clients[0].taken_bytes += taken_bytes
     with capture_logs() as logs:
         crowd.after(STALLED_MS)
-    [line] = logs
-    assert (line["event"], line["log_level"]) == ("stalled_client_ended", "warning")
-    assert (line["peer"], line["stalled_ms"], line["untaken_bytes"]) == ("stalled", STALLED_MS, 100)
+    assert logs == [
+        {
+            "event": "stalled_client_ended",
+            "log_level": "warning",
+            "peer": "stalled",
+            "cause": cause,
+            "stalled_ms": STALLED_MS,
+            "taken_bytes": taken_bytes,
+            "held_bytes": 100,
+        }
+    ]
