@@ -27,7 +27,8 @@ _NO_EPOCH = -1
 
 
 class FetchPartition(NamedTuple):
-    """One requested partition; positions are those of the patchable fields in the frame.
+    """One requested partition; `fetch_offset_position` is in the frame, and the other fields that
+    can be patched are at fixed distances from it.
 
     A tuple, not a dataclass: a frozen dataclass would double the time of a scan.
     """
@@ -38,7 +39,6 @@ class FetchPartition(NamedTuple):
     last_fetched_epoch: int
     partition_max_bytes: int
     fetch_offset_position: int
-    partition_max_bytes_position: int
 
 
 class FetchTopic(NamedTuple):
@@ -147,19 +147,19 @@ def patch_fetch_request(
     *,
     sessionless: bool,
     max_wait_ms: int | None,
-    replacements: Mapping[tuple[int, int], tuple[int, int]],
+    replacements: Mapping[FetchPartition, tuple[int, int]],
     max_bytes: int | None = None,
-    leader_epochs: Mapping[tuple[int, int], int] | None = None,
+    leader_epochs: Mapping[FetchPartition, int] | None = None,
     hide_rack: bool = False,
 ) -> bytearray:
     """A copy of the frame (no length before it) with fields of fixed size overwritten.
 
-    `sessionless` sets session id 0, epoch -1 (v7 on; KIP-227). `replacements` maps
-    (position in `request.topics`, position in its `partitions`) to (fetch_offset,
-    partition_max_bytes); their last_fetched_epoch (v12 on) becomes -1, as it is the epoch before
-    the client's own offset and says nothing of the one asked for (H37). `leader_epochs` maps to
-    current_leader_epoch (v9 on). `hide_rack` makes the client's rack one that no broker is in (v11
-    on; KIP-392). The original stays as it is: it may have to be asked again (H20).
+    `sessionless` sets session id 0, epoch -1 (v7 on; KIP-227). `replacements` maps partitions of
+    `request` to (fetch_offset, partition_max_bytes); their last_fetched_epoch (v12 on) becomes -1,
+    as it is the epoch before the client's own offset and says nothing of the one asked for (H37).
+    `leader_epochs` maps to current_leader_epoch (v9 on). `hide_rack` makes the client's rack one
+    that no broker is in (v11 on; KIP-392). The original stays as it is: it may have to be asked
+    again (H20).
     """
     patched = bytearray(frame)
     if sessionless and request.session_position != NO_POSITION:
@@ -168,16 +168,16 @@ def patch_fetch_request(
         _INT32.pack_into(patched, request.max_wait_ms_position, max_wait_ms)
     if max_bytes is not None:
         _INT32.pack_into(patched, request.max_bytes_position, max_bytes)
-    for (topic, partition), (fetch_offset, partition_max_bytes) in replacements.items():
-        asked = request.topics[topic].partitions[partition]
-        _INT64.pack_into(patched, asked.fetch_offset_position, fetch_offset)
-        _INT32.pack_into(patched, asked.partition_max_bytes_position, partition_max_bytes)
+    layout = LAYOUTS[request.api_version]
+    to_max_bytes = layout.partition_max_bytes - layout.fetch_offset
+    for asked, (fetch_offset, partition_max_bytes) in replacements.items():
+        position = asked.fetch_offset_position
+        _INT64.pack_into(patched, position, fetch_offset)
+        _INT32.pack_into(patched, position + to_max_bytes, partition_max_bytes)
         if request.api_version >= _FIRST_WITH_FETCHED_EPOCH:
-            position = asked.fetch_offset_position + _INT64.size
-            _INT32.pack_into(patched, position, _NO_EPOCH)
-    for (topic, partition), leader_epoch in (leader_epochs or {}).items():
+            _INT32.pack_into(patched, position + _INT64.size, _NO_EPOCH)
+    for asked, leader_epoch in (leader_epochs or {}).items():
         if request.api_version >= _FIRST_WITH_LEADER_EPOCH:
-            asked = request.topics[topic].partitions[partition]
             _INT32.pack_into(patched, asked.fetch_offset_position - _INT32.size, leader_epoch)
     if hide_rack:
         size_bytes = len(request.rack_id.encode())
@@ -204,12 +204,17 @@ def _topic(reader: Reader, version: int) -> FetchTopic:
 def scan_partitions(
     buffer: memoryview, position: int, count: int, version: int
 ) -> tuple[tuple[FetchPartition, ...], int]:
-    """The partitions of a topic, the first one at the position, and the position behind them."""
-    layout, fetch_offset_at, max_bytes_at, _, _ = LAYOUTS[version]
+    """The partitions of a topic, the first one at the position, and the position behind them.
+
+    Numbers that are the same from one partition to the next are one object: a request may have very
+    many partitions, and is kept while it is answered (H36).
+    """
+    layout, fetch_offset_at, _, _, _ = LAYOUTS[version]
     unpack, size_bytes = layout.unpack_from, layout.size
     flexible = FETCH.is_flexible(version)
     partitions = []
     epoch = fetched_epoch = _NO_EPOCH
+    known_epoch, known_fetched_epoch, known_max_bytes = epoch, epoch, 0
     for _ in range(count):
         if version >= _FIRST_WITH_FETCHED_EPOCH:
             index, epoch, fetch_offset, fetched_epoch, max_bytes = unpack(buffer, position)
@@ -217,15 +222,20 @@ def scan_partitions(
             index, epoch, fetch_offset, max_bytes = unpack(buffer, position)
         else:
             index, fetch_offset, max_bytes = unpack(buffer, position)
+        if epoch != known_epoch:
+            known_epoch = epoch
+        if fetched_epoch != known_fetched_epoch:
+            known_fetched_epoch = fetched_epoch
+        if max_bytes != known_max_bytes:
+            known_max_bytes = max_bytes
         partitions.append(
             FetchPartition(
                 index,
-                epoch,
+                known_epoch,
                 fetch_offset,
-                fetched_epoch,
-                max_bytes,
+                known_fetched_epoch,
+                known_max_bytes,
                 position + fetch_offset_at,
-                position + max_bytes_at,
             )
         )
         position += size_bytes

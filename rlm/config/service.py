@@ -388,8 +388,11 @@ class ServiceConfig(ProxyClientsConfig):
         "proxy.memory.max.bytes",
         512 << 20,
         "Memory that all client connections may hold together, apart from data of the remote "
-        "tier: requests and answers being assembled, and bytes that wait for a socket. Beyond it "
-        "large ones wait and pass one at a time; small requests and producing go on.",
+        "tier: requests and answers being assembled, and bytes that wait for a socket. A request "
+        "that the proxy reads, as a Fetch, counts 19 times its bytes until it is answered, and all "
+        "that are answered at a time have half of the bound: with the default as many as have "
+        "400,000 partitions. Beyond it large ones wait for their turn; small requests and "
+        "producing go on.",
         16 << 20,
     )
     proxy_unauthenticated_frame_max_bytes: int = _size(

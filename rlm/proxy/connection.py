@@ -15,14 +15,14 @@ from typing import Any
 
 import structlog
 
-from kafka_protocol.frames import frame_length
 from kafka_protocol.primitives import Buffer, WireError
+from rlm.proxy.account import Account
 from rlm.proxy.asked import AskedAnswer
 from rlm.proxy.begun import Steps, or_broken_off
 from rlm.proxy.client_login import ClientLogin
 from rlm.proxy.introductions import Introduction
-from rlm.proxy.limits import SMALL_BYTES, Verdict, too_many_strangers
-from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed, altered
+from rlm.proxy.memory import SMALL_BYTES
+from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed
 from rlm.proxy.session import (
     Cut,
     Expected,
@@ -42,9 +42,6 @@ from rlm.proxy.upstream import connect_broker
 log = structlog.get_logger(__name__)
 
 _DIRECT_READ_BYTES = 32_768
-_MAX_HELD_BYTES = 262_144
-_READ_TIMES = 16
-"""A request takes so many times its bytes while it is answered: its partitions are objects."""
 _PIECES_OF_ONE_FRAME = 2  # the length and the answer itself; a spliced answer has more pieces
 
 Handle = Callable[[Taken, "Connection"], Awaitable[list[Buffer] | None]]
@@ -78,9 +75,8 @@ class Connection:
             own_topics=shared.own_topics,
             introduced=introduced,
         )
-        self.responses = ResponseCutter(settings.max_frame_bytes, self._may_assemble)
-        self._settling_bytes = self._held_bytes = 0
-        self._asked_bytes = self._frame_bytes = 0  # of the broker's answer, unread and read
+        self._account = Account(shared.memory, self)
+        self.responses = ResponseCutter(settings.max_frame_bytes, self._account.may_assemble)
         self.received_bytes = 0
         """All bytes that came from the client so far."""
         self.is_over = False
@@ -89,6 +85,7 @@ class Connection:
         self._tasks = asyncio.TaskGroup()
         self._work = Steps(self._tasks.create_task, self._go_on)
         self._beside: set[asyncio.Task[None]] = set()
+        self._put_off: Taken | None = None  # until there is memory for it
         self._is_settling = False
         self._asked = AskedAnswer(self.responses, self._work)
         self._over = asyncio.Event()
@@ -119,8 +116,15 @@ class Connection:
     @property
     def unsent_bytes(self) -> int:
         """Bytes of the broker that the client's socket has not taken yet, at most."""
-        untaken_bytes = self.client.writer.untaken_bytes
-        return min(untaken_bytes, self._frame_bytes) if self.untaken_bytes else untaken_bytes
+        untaken_bytes, most_bytes = self.client.writer.untaken_bytes, self._account.frame_bytes
+        return min(untaken_bytes, most_bytes) if self.untaken_bytes else untaken_bytes
+
+    @property
+    def held_for_client_bytes(self) -> int:
+        """All memory that it holds while its client has to take bytes; 0 while it has not."""
+        splicing = None if self._broker is None else self._broker.splicing
+        is_untaken = splicing is not None and not splicing.waits_for_source
+        return self._account.held_bytes if is_untaken or self.unsent_bytes else 0
 
     # What the memory bound (`Holder`) and the deadlines read of the connection.
 
@@ -130,12 +134,14 @@ class Connection:
         return self.responses.has_admitted
 
     def memory_freed(self) -> None:
-        """See `rlm.proxy.limits.Holder`."""
+        """See `rlm.proxy.memory.Holder`."""
         asyncio.get_running_loop().call_soon(self._try_again)
 
     def _try_again(self) -> None:
         if self.is_over:
             return
+        if self._put_off is not None:
+            self._take_up(self._put_off)
         if self.responses.is_waiting:
             self._take_outputs(self.responses.resume)
         self.flow()
@@ -152,23 +158,14 @@ class Connection:
         is_spliced = splicing is not None and splicing.waits_for_source
         return is_spliced or not self.client.is_paused
 
-    def _may_assemble(self, size_bytes: int) -> bool:
-        """SessionError: there is no room for it, and nobody would be told when there is."""
-        verdict = self.shared.memory.verdict(self, size_bytes)
-        if verdict is Verdict.END:
-            raise too_many_strangers()
-        return verdict is Verdict.GO_ON
-
-    def _account(self) -> None:
-        self._held_bytes = (
-            self.requests.held_bytes
-            + self._settling_bytes
-            + self.responses.held_bytes
-            + self._asked_bytes
-            + self.unsent_bytes
-            + self._to_broker_bytes
+    def _report(self) -> None:
+        put_off_bytes = 0 if self._put_off is None else len(self._put_off.frame)
+        self._account.report(
+            received_bytes=self.requests.held_bytes + put_off_bytes,
+            to_broker_bytes=self._to_broker_bytes,
+            assembled_bytes=self.responses.held_bytes,
+            unsent_bytes=self.unsent_bytes,
         )
-        self.shared.memory.hold(self, self._held_bytes)
 
     @property
     def _to_broker_bytes(self) -> int:
@@ -198,9 +195,8 @@ class Connection:
         """The read buffer, or a small part of it for a stranger, or if much is held. The last
         request of a client that is drained is read to its end and no further.
         """
-        shared = self.shared
-        is_free = self.is_admitted and not shared.memory.is_full
-        room = shared.read_buffer if is_free else shared.read_buffer[:SMALL_BYTES]
+        is_free = self.is_admitted and not self._account.is_full
+        room = self.shared.read_buffer[: None if is_free else SMALL_BYTES]
         return room[: self.requests.unpassed_bytes or None] if self._is_draining else room
 
     def client_data(self, size_bytes: int) -> None:
@@ -211,14 +207,16 @@ class Connection:
         self.received_bytes += size_bytes
         if self._login is not None and self._login.is_due():
             self.requests.stop()
-        try:
-            self._pass_requests(self.requests.feed(self.shared.read_buffer[:size_bytes]))
-        except SessionError as error:
-            self._fail(error)
+        self._pass_requests(lambda: self.requests.feed(self.shared.read_buffer[:size_bytes]))
         self.flow()
 
-    def _pass_requests(self, cut: Cut) -> None:
+    def _pass_requests(self, cut_more: Callable[[], Cut]) -> None:
         broker = self._broker
+        try:
+            cut = cut_more()
+        except SessionError as error:
+            self._fail(error)
+            return
         if broker is None or self.is_over:
             return
         for expected in cut.expected:
@@ -227,13 +225,20 @@ class Connection:
         if cut.refused_partitions:
             self._refusals.add(cut.refused_partitions, self.peer)
         if cut.taken is not None:
-            self._is_settling = True
-            self._settling_bytes = _READ_TIMES * len(cut.taken.frame)
-            handle = self._handlers[cut.taken.api_key]
-            self._work.start(self._settle(partial(handle, cut.taken, self)))
+            self._take_up(cut.taken)
         elif cut.is_stopped and self._login is not None:
             self._is_settling = True
             self._work.start(self._settle(partial(self._log_in_again, self._login)))
+
+    def _take_up(self, taken: Taken) -> None:
+        """Begin to handle a request; without memory for the work it waits until there is."""
+        self._is_settling = True
+        may_work = self._account.may_work(len(taken.frame))
+        self._put_off = None if may_work else taken
+        if not may_work:
+            return
+        self._report()
+        self._work.start(self._settle(partial(self._handlers[taken.api_key], taken, self)))
 
     async def _log_in_again(self, login: ClientLogin) -> None:
         """Once, although bytes that come meanwhile ask for it again."""
@@ -255,7 +260,10 @@ class Connection:
         """The frame that is being assembled, or the read buffer."""
         room = self.responses.room(_DIRECT_READ_BYTES)
         self._is_direct = room is not None
-        return self.shared.read_buffer if room is None else room
+        if room is not None:
+            return room
+        is_full = self.shared.memory.answers.is_full
+        return self.shared.read_buffer[: SMALL_BYTES if is_full else None]
 
     def broker_data(self, size_bytes: int) -> None:
         """Bytes of the broker are in the read buffer, or already in the frame being assembled."""
@@ -293,13 +301,10 @@ class Connection:
     def _assembled(self, whole: Assembled) -> list[Buffer]:
         """What the client gets of an answer now."""
         if whole.expected.intercept is Intercept.ASKED:
-            self._asked_bytes = len(whole.frame)
+            self._account.answered(len(whole.frame))
             self._asked.came(whole.frame)
             return []
-        shared = self.shared
-        nodes = shared.node_addresses()
-        pieces = altered(whole, shared.produce_log_start, nodes, shared.own_topics)
-        return [frame_length(sum(map(len, pieces))), *pieces]
+        return self.shared.altered(whole)
 
     def _check_settled(self) -> None:
         self._asked.check_settled()
@@ -340,6 +345,7 @@ class Connection:
         task.add_done_callback(self._beside.discard)
 
     def _ask(self, frame: Buffer, expected: Expected) -> Awaitable[bytearray | None]:
+        self._account.asks()
         return self._asked.ask(None if self.is_over else self._broker, frame, expected)
 
     async def settled(self) -> None:
@@ -385,7 +391,7 @@ class Connection:
             pieces = None
         if self.is_over:
             return
-        self._frame_bytes, self._settling_bytes, self._asked_bytes = self._asked_bytes, 0, 0
+        self._account.settled()
         if pieces is not None:
             self.client.writer.write_all(pieces)
             if len(pieces) > _PIECES_OF_ONE_FRAME:
@@ -397,10 +403,7 @@ class Connection:
         """Pass on the requests that arrived while one was being settled."""
         if self.is_over or self._is_draining:
             return
-        try:
-            self._pass_requests(self.requests.resume())
-        except SessionError as error:
-            self._fail(error)
+        self._pass_requests(self.requests.resume)
         self.flow()
 
     async def _connect(self) -> None:
@@ -418,26 +421,26 @@ class Connection:
     # Backpressure and the end of the connection.
 
     def flow(self) -> None:
-        """Read from a side only while the other one keeps up."""
+        """Read from a side only while the other one keeps up. The broker's answer to a request in
+        work waits for no memory that requests hold, because it frees some.
+        """
         broker, requests, responses = self._broker, self.requests, self.responses
         if self.is_over or broker is None:
             return
-        self._account()
-        verdict = self.shared.memory.verdict(self)
+        self._report()
         to_broker_bytes = self._to_broker_bytes
-        # Requests without an answer (acks=0) still go to the broker's socket from here.
-        if verdict is Verdict.END and self._held_bytes - to_broker_bytes > SMALL_BYTES:
-            self._fail(too_many_strangers())
+        try:
+            may = self._account.may_read(requests.queued_bytes, has_request=self._is_settling)
+        except SessionError as error:
+            self._fail(error)
             return
-        has_room, is_assembling = verdict is Verdict.GO_ON, responses.is_assembling
         self.client.read(
-            wanted=has_room
+            wanted=may.of_client
             and not to_broker_bytes
-            and requests.queued_bytes < _MAX_HELD_BYTES
             and not (self._is_draining and not requests.unpassed_bytes),
         )
-        is_taken = is_assembling or not self.client.writer.untaken_bytes
-        broker.read(wanted=(has_room or is_assembling) and is_taken and not responses.is_waiting)
+        has_room = may.of_broker and not self.client.writer.untaken_bytes
+        broker.read(wanted=(has_room or responses.is_assembling) and not responses.is_waiting)
         if requests.passing_bytes >= LEAST_RUN_BYTES and self.is_admitted:
             self._splice(self.client, broker, requests.passing_bytes)
         if responses.passing_bytes >= LEAST_RUN_BYTES and not responses.is_waiting:

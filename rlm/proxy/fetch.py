@@ -315,6 +315,7 @@ class _OneFetch:
             hide_rack=self._plan.hides_rack,
         )
         api_version, correlation_id = self._taken.api_version, self._taken.correlation_id
+        self._frame = bytearray()  # the next answer may wait for the memory of this one
         # Any answer may hide an OFFSET_OUT_OF_RANGE (H17).
         if self._plan.is_brokers and self._unanswered.isdisjoint(self._plan.by_key):
             passed = PassedFetch(

@@ -143,7 +143,6 @@ class PartitionFetch:
 
     key: Key
     ref: TopicRef
-    at: tuple[int, int]
     asked: FetchPartition
     tiered: TierPartition | None
     maybe_tiered: bool
@@ -216,17 +215,15 @@ class FetchPlan:
         """The partitions answered from these sources."""
         return (partition for partition in self.partitions if partition.source in wanted)
 
-    def replacements(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Patches of the request: (fetch_offset, partition_max_bytes) by position in the
-        request.
-        """
+    def replacements(self) -> dict[FetchPartition, tuple[int, int]]:
+        """Patches of the request: (fetch_offset, partition_max_bytes)."""
         patches = {}
         for partition in self.partitions:
             if partition.ask_offset is not None:
                 is_hole = partition.source is Source.HOLE
                 size_bytes = partition.asked.partition_max_bytes if is_hole else 1
                 ask_offset = self._held_offset(partition.ask_offset, partition)
-                patches[partition.at] = (ask_offset, size_bytes)
+                patches[partition.asked] = (ask_offset, size_bytes)
         return patches
 
     def _held_offset(self, ask_offset: int, partition: PartitionFetch) -> int:
@@ -239,13 +236,13 @@ class FetchPlan:
         stable = known.last_stable_offset
         return min(ask_offset, stable) if stable >= 0 else ask_offset
 
-    def leader_epochs(self) -> dict[tuple[int, int], int]:
+    def leader_epochs(self) -> dict[FetchPartition, int]:
         """Patches of the request: the leader epoch of our view, where the client names none.
 
         The broker then refuses to answer for a view of another leadership (H4).
         """
         return {
-            partition.at: partition.tiered.leader_epoch
+            partition.asked: partition.tiered.leader_epoch
             for partition in self.sources(*BY_OUR_VIEW)
             if partition.tiered is not None and partition.asked.current_leader_epoch == NO_EPOCH
         }
@@ -328,15 +325,14 @@ def plan_fetch(
     (H20).
     """
     partitions: dict[Key, PartitionFetch] = {}
-    for topic_at, topic in enumerate(request.topics):
+    for topic in request.topics:
         ref = topic_ref(topic.name, topic.topic_id)
         name = topic.topic_id if topic.topic_id is not None else topic.name or ""
-        for partition_at, asked in enumerate(topic.partitions):
+        for asked in topic.partitions:
             tiered = view(ref, asked.index)
             partition = PartitionFetch(
                 key=(name, asked.index),
                 ref=ref,
-                at=(topic_at, partition_at),
                 asked=asked,
                 tiered=tiered,
                 maybe_tiered=tiered is not None or not ready,

@@ -1,26 +1,15 @@
-"""Limits on the connections of the proxy: their memory together, and time without progress (H36).
+"""Time without progress: deadlines of clients that send, and of clients that take answers (H36).
 
-Memory must follow the bytes that were received, with one bound for any number of connections. Three
-things count: requests and answers that are being assembled, requests that are being answered, and
-bytes that wait for a socket. Bytes of the remote tier have a bound of their own
-(`rlm.reading.load_scheduler`). When the bound is reached, a connection that holds almost nothing
-continues, so that small requests, Produce and their answers pass (G6). A connection that wants to
-assemble more has to wait. Only one at a time may exceed the bound, until it has what it asked for;
-otherwise all connections could wait for each other. Connections that the broker has not answered
-yet may belong to any stranger. They share an eighth of the bound; beyond it, the connection that
-asks for more is closed.
+A connection costs memory and file descriptors here and at the broker. `ClientDeadlines` ends a
+client that sends no first request, that does not complete a request or sends it byte by byte, or
+that is idle. A client from which the proxy itself has stopped reading is not at fault and stays.
 
-A connection also costs file descriptors here and at the broker. `ClientDeadlines` ends a client
-that sends no first request, that does not complete a request or sends it byte by byte, or that is
-idle. A client from which the proxy itself has stopped reading is not at fault and stays.
-
-Records stay in memory until the client's socket has taken them, so a few hundred clients that stop
-reading, or take a byte now and then, could hold all room for reads. `StalledClients` ends them when
-other reads need that room; such a client may reconnect at any time. This module must not know
-sockets or frames.
+What was answered stays in memory until the client's socket has taken it, so a few hundred clients
+that stop reading could hold all room for reads, or all memory of connections (`rlm.proxy.memory`).
+`StalledClients` ends them when others need that room; such a client may reconnect at any time. This
+module must not know sockets or frames.
 """
 
-import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -28,13 +17,9 @@ from typing import Generic, Protocol, TypeVar
 import structlog
 
 from rlm.clock import Clock
-from rlm.proxy.session import SessionError
 
 log = structlog.get_logger(__name__)
 
-SMALL_BYTES = 16_384
-"""A connection may always hold so much."""
-_STRANGERS_SHARE = 8
 _MOST_CHECK_INTERVAL_MS = 1_000
 _CHECKS_IN_A_DEADLINE = 10
 _STALLED_MS = 30_000
@@ -44,123 +29,6 @@ within its request.timeout.ms, which is 30 s by default, or it asks again and ag
 in each second. Half of it is no honest speed, but how single bytes look that keep memory held.
 """
 _CHECKS = 30
-
-
-class Holder(Protocol):
-    """A connection; hashable."""
-
-    @property
-    def is_admitted(self) -> bool:
-        """Whether the broker has answered a request that needs authentication."""
-        ...
-
-    def memory_freed(self) -> None:
-        """There may be room again. The connection must not ask within this call, because other
-        connections are being notified, too.
-        """
-        ...
-
-
-class Verdict(enum.Enum):
-    """What a connection that wants to hold more has to do."""
-
-    GO_ON = "go_on"
-    WAIT = "wait"
-    END = "end"
-
-
-def too_many_strangers() -> SessionError:
-    """Why a connection with this verdict ends."""
-    return SessionError("memory", "too much is held for clients unknown to the broker")
-
-
-class ConnectionMemory:
-    """Counts and decides; every connection reports what it holds after each event."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self.held_bytes = 0
-        self._strangers_bytes = 0
-        self._held: dict[Holder, tuple[int, bool]] = {}
-        self._waiting: dict[Holder, int] = {}  # how many more bytes the connection asked for
-        self._beyond: Holder | None = None
-
-    @property
-    def is_full(self) -> bool:
-        return self.held_bytes >= self.max_bytes
-
-    @property
-    def lacking_bytes(self) -> int:
-        """By how many bytes the bound is exceeded while a connection waits; 0 while none does."""
-        return max(self.held_bytes - self.max_bytes, 1) if self._waiting else 0
-
-    def hold(self, holder: Holder, size_bytes: int) -> None:
-        """Set the bytes that the connection holds now."""
-        now = size_bytes, holder.is_admitted
-        # What was let pass the bound may have come and gone between two reports.
-        is_done = holder is self._beyond and size_bytes <= SMALL_BYTES
-        if self._held.get(holder, (0, now[1])) == now and not is_done:
-            return
-        self._forget(holder)
-        if size_bytes:
-            self._held[holder] = now
-            self.held_bytes += size_bytes
-            self._strangers_bytes += 0 if holder.is_admitted else size_bytes
-        if is_done or not self.is_full:
-            self._beyond = None
-        self._wake()
-
-    def leave(self, holder: Holder) -> None:
-        """Forget a connection that has ended, also one that may have been about to exceed the
-        bound.
-        """
-        self._waiting.pop(holder, None)
-        self.hold(holder, 0)
-        if self._beyond is holder:
-            self._beyond = None
-            self._wake()
-
-    def verdict(self, holder: Holder, more_bytes: int = 0) -> Verdict:
-        """Decide whether the connection may receive, or assemble `more_bytes` at once.
-
-        A connection that waits for much still waits for it when it may receive a little.
-        """
-        asked_bytes = self._waiting.get(holder, 0)
-        if self._may(holder, more_bytes):
-            if more_bytes >= asked_bytes:
-                self._waiting.pop(holder, None)
-            return Verdict.GO_ON
-        if not holder.is_admitted:
-            return Verdict.END
-        self._waiting[holder] = max(more_bytes, asked_bytes)
-        return Verdict.WAIT
-
-    def _may(self, holder: Holder, more_bytes: int) -> bool:
-        own_bytes = self._held.get(holder, (0, False))[0] + more_bytes
-        if own_bytes <= SMALL_BYTES:
-            return True
-        fits = self.held_bytes + more_bytes <= self.max_bytes and not self.is_full
-        if not holder.is_admitted:
-            share = self.max_bytes // _STRANGERS_SHARE
-            return fits and self._strangers_bytes + more_bytes <= share
-        if not fits and self._beyond is None:
-            self._beyond = holder
-        return fits or self._beyond is holder
-
-    def _forget(self, holder: Holder) -> None:
-        size_bytes, was_admitted = self._held.pop(holder, (0, True))
-        self.held_bytes -= size_bytes
-        self._strangers_bytes -= 0 if was_admitted else size_bytes
-
-    def _wake(self) -> None:
-        """Notify all waiting connections if there is room, or if no connection exceeds the
-        bound.
-        """
-        if self.is_full and self._beyond is not None:
-            return
-        woken, self._waiting = self._waiting, {}
-        for holder in woken:
-            holder.memory_freed()
 
 
 class Requests(Protocol):

@@ -42,8 +42,9 @@ from rlm.proxy.fetch_plan import topic_ref
 from rlm.proxy.handshakes import HandshakeFailed, accept
 from rlm.proxy.identities import Identities, Identity, Shares
 from rlm.proxy.introductions import Introduction
-from rlm.proxy.limits import ClientDeadlines, ConnectionMemory, DeadlineSettings, StalledClients
+from rlm.proxy.limits import ClientDeadlines, DeadlineSettings, StalledClients
 from rlm.proxy.listening import Acceptor, listen
+from rlm.proxy.memory import ConnectionMemory
 from rlm.proxy.own_topics import OwnTopicIds, OwnTopics, unknown_ids
 from rlm.proxy.position_handlers import PositionHandler
 from rlm.proxy.purgatory import RemoteFetchPurgatory
@@ -310,7 +311,7 @@ class ProxyServer:
         of_answers = StalledClients(
             clients=lambda: self.connections,
             lacking_bytes=lambda: self.memory.lacking_bytes,
-            held_bytes=lambda client: client.unsent_bytes,
+            held_bytes=lambda client: client.held_for_client_bytes,
             clock=self._clock,
         )
         return of_reads, of_answers

@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kafka_protocol.frames import frame_length
 from kafka_protocol.node_addresses import AddressLookup
+from kafka_protocol.primitives import Buffer
 from kafka_protocol.produce import LogStartLookup
-from rlm.proxy.limits import ConnectionMemory
+from rlm.proxy.memory import ConnectionMemory
 from rlm.proxy.own_topics import OwnTopics
+from rlm.proxy.responses import Assembled, altered
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.splicing import Pipes
 from rlm.proxy.tls_files import TlsContexts
@@ -33,3 +36,10 @@ class Shared:
     pipes: Pipes
     moved: Callable[[int], None]
     tls: TlsContexts
+
+    def altered(self, whole: Assembled) -> list[Buffer]:
+        """What a client gets of an answer that is not of a handler, with its length. Raises
+        `WireError`.
+        """
+        pieces = altered(whole, self.produce_log_start, self.node_addresses(), self.own_topics)
+        return [frame_length(sum(map(len, pieces))), *pieces]

@@ -82,15 +82,16 @@ def _patched(rng: random.Random, frame: bytes, request: FetchRequest) -> None:
         for at, topic in enumerate(request.topics)
         for index in range(len(topic.partitions))
     ]
+    partitions = {(at, index): request.topics[at].partitions[index] for at, index in keys}
     chosen = {key: (rng.randrange(2**62), rng.randrange(2**31)) for key in keys[:5]}
     changed = patch_fetch_request(
         frame,
         request,
         sessionless=True,
         max_wait_ms=7,
-        replacements=chosen,
+        replacements={partitions[key]: patch for key, patch in chosen.items()},
         max_bytes=9,
-        leader_epochs={key: 3 for key in keys[:2]},
+        leader_epochs={partitions[key]: 3 for key in keys[:2]},
         hide_rack=True,
     )
     assert len(changed) == len(frame)
@@ -98,7 +99,7 @@ def _patched(rng: random.Random, frame: bytes, request: FetchRequest) -> None:
     assert (again.max_wait_ms, again.max_bytes, again.replica_id) == (7, 9, request.replica_id)
     assert again.rack_id == "\0" * len(request.rack_id.encode())
     for at, index in keys:
-        before = request.topics[at].partitions[index]
+        before = partitions[at, index]
         now = again.topics[at].partitions[index]
         offset, size = chosen.get((at, index), (before.fetch_offset, before.partition_max_bytes))
         assert (now.index, now.fetch_offset) == (before.index, offset)

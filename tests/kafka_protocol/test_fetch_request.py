@@ -6,7 +6,12 @@ import random
 import pytest
 
 from kafka_protocol.apis import FETCH
-from kafka_protocol.fetch import FetchRequest, patch_fetch_request, scan_fetch_request
+from kafka_protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    patch_fetch_request,
+    scan_fetch_request,
+)
 from kafka_protocol.frames import parse_request_header
 from kafka_protocol.primitives import WireError
 from tests.kafka_protocol.oracle import Json, Oracle
@@ -73,22 +78,24 @@ def test_h20_patches_change_exactly_their_fields(oracle: Oracle, version: int) -
         hide_rack = rng.random() < 0.5
         if hide_rack and version >= 11:
             expected["RackId"] = "\0" * len(expected["RackId"].encode())
-        replacements: dict[tuple[int, int], tuple[int, int]] = {}
-        leader_epochs: dict[tuple[int, int], int] = {}
+        request = scan(frame)
+        replacements: dict[FetchPartition, tuple[int, int]] = {}
+        leader_epochs: dict[FetchPartition, int] = {}
         for t, topic in enumerate(expected["Topics"]):
             for p, partition in enumerate(topic["Partitions"]):
+                one = request.topics[t].partitions[p]
                 if rng.random() < 0.5:
-                    replacements[t, p] = (rng.randrange(2**62), 1)
-                    partition["FetchOffset"], partition["PartitionMaxBytes"] = replacements[t, p]
+                    replacements[one] = (rng.randrange(2**62), 1)
+                    partition["FetchOffset"], partition["PartitionMaxBytes"] = replacements[one]
                     if version >= 12:
                         partition["LastFetchedEpoch"] = -1
                 if rng.random() < 0.5:
-                    leader_epochs[t, p] = rng.randrange(2**31)
+                    leader_epochs[one] = rng.randrange(2**31)
                     if version >= 9:
-                        partition["CurrentLeaderEpoch"] = leader_epochs[t, p]
+                        partition["CurrentLeaderEpoch"] = leader_epochs[one]
         patched = patch_fetch_request(
             frame,
-            scan(frame),
+            request,
             sessionless=True,
             max_wait_ms=0,
             max_bytes=12_345,
@@ -107,8 +114,10 @@ def test_h37_a_patched_offset_takes_the_last_fetched_epoch_away(
     topic = {"Topic": "t", "TopicId": bytes(range(16)), "Partitions": [one, one]}
     value = {"MaxWaitMs": 500, "MinBytes": 1, "Topics": [topic]}
     frame = oracle.request_frame("Fetch", version, value)
+    request = scan(frame)
+    replacements = {request.topics[0].partitions[1]: (70, 1)}
     patched = patch_fetch_request(
-        frame, scan(frame), sessionless=True, max_wait_ms=None, replacements={(0, 1): (70, 1)}
+        frame, request, sessionless=True, max_wait_ms=None, replacements=replacements
     )
     found = scan(bytes(patched)).topics[0].partitions
     assert [(one.fetch_offset, one.last_fetched_epoch) for one in found] == [(5, 3), (70, -1)]

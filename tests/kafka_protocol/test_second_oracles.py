@@ -83,12 +83,13 @@ def test_kafka_python_reads_a_patched_fetch_request(version: int) -> None:
     value = {"max_wait_ms": 500, "topics": [{"topic": "t", "partitions": [partition]}]}
     frame = encode_request(FETCH, version, 5, "c", value)[4:]
     header = parse_request_header(frame)
+    request = scan_fetch_request(frame, header)
     patched = patch_fetch_request(
         frame,
-        scan_fetch_request(frame, header),
+        request,
         sessionless=True,
         max_wait_ms=0,
-        replacements={(0, 0): (77, 1)},
+        replacements={request.topics[0].partitions[0]: (77, 1)},
     )
     read = PythonFetchRequest.decode(bytes(patched[header.body_offset :]), version=version)
     assert (read.max_wait_ms, read.session_id, read.session_epoch) == (0, 0, -1)

@@ -10,10 +10,8 @@ SERVER = Target("rlm/proxy/server.py", _SASL)
 THROTTLE = Target("rlm/reading/throttle.py", _SASL)
 LIMITS = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_h36_deadlines.py",))
 STALLED = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_stalled.py",))
-MEMORY = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_h36_memory.py",))
 _READ = ("tests/rlm/proxy/test_h36_memory.py", "tests/rlm/proxy/test_h36_read_requests.py")
 READ_REQUESTS = Target("rlm/proxy/session.py", _READ)
-CONNECTION = Target("rlm/proxy/connection.py", _READ)
 PARTITION_WORK = Target("rlm/proxy/partition_work.py", _READ)
 PAIRED = Target("rlm/proxy/position_answers.py", _READ)
 COUNTS = Target("rlm/workers/counts.py", ("tests/rlm/workers/test_counts.py",))
@@ -75,13 +73,6 @@ EDITS: tuple[Edit, ...] = (
             "        self._first_frame_bytes = None\n",
             "        self._first_frame_bytes = None\n"
             "        self._read_request_bytes = self._max_frame_bytes\n",
-        ),
-    ),
-    *CONNECTION.edits(
-        (
-            "H36: what a request is read into counts as no memory",
-            "_READ_TIMES * len(cut.taken.frame)",
-            "len(cut.taken.frame)",
         ),
     ),
     *PARTITION_WORK.edits(
@@ -150,13 +141,6 @@ EDITS: tuple[Edit, ...] = (
             "a client of many small requests is taken for a slow one",
             "        return is_slow and client.is_read and client.requests.is_within_frame\n",
             "        return is_slow and client.is_read\n",
-        ),
-    ),
-    *MEMORY.edits(
-        (
-            "H36: an answer that came and went keeps all others from passing the bound",
-            "== now and not is_done:",
-            "== now:",
         ),
     ),
     *STALLED.edits(

@@ -99,11 +99,10 @@ async def _fetch(service: Service, ref: TopicRef, offset: int) -> Answer:
 
 
 def _asked(ref: TopicRef, offset: int, view: TierPartition | None) -> PartitionFetch:
-    asked = FetchPartition(0, NO_EPOCH, offset, -1, _MAX_BYTES, 0, 0)
+    asked = FetchPartition(0, NO_EPOCH, offset, -1, _MAX_BYTES, 0)
     return PartitionFetch(
         key=(TOPIC, 0),
         ref=ref,
-        at=(0, 0),
         asked=asked,
         tiered=view,
         maybe_tiered=True,

@@ -14,7 +14,7 @@ from kafka_protocol.apis import FETCH
 from kafka_protocol.node_addresses import keep_addresses
 from kafka_protocol.primitives import Buffer
 from rlm.proxy.connection import Connection, Handle
-from rlm.proxy.limits import ConnectionMemory
+from rlm.proxy.memory import ConnectionMemory
 from rlm.proxy.own_topics import OwnTopics, unknown_ids
 from rlm.proxy.session import Taken
 from rlm.proxy.settings import ProxySettings

@@ -10,9 +10,10 @@ import psutil
 import pytest
 
 from kafka_protocol.apis import FETCH
-from rlm.proxy.limits import SMALL_BYTES, ConnectionMemory, Verdict
+from rlm.proxy.memory import SMALL_BYTES, Verdict
 from rlm.proxy.session import RequestCutter, SessionError
 from tests.rlm.proxy.fakes import TOPIC, FakeBroker, Log, asked, blob, fetch_request, only, world
+from tests.rlm.proxy.holders import Held, hold
 from tests.rlm.proxy.raw_client import RawClient
 
 MIB = 1 << 20
@@ -31,124 +32,6 @@ def opaque_request(api_key: int = OPAQUE_KEY) -> bytes:
     """A request that the proxy passes on unread."""
     frame = api_key.to_bytes(2, "big") + b"\0\1" + b"\0\0\0\x07" + b"\xff\xff"
     return len(frame).to_bytes(4, "big") + frame
-
-
-# the bound as a value
-
-
-@dataclass(eq=False)
-class Connection:
-    """A holder that counts its notifications."""
-
-    is_admitted: bool = True
-    notified: int = 0
-
-    def memory_freed(self) -> None:
-        self.notified += 1
-
-
-@dataclass
-class Bound:
-    """1,000,000 bytes, held by connections."""
-
-    memory: ConnectionMemory = field(default_factory=lambda: ConnectionMemory(1_000_000))
-
-    def holding(self, size_bytes: int, *, is_admitted: bool = True) -> Connection:
-        made = Connection(is_admitted)
-        self.memory.hold(made, size_bytes)
-        return made
-
-
-def test_h36_small_things_pass_and_large_ones_wait_once_the_bound_is_reached() -> None:
-    bound = Bound()
-    full = bound.holding(1_000_000)
-    small, first, second = (bound.holding(0) for _ in range(3))
-    assert bound.memory.verdict(small, SMALL_BYTES) is Verdict.GO_ON
-    assert bound.memory.verdict(first, SMALL_BYTES + 1) is Verdict.GO_ON
-    assert bound.memory.verdict(second, SMALL_BYTES + 1) is Verdict.WAIT
-    assert bound.memory.lacking_bytes > 0
-    bound.memory.hold(full, 900_000)
-    assert second.notified == 1
-    assert bound.memory.verdict(second, SMALL_BYTES + 1) is Verdict.GO_ON
-    assert bound.memory.lacking_bytes == 0
-
-
-def test_h36_one_at_a_time_passes_the_bound_and_the_next_one_is_notified() -> None:
-    bound = Bound()
-    bound.holding(1_000_000)
-    first, second, third = (bound.holding(0) for _ in range(3))
-    assert bound.memory.verdict(first, 500_000) is Verdict.GO_ON
-    bound.memory.hold(first, 500_000)
-    for other in (second, third):
-        assert bound.memory.verdict(other, 500_000) is Verdict.WAIT
-    assert bound.memory.verdict(first) is Verdict.GO_ON
-    assert (second.notified, third.notified) == (0, 0)
-    bound.memory.leave(first)
-    assert (second.notified, third.notified) == (1, 1)
-    assert bound.memory.verdict(third, 500_000) is Verdict.GO_ON
-    assert bound.memory.verdict(second, 500_000) is Verdict.WAIT
-
-
-def test_h36_who_is_not_known_to_the_broker_shares_an_eighth() -> None:
-    bound = Bound()
-    stranger = bound.holding(120_000, is_admitted=False)
-    assert bound.memory.verdict(stranger) is Verdict.GO_ON
-    other = bound.holding(20_000, is_admitted=False)
-    assert bound.memory.verdict(other) is Verdict.END
-    assert bound.memory.verdict(bound.holding(20_000)) is Verdict.GO_ON
-    stranger.is_admitted = True
-    bound.memory.hold(stranger, 120_000)
-    assert bound.memory.verdict(other) is Verdict.GO_ON
-
-
-def test_h36_what_was_held_is_given_back_exactly() -> None:
-    bound = Bound()
-    holders = [bound.holding(100_000 * n, is_admitted=n % 2 == 0) for n in range(5)]
-    for one in holders:
-        one.is_admitted = True
-    for one in holders:
-        bound.memory.hold(one, 7)
-    assert bound.memory.held_bytes == 35
-    for one in holders:
-        bound.memory.leave(one)
-    assert bound.memory.held_bytes == 0
-    assert bound.memory.verdict(Connection(is_admitted=False), 125_000) is Verdict.GO_ON
-
-
-def test_h36_who_may_receive_a_little_still_waits_for_the_much_it_asked_for() -> None:
-    bound = Bound()
-    bound.holding(1_000_000)
-    first, second = bound.holding(0), bound.holding(100)
-    assert bound.memory.verdict(first, 500_000) is Verdict.GO_ON
-    bound.memory.hold(first, 500_000)
-    assert bound.memory.verdict(second, 500_000) is Verdict.WAIT
-    assert bound.memory.verdict(second) is Verdict.GO_ON
-    assert bound.memory.lacking_bytes > 0
-    bound.memory.leave(first)
-    assert second.notified == 1
-
-
-def test_h36_who_ends_before_it_was_counted_passes_the_bound_no_more() -> None:
-    bound = Bound()
-    bound.holding(1_000_000)
-    first, second = Connection(), Connection()
-    assert bound.memory.verdict(first, 500_000) is Verdict.GO_ON
-    assert bound.memory.verdict(second, 500_000) is Verdict.WAIT
-    bound.memory.leave(first)
-    assert second.notified == 1
-    assert bound.memory.verdict(second, 500_000) is Verdict.GO_ON
-
-
-def test_h36_who_passed_the_bound_between_two_reports_lets_the_next_one_pass() -> None:
-    """Its answer came and went at once, so that it holds as much as before."""
-    bound = Bound()
-    bound.holding(1_000_000)
-    first, second = Connection(), Connection()
-    assert bound.memory.verdict(first, 20_000) is Verdict.GO_ON
-    assert bound.memory.verdict(second, 20_000) is Verdict.WAIT
-    bound.memory.hold(first, 0)
-    assert second.notified == 1
-    assert bound.memory.verdict(second, 20_000) is Verdict.GO_ON
 
 
 # frames
@@ -230,7 +113,7 @@ async def test_h36_what_a_request_is_read_into_counts_too() -> None:
         client = await w.connect()
         frame = client.encode(FETCH, 11, fetch_request(11, *(asked(150) for _ in range(500))))
         client.writer.write(frame)
-        await until(lambda: w.proxy.memory.held_bytes >= 16 * (len(frame) - 4))
+        await until(lambda: w.proxy.memory.held_bytes >= 19 * (len(frame) - 4))
         client.writer.close()
 
 
@@ -395,10 +278,10 @@ async def test_h36_an_answer_whose_beginning_is_small_goes_on_once_there_is_room
     async with world(broker=broker, memory_max_bytes=MIB) as w:
         client = await w.connect()
         known = w.proxy.memory
-        full, beyond = Connection(), Connection()
-        known.hold(full, MIB)
-        assert known.verdict(beyond, MIB) is Verdict.GO_ON
-        known.hold(beyond, MIB)
+        full, beyond = Held(), Held()
+        hold(known, full, answers=MIB)
+        assert known.may_answer(beyond, 0, MIB) is Verdict.GO_ON
+        hold(known, beyond, answers=MIB)
         request = fetch_request(12, asked(150), max_bytes=100_000)
         broker.logs[TOPIC, 0] = Log(record_bytes=1_000)
         answering = asyncio.create_task(client.call(FETCH, 12, request))
@@ -413,8 +296,8 @@ async def test_h36_a_stranger_whose_answer_finds_no_room_is_ended() -> None:
     """Nobody would tell it when there is room, and it would wait for ever."""
     broker = HaltingBroker(raw_answers={SASL_HANDSHAKE_KEY: bytes(2 * SMALL_BYTES)})
     async with world(broker=broker, memory_max_bytes=MIB) as w:
-        full = Connection()
-        w.proxy.memory.hold(full, MIB)
+        full = Held(is_admitted=False)
+        hold(w.proxy.memory, full, received=MIB)
         stranger = await w.connect()
         stranger.writer.write(opaque_request(SASL_HANDSHAKE_KEY))
         assert await gone(stranger)
@@ -431,9 +314,9 @@ async def test_h36_an_answer_that_has_its_memory_is_received_though_another_is_b
         broker.logs[TOPIC, 0] = Log(record_bytes=1_000)
         answering = asyncio.create_task(client.call(FETCH, 12, request))
         await until(lambda: any(one.responses.held_bytes > 50_000 for one in w.proxy.connections))
-        known, beyond = w.proxy.memory, Connection()
-        assert known.verdict(beyond, MIB) is Verdict.GO_ON
-        known.hold(beyond, MIB)
+        known, beyond = w.proxy.memory, Held()
+        assert known.may_answer(beyond, 0, MIB) is Verdict.GO_ON
+        hold(known, beyond, answers=MIB)
         for one in w.proxy.connections:
             one.flow()
         broker.go_on.set()

@@ -248,4 +248,4 @@ async def test_h37_ends_of_epochs_are_those_of_a_broker_with_the_whole_log() -> 
     ],
 )
 def test_h37_verdicts(epoch: int, offset: int, end: EpochEnd | None, verdict: EpochVerdict) -> None:
-    assert check_epoch(FetchPartition(0, -1, offset, epoch, 1, 0, 0), 9, end) is verdict
+    assert check_epoch(FetchPartition(0, -1, offset, epoch, 1, 0), 9, end) is verdict

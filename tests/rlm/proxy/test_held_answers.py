@@ -17,6 +17,7 @@ from rlm.reading.values import RemoteRead, RemoteRecords
 from tests.builders.clock import ManualClock
 from tests.rlm.proxy.border import ONE_PROCESS
 from tests.rlm.proxy.fakes import (
+    PLAIN,
     FakeBroker,
     FakeTier,
     Log,
@@ -163,6 +164,31 @@ async def test_g6_a_client_of_local_records_is_not_ended_for_room_of_reads() -> 
         stalled.check()
         await asyncio.sleep(0.05)
         assert w.metrics.causes == []
+
+
+async def test_h36_a_client_that_takes_nothing_is_ended_for_what_its_request_holds() -> None:
+    """Also where the bytes of its answer never were in memory of the proxy (`splice`)."""
+    broker, clock = FakeBroker(logs={(PLAIN, 0): Log(record_bytes=1_000_000)}), ManualClock()
+    async with world(broker=broker) as w:
+        stalled = StalledClients(
+            clients=lambda: w.proxy.connections,
+            lacking_bytes=lambda: 1,
+            held_bytes=lambda client: client.held_for_client_bytes,
+            clock=clock,
+        )
+        client = await w.connect()
+        request = fetch_request(11, asked(150, max_bytes=SIZE), topic=PLAIN, max_bytes=SIZE)
+        client.writer.write(client.encode(FETCH, 11, request))
+        await until(lambda: bool(w.proxy.connections))
+        [connection] = w.proxy.connections
+        await until(lambda: connection.held_for_client_bytes > 0)
+        await asyncio.sleep(0.1)
+        assert w.proxy.memory.work.held_bytes > 0
+        stalled.check()
+        clock.advance(30_000)
+        stalled.check()
+        await until(lambda: w.metrics.causes == ["stalled"])
+        assert w.proxy.memory.held_bytes == 0
 
 
 @pytest.mark.parametrize("border", [ONE_PROCESS], indirect=True)

@@ -397,8 +397,8 @@ async def test_memory_does_not_follow_what_clients_ask_for(has_splice: bool) -> 
             held = w.proxy.memory.held_bytes
             print(f"{CLIENTS} clients: {held // CLIENTS} bytes each")
             assert held <= CLIENTS * 64 * 1024
-            most = 64 * 1024 + 20 * len(encoded)  # a request in work counts sixteen times
-            assert max(one._held_bytes for one in w.proxy.connections) <= most
+            most = 64 * 1024 + 20 * len(encoded)  # a request in work counts nineteen times
+            assert max(one._account.held_bytes for one in w.proxy.connections) <= most
         finally:
             for client in clients:
                 client.close()

@@ -37,8 +37,7 @@ def partition_fetch(offset: int, fetched_epoch: int = -1) -> PartitionFetch:
     return PartitionFetch(
         key=(TOPIC, 0),
         ref=TopicRef(name=TOPIC),
-        at=(0, 0),
-        asked=FetchPartition(0, -1, offset, fetched_epoch, 1_000, 0, 0),
+        asked=FetchPartition(0, -1, offset, fetched_epoch, 1_000, 0),
         tiered=None,
         maybe_tiered=False,
     )
@@ -155,7 +154,7 @@ def test_h20_what_is_assumed_to_be_remote(
     plan = plan_fetch(request, lambda _, __: view, no_epochs, ready=True, high_watermarks=known)
     [one] = plan.partitions
     assert one.ask_offset == assumed_at
-    assert plan.replacements() == ({} if assumed_at is None else {(0, 0): (assumed_at, 1)})
+    assert plan.replacements() == ({} if assumed_at is None else {one.asked: (assumed_at, 1)})
     assert not plan.is_plain
 
 
