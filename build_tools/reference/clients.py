@@ -19,12 +19,28 @@ _TAIL = (
     "\n`make long` runs all of them, except those for which a machine lacks Go or Node.js. CI runs "
     "the marked ones with PLAINTEXT.\n"
 )
+_KAFKAJS = (
+    "\n## kafkajs may give records again\n\n"
+    "Told NOT_LEADER_OR_FOLLOWER, kafkajs joins its group again, and meanwhile goes on with "
+    "records that other brokers have sent. A commit or heartbeat in that moment has the group's "
+    "old generation and is refused with ILLEGAL_GENERATION; then kafkajs joins once more and "
+    "begins where it has committed last. It does so whoever has answered. The tests read a topic "
+    "that no service has touched from the brokers themselves, and move its leader to another "
+    "replica and the old one away, until this happens. They also check, there and through the "
+    "proxies, that nothing comes again from before the last commit that was acknowledged, that "
+    "all after it comes in order, and that no record is left out.\n\n"
+    "Through the proxies kafkajs learns of more changes of leader. It sends no leader epoch, and "
+    "a broker that has become a follower still answers Fetch 11 and newer from its own log, as "
+    "KIP-392 has it. For records that only the remote store has, the proxy beside it answers "
+    "NOT_LEADER_OR_FOLLOWER, because only the leader knows which copies count (H4). A smaller "
+    "`autoCommitInterval` makes what comes again less.\n"
+)
 
 
 def generate_docs() -> str:
     """The whole page."""
     columns = ("client", "lowest version", "tested", "group protocols", "in CI", "remarks")
-    return _HEAD + table(columns, _rows()) + _TAIL
+    return _HEAD + table(columns, _rows()) + _TAIL + _KAFKAJS
 
 
 def _rows() -> Iterator[Sequence[str]]:

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from rlm_sandbox.kafka_dist import cache_dir, java_environment, resolve_kafka
 from rlm_sandbox.maven import cached_jars
 from tests.scenarios.client_table import Program, TestedClient
 from tests.scenarios.cluster import Cluster, Row
+from tests.scenarios.repeats import Commit
 
 PROGRAMS = Path(__file__).parent / "clients"
 EARLIEST = -2
@@ -45,11 +46,12 @@ def spec_of(
     starts: Mapping[int, int] | None = None,
     group: str | None = None,
     protocol: str = "classic",
+    bootstrap: str | None = None,
 ) -> dict[str, Any]:
-    """What a program is given."""
+    """What a program is given; `bootstrap`: elsewhere than at the proxies."""
     return {
         "client": client.client,
-        "bootstrap": cluster.bootstrap,
+        "bootstrap": bootstrap or cluster.bootstrap,
         "topic": topic,
         "count": count,
         "starts": None if starts is None else {str(p): at for p, at in starts.items()},
@@ -190,6 +192,7 @@ class Reading:
         on_row: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.rows: list[Row] = []
+        self.events: list[Row | Commit] = []
         self._failed: BaseException | None = None
         self._on_row = on_row
         self._said: list[bytes] = []
@@ -247,17 +250,25 @@ class Reading:
     def _listen(self, output: IO[bytes]) -> None:
         for line in output:
             try:
-                self.rows.append(_row(line))
-                self._on_row(len(self.rows))
+                self._add(json.loads(line))
             except BaseException as error:  # noqa: BLE001 - it is raised in the test's own thread
                 self._failed = error
                 self._process.kill()
                 return
 
+    def _add(self, said: Any) -> None:
+        if isinstance(said, dict):
+            self.events.extend(Commit(*one) for one in said["committed"])
+            return
+        row = _row(said)
+        self.events.append(row)
+        self.rows.append(row)
+        self._on_row(len(self.rows))
 
-def _row(line: bytes) -> Row:
+
+def _row(said: Sequence[Any]) -> Row:
     """Without headers."""
-    partition, offset, timestamp_ms, key, value = json.loads(line)
+    partition, offset, timestamp_ms, key, value = said
     return Row(
         partition=partition,
         offset=offset,

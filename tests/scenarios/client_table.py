@@ -53,8 +53,9 @@ class TestedClient:
 
     @property
     def reads_once(self) -> bool:
-        """Whether a client that is alone is given each record once. kafkajs joins its group again
-        when a leader has changed, and begins where it has committed last.
+        """Whether a client that is alone gives each record once. kafkajs joins its group again on
+        NOT_LEADER_OR_FOLLOWER, from a broker as from a proxy, while it works with records of other
+        brokers; a commit of these is refused then, and it begins again where the last one was.
         """
         return self.program is not Program.NODE
 
@@ -142,8 +143,8 @@ CLIENTS: tuple[TestedClient, ...] = (
         client="kafkajs",
         version="2.2.4",
         program=Program.NODE,
-        remark="it reads as a member of a group only, which it joins again when a leader changes: "
-        "it may give records twice",
+        remark="it reads as a member of a group only, and goes back to its last commit when it "
+        "learns that a leader has changed: see below",
     ),
 )
 

@@ -18,45 +18,64 @@ from tests.sandbox_fixtures import with_workers
 from tests.scenarios.client_programs import EARLIEST, Reading, command_of, spec_of
 from tests.scenarios.client_table import PLAINTEXT, SASL_SSL, Cell, cells
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
-from tests.scenarios.replicas import lead
+from tests.scenarios.repeats import Repeat, repeats_of
+from tests.scenarios.replicas import lead, reassign, replicas
 from tests.scenarios.test_secured import PrincipalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 _MIB = 6
 _PARTITIONS = 2
+_REPLICAS = [[1, 2, 3], [2, 3, 1]]
 _READ_LIMIT_S = 150
-_PAUSE_S = 0.02
+_PAUSE_S, _WORK_S = 0.02, 0.01
 _WITHOUT_END = 1 << 40
+_VERY_START = dict.fromkeys(range(_PARTITIONS), EARLIEST)
 _SEEKS = {0: 7, 1: 1_000}
+_CHANGES_OF_LEADER = 10
 _EVENT_AT = 400
 """Rows after which something happens; all clients together hold fewer than are left then."""
+
+_NOTICED_AT = 700
+"""Rows until which a client that goes back works slowly: by then it has asked an old leader again,
+and it goes back if it commits in that moment.
+"""
 
 _CODEC: dict[str, Any] = {"compression.type": "gzip"}
 """All clients know it, also those that have no codec of their own language's."""
 
+_GOES_BACK = [one for one in cells(PLAINTEXT) if not one.client.reads_once]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Both:
-    """A topic in both tiers, and what was acknowledged of it."""
+    """A topic, what was acknowledged of it, and from where it is read; in both tiers, but for the
+    one of `direct`.
+    """
 
     cluster: Cluster
     topic: str
     rows: list[Row]
+    bootstrap: str
 
 
-def _filled(cluster: Cluster) -> Both:
-    topic = fresh("every-client")
-    cluster.create_topic(topic, assignment=[[1, 2, 3], [2, 3, 1]])
-    cluster.enable(topic)
+def _written(cluster: Cluster, topic: str, bootstrap: str) -> Both:
     rows = [
         row
         for p in range(_PARTITIONS)
         for row in cluster.fill(topic, mib=_MIB, partition=p, **_CODEC)
     ]
+    return Both(cluster=cluster, topic=topic, rows=rows, bootstrap=bootstrap)
+
+
+def _filled(cluster: Cluster) -> Both:
+    topic = fresh("every-client")
+    cluster.create_topic(topic, assignment=_REPLICAS)
+    cluster.enable(topic)
+    both = _written(cluster, topic, cluster.bootstrap)
     for partition in range(_PARTITIONS):
         cluster.wait_trimmed(topic, partition, beyond=_SEEKS[partition])
-    return Both(cluster=cluster, topic=topic, rows=rows)
+    return both
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +84,16 @@ def both(three_brokers: Sandbox) -> Iterator[Both]:
     with Cluster(three_brokers) as cluster:
         yield _filled(cluster)
         cluster.delete_topics()
+
+
+@pytest.fixture(scope="module")
+def direct(both: Both) -> Both:
+    """A topic that no service has touched, read from the brokers without the proxies. One broker
+    has no replica of it, so that a leader can go elsewhere for good (`_leader_moves_away`).
+    """
+    topic = fresh("direct")
+    both.cluster.create_topic(topic, assignment=[nodes[:2] for nodes in _REPLICAS])
+    return _written(both.cluster, topic, both.cluster.direct)
 
 
 @pytest.fixture(scope="module")
@@ -114,40 +143,59 @@ def _params(security: str) -> list[object]:
     ]
 
 
-def _reads_from_the_very_start(both: Both, cell: Cell) -> None:
+def _reads_from_the_very_start(both: Both, cell: Cell) -> list[Repeat]:
     """The leader of a partition changes meanwhile."""
     cluster, topic = both.cluster, both.topic
     node = cluster.leader(topic) % 3 + 1
-    starts = dict.fromkeys(range(_PARTITIONS), EARLIEST)
-    _reads_alone(both, cell, starts, both.rows, Meanwhile(lambda: lead(cluster, topic, node)))
+    meanwhile = Meanwhile(lambda: lead(cluster, topic, node))
+    return _reads_alone(both, cell, _VERY_START, both.rows, meanwhile)
 
 
-def _reads_by_seek(both: Both, cell: Cell) -> None:
+def _reads_by_seek(both: Both, cell: Cell) -> list[Repeat]:
     """From old offsets; the service of a leader restarts meanwhile."""
-    cluster, topic = both.cluster, both.topic
-    assert all(at < cluster.log_start(topic, p) for p, at in _SEEKS.items()), "not old"
-    name = f"rlm:{cluster.leader(topic, 1)}"
+    cluster = both.cluster
+    wanted = _sought(both)
+    name = f"rlm:{cluster.leader(both.topic, 1)}"
 
     def restart() -> None:
         cluster.sandbox.kill(name)
         cluster.sandbox.start(name)
 
-    wanted = [row for row in both.rows if row.offset >= _SEEKS[row.partition]]
-    _reads_alone(both, cell, _SEEKS, wanted, Meanwhile(restart))
+    return _reads_alone(both, cell, _SEEKS, wanted, Meanwhile(restart))
+
+
+def _sought(both: Both) -> list[Row]:
+    """From the offsets on that are sought, which only the remote tier has."""
+    starts = {p: both.cluster.log_start(both.topic, p) for p in _SEEKS}
+    assert all(at < starts[p] for p, at in _SEEKS.items()), "not old"
+    return [row for row in both.rows if row.offset >= _SEEKS[row.partition]]
 
 
 def _reads_alone(
     both: Both, cell: Cell, starts: dict[int, int], wanted: list[Row], meanwhile: Meanwhile
-) -> None:
-    client = cell.client
+) -> list[Repeat]:
+    """What came again, which a client may do only after its last commit (`repeats_of`), and none
+    but one that does not read once.
+    """
+    client, repeats = cell.client, list[Repeat]()
     count = len(wanted) if client.reads_once else _WITHOUT_END
-    spec = spec_of(client, both.cluster, both.topic, count, starts=starts)
-    with Reading(client, spec, meanwhile) as reading:
+    spec = spec_of(client, both.cluster, both.topic, count, starts=starts, bootstrap=both.bootstrap)
+
+    def on_row(count: int) -> None:
+        meanwhile(count)
+        if not client.reads_once and _EVENT_AT < count < _NOTICED_AT:
+            time.sleep(_WORK_S)
+
+    with Reading(client, spec, on_row) as reading:
         if client.reads_once:
             assert_same(reading.all_rows(_READ_LIMIT_S), wanted)
         else:
             _wait_for_all(both.cluster, [reading], wanted)
+            firsts = {row.partition: row.offset for row in reversed(wanted)}
+            repeats = repeats_of(tuple(reading.events), firsts)
+            print(f"{client.id} was given again: {repeats}")
     meanwhile.check()
+    return repeats
 
 
 def _reads_as_a_group(both: Both, cell: Cell) -> None:
@@ -190,6 +238,35 @@ def _wait_for_all(cluster: Cluster, readings: list[Reading], wanted: list[Row]) 
 @pytest.mark.parametrize("cell", _params(PLAINTEXT))
 def test_client_reads_both_tiers(both: Both, cell: Cell) -> None:
     _reads(both, cell)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cell", _GOES_BACK, ids=lambda one: one.id)
+def test_client_that_is_given_records_again_is_so_by_the_brokers_too(
+    direct: Both, cell: Cell
+) -> None:
+    """Else it would not be the client's own doing: after a change of leader it goes back, never
+    before its last commit, whoever answers it.
+    """
+    command_of(cell.client)
+
+    def goes_back() -> bool:
+        meanwhile = Meanwhile(lambda: _leader_moves_away(direct))
+        return bool(_reads_alone(direct, cell, _VERY_START, direct.rows, meanwhile))
+
+    assert any(goes_back() for _ in range(_CHANGES_OF_LEADER))
+
+
+def _leader_moves_away(direct: Both) -> None:
+    """To the follower, and its replica to the broker that had none: a leader that only becomes a
+    follower would go on answering clients that know Fetch 11 (KIP-392), and a client that sends no
+    leader epoch would notice nothing.
+    """
+    cluster, topic = direct.cluster, direct.topic
+    leader = cluster.leader(topic)
+    [follower] = set(replicas(cluster, topic)) - {leader}
+    [other] = {1, 2, 3} - {leader, follower}
+    reassign(cluster, topic, [follower, other])
 
 
 @pytest.mark.long

@@ -4,7 +4,8 @@ offset, milliseconds, key and value in base64 (null where there is none).
 Run as a program, in any environment that has the client; it imports nothing of ours. The first line
 of its input is a JSON object: client, bootstrap, topic, count, security, and either `starts`
 (partition -> offset, -2 = the earliest) or `group`, with its `protocol`. A member of a group goes
-on until it is killed.
+on until it is killed. A client that begins again where it has committed last says so of each commit
+that was acknowledged: {"committed": [[partition, offset], ...]}.
 """
 
 import asyncio

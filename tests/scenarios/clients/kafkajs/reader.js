@@ -29,11 +29,15 @@ async function main(spec) {
     process.stderr.write(`crash, restarts: ${payload.restart}: ${payload.error.stack}\n`)
     if (!payload.restart) process.exit(1)
   })
+  consumer.on(consumer.events.COMMIT_OFFSETS, ({ payload }) => {
+    const committed = payload.topics.flatMap(({ partitions }) => partitions.map((one) => [one.partition, one.offset].map(Number)))
+    print(JSON.stringify({ committed }) + '\n')
+  })
   let left = spec.starts ? spec.count : Infinity
   await consumer.connect()
   await consumer.subscribe({ topic: spec.topic, fromBeginning: true })
   await consumer.run({
-    autoCommitInterval: 500,
+    autoCommitInterval: spec.group ? 500 : 5,
     partitionsConsumedConcurrently: 1,
     eachMessage: async ({ partition, message }) => {
       if (left <= 0) return
@@ -52,8 +56,12 @@ function text(data) {
   return data === null ? null : data.toString('base64')
 }
 
+let printed = Promise.resolve()
+
+// Who reads may take its time, as work with a record does: process.stdout would hold up everything else meanwhile.
 function print(line) {
-  return new Promise((resolve) => process.stdout.write(line, resolve))
+  printed = printed.then(() => new Promise((resolve) => fs.writeFile(1, line, resolve)))
+  return printed
 }
 
 readline.createInterface({ input: process.stdin }).once('line', (line) => {
