@@ -17,7 +17,8 @@ _HEAD = (
 )
 _TAIL = (
     "\n`make long` runs all of them, except those for which a machine lacks Go or Node.js. CI runs "
-    "the marked ones with PLAINTEXT.\n"
+    "the marked ones: with PLAINTEXT as all others, and with SASL_SSL in these three ways at the "
+    "same time, while the leader of a partition changes.\n"
 )
 _KAFKAJS = (
     "\n## kafkajs may give records again\n\n"

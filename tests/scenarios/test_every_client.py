@@ -1,8 +1,10 @@
 """Every client of the table reads both tiers of three brokers, without and with security: from the
 very start while a leader changes, by seek while a service restarts, and as a member of a group that
-another one joins. Every record is compared.
+another one joins. Every record is compared. The brokers of the secured ones are secured among
+themselves too.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,17 +16,18 @@ import pytest
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import SandboxSpec
 from tests.builders import secured_clients
+from tests.sandbox.test_secured_cluster import written
 from tests.sandbox_fixtures import with_workers
 from tests.scenarios.client_programs import EARLIEST, Reading, command_of, spec_of
 from tests.scenarios.client_table import PLAINTEXT, SASL_SSL, Cell, cells
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.repeats import Repeat, repeats_of
-from tests.scenarios.replicas import lead, reassign, replicas
+from tests.scenarios.replicas import lead, reassign, replicas, wait_isr
 from tests.scenarios.test_secured import PrincipalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-_MIB = 6
+_MIB = 4
 _PARTITIONS = 2
 _REPLICAS = [[1, 2, 3], [2, 3, 1]]
 _READ_LIMIT_S = 150
@@ -32,6 +35,9 @@ _PAUSE_S, _WORK_S = 0.02, 0.01
 _WITHOUT_END = 1 << 40
 _VERY_START = dict.fromkeys(range(_PARTITIONS), EARLIEST)
 _SEEKS = {0: 7, 1: 1_000}
+_WAYS = 3
+"""From the very start, by seek, and as a member of a group."""
+
 _CHANGES_OF_LEADER = 10
 _EVENT_AT = 400
 """Rows after which something happens; all clients together hold fewer than are left then."""
@@ -110,10 +116,14 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 class Meanwhile:
-    """Does something beside a reader that has got so far, which goes on slowly until it is done."""
+    """Does something beside readers that have all got so far, which go on slowly until it is done:
+    each calls it with the count of its rows.
+    """
 
-    def __init__(self, work: Callable[[], None], at: int = _EVENT_AT) -> None:
-        self._at = at
+    def __init__(self, work: Callable[[], None], readers: int = 1) -> None:
+        self._lock = threading.Lock()
+        self._before = readers
+        self._is_done = threading.Event()
         self._failed: list[BaseException] = []
         self._thread = threading.Thread(target=self._run, args=(work,))
 
@@ -122,15 +132,20 @@ class Meanwhile:
             work()
         except BaseException as error:  # noqa: BLE001 - it is raised in the test's own thread
             self._failed.append(error)
+        self._is_done.set()
 
     def __call__(self, count: int) -> None:
-        if count == self._at:
-            self._thread.start()
-        elif count > self._at and self._thread.is_alive():
+        if count == _EVENT_AT:
+            with self._lock:
+                self._before -= 1
+                if not self._before:
+                    self._thread.start()
+        elif count > _EVENT_AT and not self._is_done.is_set():
             time.sleep(_PAUSE_S)
 
     def check(self) -> None:
         """It has happened, and well."""
+        assert self._is_done.wait(_READ_LIMIT_S), "not all readers have got so far"
         self._thread.join()
         if self._failed:
             raise self._failed[0]
@@ -273,6 +288,45 @@ def _leader_moves_away(direct: Both) -> None:
 @pytest.mark.parametrize("cell", _params(SASL_SSL))
 def test_client_reads_both_tiers_by_sasl_ssl(secured: Both, cell: Cell) -> None:
     _reads(secured, cell)
+
+
+def test_clients_read_both_tiers_at_once_by_sasl_ssl(secured: Both) -> None:
+    """CI's clients, each in three ways beside all others, while the leader of a partition changes:
+    what CI has the time for.
+    """
+    cluster, topic, rows = secured.cluster, secured.topic, secured.rows
+    chosen = [cell for cell in cells(SASL_SSL) if cell.is_in_ci]
+    node = cluster.leader(topic) % 3 + 1
+    meanwhile = Meanwhile(lambda: lead(cluster, topic, node), readers=_WAYS * len(chosen))
+    with contextlib.ExitStack() as open_readings:
+
+        def begin(cell: Cell, count: int, **how: Any) -> Reading:
+            spec = spec_of(cell.client, cluster, topic, count, protocol=cell.protocol, **how)
+            return open_readings.enter_context(Reading(cell.client, spec, meanwhile))
+
+        old = _sought(secured)
+        alone = [(begin(cell, len(rows), starts=_VERY_START), rows) for cell in chosen]
+        alone += [(begin(cell, len(old), starts=_SEEKS), old) for cell in chosen]
+        members = [begin(cell, len(rows), group=fresh("group")) for cell in chosen]
+        for reading, wanted in alone:
+            assert_same(reading.all_rows(_READ_LIMIT_S), wanted)
+        for member in members:
+            _wait_for_all(cluster, [member], rows)
+    meanwhile.check()
+
+
+def test_three_brokers_and_a_controller_are_secured_among_themselves(secured: Both) -> None:
+    """Brokers copy from each other, one that comes up again too, and all listeners want a proof."""
+    cluster, sandbox = secured.cluster, secured.cluster.sandbox
+    topic = fresh("among-themselves")
+    cluster.create_topic(topic, assignment=_REPLICAS)
+    sandbox.kill("broker:2")
+    sandbox.start("broker:2")
+    admin = secured_clients.librdkafka(sandbox.json, "admin")
+    assert written({**admin, "acks": "all"}, topic, *[b"x"] * 30) == [None] * 30
+    for partition in range(_PARTITIONS):
+        wait_isr(cluster, topic, {1, 2, 3}, partition)
+    assert not secured_clients.connects(sandbox.state.quorum_port, None)
 
 
 def _reads(both: Both, cell: Cell) -> None:
