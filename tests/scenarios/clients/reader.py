@@ -20,6 +20,8 @@ _SMALL_FETCH_BYTES = 65_536
 _COMMIT_MS = 500
 _IDLE_MS = 60_000
 _EARLIEST = -2
+_TIMEOUTS = ("consumer_timeout_ms", "api_version_auto_timeout_ms", "bootstrap_timeout_ms")
+"""Of kafka-python: the second is known before 3.0 only, the third since then."""
 
 Spec = dict[str, Any]
 Record = tuple[int, int, int, bytes | None, bytes | None]
@@ -79,9 +81,8 @@ def _starts(spec: Spec) -> dict[int, int]:
 def _kafka_python(spec: Spec) -> Iterator[Record]:
     from kafka import KafkaConsumer, TopicPartition
 
-    consumer = KafkaConsumer(
-        **_python_config(spec), consumer_timeout_ms=_IDLE_MS, api_version_auto_timeout_ms=_IDLE_MS
-    )
+    timeouts = {one: _IDLE_MS for one in _TIMEOUTS if one in KafkaConsumer.DEFAULT_CONFIG}
+    consumer = KafkaConsumer(**_python_config(spec), **timeouts)
     starts = {TopicPartition(spec["topic"], one): at for one, at in _starts(spec).items()}
     if starts:
         consumer.assign(list(starts))
