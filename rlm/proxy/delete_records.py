@@ -1,13 +1,13 @@
 """Answers DeleteRecords: the broker deletes, and the remote log start follows before the answer.
 
-The rule is H26. DeleteRecords cannot be undone, so a barrier is passed before the request goes to
-the broker (H17), and what stops deletions refuses it there. The broker is asked then too, for an
-offset below every log, which deletes nothing: a client without the right to delete gets the
-broker's error, and does not learn what stops deletions (G8). The request goes over the client's own
-connection: the broker decides whether this client may (G8). Only its answer without error moves the
-remote log start, and the client gets that answer only after the start was read back. If that fails,
-the client gets REQUEST_TIMED_OUT, which means "perhaps done"; its repeated request changes nothing
-at the broker and finishes the rest.
+The rule is H26. All requests go over the client's own connection: the broker decides whether this
+client may (G8). It is asked first for an offset below every log, which deletes nothing. A client
+without the right to delete gets the broker's error, and a stranger is cut off: neither makes us ask
+anything, nor learns what stops deletions. DeleteRecords cannot be undone, so a barrier is passed
+before the request itself goes to the broker (H17), and what stops deletions refuses it there. Only
+the broker's answer without error moves the remote log start, and the client gets that answer only
+after the start was read back. If that fails, the client gets REQUEST_TIMED_OUT, which means
+"perhaps done"; its repeated request changes nothing at the broker and finishes the rest.
 
 "Up to the high watermark" (-1) is replaced by the high watermark of now. The broker's answer would
 not do: its low watermark may lie above, because our own trim may have moved the log start while the
@@ -19,7 +19,7 @@ raised.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -52,6 +52,10 @@ log = structlog.get_logger(__name__)
 _HIGH_WATERMARK = -1
 _UNKNOWN = -1
 _BELOW_EVERY_LOG = 0
+_MAY_DELETE = (NONE, REQUEST_TIMED_OUT)
+"""Errors of an answer about an offset below every log: the second one says that the broker has not
+heard from a follower yet, which it waits for only where the client may delete.
+"""
 _OUTCOMES = MappingProxyType(
     {NOT_NOW: "not_ready", POLICY_VIOLATION: "refused", TOPIC_AUTHORIZATION_FAILED: REFUSED}
 )
@@ -70,10 +74,9 @@ class Forwarded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Our refusal of one partition. `asks`: an error of the broker comes before it."""
+    """The refusal of one partition: ours, or that of the broker, which comes before it."""
 
     error_code: int
-    asks: bool
 
 
 Decision = Forwarded | Refused
@@ -103,7 +106,7 @@ class DeleteRecordsHandler:
         if is_sent_by_a_service(parse_request_header(taken.frame).client_id):
             decisions = self._refuse_trim(request)
         else:
-            decisions = await self._decisions(request)
+            decisions = await self._decisions(request, taken, upstream)
         forwarded = forwarded_request(request, decisions)
         response: Value | None = None
         if forwarded is None:
@@ -128,29 +131,53 @@ class DeleteRecordsHandler:
 
     # Before the broker is asked.
 
-    async def _decisions(self, request: Value) -> dict[Key, Decision]:
+    async def _decisions(
+        self, request: Value, taken: Taken, upstream: Upstream
+    ) -> dict[Key, Decision]:
         """Of each partition, in the order of the request."""
         asked = asked_once(request)
-        not_now = Refused(error_code=NOT_NOW, asks=True)
-        decisions: dict[Key, Decision] = dict.fromkeys(asked, not_now)
+        decisions = {key: self._without_asking(one) for key, one in asked.items()}
+        unknown = [key for key, decision in decisions.items() if decision is None]
+        refused = await self._brokers_refusals(request, unknown, taken, upstream)
 
-        async def decide(key: Key, one: Question) -> None:
-            decisions[key] = await self._decision(one)
+        async def decide(key: Key) -> None:
+            decisions[key] = await self._decision(asked[key])
 
-        await self._work.each(partial(decide, key, one) for key, one in asked.items())
-        return decisions
+        await self._work.each(partial(decide, key) for key in unknown if key not in refused)
+        not_now = Refused(error_code=NOT_NOW)
+        return {key: refused.get(key, one or not_now) for key, one in decisions.items()}
+
+    async def _brokers_refusals(
+        self, request: Value, keys: Iterable[Key], taken: Taken, upstream: Upstream
+    ) -> dict[Key, Refused]:
+        """Where the broker lets this client delete nothing."""
+        rows = {key: {"partition_index": key[1], "offset": _BELOW_EVERY_LOG} for key in keys}
+        if not rows:
+            return {}
+        question = {**request, "topics": _by_topic(rows), "timeout_ms": 0}
+        answered = _rows_of(await ask_changed(DELETE_RECORDS, taken, question, upstream))
+        codes = {key: answered[key]["error_code"] if key in answered else NOT_NOW for key in rows}
+        refused = {
+            key: Refused(error_code=code) for key, code in codes.items() if code not in _MAY_DELETE
+        }
+        for _ in refused:
+            self._metrics.answered("delete_records", "broker")
+        return refused
 
     def _refuse_trim(self, request: Value) -> dict[Key, Decision]:
         why = "a service sent its trim to a proxy: broker.direct.address leads here"
         return {
-            key: self._refuse(one, POLICY_VIOLATION, why, asks=False)
+            key: self._refuse(one, POLICY_VIOLATION, why)
             for key, one in asked_once(request).items()
         }
 
+    def _without_asking(self, one: Question) -> Decision | None:
+        """Whatever the broker's rules are; None: they count first."""
+        if not self._own_topics.has(one.topic, None):
+            return None
+        return self._refuse(one, TOPIC_AUTHORIZATION_FAILED, "it is a topic of the service")
+
     async def _decision(self, one: Question) -> Decision:
-        if self._own_topics.has(one.topic, None):
-            why = "it is a topic of the service"
-            return self._refuse(one, TOPIC_AUTHORIZATION_FAILED, why, asks=False)
         view = await self._work.view(one.topic, one.partition)
         if view is None:
             return Forwarded(question=one, offset=one.asked, view=None)
@@ -174,10 +201,10 @@ class DeleteRecordsHandler:
         watermarks = await watermarks_or_none(self._tier, ref, one.partition, self._work.left_ms())
         return None if watermarks is None else watermarks.high_watermark
 
-    def _refuse(self, one: Question, error_code: int, why: str, *, asks: bool = True) -> Refused:
+    def _refuse(self, one: Question, error_code: int, why: str) -> Refused:
         self._metrics.answered("delete_records", _OUTCOMES[error_code])
         log.info("delete_records_refused", topic=one.topic, partition=one.partition, why=why)
-        return Refused(error_code=error_code, asks=asks)
+        return Refused(error_code=error_code)
 
     # After its answer.
 
@@ -237,45 +264,35 @@ def asked_once(request: Value) -> dict[Key, Question]:
 
 
 def forwarded_request(request: Value, decisions: Mapping[Key, Decision]) -> Value | None:
-    """A DeleteRecords request for what may be asked; None when nothing is left. It deletes nothing
-    where we refuse.
-    """
+    """A DeleteRecords request for what may be asked; None when nothing is left."""
     rows = {
-        key: {"partition_index": key[1], "offset": offset}
+        key: {"partition_index": key[1], "offset": decision.offset}
         for key, decision in decisions.items()
-        if (offset := _sent_offset(decision)) is not None
+        if isinstance(decision, Forwarded)
     }
     return {**request, "topics": _by_topic(rows)} if rows or not decisions else None
 
 
-def _sent_offset(decision: Decision) -> int | None:
-    """What the broker is asked for; None = nothing."""
-    if isinstance(decision, Forwarded):
-        return decision.offset
-    return _BELOW_EVERY_LOG if decision.asks else None
-
-
 def merged_answer(response: Value | None, decisions: Mapping[Key, Decision]) -> Value:
-    """One DeleteRecords answer: the broker's, and our refusals where it has no error, or did not
-    hear from its followers in time: nothing was deleted, so that it is not "perhaps done".
-    """
-    topics = [] if response is None else response["topics"]
-    broker = {
-        (topic["name"], row["partition_index"]): row
-        for topic in topics
-        for row in topic["partitions"]
-    }
+    """One DeleteRecords answer: the broker's, and the refusals."""
+    broker = {} if response is None else _rows_of(response)
     rows: dict[Key, Value] = {}
     for key, decision in decisions.items():
-        answered = broker.get(key)
-        is_silent = answered is None or answered["error_code"] in (NONE, REQUEST_TIMED_OUT)
-        if isinstance(decision, Refused) and is_silent:
+        if isinstance(decision, Refused):
             refused = {"low_watermark": _UNKNOWN, "error_code": decision.error_code}
             rows[key] = {"partition_index": key[1], **refused}
-        elif answered is not None:
-            rows[key] = answered
+        elif key in broker:
+            rows[key] = broker[key]
     throttle_time_ms = 0 if response is None else response["throttle_time_ms"]
     return {"throttle_time_ms": throttle_time_ms, "topics": _by_topic(rows)}
+
+
+def _rows_of(response: Value) -> dict[Key, Value]:
+    return {
+        (topic["name"], row["partition_index"]): row
+        for topic in response["topics"]
+        for row in topic["partitions"]
+    }
 
 
 def _by_topic(rows: Mapping[Key, Value]) -> list[Value]:

@@ -29,8 +29,10 @@ from rlm.proxy.begun import in_task
 from rlm.proxy.client_counts import ClientCounts
 from rlm.proxy.fetch_answer import FetchAnswer, StorageErrors
 from rlm.proxy.fetch_plan import (
+    HighWatermarks,
     Key,
     PartitionFetch,
+    ReadableTopics,
     Source,
     is_consumer,
     is_incremental,
@@ -63,16 +65,6 @@ from rlm.remote_log.visible import ClientView
 
 _SLICE_MS = 100  # part of max_wait per request; new tail records end the wait at once
 _MOST_REPEATS = 8  # of requests repeated because an answer changed what has to be asked
-_MOST_REMEMBERED = 200_000
-
-
-class HighWatermarks(dict[Key, int]):
-    """Last high watermark of each tiered partition, for all connections; cleared when full."""
-
-    def __setitem__(self, key: Key, high_watermark: int) -> None:
-        if len(self) >= _MOST_REMEMBERED:
-            self.clear()
-        super().__setitem__(key, high_watermark)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +94,7 @@ class FetchHandler:
         self._quota = dependencies.quota.connection()
         self._unanswered: set[Key] = set()
         self._turns = Turns()
+        self._readable = ReadableTopics()
         self._requests = FetchRequests()
 
     def known_as(self, principal: str) -> None:
@@ -144,15 +137,9 @@ class FetchHandler:
             plan, reads, permit, self._dependencies.metrics, self._storage_errors, self._counts
         )
         further = FurtherReads(reads, permit, self._turns, clock)
+        known = self._unanswered, self._readable
         one = _OneFetch(
-            self._dependencies,
-            tier,
-            taken,
-            upstream,
-            answer,
-            further,
-            deadline_ms,
-            self._unanswered,
+            self._dependencies, tier, taken, upstream, answer, further, deadline_ms, *known
         )
         try:
             if await one.answer_at_once():
@@ -180,6 +167,7 @@ class _OneFetch:
         further: FurtherReads,
         deadline_ms: int,
         unanswered: set[Key],
+        readable: ReadableTopics,
     ) -> None:
         self._clock = clock = dependencies.clock
         self._settling = Settling(tier, clock, dependencies.metrics, deadline_ms)
@@ -190,7 +178,8 @@ class _OneFetch:
         self._answer = answer
         self._plan, self._reads, self._further = answer.plan, answer.reads, further
         self._deadline_ms = deadline_ms
-        self._unanswered = unanswered
+        self._unanswered, self._readable = unanswered, readable
+        self._must_ask_first = False
         self._frame = bytearray()
         self._is_held = False
         self._answered: tuple[FetchResponse, CheckedAnswer] | None = None
@@ -225,7 +214,7 @@ class _OneFetch:
         """Ask the broker once, without a task. False: something must be waited for, or asked again,
         and `settle` goes on from here.
         """
-        self._start_planned_reads()
+        self._start_planned_reads(Source.ASSUMED)
         self._is_held = any(self._plan.sources(Source.ASSUMED))
         if self._plan.is_contended or self._reads.is_pending:
             return False
@@ -251,6 +240,9 @@ class _OneFetch:
         """
         self._reads.wait_in(group)
         if self._answered is None and self._plan.is_contended:
+            if self._must_ask_first and await self._ask(0) is None:
+                return self.pieces
+            self._answered = None  # it has shown what may be read: the next one shares the room
             await self._wait_for_new_reads()
         wait_ms, repeats = self._first_wait_ms, 0
         while True:
@@ -343,6 +335,11 @@ class _OneFetch:
         checked = check_answer(self._plan, response, self._high_watermarks)
         for partition in checked.dropped:
             self._reads.forget(partition)
+        if self._must_ask_first or checked.leave_now:
+            for _, partition, answered in answers_of(self._plan, response):
+                self._readable.heed(partition, answered.error_code)
+        if self._must_ask_first:
+            self._start_planned_reads(Source.REMOTE)
         self._answered = response, checked
         return checked
 
@@ -361,11 +358,16 @@ class _OneFetch:
         passed.settled(partition)
         self._upstream.go_on()
 
-    def _start_planned_reads(self) -> None:
+    def _start_planned_reads(self, source: Source) -> None:
+        """Of a topic that the broker has not answered yet, its answer comes first (G8)."""
         planned_bytes = 0
-        for number, partition in enumerate(self._plan.sources(Source.ASSUMED)):
+        self._must_ask_first = False
+        for number, partition in enumerate(self._plan.sources(source)):
             if number and planned_bytes >= self._plan.request.max_bytes:
                 return  # nothing more could be answered
+            if not self._readable.has(partition):
+                self._must_ask_first = True
+                continue
             planned_bytes += self._reads.start(partition, self._plan.request.max_bytes)
             self._reads_begun_ms = self._clock.monotonic_ms()
 
@@ -391,6 +393,8 @@ class _OneFetch:
 
     def _must_wait(self, response: FetchResponse, checked: CheckedAnswer) -> bool:
         """Whether the answer may gain from a wait beyond the broker's own."""
+        if self._reads.is_pending:
+            return True  # it has begun since that answer, and has a first moment in any case
         if checked.leave_now or self._plan.is_plain or self._has_final_error(response):
             return False
         if not self._is_ours_to_hold and not any(self._plan.sources(Source.HOLE)):

@@ -22,6 +22,7 @@ from functools import lru_cache
 from kafka_protocol.error_codes import (
     KAFKA_STORAGE_ERROR,
     NONE,
+    TOPIC_AUTHORIZATION_FAILED,
 )
 from kafka_protocol.fetch import (
     CONSUMER_REPLICA_ID,
@@ -45,6 +46,8 @@ _FULL_SESSION_EPOCHS = (0, -1)
 NO_EPOCH = -1
 _FIRST_WITH_LOG_START = 5  # older answers cannot prove that the broker's log is the known one
 _REMEMBERED_TOPICS = 4096
+_MOST_REMEMBERED = 200_000
+_MOST_READABLE = 1_000  # topics of one connection; each name may be as long as a name can be
 _TOPIC_NAME_MAX_CHARS = 249  # org.apache.kafka.common.internals.Topic
 Key = tuple[str | bytes, int]
 View = Callable[[TopicRef, int], TierPartition | None]
@@ -160,6 +163,38 @@ class PartitionFetch:
         if self.source is Source.DIVERGED:
             return True
         return self.source is Source.REFUSED and self.error_code != KAFKA_STORAGE_ERROR
+
+
+class HighWatermarks(dict[Key, int]):
+    """Last high watermark of each tiered partition, for all connections; cleared when full."""
+
+    def __setitem__(self, key: Key, high_watermark: int) -> None:
+        if len(self) >= _MOST_REMEMBERED:
+            self.clear()
+        super().__setitem__(key, high_watermark)
+
+
+class ReadableTopics:
+    """Topics with remote data that one client may read, as the broker's answers to it have shown:
+    rights are those of topics. Cleared when full; then the broker is asked first again.
+    """
+
+    def __init__(self) -> None:
+        self._topics: set[str | bytes] = set()
+
+    def has(self, partition: PartitionFetch) -> bool:
+        """Whether the broker has answered one of the topic's partitions, and refused none since."""
+        return partition.key[0] in self._topics
+
+    def heed(self, partition: PartitionFetch, error_code: int) -> None:
+        """The broker has answered a partition."""
+        topic = partition.key[0]
+        if error_code == TOPIC_AUTHORIZATION_FAILED:
+            self._topics.discard(topic)
+        elif error_code == NONE and partition.source is Source.REMOTE:
+            if len(self._topics) >= _MOST_READABLE:
+                self._topics.clear()
+            self._topics.add(topic)
 
 
 @dataclass(slots=True)

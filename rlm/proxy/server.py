@@ -37,8 +37,8 @@ from rlm.proxy.client_login import ClientLogin, refuse_sasl
 from rlm.proxy.client_tokens import ClientTokens
 from rlm.proxy.connection import Connection, Handle
 from rlm.proxy.delete_records import DeleteRecordsHandler
-from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
-from rlm.proxy.fetch_plan import topic_ref
+from rlm.proxy.fetch import FetchDependencies, FetchHandler
+from rlm.proxy.fetch_plan import HighWatermarks, topic_ref
 from rlm.proxy.handshakes import HandshakeFailed, accept
 from rlm.proxy.identities import Identities, Identity, Shares
 from rlm.proxy.introductions import Introduction

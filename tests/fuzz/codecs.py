@@ -93,7 +93,7 @@ def _echoed(asked: list[Any], name: str, index: str) -> list[Value]:
 
 
 def _delete_records(case: Case, request: Value, response: Value) -> None:
-    refused = Refused(error_code=5, asks=case.rng.random() < 0.5)
+    refused = Refused(error_code=5)
     decisions: dict[tuple[str, int], Forwarded | Refused] = {
         key: Forwarded(question=one, offset=one.asked, view=None)
         if case.rng.random() < 0.7

@@ -5,7 +5,16 @@ from tests.mutants.edits import Edit, Target
 DELETES = Target("rlm/proxy/delete_records.py", ("tests/rlm/proxy/test_h26_delete_records.py",))
 RAISES = Target("rlm/remote_log/client_deletions.py", ("tests/rlm/test_h26_client_deletions.py",))
 
+STRANGERS = Target("rlm/proxy/delete_records.py", ("tests/rlm/proxy/test_g8_strangers.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *STRANGERS.edits(
+        (
+            "G8: a stranger's DeleteRecords has barriers passed",
+            "for key in unknown if key not in refused)\n",
+            "for key in unknown)\n",
+        ),
+    ),
     *DELETES.edits(
         (
             "H1: a service's trim that was sent to a proxy ends the archive",
@@ -91,18 +100,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G8: who may not delete learns what stops deletions",
-            "        is_silent = answered is None or ",
-            "        is_silent = answered is not None or ",
+            "        return {key: refused.get(key, one or not_now) for key,",
+            "        return {key: one or not_now for key,",
         ),
         (
             "H26: a refusal is answered as perhaps done because followers of the broker lag",
-            '["error_code"] in (NONE, REQUEST_TIMED_OUT)\n',
-            '["error_code"] == NONE\n',
+            "_MAY_DELETE = (NONE, REQUEST_TIMED_OUT)\n",
+            "_MAY_DELETE = (NONE,)\n",
         ),
         (
             "H26: records are deleted to find out who may delete them",
-            "    return _BELOW_EVERY_LOG if decision.asks else None\n",
-            "    return 150 if decision.asks else None\n",
+            '"offset": _BELOW_EVERY_LOG} for key in keys}',
+            '"offset": 150} for key in keys}',
         ),
         (
             "H26: of two offsets for a partition the tiers take different ones",

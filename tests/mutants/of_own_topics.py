@@ -222,8 +222,8 @@ EDITS: tuple[Edit, ...] = (
     *DELETES.edits(
         (
             "records of our topics are deleted",
-            "        if self._own_topics.has(one.topic, None):\n",
-            "        if self._own_topics.has(None, None):\n",
+            "        if not self._own_topics.has(one.topic, None):\n",
+            "        if not self._own_topics.has(None, None):\n",
         ),
     ),
     *FEED.edits(

@@ -34,7 +34,43 @@ GAP_FETCHES = Target("rlm/proxy/fetch.py", _GAPS)
 GAP_BARRIERS = Target("rlm/proxy/settling.py", _GAPS)
 HELD_OFFSETS = Target("rlm/proxy/fetch_plan.py", _UNHELD)
 
+STRANGERS = ("tests/rlm/proxy/test_g8_strangers.py",)
+FETCH_FOR_STRANGERS = Target("rlm/proxy/fetch.py", STRANGERS)
+FIRST_FETCH = Target("rlm/proxy/fetch.py", ("tests/rlm/proxy/test_sizes.py",))
+READABLE = Target("rlm/proxy/fetch_plan.py", STRANGERS)
+
 EDITS: tuple[Edit, ...] = (
+    *FETCH_FOR_STRANGERS.edits(
+        (
+            "G8: remote records are read for whom the broker has not answered",
+            "            if not self._readable.has(partition):\n",
+            "            if not self._readable:\n",
+        ),
+        (
+            "a first fetch that does not wait gets no remote records",
+            "            return True  # it has begun since",
+            "            pass  # it has begun since",
+        ),
+    ),
+    *FIRST_FETCH.edits(
+        (
+            "the first fetch divides its bytes as if remote partitions took all they may",
+            "            self._answered = None  # it has shown",
+            "            pass  # it has shown",
+        ),
+    ),
+    *READABLE.edits(
+        (
+            "G8: records are read on after the right to read was taken away",
+            "            self._topics.discard(topic)\n",
+            "            pass\n",
+        ),
+        (
+            "each fetch of remote records waits for the broker first",
+            "            self._topics.add(topic)\n",
+            "            pass\n",
+        ),
+    ),
     *PURGATORY.edits(
         (
             "a read that fails for now at once is answered as if it lasted",

@@ -17,7 +17,8 @@ from rlm.plans.client_activity import ClientTable
 from rlm.plans.client_history import HistoryRules
 from rlm.proxy.account import WORK_TIMES
 from rlm.proxy.client_counts import ClientCounts
-from rlm.proxy.fetch import FetchDependencies, FetchHandler, HighWatermarks
+from rlm.proxy.fetch import FetchDependencies, FetchHandler
+from rlm.proxy.fetch_plan import HighWatermarks
 from rlm.proxy.memory import OVERDRAFT_BYTES, Verdict
 from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.session import FetchEntries, Taken
