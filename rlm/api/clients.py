@@ -1,8 +1,9 @@
 """Kafka clients of all proxies of the cluster, and who reads a topic past them (H19).
 
 Each service knows the clients of its own proxy. A group reads past the proxies if it has committed
-offsets of the topic and no proxy has seen a member of it since its service began. What a service
-that does not answer knows is not known here, so its row says why there is none (H38).
+offsets of the topic, and no client that has named this group has read the topic through a proxy
+since the services began: whoever reads nothing may name any group. What a service that does not
+answer knows is not known here, so its row says why there is none (H38).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -70,7 +71,7 @@ class ClusterClients:
                 rows += answer.clients
         whole = pb.ListClientsResponse(clients=_joined(rows, topic), problems=problems)
         if described is not None:
-            await self._add_direct(whole, described, {one for row in rows for one in row.groups})
+            await self._add_direct(whole, described, _groups_of(whole.clients))
         return whole
 
     async def _add_direct(
@@ -116,6 +117,13 @@ def _joined(rows: Iterable[pb.KafkaClient], topic: str) -> list[pb.KafkaClient]:
             _add(known, row)
     shown = (row for row in found.values() if not topic or row.topics)
     return sorted(shown, key=lambda row: (row.principal, row.client_id, row.address))
+
+
+def _groups_of(readers: Iterable[pb.KafkaClient]) -> set[str]:
+    """Of clients that have names: which of all others has read, and which has named a group, is
+    not known.
+    """
+    return {group for row in readers if row.address for group in row.groups}
 
 
 def _add(known: pb.KafkaClient, row: pb.KafkaClient) -> None:

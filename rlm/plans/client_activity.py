@@ -18,6 +18,7 @@ from typing import NamedTuple
 MOST_CLIENTS = 10_000
 _MOST_ENTERED = 10_000
 _MOST_NAMES = 100
+_MOST_NAMES_CHARACTERS = 2_500  # of a row's groups, and of its software
 _MOST_TOPICS = 1_000
 _OTHER_TOPICS = ""
 
@@ -244,5 +245,7 @@ class ClientTable:
 
 
 def _add(names: dict[str, None], name: str) -> None:
-    if name and len(names) < _MOST_NAMES:
+    if not name or name in names or len(names) >= _MOST_NAMES:
+        return
+    if sum(map(len, names)) + len(name) <= _MOST_NAMES_CHARACTERS:
         names[name] = None

@@ -1,8 +1,9 @@
 """Counts what one connection's client does, under the name that is known of it by then. Pure.
 
 The name grows: an address at once, a client id with the first request that has one, a principal
-once it is proved. The connection then counts for the new name. rlm/plans/client_activity.py says
-what a name is, and adds connections up.
+once it is proved. The connection then counts for the new name. A stranger is nobody: of what it
+says, only the newest is kept, and it counts once the broker has let the connection in.
+rlm/plans/client_activity.py says what a name is, and adds connections up.
 """
 
 from collections.abc import Callable
@@ -21,17 +22,29 @@ class ClientCounts:
         self._table = table
         self._view = view
         self._name = ClientName("", "", address)
-        self._is_counted = False
-        self._software = ""
+        self._is_admitted = self._is_counted = False
+        self._software = self._group = ""
 
     def introduced(self, said: Introduction) -> None:
         """What a request says that passes."""
         self._software = said.software or self._software
+        self._group = said.group or self._group
         self._be(self._name._replace(client_id=said.client_id))
+        if not self._is_admitted:
+            return
         if said.software:
             self._table.runs(self._name, said.software)
         if said.group:
             self._table.joined(self._name, said.group)
+
+    def admitted(self) -> None:
+        """The broker has answered what it answers to nobody that it has not let in."""
+        if self._is_admitted:
+            return
+        self._is_admitted = True
+        self._be(self._name)
+        if self._group:
+            self._table.joined(self._name, self._group)
 
     def known_as(self, principal: str) -> None:
         """The client's principal was proved."""
@@ -48,6 +61,7 @@ class ClientCounts:
         """Record bytes of a partition are in an answer. `topic`: as the client named it."""
         if not remote and not local:
             return
+        self.admitted()
         name = topic if isinstance(topic, str) else self._name_of(ref, partition)
         self._table.read(self._name, name, remote, local)
 
@@ -70,6 +84,8 @@ class ClientCounts:
         if name == self._name and self._is_counted:
             return
         before, self._name = self._name, name
+        if not self._is_admitted:
+            return
         if self._software:
             self._table.runs(name, self._software)
         self._table.connected(name)

@@ -20,7 +20,7 @@ from rlm.proxy.account import Account
 from rlm.proxy.asked import AskedAnswer
 from rlm.proxy.begun import Steps, or_broken_off
 from rlm.proxy.client_login import ClientLogin
-from rlm.proxy.introductions import Introduction
+from rlm.proxy.introductions import Introduced
 from rlm.proxy.memory import SMALL_BYTES
 from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed
 from rlm.proxy.session import (
@@ -56,7 +56,7 @@ class Connection:
         shared: Shared,
         handlers: Mapping[int, Handle],
         on_made: Callable[["Connection"], bool],
-        introduced: Callable[[Introduction], None],
+        introduced: Introduced,
         login: ClientLogin | None = None,
     ) -> None:
         """`handlers` by API key, of all that is intercepted. `introduced`: see RequestCutter."""

@@ -3,10 +3,12 @@
 ApiVersions has the software's name and version since v3 (KIP-511). The requests of a member of a
 group, and those that commit offsets, begin with the group's id, in every version. Both are read
 where they pass, which changes and delays nothing: a request that cannot be read says nothing.
-Clients say what they like, so these names are shown and never trusted.
+Clients say what they like, so these names are shown and never trusted, and of a stranger they are
+not even shown.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from kafka_protocol.apis import API_VERSIONS
 from kafka_protocol.frames import parse_request_header
@@ -33,6 +35,16 @@ class Introduction:
     client_id: str = ""
     software: str = ""
     group: str = ""
+
+
+class Introduced(Protocol):
+    """Gets what the requests of one connection say."""
+
+    def introduced(self, said: Introduction) -> None: ...
+
+    def admitted(self) -> None:
+        """The broker has answered a request that needs authentication; called once."""
+        ...
 
 
 def introduces(api_key: int) -> bool:

@@ -10,7 +10,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -321,16 +321,13 @@ class ProxyServer:
         counts = ClientCounts(self.clients, identity.address, self._tier.partition)
         fetches = FetchHandler(self._fetch_dependencies, view, counts)
 
-        def introduced(said: Introduction) -> None:
-            view.named(said.client_id or None)
-            counts.introduced(said)
-
         def known(principal: str) -> None:
             for one in (view, fetches, counts):
                 one.known_as(principal)
 
         def proved(principal: str) -> None:
             self.identities.prove(identity, principal, by_sasl=True)
+            counts.admitted()
             known(identity.principal or principal)
 
         if identity.principal is not None:
@@ -359,6 +356,7 @@ class ProxyServer:
             **dict.fromkeys(SASL_APIS, sasl),
         }
         accept = partial(self._accept, identity, counts)
+        introduced = _Introduced(view, counts)
         return Connection(self._shared_with(view), handlers, accept, introduced, login)
 
     def _login(self, identity: Identity, known: Callable[[str], None]) -> ClientLogin | None:
@@ -401,6 +399,21 @@ class ProxyServer:
             self.identities.leave(identity)
             counts.ended()
             self._one_left.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Introduced:
+    """Whom one client's requests are told that pass; see `rlm.proxy.introductions.Introduced`."""
+
+    view: ClientView
+    counts: ClientCounts
+
+    def introduced(self, said: Introduction) -> None:
+        self.view.named(said.client_id or None)
+        self.counts.introduced(said)
+
+    def admitted(self) -> None:
+        self.counts.admitted()
 
 
 def _produce_log_start(

@@ -6,7 +6,6 @@ stream. This module must not know sockets, tasks or the remote tier.
 """
 
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,7 +35,7 @@ from kafka_protocol.frames import FrameAssembler, parse_request_header
 from kafka_protocol.primitives import Buffer, WireError
 from kafka_protocol.produce import read_acks, usual_acks
 from kafka_protocol.produce_request import MAX_HEAD_BYTES, ProduceRequestScanner
-from rlm.proxy.introductions import MOST_SHOWN_BYTES, Introduction, introduces, introduction
+from rlm.proxy.introductions import MOST_SHOWN_BYTES, Introduced, introduces, introduction
 from rlm.proxy.own_topics import OwnTopics, unknown_ids
 
 LENGTH_BYTES = 4
@@ -210,10 +209,10 @@ class RequestCutter:
         read_request_bytes: int | None = None,
         rewrites: bool = False,
         own_topics: OwnTopics = _OWN_TOPICS_BY_NAME,
-        introduced: Callable[[Introduction], None] | None = None,
+        introduced: Introduced | None = None,
     ) -> None:
         self._own_topics = own_topics
-        self._introduced = introduced
+        self._introduced, self._is_admitted = introduced, False
         self._intercepts = _OF_VERSIONS | _OF_ADDRESSES if rewrites else _OF_VERSIONS
         self._max_frame_bytes = max_frame_bytes
         self._read_request_bytes = min(read_request_bytes or max_frame_bytes, max_frame_bytes)
@@ -265,7 +264,11 @@ class RequestCutter:
 
     def admit(self) -> None:
         """The broker has answered a request that needs authentication: frames may be large now."""
-        self._first_frame_bytes = None
+        if self._is_admitted:
+            return
+        self._is_admitted, self._first_frame_bytes = True, None
+        if self._introduced is not None:
+            self._introduced.admitted()
 
     def stop(self, *, wanted: bool = True) -> None:
         """Stop before the next request begins, as after an intercepted one. The Cut says so.
@@ -399,7 +402,7 @@ class RequestCutter:
             return self._introduced is None
         found = introduction(frame[:wanted_bytes])
         if found is not None:
-            self._introduced(found)
+            self._introduced.introduced(found)
         return True
 
     def _check_taken(self, api_key: int, size_bytes: int) -> None:

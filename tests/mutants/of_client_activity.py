@@ -68,6 +68,13 @@ EDITS: tuple[Edit, ...] = (
             "        self._changed.clear()\n",
         ),
     ),
+    *TABLE.edits(
+        (
+            "G10: long names of groups fill the memory",
+            "    if sum(map(len, names)) + len(name) <= _MOST_NAMES_CHARACTERS:\n",
+            "    if _MOST_NAMES_CHARACTERS:\n",
+        ),
+    ),
     *SAID.edits(
         (
             "a name with a line end gets into the log",
@@ -81,6 +88,16 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *COUNTS.edits(
+        (
+            "H36: what strangers say of themselves is believed",
+            "        self._is_admitted = self._is_counted = False\n",
+            "        self._is_admitted, self._is_counted = True, False\n",
+        ),
+        (
+            "a member that says its group in its first request is in none",
+            "            self._table.joined(self._name, self._group)\n",
+            "            pass\n",
+        ),
         (
             "a client counts on under the name that it had before it logged in",
             "        if self._is_counted:\n            self._table.connected(before, -1)\n",
@@ -116,11 +133,21 @@ EDITS: tuple[Edit, ...] = (
     *API.edits(
         (
             "H19: a group of another proxy counts as one that reads past them",
-            "{one for row in rows for one in row.groups}",
-            "{one for row in found.clients for one in row.groups}",
+            "described, _groups_of(whole.clients))",
+            "described, _groups_of(found.clients))",
         ),
         (
-            "H19: a member that has read nothing yet is left out, and its group reads past us",
+            "H19: whoever names a group hides that it reads past us",
+            "described, _groups_of(whole.clients))",
+            "described, _groups_of(rows))",
+        ),
+        (
+            "H19: a group that some unknown client has named is hidden",
+            "for row in readers if row.address for",
+            "for row in readers for",
+        ),
+        (
+            "H19: a member that reads by another proxy is left out, and its group reads past us",
             "or topic in row.topics or row.groups)",
             "or topic in row.topics)",
         ),

@@ -70,8 +70,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H36: what the broker has answered once may send anything",
-            "        self._first_frame_bytes = None\n",
-            "        self._first_frame_bytes = None\n"
+            "        self._is_admitted, self._first_frame_bytes = True, None\n",
+            "        self._is_admitted, self._first_frame_bytes = True, None\n"
             "        self._read_request_bytes = self._max_frame_bytes\n",
         ),
     ),

@@ -1,7 +1,7 @@
 """`rlm clients`: clients of every proxy as one, and who reads a topic past them."""
 
 from kip405.errors import Unavailable
-from rlm.plans.client_activity import ClientName, ClientTable
+from rlm.plans.client_activity import OTHER_CLIENTS, ClientName, ClientTable
 from rlm.topics.ports import GroupOffset
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import api_node
@@ -54,27 +54,32 @@ async def test_a_client_of_two_proxies_is_one_row() -> None:
         ]
 
 
-async def test_h19_groups_that_no_proxy_has_seen_are_beside_the_readers_of_a_topic() -> None:
+async def test_h19_groups_that_read_past_the_proxies_are_beside_the_readers_of_a_topic() -> None:
     cluster = Cluster()
     cluster.groups = tuple(
         GroupOffset(group=group, partition=partition, offset=partition + 5)
-        for group in ("billing", "past", "seen-there")
+        for group in ("billing", "past", "named", "seen-there")
         for partition in (1, 0)
     )
     cluster.share_starts = {0: 40}
     async with api_node(cluster, node_id=1) as one, api_node(cluster, node_id=2) as two:
         reads(one.clients, ALICE, TOPIC, 1, 0)
         one.clients.joined(ALICE, "billing")
+        two.clients.joined(ALICE, "seen-there")
         reads(two.clients, BOB, "other", 1, 0)
-        two.clients.joined(BOB, "seen-there")  # a member that has read nothing of it yet
+        two.clients.joined(BOB, "named")  # whoever reads nothing of it may name any group
+        reads(two.clients, OTHER_CLIENTS, TOPIC, 1, 0)
+        two.clients.joined(OTHER_CLIENTS, "past")
         await one.service.settings.barrier(1_000)
         answer = await as_json(one, "clients", TOPIC)
-        assert [row["client_id"] for row in answer["clients"]] == ["c-1"]
+        assert [row["client_id"] for row in answer["clients"]] == ["", "c-1"]
         positions = [{"partition": 0, "offset": 5}, {"partition": 1, "offset": 6}]
-        assert answer["direct_groups"] == [{"group": "past", "positions": positions}]
+        past = [{"group": group, "positions": positions} for group in ("named", "past")]
+        assert answer["direct_groups"] == past
         assert answer["share_starts"] == [{"partition": 0, "offset": 40}]
         shown = (await asked(one, "clients", TOPIC)).stdout
-        assert "past" in shown and "0:5, 1:6" in shown and "seen-there" not in shown
+        _, _, direct = shown.partition("committed")
+        assert "past" in direct and "0:5, 1:6" in direct and "seen-there" not in direct
         assert "share groups hold the trim at 0:40" in shown
 
 

@@ -91,6 +91,9 @@ def test_g10_rows_names_and_topics_are_bounded() -> None:
         table.read(names[0], f"t{number}", 1, 1)
     row = seen(table)[names[0]]
     assert (len(row.groups), len(row.software)) == (100, 100)
+    for number in range(100):
+        table.joined(names[2], f"{number:0249}")
+    assert sum(map(len, seen(table)[names[2]].groups)) <= 2_500
     assert len(row.topics) <= 1_001
     assert sum(read.remote for read in row.topics.values()) == 5_000
 

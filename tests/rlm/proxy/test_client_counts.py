@@ -51,6 +51,15 @@ async def join(client: RawClient, group: str, in_bytes: bool = False) -> None:
     assert (await client.frame()).endswith(b"joined")
 
 
+class StrictBroker(FakeBroker):
+    """Closes the connection of a stranger that asks for a group."""
+
+    async def answer(self, frame: bytes) -> bytes | None:
+        if frame.startswith(JOIN_GROUP.to_bytes(2, "big")):
+            raise ConnectionError
+        return await super().answer(frame)
+
+
 def seen(w: World) -> dict[tuple[str, str], ClientRow]:
     return {row.name[:2]: row for row in w.proxy.clients.rows()}
 
@@ -59,13 +68,36 @@ async def test_a_client_is_known_by_what_it_says_and_proves() -> None:
     async with world(broker=versions_broker()) as w:
         client = await w.connect()
         await introduce(client)
-        row = seen(w)["", "test-client"]
-        assert (row.connections, list(row.software)) == (1, ["kcat 1.7"])
-        assert row.name.address == "127.0.0.1"
+        assert not seen(w)
         await log_in(client, "alice")
         assert list(seen(w)) == [("alice", "test-client")]
         row = seen(w)["alice", "test-client"]
         assert (row.connections, list(row.software)) == (1, ["kcat 1.7"])
+        assert row.name.address == "127.0.0.1"
+
+
+async def test_h36_a_stranger_is_nobody_whatever_it_says() -> None:
+    """The broker answers it nothing but what it answers to everybody."""
+    async with world(broker=StrictBroker(script=versions_broker().script)) as w:
+        client = await w.connect()
+        await introduce(client)
+        frame = of_group(JOIN_GROUP, 9, "billing", client.client_id)
+        client.writer.write(len(frame).to_bytes(4, "big") + frame)
+        await until(lambda: not w.proxy.connections)
+        assert not w.proxy.clients.rows()
+
+
+async def test_h36_of_what_a_stranger_says_the_newest_counts_once_it_is_let_in() -> None:
+    async with world(broker=versions_broker()) as w:
+        client = await w.connect()
+        frames = [of_group(JOIN_GROUP, 9, f"g-{number}", "test-client") for number in range(5)]
+        client.writer.write(b"".join(len(one).to_bytes(4, "big") + one for one in frames))
+        for _ in frames:
+            assert (await client.frame()).endswith(b"joined")
+        row = seen(w)["", "test-client"]
+        assert (row.connections, list(row.groups)) == (1, ["g-4"])
+        await join(client, "g-5")
+        assert list(row.groups) == ["g-4", "g-5"]
 
 
 @pytest.mark.parametrize("in_bytes", [False, True])

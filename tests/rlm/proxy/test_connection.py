@@ -14,6 +14,7 @@ from kafka_protocol.apis import FETCH
 from kafka_protocol.node_addresses import keep_addresses
 from kafka_protocol.primitives import Buffer
 from rlm.proxy.connection import Connection, Handle
+from rlm.proxy.introductions import Introduction
 from rlm.proxy.memory import ConnectionMemory
 from rlm.proxy.own_topics import OwnTopics, unknown_ids
 from rlm.proxy.session import Taken
@@ -40,6 +41,13 @@ async def until(done: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
             await asyncio.sleep(0.005)
+
+
+class Unheard:
+    """Nobody listens to what the client says of itself."""
+
+    def introduced(self, said: Introduction) -> None: ...
+    def admitted(self) -> None: ...
 
 
 @dataclass
@@ -90,7 +98,7 @@ class Bench:
     async def connect(self, handle: Handle) -> tuple[Connection, socket.socket]:
         """A connection whose Fetch requests have this handler, and its client."""
         ours, client = socket.socketpair()
-        connection = Connection(self._shared(), {FETCH.key: handle}, self._made, lambda _: None)
+        connection = Connection(self._shared(), {FETCH.key: handle}, self._made, Unheard())
         loop = asyncio.get_running_loop()
         await loop.connect_accepted_socket(lambda: connection.client, ours)
         return connection, client
