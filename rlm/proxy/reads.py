@@ -38,6 +38,7 @@ from rlm.reading.values import RemoteRead, RemoteRecords
 from rlm.remote_log.tier import Tier, TierPartition, TopicRef, Watermarks, upper_offset
 
 READ_FIRST_MS = 30  # most reads have finished by then; the broker is asked again only after that
+_MOST_CLIENT_ID = 249  # characters of a client id by which quotas know it; it may have 32,767
 _LONGEST_THROTTLE_MS = 1_000  # in one answer; the connection's other requests wait too
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -93,7 +94,7 @@ class Permit:
     ) -> None:
         self._quota = quota
         self._held = held
-        self._client_id = client_id
+        self._client_id = client_id[:_MOST_CLIENT_ID]
         self._clock = clock
         self._held_since_ms: int | None = None
 
@@ -107,8 +108,11 @@ class Permit:
         return True
 
     def gave(self, spliced_bytes: int, broker_bytes: int) -> None:
-        """Count the bytes of both tiers in an answer."""
-        self._quota.spliced(self._client_id, spliced_bytes)
+        """Count the bytes of both tiers in an answer. Who is given nothing of the remote tier has
+        no share of its rate.
+        """
+        if spliced_bytes > 0:
+            self._quota.spliced(self._client_id, spliced_bytes)
         self._quota.passed(broker_bytes)
 
     def throttle_time_ms(self) -> int:

@@ -17,6 +17,9 @@ from rlm.workers.v1 import core_pb2 as pb
 
 _MOST_MEASURED = 10_000
 """Measured durations that are kept while the core is away."""
+_MOST_NAMES = 10_000
+"""Client ids, and principals, whose bytes are kept while the core is away."""
+_OTHER_CLIENTS = ""
 
 
 class Throttle(Protocol):
@@ -69,6 +72,16 @@ class WorkerCounts:
     def remote_fetch_completed(self, outcome: str, duration_ms: int) -> None:
         """See `ProxyMetrics`."""
         self._measure("remote_fetch_completed", outcome, duration_ms)
+
+    def gave(self, client_id: str, size_bytes: int, principal: str) -> None:
+        """Historical bytes are in an answer. Of clients that there is no room for one sum is kept,
+        and for principals none: the core can forget them, too.
+        """
+        by_client, by_principal = self.spliced_by_client, self.spliced_by_principal
+        is_kept = client_id in by_client or len(by_client) < _MOST_NAMES
+        by_client[client_id if is_kept else _OTHER_CLIENTS] += size_bytes
+        if principal and (principal in by_principal or len(by_principal) < _MOST_NAMES):
+            by_principal[principal] += size_bytes
 
     def _measure(self, name: str, label: str, duration_ms: int) -> None:
         if len(self._measured) < _MOST_MEASURED:

@@ -56,9 +56,7 @@ class WorkerQuota:
 
     def gave(self, client_id: str, size_bytes: int, principal: str = "") -> None:
         """Historical bytes are in an answer."""
-        self._counts.spliced_by_client[client_id] += size_bytes
-        if principal:
-            self._counts.spliced_by_principal[principal] += size_bytes
+        self._counts.gave(client_id, size_bytes, principal)
         self._report()
 
     def passed(self, size_bytes: int) -> None:

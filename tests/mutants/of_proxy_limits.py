@@ -15,6 +15,7 @@ READ_REQUESTS = Target("rlm/proxy/session.py", _READ)
 PARTITION_WORK = Target("rlm/proxy/partition_work.py", _READ)
 PAIRED = Target("rlm/proxy/position_answers.py", _READ)
 COUNTS = Target("rlm/workers/counts.py", ("tests/rlm/workers/test_counts.py",))
+PERMIT = Target("rlm/proxy/reads.py", ("tests/rlm/proxy/test_quota.py",))
 QUOTAS = Target("rlm/workers/quotas.py", ("tests/rlm/workers/test_counts.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -165,6 +166,30 @@ EDITS: tuple[Edit, ...] = (
             "H23: in a worker the core does not know of principals",
             "                self._throttle.principal_took(one.principal, one.size_bytes)\n",
             "                pass\n",
+        ),
+    ),
+    *COUNTS.edits(
+        (
+            "G10: a worker keeps every client id while its core is away",
+            "client_id in by_client or len(by_client) < _MOST_NAMES\n",
+            "client_id in by_client or _MOST_NAMES > 0\n",
+        ),
+        (
+            "G10: a worker keeps every principal while its core is away",
+            "(principal in by_principal or len(by_principal) < _MOST_NAMES):",
+            "(principal in by_principal or _MOST_NAMES > 0):",
+        ),
+    ),
+    *PERMIT.edits(
+        (
+            "H36: quotas keep client ids of any length",
+            "client_id[:_MOST_CLIENT_ID]",
+            "client_id",
+        ),
+        (
+            "H23: who reads the tail has a share of the remote rate",
+            "        if spliced_bytes > 0:\n",
+            "        if spliced_bytes >= 0:\n",
         ),
     ),
     *QUOTAS.edits(

@@ -20,9 +20,11 @@ from tests.rlm.proxy.fakes import (
     world,
 )
 from tests.rlm.proxy.raw_client import RawClient
+from tests.rlm.proxy.uncounted import NoQuota
 
 RATE = 600
 VERSION = 12
+LONG = "x" * 249
 VERSIONS = (4, 11, 12, FETCH.versions.high)
 
 
@@ -110,3 +112,28 @@ async def test_h23_a_held_read_begins_within_max_wait_once_it_may() -> None:
         assert only(answer)["records"] == blob(0, 100)
         assert answer["throttle_time_ms"] == 0
     assert 0 < quota.counts.throttled_ms["client"] < 300_000
+
+
+class Spliced(NoQuota):
+    """Remembers who was given what of the remote tier."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[str, int]] = []
+        self.local_bytes = 0
+
+    def spliced(self, client_id: str, size_bytes: int) -> None:
+        self.given.append((client_id, size_bytes))
+
+    def passed(self, size_bytes: int) -> None:
+        self.local_bytes += size_bytes
+
+
+async def test_h36_quotas_know_only_who_reads_remote_data_and_by_short_names() -> None:
+    quota = Spliced()
+    async with world(quota=quota) as w:
+        client = await w.connect()
+        client.client_id = LONG + "y" * 10_000
+        assert only(await fetch(client, asked(150)))["records"] == blob(150, 200)
+        assert (quota.given, quota.local_bytes) == ([], 500)
+        assert only(await fetch(client, asked(40)))["records"] == blob(40, 100)
+        assert quota.given == [(LONG, 600)]

@@ -186,6 +186,18 @@ def test_h23_the_core_says_how_long_a_client_waits() -> None:
     assert quota.wait("a")[0] == 0
 
 
+def test_g10_names_that_nothing_takes_are_bounded_and_no_byte_of_the_service_is_lost() -> None:
+    counts, throttle = WorkerCounts(), FakeThrottle(wait_ms=0)
+    for number in range(10_050):
+        counts.gave(f"c-{number}", 1, f"p-{number}")
+        counts.gave("c-0", 1, "p-0")
+    assert (len(counts.spliced_by_client), len(counts.spliced_by_principal)) == (10_001, 10_000)
+    CountTaker(Counting(), throttle, ClientTable()).take(0, taken(counts))
+    assert sum(throttle.spliced_bytes.values()) == 20_100
+    assert throttle.spliced_bytes["c-0"] == throttle.principal_bytes["p-0"] == 10_051
+    assert not counts.spliced_by_client
+
+
 def test_h23_a_connection_has_its_own_rate_whatever_clients_it_names() -> None:
     clock = ManualClock()
     quota = WorkerQuota(WorkerCounts(), clock, lambda: None)
