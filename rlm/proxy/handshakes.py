@@ -48,6 +48,16 @@ async def accept(client: socket.socket, context: ssl.SSLContext, timeout_ms: int
         client.close()  # nothing, once its descriptor is that of the socket that is returned
 
 
+def refuse_expired(resumed: ssl.SSLSocket, now_ms: int) -> None:
+    """Certificates are verified in full handshakes, and sessions can be resumed for hours after
+    them. HandshakeFailed: the client's certificate has expired since.
+    """
+    shown = resumed.getpeercert() if resumed.session_reused else None
+    if shown and now_ms >= 1_000 * ssl.cert_time_to_seconds(str(shown["notAfter"])):
+        text = f"the client's certificate has expired ({shown['notAfter']})"
+        raise HandshakeFailed("tls_certificate_refused", text)
+
+
 def cause_of(error: OSError) -> str:
     """A snake_case word for a failed handshake of a client."""
     if isinstance(error, ssl.SSLEOFError | ConnectionError):

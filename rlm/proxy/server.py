@@ -39,7 +39,7 @@ from rlm.proxy.connection import Connection, Handle
 from rlm.proxy.delete_records import DeleteRecordsHandler
 from rlm.proxy.fetch import FetchDependencies, FetchHandler
 from rlm.proxy.fetch_plan import HighWatermarks, topic_ref
-from rlm.proxy.handshakes import HandshakeFailed, accept
+from rlm.proxy.handshakes import HandshakeFailed, accept, refuse_expired
 from rlm.proxy.identities import Identities, Identity, Shares
 from rlm.proxy.introductions import Introduction
 from rlm.proxy.limits import ClientDeadlines, DeadlineSettings, StalledClients
@@ -242,6 +242,7 @@ class ProxyServer:
         peer = peer_of(client)
         try:
             secured = await accept(client, contexts.current(), timeout_ms)
+            refuse_expired(secured, self._clock.now_ms())
             self._prove_by_certificate(secured, identity)
         except (HandshakeFailed, SessionError) as error:
             self._turned_away(secured or client, error.cause, str(error), peer)

@@ -46,6 +46,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *HANDSHAKES.edits(
         (
+            "an expired certificate connects on by resumed sessions",
+            "    if shown and now_ms >=",
+            "    if shown and 0 >=",
+        ),
+        (
             "H36: a handshake has no deadline",
             "asyncio.timeout(timeout_ms / 1000)",
             "asyncio.timeout(None)",

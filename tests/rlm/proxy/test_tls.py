@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,42 @@ async def test_who_does_not_come_as_asked_is_ended_for_a_cause_that_has_a_name(
         secured.client = trusting(secured.authority, known)
         assert await asks(await w.connect())
         assert not w.proxy.is_shaking_hands
+
+
+def resumed(
+    w: World, client: ssl.SSLContext, before: ssl.SSLSession | None
+) -> tuple[ssl.SSLSession | None, bool, bool]:
+    """The session of another connection, whether it resumes `before`, and whether it is served."""
+    with (
+        socket.create_connection(("127.0.0.1", w.proxy.port), 20) as plain,
+        client.wrap_socket(plain, server_hostname=PROXY_NAME, session=before) as wrapped,
+    ):
+        answer = b""
+        with contextlib.suppress(OSError):
+            wrapped.sendall(raw_request(OPAQUE_KEY, 7, b"?"))
+            while len(answer) < 11 and (more := wrapped.recv(11 - len(answer))):
+                answer += more
+        return wrapped.session, bool(wrapped.session_reused), answer.endswith(b"yes")
+
+
+@here
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_an_expired_certificate_ends_with_its_session(
+    secured: Secured, version: ssl.TLSVersion
+) -> None:
+    end = datetime.now(UTC) + timedelta(seconds=5)
+    shown = secured.authority.issue("short", end=end.strftime("%y%m%d%H%M%SZ").encode())
+    secured.listener(client_ca_file=str(secured.authority.ca_file), client_auth="required")
+    client = trusting(secured.authority, shown)
+    client.minimum_version = client.maximum_version = version
+    async with world(broker=broker()) as w:
+        session, *first = await asyncio.to_thread(resumed, w, client, None)
+        session, *second = await asyncio.to_thread(resumed, w, client, session)
+        assert (first, second) == ([False, True], [True, True])
+        await until(lambda: datetime.now(UTC) >= end)
+        served = await asyncio.to_thread(resumed, w, client, session)
+        assert not served[2]
+        await until(lambda: "tls_certificate_refused" in w.metrics.causes)
 
 
 @here
