@@ -18,6 +18,10 @@ from kafka_clients.security import (
 from kip405.errors import Invalid
 from kip405.settings import Secret
 
+TRUSTS_EACH = ssl.VERIFY_X509_PARTIAL_CHAIN
+"""As Java does, and Python since 3.13: a certificate in a file of authorities is trusted, also if
+that of its own issuer is not in the file.
+"""
 _MOST_SECRET_BYTES = 64 << 10
 _MOST_KEY_BYTES = 64 << 10
 
@@ -58,6 +62,7 @@ def make_tls_context(files: TlsFiles, names: TlsNames = KAFKA_NAMES) -> ssl.SSLC
     # Python 3.13 refuses authorities without a key identifier; Java's and librdkafka's clients,
     # which the same files serve, take them, as Python 3.12 does.
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+    context.verify_flags |= TRUSTS_EACH
     if files.cert_text is not None or files.key_text is not None:
         _load_texts(context, files, names)
     elif files.cert_file is not None:

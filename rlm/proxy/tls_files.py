@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kafka_clients.security import TlsFiles
-from kafka_clients.tls_context import TlsNames, make_tls_context
+from kafka_clients.tls_context import TRUSTS_EACH, TlsNames, make_tls_context
 from kip405.errors import Invalid
 
 CLIENT_AUTH: Mapping[str, ssl.VerifyMode] = {
@@ -180,6 +180,7 @@ def _trust(context: ssl.SSLContext, ca_file: str) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or str(error)
         raise Invalid(f"{ca_file} is not a PEM file of certificates ({reason})") from error
+    context.verify_flags |= TRUSTS_EACH
 
 
 def _text(name: str) -> str:

@@ -145,16 +145,19 @@ class Certificate:
 
 
 class Authority:
-    """A certificate authority; its own certificate is `ca_file`."""
+    """A certificate authority; its own certificate is `ca_file`, of `issuer` or of itself."""
 
-    def __init__(self, folder: Path, name: str = "authority") -> None:
+    def __init__(
+        self, folder: Path, name: str = "authority", issuer: "Authority | None" = None
+    ) -> None:
         self._folder = folder
         self._name = name
         self._key = _Key()
         constraints = _sequence(der(0x01, b"\xff"))
         self.ca_file = folder / f"{name}.pem"
         self.ca_file.write_text(
-            self._certificate(name, self._key, _BASIC_CONSTRAINTS, constraints), encoding="ascii"
+            (issuer or self)._certificate(name, self._key, _BASIC_CONSTRAINTS, constraints),
+            encoding="ascii",
         )
 
     def issue(

@@ -5,6 +5,7 @@ from tests.mutants.edits import Edit, Target
 _TLS = ("tests/rlm/proxy/test_tls.py",)
 _TRANSPORT = ("tests/rlm/proxy/test_tls_transport.py",)
 FILES = Target("rlm/proxy/tls_files.py", _TLS)
+CLIENTS = Target("kafka_clients/tls_context.py", _TLS)
 HANDSHAKES = Target("rlm/proxy/handshakes.py", _TLS)
 UPSTREAM = Target("rlm/proxy/upstream.py", _TLS)
 SERVER = Target("rlm/proxy/server.py", _TLS)
@@ -18,6 +19,11 @@ SETTINGS = Target("rlm/config/proxy_clients.py", ("tests/rlm/config/test_proxy_c
 
 EDITS: tuple[Edit, ...] = (
     *FILES.edits(
+        (
+            "a client of an issuing authority is refused that brokers take",
+            "    context.verify_flags |= TRUSTS_EACH\n",
+            "",
+        ),
         (
             "clients without the certificate that is required get in",
             "        context.verify_mode = CLIENT_AUTH[self.client_auth]\n",
@@ -42,6 +48,13 @@ EDITS: tuple[Edit, ...] = (
             "the text of a wrong password is kept as the cause of its refusal",
             '"; a key with a password needs its password file")\n        ) from None',
             "password)\n        ) from error",
+        ),
+    ),
+    *CLIENTS.edits(
+        (
+            "a broker of an issuing authority is refused that other clients take",
+            "    context.verify_flags |= TRUSTS_EACH\n",
+            "",
         ),
     ),
     *HANDSHAKES.edits(

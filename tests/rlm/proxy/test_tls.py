@@ -32,7 +32,14 @@ from tests.rlm.proxy.fakes import (
     world,
 )
 from tests.rlm.proxy.raw_client import RawClient
-from tests.rlm.proxy.secured import PROXY_NAME, Secured, secure, trusting
+from tests.rlm.proxy.secured import (
+    BROKER_NAME,
+    PROXY_NAME,
+    Secured,
+    secure,
+    serving,
+    trusting,
+)
 from tests.rlm.proxy.test_pass_through import produce_request, raw_request
 
 OPAQUE_KEY = 999
@@ -187,6 +194,30 @@ async def test_an_expired_certificate_ends_with_its_session(
         served = await asyncio.to_thread(resumed, w, client, session)
         assert not served[2]
         await until(lambda: "tls_certificate_refused" in w.metrics.causes)
+
+
+@here
+async def test_an_issuing_authority_is_enough_to_trust_whom_it_has_issued(
+    secured: Secured, tmp_path: Path
+) -> None:
+    """As Java has it: each certificate of a truststore is trusted by itself."""
+    root = Authority(tmp_path, "root")
+    issuing, sibling = (Authority(tmp_path, name, root) for name in ("issuing", "sibling"))
+    known, stranger = (one.issue("client") for one in (issuing, sibling))
+    secured.listener(client_ca_file=str(issuing.ca_file), client_auth="required")
+    upstream = secured.tls.upstream
+    assert upstream is not None
+    secured.tls = replace(secured.tls, upstream=replace(upstream, ca_file=str(issuing.ca_file)))
+    secured.broker = serving(issuing.issue(BROKER_NAME))
+    async with world(broker=broker()) as w:
+        refused = await cause_of(w, trusting(secured.authority, stranger))
+        assert refused == "tls_certificate_refused"
+        secured.client = trusting(secured.authority, known)
+        assert await asks(await w.connect())
+    secured.broker = serving(sibling.issue(BROKER_NAME))
+    async with world(broker=broker()) as w:
+        await w.connect()
+        await until(lambda: w.metrics.causes == ["broker_tls_failed"])
 
 
 @here
