@@ -19,8 +19,6 @@ import grpc
 import structlog
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
-from grpc_health.v1 import health
-from grpc_reflection.v1alpha import reflection
 
 from kip405.errors import Invalid, NotFound, RemoteStorageError
 from kip405.topic_names import checked_name
@@ -28,6 +26,7 @@ from rlm.api.authorizers import Authorizer
 from rlm.api.calls import Answering, Caller, Gate
 from rlm.api.method_rights import METHOD_RULES, MethodRule, Sees, TopicNames
 from rlm.api.ports import CommandAudit
+from rlm.api.strangers import OPEN_SERVICES, Handler
 from rlm.clock import Clock
 from rlm.plans.api_rights import EVERY_TOPIC, ApiRight, Need
 from rlm.remote_log.topic_refs import topic_id_of, topic_records
@@ -42,11 +41,8 @@ AUDIT_WAIT_MS = 1_000
 REQUEST_SHOWN_MAX_BYTES = 16 << 10
 LACKS_SHOWN_MAX = 400
 """Characters of the right that a caller lacks: more than the longest name of a topic needs."""
-_OPEN_SERVICES = (health.SERVICE_NAME, reflection.SERVICE_NAME)
-"""Asked by load balancers and tools that know no token: they show which calls there are."""
 
 log = structlog.get_logger(__name__)
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Continue: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
 
 
@@ -126,7 +122,7 @@ class Authorization(grpc.aio.ServerInterceptor):
         """The handler of the method, behind this authorization."""
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
-        if handler is None or method.split("/")[1] in _OPEN_SERVICES:
+        if handler is None or method.split("/")[1] in OPEN_SERVICES:
             return handler
         known = self._wrapped.get(method)
         if known is None:

@@ -64,6 +64,10 @@ _SUBJECT_KEY = "x509_subject"
 _V4_WITHIN_V6 = "::ffff:"
 """What a caller by IPv4 has before its address at a socket that listens for both."""
 _TOKEN_WANTED = "authorization: Bearer ..."  # noqa: S105 - how a token is shown
+_NEITHER = (
+    f"the call shows neither a token ({_TOKEN_WANTED}) nor a client certificate, and one of them "
+    "is needed"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,18 +113,32 @@ class Gate:
             if known is not None:
                 return Caller(principal=known, address=_address_of(context), is_proven=True)
         else:
-            tokens = self._tokens()
-            if tokens and not shows_one(shown, tokens):
-                raise Unauthenticated(
-                    f"the call shows no token, and one is needed ({_TOKEN_WANTED})"
-                    if shown is None
-                    else f"the call shows no valid token ({_TOKEN_WANTED})"
-                )
+            self._check_token(shown)
         return Caller(
             principal=principal_of(context),
             forwarded_by=metadata.get(FORWARDED_KEY, ""),
             address=_address_of(context),
         )
+
+    def refuse_token(self, shown: str | None, knows_certificates: bool) -> None:
+        """Unauthenticated where `admit` will not let in whoever shows this token, or none, whatever
+        else the call has. `knows_certificates`: the certificate may say who it is.
+        """
+        if self._principals is None:
+            self._check_token(shown)
+        elif shown is not None:
+            self._of_token(self._principals(), shown)
+        elif not knows_certificates:
+            raise Unauthenticated(_NEITHER)
+
+    def _check_token(self, shown: str | None) -> None:
+        tokens = self._tokens()
+        if tokens and not shows_one(shown, tokens):
+            raise Unauthenticated(
+                f"the call shows no token, and one is needed ({_TOKEN_WANTED})"
+                if shown is None
+                else f"the call shows no valid token ({_TOKEN_WANTED})"
+            )
 
     def _known(self, principals: "Principals", shown: str | None, context: Context) -> str | None:
         """The proven principal of a call; None: a service is calling. A token counts before a
@@ -128,6 +146,9 @@ class Gate:
         """
         if shown is None:
             return _certified(principals, context)
+        return self._of_token(principals, shown)
+
+    def _of_token(self, principals: "Principals", shown: str) -> str | None:
         is_bearer = shown.startswith(BEARER)
         principal = principals.of_token(shown.removeprefix(BEARER)) if is_bearer else None
         is_service = shows_one(shown, self._tokens())
@@ -144,10 +165,7 @@ class Gate:
 def _certified(principals: "Principals", context: Context) -> str:
     subject = _subject_of(context)
     if subject is None:
-        raise Unauthenticated(
-            f"the call shows neither a token ({_TOKEN_WANTED}) nor a client certificate, and one "
-            "of them is needed"
-        )
+        raise Unauthenticated(_NEITHER)
     principal = principals.of_certificate(subject)
     if principal is None:
         raise Unauthenticated(

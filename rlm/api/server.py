@@ -12,6 +12,8 @@ from grpc_reflection.v1alpha import reflection
 from kip405.addresses import Address
 from kip405.errors import Invalid
 from rlm.api.authorization import Authorization
+from rlm.api.calls import Gate
+from rlm.api.strangers import Strangers
 from rlm.v1 import admin_pb2, admin_pb2_grpc, fetch_pb2, fetch_pb2_grpc
 from rsm_plugins.contract.server_tls import ServerTls
 
@@ -43,9 +45,10 @@ _FETCH = fetch_pb2.DESCRIPTOR.services_by_name["FetchService"].full_name
 class ApiServer:
     """Serves until stopped; the creator of the services closes them. A reader has no `admin`.
 
-    `asks_tokens`: the services admit only callers that show a token. `authorization` decides about
-    every call, None = there are no rights and no commands. Raises Invalid if a file of TLS cannot
-    be used, and for an address that other machines reach without TLS.
+    `asks_tokens`: the services admit only callers that show a token. `gate`: whom they admit, None
+    = everybody. `authorization` decides about every call, None = there are no rights and no
+    commands. Raises Invalid if a file of TLS cannot be used, and for an address that other machines
+    reach without TLS.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class ApiServer:
         listen: str,
         tls: ServerTls | None = None,
         asks_tokens: bool = False,
+        gate: Gate | None = None,
         allow_insecure: bool = False,
         authorization: Authorization | None = None,
     ) -> None:
@@ -63,13 +67,15 @@ class ApiServer:
         self._fetch = fetch
         self._names = (_FETCH,) if admin is None else (_ADMIN, _FETCH)
         self._listen = Address.parse_listening(listen)
-        knows_callers = asks_tokens or (tls is not None and tls.client_ca_file is not None)
+        knows_certificates = tls is not None and tls.client_ca_file is not None
+        knows_callers = asks_tokens or knows_certificates
+        strangers = Strangers(gate, knows_certificates=knows_certificates)
         self._listen.require_private(allow_insecure or (tls is not None and knows_callers))
         self._credentials = None if tls is None else tls.credentials()
         self._server = grpc.aio.server(
             options=_OPTIONS,
             maximum_concurrent_rpcs=CONCURRENT_CALLS_MAX,
-            interceptors=() if authorization is None else (authorization,),
+            interceptors=(strangers, *(() if authorization is None else (authorization,))),
         )
         self._health = health.aio.HealthServicer()
 

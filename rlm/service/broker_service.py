@@ -152,6 +152,7 @@ class BrokerService:
                 copying=partition_problems.copying,
                 clients=clients.rows,
             ),
+            gate=callers.gate,
             fetch=build_fetch(shared, gate=callers.gate, peers=self._peers, statuses=statuses),
             health=partial(_health, shared.tier, problems),
             metrics=metrics.render,

@@ -25,7 +25,7 @@ from aiohttp import web
 
 from kip405.errors import Invalid
 from rlm.api.authorization import Authorization
-from rlm.api.calls import TokenSource, no_tokens, shows_one, token_source
+from rlm.api.calls import Gate, TokenSource, no_tokens, shows_one, token_source
 from rlm.api.server import ApiServer
 from rlm.clock import Clock
 from rlm.config import CommonConfig
@@ -301,11 +301,12 @@ class Listening:
         fetch: fetch_pb2_grpc.FetchServiceServicer,
         health: Callable[[], HealthState],
         metrics: Callable[[], bytes],
+        gate: Gate,
         authorization: Authorization | None = None,
     ) -> None:
         """Invalid: a file of HTTP's TLS or tokens cannot be used."""
         self._config = config
-        self._authorization = authorization
+        self._gate, self._authorization = gate, authorization
         self._admin = admin
         self._fetch = fetch
         self._http = HttpServer(
@@ -328,6 +329,7 @@ class Listening:
             tls=config.grpc_tls,
             asks_tokens=config.api_token_file is not None,
             allow_insecure=config.allow_insecure,
+            gate=self._gate,
             authorization=self._authorization,
         )
         await self._http.start()

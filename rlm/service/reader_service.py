@@ -103,9 +103,7 @@ class ReaderService:
         """
         tokens = token_source(config.api_token_file, clock)
         self._callers = callers = build_callers(config, tokens, clock, threads.other)
-        self._config = config
-        self._clock = clock
-        self._threads = threads
+        self._config, self._clock, self._threads = config, clock, threads
         security = ChannelSecurity(config.kafka_security())
         self._brokers = AnyBroker(
             config.kafka_bootstrap_servers, client_id=_CLIENT_ID, security=security
@@ -159,6 +157,7 @@ class ReaderService:
             fetch=fetch,
             health=partial(_health, metadata, stores, problems),
             metrics=metrics.render,
+            gate=callers.gate,
             authorization=_authorization(config, callers, metadata, security, clock),
         )
 

@@ -19,7 +19,34 @@ _CONFIG = Target("rlm/config/loader.py", ("tests/rlm/config/test_authorization.p
 _FILES = Target("rlm/config/loader.py", ("tests/rlm/api/test_principals.py",))
 _SPARK = Target("rlm_spark/tiers/service_calls.py", ("tests/rlm_spark/test_fetch_client.py",))
 
+_STRANGERS = Target("rlm/api/strangers.py", ("tests/rlm/api/test_strangers.py",))
+_GATE = Target("rlm/api/calls.py", ("tests/rlm/api/test_strangers.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *_STRANGERS.edits(
+        (
+            "H36: strangers take all calls by streams that never end",
+            "            if self._open[watches] >= OPEN_CALLS_MAX:\n",
+            "            if self._open[watches] < 0:\n",
+        ),
+        (
+            "H36: strangers take all calls by sending no message",
+            "        if self._gate is None:\n",
+            "        if self._gate is not handler:\n",
+        ),
+        (
+            "slots of health and reflection never come back",
+            "                self._open[watches] -= 1\n",
+            "                self._open[watches] -= 0\n",
+        ),
+    ),
+    *_GATE.edits(
+        (
+            "whoever shows a certificate must show a token too",
+            "        elif not knows_certificates:\n",
+            "        else:\n",
+        ),
+    ),
     *_RIGHTS.edits(
         (
             "whoever gives commands reads records",

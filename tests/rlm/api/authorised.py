@@ -124,6 +124,7 @@ async def authorised_node(
         fetch=fakes.fetch(),
         listen="127.0.0.1:0",
         tls=tls,
+        gate=fakes.gate,
         authorization=Authorization(
             gate=fakes.gate,
             authorizer=authorizer or by_file,

@@ -453,7 +453,7 @@ async def api_node(
         remote_logs=remote_logs or no_remote_logs(),
     )
     admin, fetch = fakes.admin(), fakes.fetch()
-    server = ApiServer(admin=admin, fetch=fetch, listen="127.0.0.1:0", tls=tls)
+    server = ApiServer(admin=admin, fetch=fetch, listen="127.0.0.1:0", tls=tls, gate=fakes.gate)
     with structlog.testing.capture_logs():
         address = await server.start()
         await say_alive(fakes.service, node_id, address)

@@ -25,8 +25,11 @@ def http2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return head + struct.pack(">I", stream) + payload
 
 
-def begun_call(declared_bytes: int) -> bytes:
-    """A gRPC call up to 12 bytes of a message that declares so many; literal headers (RFC 7541)."""
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + http2_frame(_SETTINGS, 0, 0, b"")
+
+
+def _headers() -> bytes:
+    """Of a call; literal headers (RFC 7541)."""
     headers = {
         b":method": b"POST",
         b":scheme": b"http",
@@ -35,16 +38,24 @@ def begun_call(declared_bytes: int) -> bytes:
         b"te": b"trailers",
         b"content-type": b"application/grpc",
     }
-    block = b"".join(
+    return b"".join(
         b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
         for name, value in headers.items()
     )
-    return (
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-        + http2_frame(_SETTINGS, 0, 0, b"")
-        + http2_frame(_HEADERS, _END_HEADERS, 1, block)
-        + http2_frame(_DATA, 0, 1, b"\0" + struct.pack(">I", declared_bytes) + bytes(12))
+
+
+def begun_calls(count: int) -> bytes:
+    """gRPC calls that have sent nothing of a message."""
+    streams = range(1, 2 * count, 2)
+    return _PREFACE + b"".join(
+        http2_frame(_HEADERS, _END_HEADERS, stream, _headers()) for stream in streams
     )
+
+
+def begun_call(declared_bytes: int) -> bytes:
+    """A gRPC call up to 12 bytes of a message that declares so many."""
+    message = b"\0" + struct.pack(">I", declared_bytes) + bytes(12)
+    return begun_calls(1) + http2_frame(_DATA, 0, 1, message)
 
 
 @pytest.fixture
