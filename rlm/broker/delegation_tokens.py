@@ -72,8 +72,7 @@ class DelegationTokens:
     async def create(self, owner: str, *, max_lifetime_ms: int) -> DelegationToken:
         """A new token of User:`owner`. NoToken."""
         try:
-            renewer = await self._own_principal()
-            answer = await self._create(_PRINCIPAL_TYPE, owner, renewer, max_lifetime_ms)
+            answer = await self._renewed_by_us(owner, max_lifetime_ms)
         except RemoteStorageError as error:
             raise NoToken(Why.UNAVAILABLE, str(error)) from error
         if answer["error_code"]:
@@ -126,6 +125,19 @@ class DelegationTokens:
         return await self._connection.call(
             CREATE_DELEGATION_TOKEN, _WITH_OWNER, body, timeout_ms=_TIMEOUT_MS
         )
+
+    async def _renewed_by_us(self, owner: str, max_lifetime_ms: int) -> Value:
+        """The answer of who the service is now. A connection that was opened anew may be another
+        principal's, by a renewed certificate; a token with the former one as renewer is not ours to
+        end or to look for, and nobody uses it.
+        """
+        renewer = await self._own_principal()
+        answer = await self._create(_PRINCIPAL_TYPE, owner, renewer, max_lifetime_ms)
+        if _requester(answer) == renewer:
+            return answer
+        self._requester = None
+        renewer = await self._own_principal()
+        return await self._create(_PRINCIPAL_TYPE, owner, renewer, max_lifetime_ms)
 
     async def _own_principal(self) -> Value:
         """Who the service is to the broker. Besides a token's owner only a renewer may end it, and

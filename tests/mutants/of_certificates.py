@@ -192,6 +192,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *CALLS.edits(
         (
+            "a service with another certificate makes tokens that it cannot find",
+            "        if _requester(answer) == renewer:\n",
+            "        if answer:\n",
+        ),
+        (
             "a token is ended later",
             "_AT_ONCE = -1\n",
             "_AT_ONCE = 1\n",

@@ -1,5 +1,6 @@
 """Delegation tokens on a broker of Kafka's own bytes: what is asked, and what each refusal says."""
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from typing import Any
@@ -27,13 +28,13 @@ TOKEN = DelegationToken(
 )
 
 
-def created(code: int = 0) -> dict[str, Any]:
+def created(code: int = 0, requester: str = "rlm") -> dict[str, Any]:
     return {
         "error_code": code,
         "principal_type": "User",
         "principal_name": "alice",
         "token_requester_principal_type": "User",
-        "token_requester_principal_name": "rlm",
+        "token_requester_principal_name": requester,
         "issue_timestamp_ms": 1_000 if code == 0 else -1,
         "expiry_timestamp_ms": 61_000 if code == 0 else -1,
         "max_timestamp_ms": 61_000 if code == 0 else -1,
@@ -42,12 +43,12 @@ def created(code: int = 0) -> dict[str, Any]:
     }
 
 
-def on_create(broker: FakeBroker, answer: dict[str, Any]) -> None:
+def on_create(broker: FakeBroker, answer: dict[str, Any], requester: str = "rlm") -> None:
     """Who asks for a renewer that is no user is refused, and learns who it is."""
 
     def answered(body: Any) -> dict[str, Any]:
         kinds = {one["principal_type"] for one in body["renewers"]}
-        return answer if kinds == {"User"} or answer["error_code"] == 64 else created(67)
+        return answer if kinds == {"User"} or answer["error_code"] == 64 else created(67, requester)
 
     broker.on(CREATE_DELEGATION_TOKEN, answered)
 
@@ -82,6 +83,22 @@ async def test_a_token_is_made_for_its_owner(broker: FakeBroker, tokens: Delegat
         assert asked["renewers"] == [{"principal_type": "User", "principal_name": "rlm"}]
         assert asked["max_lifetime_ms"] == 60_000
     assert TOKEN.hmac.reveal() not in repr(TOKEN)
+
+
+async def test_a_service_with_another_certificate_is_the_renewer_by_its_new_name(
+    broker: FakeBroker, tokens: DelegationTokens
+) -> None:
+    on_create(broker, created())
+    await tokens.create("alice", max_lifetime_ms=60_000)
+    on_create(broker, created(requester="rlm-2"), "rlm-2")
+    broker.drop_connections()
+    await asyncio.sleep(0.05)
+    asked_before = len(broker.asked(CREATE_DELEGATION_TOKEN))
+    for _ in range(2):
+        assert await tokens.create("alice", max_lifetime_ms=60_000) == TOKEN
+    asked = broker.asked(CREATE_DELEGATION_TOKEN)[asked_before:]
+    names = [one["renewers"][0]["principal_name"] for one in asked]
+    assert names == ["rlm", "", "rlm-2", "rlm-2"]
 
 
 @pytest.mark.parametrize(
