@@ -1,16 +1,20 @@
 """Tokens for OAUTHBEARER: the request for one (RFC 6749, 4.4: client credentials), the answer, and
 how long a token lives.
 
-Nothing secret is in an error's text. This module must not know sockets or clocks.
+Nothing secret is in an error's text, also where the server says it. This module must not know
+sockets or clocks.
 """
 
 import base64
 import binascii
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
+
+from kip405.settings import masked
 
 _MOST_WORDS = 200
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -84,7 +88,7 @@ def token_request(
     head = (
         f"POST {address.target} HTTP/1.1",
         f"Host: {address.authority}",
-        f"Authorization: Basic {base64.b64encode(pair.encode()).decode()}",
+        f"Authorization: Basic {_in_base64(pair)}",
         "Content-Type: application/x-www-form-urlencoded",
         f"Content-Length: {len(body)}",
         "Accept: application/json",
@@ -93,8 +97,19 @@ def token_request(
     return "\r\n".join((*head, "", "")).encode() + body
 
 
-def read_token_answer(status: int, body: bytes) -> BearerToken:
-    """The token of an HTTP answer. TokenRefused says what the server said."""
+def shown_secrets(client_id: str, client_secret: str) -> tuple[str, ...]:
+    """What a request shows of a secret, in all spellings: servers repeat what they were asked."""
+    quoted = quote_plus(client_secret)
+    pairs = f"{client_id}:{client_secret}", f"{quote_plus(client_id)}:{quoted}"
+    return (client_secret, quoted, *map(_in_base64, pairs)) if client_secret else ()
+
+
+def _in_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def read_token_answer(status: int, body: bytes, secrets: Sequence[str] = ()) -> BearerToken:
+    """The token of an HTTP answer. TokenRefused says what the server said, without the secrets."""
     try:
         content = json.loads(body)
     except ValueError:
@@ -103,7 +118,7 @@ def read_token_answer(status: int, body: bytes) -> BearerToken:
         raise TokenRefused(f"it answers {status} without a JSON object")
     if status != _OK:
         said = ": ".join(str(content[one]) for one in _ERROR_FIELDS if one in content)
-        raise TokenRefused(f"it answers {status} {said[:_MOST_WORDS]}".rstrip())
+        raise TokenRefused(f"it answers {status} {masked(said, secrets)[:_MOST_WORDS]}".rstrip())
     return _token_of(content)
 
 

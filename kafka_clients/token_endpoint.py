@@ -13,6 +13,7 @@ from kafka_clients.bearer_tokens import (
     TokenAddress,
     TokenRefused,
     read_token_answer,
+    shown_secrets,
     token_address,
     token_request,
 )
@@ -29,16 +30,17 @@ async def fetch_token(login: TokenEndpoint, tls: TlsFiles) -> BearerToken:
     answer. Invalid: a file of the settings cannot be read.
     """
     address = token_address(login.url)
+    secret = read_secret(login.client_secret, f"{CLIENT_SECRET_KEY}.file")
     request = token_request(
         address,
         client_id=login.client_id,
-        client_secret=read_secret(login.client_secret, f"{CLIENT_SECRET_KEY}.file"),
+        client_secret=secret,
         scope=login.scope,
         urlencodes_header=login.urlencodes_header,
     )
     async with asyncio.timeout(_TIMEOUT_S):
         status, body = _read_http(await _exchange(address, request, tls))
-    return read_token_answer(status, body)
+    return read_token_answer(status, body, shown_secrets(login.client_id, secret))
 
 
 def shown_endpoint(url: str) -> str:

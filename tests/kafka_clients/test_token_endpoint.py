@@ -1,10 +1,14 @@
 """Tokens over HTTP from a real socket, as identity providers send them."""
 
 import asyncio
+import base64
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote_plus
 
 import pytest
 
@@ -109,6 +113,25 @@ async def test_what_is_no_answer(answer: bytes, message: str) -> None:
         with pytest.raises(TokenRefused, match=message) as refused:
             await fetch_token(login(server.port), TlsFiles())
     assert "s3cret" not in repr(refused.value)
+
+
+@pytest.mark.parametrize("urlencodes_header", [False, True])
+async def test_what_an_endpoint_says_of_the_secret_is_masked(urlencodes_header: bool) -> None:
+    """Some repeat the request in their error."""
+    secret = "s3 cret/+&\u00e4"
+    names = "rlm:" + (quote_plus(secret) if urlencodes_header else secret)
+    header = base64.b64encode(names.encode()).decode()
+    for shown in (secret, quote_plus(secret), header, "x" * 187 + secret):
+        said = json.dumps({"error": "invalid", "error_description": shown}).encode()
+        async with serving(b"HTTP/1.1 401 No\r\n\r\n" + said) as server:
+            endpoint = replace(
+                login(server.port, secret=Secret(secret)), urlencodes_header=urlencodes_header
+            )
+            with pytest.raises(TokenRefused, match="it answers 401 invalid: ") as refused:
+                await fetch_token(endpoint, TlsFiles())
+            assert header.encode() in server.requests[0]
+        text = str(refused.value)
+        assert not any(part in text for part in ("s3", quote_plus(secret), header[:8]))
 
 
 async def test_an_endpoint_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ _TLS = Target("kafka_clients/tls_context.py", ("tests/kafka_clients/test_tls.py"
 _ENDPOINT = Target(
     "kafka_clients/token_endpoint.py", ("tests/kafka_clients/test_token_endpoint.py",)
 )
+_BEARER = Target("kafka_clients/bearer_tokens.py", ("tests/kafka_clients/test_token_endpoint.py",))
 _CLIENT = Target(
     "kafka_clients/broker_client.py",
     ("tests/kafka_clients/test_channel_security.py",),
@@ -20,6 +21,18 @@ _SPAWNED = Target("rsm_plugins/process/spawned.py", ("tests/rsm_plugins/test_spa
 _CHILDREN = Target("rlm/workers/children.py", ("tests/rlm/workers/test_h24_supervisor.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *_BEARER.edits(
+        (
+            "a token endpoint that repeats the secret has it in the log",
+            "{masked(said, secrets)[:_MOST_WORDS]}",
+            "{said[:_MOST_WORDS]}",
+        ),
+        (
+            "the rest of a secret that is cut off is not seen as one",
+            "{masked(said, secrets)[:_MOST_WORDS]}",
+            "{masked(said[:_MOST_WORDS], secrets)}",
+        ),
+    ),
     *_SASL.edits(
         (
             "SCRAM: a server need not know the password",
