@@ -8,6 +8,7 @@ client. The client's own SASL is refused, as at a listener without SASL.
 """
 
 import asyncio
+import math
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -53,6 +54,13 @@ class ClientLogin:
     def is_due(self) -> bool:
         """Whether it has to be done again before the next request."""
         return self._session.is_due(asyncio.get_running_loop().time())
+
+    def session_left_ms(self) -> float:
+        """How long it has not to be done again."""
+        renew_at = self._session.renew_at
+        if renew_at is None:
+            return math.inf
+        return max(0.0, 1_000 * (renew_at - asyncio.get_running_loop().time()))
 
     async def prepare(self) -> None:
         """Have a token, so that nobody connects without one. SessionError."""

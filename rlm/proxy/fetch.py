@@ -5,6 +5,8 @@ decisions are in `splice`. This module must not know sockets.
 """
 
 import asyncio
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -96,6 +98,8 @@ class FetchHandler:
         self._turns = Turns()
         self._readable = ReadableTopics()
         self._requests = FetchRequests()
+        self.session_left_ms: Callable[[], float] = lambda: math.inf
+        """How long the broker answers more requests of this connection (KIP-368)."""
 
     def known_as(self, principal: str) -> None:
         """See `rlm.proxy.reads.ConnectionQuota`."""
@@ -123,7 +127,8 @@ class FetchHandler:
             high_watermarks=self._dependencies.high_watermarks,
         )
         clock = self._dependencies.clock
-        deadline_ms = clock.monotonic_ms() + max(request.max_wait_ms, 0)
+        wait_ms = min(max(request.max_wait_ms, 0), self.session_left_ms())
+        deadline_ms = clock.monotonic_ms() + int(wait_ms)
         permit = Permit(self._quota, client_id or "", clock, self._counts.throttled)
         reads = RemoteReads(
             tier,

@@ -2,11 +2,13 @@
 
 The name is that of PLAIN and SCRAM, and counts once the broker has accepted the last token: anybody
 may begin with the name of another. Requests of SASL come before all others, and again on an open
-connection (KIP-368); like a broker, the proxy passes one at a time. Tokens are secrets. Nothing of
+connection (KIP-368); like a broker, the proxy passes one at a time. The proxy must know when a
+session ends, because it repeats fetches that it holds. Tokens are secrets. Nothing of
 them is kept but the name, and nothing but the name is ever logged. Other mechanisms pass as well;
 their clients have no name here. SaslWatch is pure.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -15,6 +17,7 @@ from kafka_protocol.error_codes import NONE
 from kafka_protocol.frames import frame_length, parse_request_header, parse_response_header
 from kafka_protocol.primitives import Buffer, WireError
 from kafka_protocol.schema import Api, decode
+from rlm.clock import Clock
 from rlm.proxy.session import Taken
 
 SASL_APIS: Mapping[int, Api] = {api.key: api for api in (SASL_HANDSHAKE, SASL_AUTHENTICATE)}
@@ -23,6 +26,8 @@ _TOKENS = {"PLAIN": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
 _BY_TOKEN = b"tokenauth"
 """The extension of SCRAM that says so; read as Kafka does it: the last one counts, in any case."""
 _MOST_NAME_CHARACTERS = 249
+_LAST_PART, _MOST_LAST_MS = 10, 1_000
+"""In the last tenth of a session, or its last second, nothing is repeated: it may come too late."""
 
 
 class Asking(Protocol):
@@ -74,19 +79,26 @@ class SaslHandler:
     the broker has let it in, and may raise SessionError.
     """
 
-    def __init__(self, known: Callable[[str], None]) -> None:
+    def __init__(self, known: Callable[[str], None], clock: Clock) -> None:
         self._known = known
+        self._clock = clock
         self._watch = SaslWatch()
+        self._ends_ms: float = math.inf
+
+    def session_left_ms(self) -> float:
+        """How long a request will still come before the broker ends the session."""
+        return max(0.0, self._ends_ms - self._clock.monotonic_ms())
 
     async def handle(self, taken: Taken, connection: Asking) -> list[Buffer]:
         """The broker's answer, as it is."""
+        asked_ms = self._clock.monotonic_ms()
         answer = await ask_sasl(connection, taken.frame, taken.api_version, taken.correlation_id)
-        name = self._name(taken, answer)
+        name = self._name(taken, answer, asked_ms)
         if name is not None:
             self._known(name)
         return [frame_length(len(answer)), answer]
 
-    def _name(self, taken: Taken, answer: bytearray) -> str | None:
+    def _name(self, taken: Taken, answer: bytearray, asked_ms: int) -> str | None:
         """What cannot be read is the broker's to refuse, and says nothing here."""
         api = SASL_APIS[taken.api_key]
         try:
@@ -98,6 +110,9 @@ class SaslHandler:
         if api is SASL_HANDSHAKE:
             self._watch.began(asked["mechanism"])
             return None
+        lifetime_ms = answered.get("session_lifetime_ms", 0)
+        last_ms = min(lifetime_ms // _LAST_PART, _MOST_LAST_MS)
+        self._ends_ms = asked_ms + lifetime_ms - last_ms if lifetime_ms > 0 else math.inf
         return self._watch.accepted(bytes(asked["auth_bytes"]))
 
 

@@ -334,7 +334,9 @@ class ProxyServer:
         if identity.principal is not None:
             known(identity.principal)
         login = self._login(identity, proved)
-        sasl = SaslHandler(proved).handle if login is None else _refuse_sasl
+        watch = SaslHandler(proved, self._clock)
+        sasl: Handle = watch.handle if login is None else _refuse_sasl
+        fetches.session_left_ms = (login or watch).session_left_ms
         positions = PositionHandler(self._settings, view, self._clock, self._metrics)
         deletes = DeleteRecordsHandler(
             self._settings,

@@ -24,6 +24,11 @@ CORE = Target("rlm/workers/core_tokens.py", ("tests/rlm/workers/test_tokens.py",
 REMOTE = Target("rlm/workers/remote_tokens.py", ("tests/rlm/workers/test_tokens.py",))
 SASL = Target("kafka_protocol/sasl.py", ("tests/kafka_protocol/test_sasl.py",))
 
+_ENDS = ("tests/rlm/proxy/test_sessions.py",)
+HELD = Target("rlm/proxy/fetch.py", _ENDS)
+ENDS = Target("rlm/proxy/sasl.py", _ENDS)
+ENDS_OF_LOGIN = Target("rlm/proxy/client_login.py", _ENDS)
+
 EDITS: tuple[Edit, ...] = (
     *NAMES.edits(
         (
@@ -132,8 +137,29 @@ EDITS: tuple[Edit, ...] = (
     *SERVER.edits(
         (
             "a client's own SASL goes over the connection of its certificate",
-            "SaslHandler(proved).handle if login is None else _refuse_sasl",
-            "SaslHandler(proved).handle",
+            "watch.handle if login is None else _refuse_sasl",
+            "watch.handle",
+        ),
+    ),
+    *HELD.edits(
+        (
+            "KIP-368: a fetch is repeated after the session, and its client is cut off",
+            "min(max(request.max_wait_ms, 0), self.session_left_ms())",
+            "max(request.max_wait_ms, 0)",
+        ),
+    ),
+    *ENDS.edits(
+        (
+            "KIP-368: when the session of a client's own login ends is not known",
+            "if lifetime_ms > 0 else math.inf\n",
+            "if lifetime_ms < 0 else math.inf\n",
+        ),
+    ),
+    *ENDS_OF_LOGIN.edits(
+        (
+            "KIP-368: a fetch is repeated after the session of the proxy's login",
+            "        if renew_at is None:\n",
+            "        if renew_at is not None:\n",
         ),
     ),
     *POOL.edits(

@@ -28,6 +28,7 @@ class SaslBroker:
 
     passwords: dict[str, str] = field(default_factory=lambda: {"alice": SECRET, "bob": SECRET})
     has_sasl: bool = True
+    session_ms: int = 3_600_000
     tokens: list[bytes] = field(default_factory=list)
     scram: list[bytes] = field(default_factory=list)
 
@@ -51,7 +52,7 @@ class SaslBroker:
             "error_code": code,
             "error_message": None,
             "auth_bytes": token[::-1],
-            "session_lifetime_ms": 3_600_000,
+            "session_lifetime_ms": self.session_ms,
         }
 
     def as_broker(self) -> FakeBroker:
