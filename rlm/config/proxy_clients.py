@@ -114,14 +114,15 @@ class ProxyClientsConfig(CommonConfig):
         10_000,
         "Client connections at a time from one address, so that one machine cannot use up "
         "proxy.max.connections. The default adds no limit to that: clients behind a load balancer "
-        "have one address.",
+        "have one address. Each proxy worker has its share of the limit.",
         most=1_000_000,
     )
     proxy_max_connections_per_principal: int = _count(
         "proxy.max.connections.per.principal",
         10_000,
         "Client connections at a time of one principal, from all addresses: the SASL user of PLAIN "
-        "and SCRAM once the broker has accepted it, else the subject of the client's certificate.",
+        "and SCRAM once the broker has accepted it, or the subject of the client's certificate "
+        "where there is no SASL. Each proxy worker has its share of the limit.",
         most=1_000_000,
     )
     proxy_stalled_request_min_bytes: int = _size(

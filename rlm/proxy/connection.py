@@ -288,13 +288,13 @@ class Connection:
                     pieces += self._assembled(output)
                 elif isinstance(output, Streamed):
                     self._asked.came(None)
+            if self.responses.has_admitted:
+                self.requests.admit()
         except (SessionError, WireError) as error:
             failed = error
         self.client.writer.pass_all(pieces)
         if failed is not None:
             self._fail(failed)
-        if self.responses.has_admitted:
-            self.requests.admit()
         self._asked.go_on()
         self._check_settled()
 

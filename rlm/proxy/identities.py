@@ -1,7 +1,9 @@
 """How many connections each address and each principal has, of one process. Pure.
 
-An address is known at once, a principal when a certificate or the broker has proved it. Names that
-are not proved are not counted, because anybody could use up the connections of another.
+An address is known at once, a principal when the broker has let it in, or when a certificate has
+proved it that is the client's identity. Many users of SASL may share a certificate, so its subject
+is a name from the handshake on, and counts once the broker has let the client in without SASL.
+Names that are not proved are not counted, because anybody could use up the connections of another.
 """
 
 from collections import Counter
@@ -45,6 +47,7 @@ class Identity:
     subject: str | None = None
     principal: str | None = None
     is_by_sasl: bool = False
+    is_counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class Identities:
         """
         if identity.is_by_sasl or id(identity) not in self._open:
             return
-        if identity.principal == principal:
+        if identity.is_counted and identity.principal == principal:
             identity.is_by_sasl = by_sasl
             return
         if not self.principals.enter(principal):
@@ -82,9 +85,9 @@ class Identities:
                 f"{principal} has {self.principals.most} connections "
                 "(proxy.max.connections.per.principal)",
             )
-        if identity.principal is not None:
+        if identity.is_counted and identity.principal is not None:
             self.principals.leave(identity.principal)
-        identity.principal, identity.is_by_sasl = principal, by_sasl
+        identity.principal, identity.is_by_sasl, identity.is_counted = principal, by_sasl, True
 
     def __iter__(self) -> Iterator[Identity]:
         return iter(tuple(self._open.values()))
@@ -94,5 +97,5 @@ class Identities:
         if self._open.pop(id(identity), None) is None:
             return
         self.addresses.leave(identity.address)
-        if identity.principal is not None:
+        if identity.is_counted and identity.principal is not None:
             self.principals.leave(identity.principal)

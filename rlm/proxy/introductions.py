@@ -43,7 +43,9 @@ class Introduced(Protocol):
     def introduced(self, said: Introduction) -> None: ...
 
     def admitted(self) -> None:
-        """The broker has answered a request that needs authentication; called once."""
+        """The broker has answered a request that needs authentication; called once. SessionError:
+        there are too many such clients.
+        """
         ...
 
 

@@ -84,6 +84,8 @@ class SaslHandler:
         self._clock = clock
         self._watch = SaslWatch()
         self._ends_ms: float = math.inf
+        self.has_let_in = False
+        """Whether the broker has accepted a token, of whatever mechanism."""
 
     def session_left_ms(self) -> float:
         """How long a request will still come before the broker ends the session."""
@@ -110,6 +112,7 @@ class SaslHandler:
         if api is SASL_HANDSHAKE:
             self._watch.began(asked["mechanism"])
             return None
+        self.has_let_in = True
         lifetime_ms = answered.get("session_lifetime_ms", 0)
         last_ms = min(lifetime_ms // _LAST_PART, _MOST_LAST_MS)
         self._ends_ms = asked_ms + lifetime_ms - last_ms if lifetime_ms > 0 else math.inf

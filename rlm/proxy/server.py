@@ -253,8 +253,9 @@ class ProxyServer:
         shown = secured.getpeercert(binary_form=True)
         if shown is not None:
             identity.subject = self._subject_of(shown)
-            if identity.subject:
+            if identity.subject and self._tokens is not None:
                 self.identities.prove(identity, identity.subject, by_sasl=False)
+            identity.principal = identity.subject or None
 
     def _subject_of(self, certificate: bytes) -> str | None:
         """None: it has no name that is certain, and none is needed; SessionError: one is."""
@@ -359,7 +360,14 @@ class ProxyServer:
             **dict.fromkeys(SASL_APIS, sasl),
         }
         accept = partial(self._accept, identity, counts)
-        introduced = _Introduced(view, counts)
+
+        def admitted() -> None:
+            counts.admitted()
+            name = identity.principal
+            if name is not None and not watch.has_let_in:
+                self.identities.prove(identity, name, by_sasl=False)
+
+        introduced = _Introduced(view, counts, admitted)
         return Connection(self._shared_with(view), handlers, accept, introduced, login)
 
     def _login(self, identity: Identity, known: Callable[[str], None]) -> ClientLogin | None:
@@ -410,13 +418,14 @@ class _Introduced:
 
     view: ClientView
     counts: ClientCounts
+    on_admitted: Callable[[], None]
 
     def introduced(self, said: Introduction) -> None:
         self.view.named(said.client_id or None)
         self.counts.introduced(said)
 
     def admitted(self) -> None:
-        self.counts.admitted()
+        self.on_admitted()
 
 
 def _produce_log_start(

@@ -7,6 +7,7 @@ SASL = Target("rlm/proxy/sasl.py", _SASL)
 SESSION = Target("rlm/proxy/session.py", _SASL)
 IDENTITIES = Target("rlm/proxy/identities.py", _SASL)
 SERVER = Target("rlm/proxy/server.py", _SASL)
+SHARED = Target("rlm/proxy/server.py", ("tests/rlm/proxy/test_shared_certificates.py",))
 THROTTLE = Target("rlm/reading/throttle.py", _SASL)
 LIMITS = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_h36_deadlines.py",))
 STALLED = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_stalled.py",))
@@ -114,8 +115,20 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a connection that proves its name twice counts twice",
-            "        if identity.principal == principal:\n",
-            "        if identity.principal == principal and not by_sasl:\n",
+            "        if identity.is_counted and identity.principal == principal:\n",
+            "        if identity.is_counted and identity.principal == principal and not by_sasl:\n",
+        ),
+    ),
+    *SHARED.edits(
+        (
+            "users of SASL that share a certificate share its connections",
+            "            if name is not None and not watch.has_let_in:\n",
+            "            if name is not None:\n",
+        ),
+        (
+            "a certificate at a listener without SASL has as many connections as it likes",
+            "            if name is not None and not watch.has_let_in:\n",
+            "            if name is None and not watch.has_let_in:\n",
         ),
     ),
     *SERVER.edits(

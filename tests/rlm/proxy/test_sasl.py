@@ -290,6 +290,19 @@ def test_a_connection_that_proves_one_name_twice_counts_once() -> None:
     assert len(identities.principals) == 0
 
 
+def test_a_name_that_is_not_proved_yet_does_not_count_and_leaves_nothing() -> None:
+    identities = counted(1)
+    one, other = identities.enter("a"), identities.enter("a")
+    for identity in (one, other):
+        identity.principal = "CN=fleet"
+    identities.prove(one, "CN=fleet", by_sasl=False)
+    identities.leave(other)
+    assert len(identities.principals) == 1
+    third = identities.enter("a")
+    with pytest.raises(SessionError, match="CN=fleet has 1 connections"):
+        identities.prove(third, "CN=fleet", by_sasl=False)
+
+
 def test_of_a_certificate_and_a_user_the_user_counts() -> None:
     identities = counted(1)
     one, other = identities.enter("a"), identities.enter("a")

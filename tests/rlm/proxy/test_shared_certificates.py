@@ -1,0 +1,53 @@
+"""Whose connections are counted: those of the user of SASL, or of the certificate without SASL."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.rlm.proxy.border import ONE_PROCESS
+from tests.rlm.proxy.fakes import World, world
+from tests.rlm.proxy.secured import Secured, secure, trusting
+from tests.rlm.proxy.test_pass_through import ended
+from tests.rlm.proxy.test_sasl import SaslBroker, asks, log_in, principals, until
+
+pytestmark = pytest.mark.parametrize("border", [ONE_PROCESS], indirect=True)
+
+
+@asynccontextmanager
+async def one_certificate(folder: Path, sasl: SaslBroker, most: int) -> AsyncIterator[World]:
+    """Shown by all clients, to a proxy whose clients are not known by it to the broker."""
+    secured = Secured.of(folder)
+    secured.listener(client_auth="required", client_ca_file=str(secured.authority.ca_file))
+    secured.client = trusting(secured.authority, secured.authority.issue("fleet"))
+    with secure(secured):
+        async with world(broker=sasl.as_broker(), max_connections_per_principal=most) as w:
+            yield w
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+async def test_users_that_share_a_certificate_have_connections_of_their_own(
+    tmp_path: Path, mechanism: str
+) -> None:
+    async with one_certificate(tmp_path, SaslBroker(), 1) as w:
+        clients = [await w.connect() for _ in range(2)]
+        for client, user in zip(clients, ("alice", "bob"), strict=True):
+            assert [one["error_code"] for one in await log_in(client, user, mechanism)] == [0]
+            assert await asks(client)
+        assert all([await asks(client) for client in clients])
+        assert not w.metrics.causes
+        names = ["alice", "bob"] if mechanism == "PLAIN" else ["CN=fleet"] * 2
+        assert principals(w) == names
+
+
+async def test_at_a_listener_without_sasl_the_subject_has_so_many_connections(
+    tmp_path: Path,
+) -> None:
+    async with one_certificate(tmp_path, SaslBroker(has_sasl=False), 1) as w:
+        first, second = [await w.connect() for _ in range(2)]
+        assert await asks(first)
+        assert await asks(second)  # by this answer it is known that there is no SASL
+        assert await ended(second)
+        assert await asks(first)
+        await until(lambda: w.metrics.causes == ["principal_connections"])
