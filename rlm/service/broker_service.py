@@ -15,7 +15,12 @@ import structlog
 
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.open_files import raise_open_files_limit
-from kip405.process import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory, software_version
+from kip405.process import (
+    KEPT_BY_A_SERVICE_BYTES,
+    collect_cycles_less_often,
+    keep_freed_memory,
+    software_version,
+)
 from rlm.api.calls import token_source
 from rlm.api.peers import PeerServicesAccess
 from rlm.clock import Clock, SystemClock
@@ -85,6 +90,7 @@ def run(config: ServiceConfig, *, is_child: bool = False) -> None:
     disks = read_identity([str(path) for path in config.log_dirs])
     check_disks(config, disks)
     keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
+    collect_cycles_less_often()
     raise_open_files_limit(USEFUL_OPEN_FILES)
     with ServiceLock(str(config.state_dir), disks):
         core = CoreSettings.of(first_line()) if is_child else None

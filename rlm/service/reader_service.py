@@ -14,7 +14,12 @@ import structlog
 
 from kafka_clients.channel_security import ChannelSecurity
 from kip405.errors import Invalid, Unavailable
-from kip405.process import KEPT_BY_A_SERVICE_BYTES, keep_freed_memory, software_version
+from kip405.process import (
+    KEPT_BY_A_SERVICE_BYTES,
+    collect_cycles_less_often,
+    keep_freed_memory,
+    software_version,
+)
 from rlm.api.authorization import Authorization
 from rlm.api.calls import token_source
 from rlm.api.endpoints import NO_NODE, READER, Endpoint, Endpoints
@@ -78,6 +83,7 @@ def run(config: ReaderConfig) -> None:
     """Serve until SIGTERM or SIGINT. RemoteStorageError: the start was refused, with the reason."""
     configure_service_logs(level=config.log_level, log_format=config.log_format)
     keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
+    collect_cycles_less_often()
     with ReaderLock(str(config.state_dir), config.cluster_id):
         asyncio.run(until_stopped(_serve(config)))
 
