@@ -21,6 +21,8 @@ from rlm.broker.answers import (
 from rlm.clock import Clock
 
 log = structlog.get_logger()
+_MOST_LISTED = 64
+"""Sets of topics whose partitions are kept as a list; there are only a few at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,17 +127,20 @@ class Leadership:
         self._wanted: frozenset[str] = frozenset()
         self.snapshot = Snapshot(taken_at_ms=-1)
         self.error: RemoteStorageError | None = None
-        self._listed_of = self.snapshot
+        self._listed_of = self.snapshot.partitions
         self._listed: dict[tuple[int, frozenset[Uuid]], tuple[LedPartition, ...]] = {}
 
     def led_of(self, node_id: int, topic_ids: Iterable[Uuid]) -> tuple[LedPartition, ...]:
         """The partitions of some topics that the node leads by the newest snapshot; the same object
-        until there is another snapshot, since each report needs it several times.
+        until a snapshot has others, since each report needs it several times, and rolls are looked
+        for all the time.
         """
-        if self._listed_of is not self.snapshot:
-            self._listed_of, self._listed = self.snapshot, {}
+        if self._listed_of is not self.snapshot.partitions:
+            self._listed_of, self._listed = self.snapshot.partitions, {}
         wanted = node_id, frozenset(topic_ids)
         if wanted not in self._listed:
+            if len(self._listed) >= _MOST_LISTED:
+                self._listed.clear()
             self._listed[wanted] = tuple(self.snapshot.led_of(*wanted))
         return self._listed[wanted]
 

@@ -37,35 +37,48 @@ class Rolls:
         One that was not named in the call before is only remembered. What cannot be read is seen as
         not there: whoever scans it gets the error.
         """
-        before, seen = self._seen, {}
+        before, seen, found = self._seen, dict[tuple[str, int], _Seen](), []
         for partition in partitions:
-            now = self._see(partition, before.get(partition))
+            old = before.get(partition)
+            if (
+                old is not None
+                and old.is_settled
+                and _modified_ns(old.directory) == old.modified_ns
+            ):
+                seen[partition] = old  # nearly always, so nothing else is done for it
+                continue
+            now = self._see(partition, old)
             if now is not None:
                 seen[partition] = now
+                if old is not None and old.newest != now.newest:
+                    found.append(partition)
         self._seen = seen
-        return tuple(
-            partition
-            for partition, now in seen.items()
-            if partition in before and before[partition].newest != now.newest
-        )
+        return tuple(found)
 
     def _see(self, partition: tuple[str, int], old: _Seen | None) -> _Seen | None:
         directories = [old.directory] if old is not None else self._candidates(partition)
         for directory in directories:
             try:
                 modified_ns = os.stat(directory).st_mtime_ns
-                is_same = old is not None and old.modified_ns == modified_ns
-                if old is not None and is_same and old.is_settled:
-                    return old
                 segments = (name for name in os.listdir(directory) if name.endswith(_SUFFIX))
                 newest = max(segments, default="")
             except OSError:
                 continue
             return _Seen(
-                directory=directory, modified_ns=modified_ns, newest=newest, is_settled=is_same
+                directory=directory,
+                modified_ns=modified_ns,
+                newest=newest,
+                is_settled=old is not None and old.modified_ns == modified_ns,
             )
         return None
 
     def _candidates(self, partition: tuple[str, int]) -> list[str]:
         name = f"{partition[0]}-{partition[1]}"
         return [os.path.join(path, name) for path in self._log_dirs]
+
+
+def _modified_ns(directory: str) -> int | None:
+    try:
+        return os.stat(directory).st_mtime_ns
+    except OSError:
+        return None

@@ -63,6 +63,8 @@ class RollWatch:
         self._most_wait_ms = most_wait_ms
         self._repeats: dict[PartitionKey, _Repeat] = {}
         self._problem: str | None = None
+        self._watched: Collection[LedPartition] = ()
+        self._rows: dict[tuple[str, int], LedPartition] = {}
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -73,11 +75,13 @@ class RollWatch:
     async def poll(self) -> None:
         """Request what is to be requested now."""
         led = self._led()
-        rows: dict[tuple[str, int], LedPartition] = {one.topic_partition: one for one in led}
         if self._repeats:
             self._repeat({one.key: one for one in led})
+        if led is not self._watched:
+            self._watched, self._rows = led, {one.topic_partition: one for one in led}
+        rows = self._rows
         try:
-            found = await self._threads.run(self._rolls.new, tuple(rows))
+            found = await self._threads.run(self._rolls.new, rows)
         except RemoteStorageError as error:
             self._note(str(error))
             return

@@ -21,6 +21,7 @@ ATTEMPT = Target(
     ),
 )
 BELOW = Target("rlm/log_dir/epochs_below.py", ("tests/rlm/log_dir/test_h08_epochs_below.py",))
+SCANNER = Target("rlm/log_dir/scanner.py", ("tests/rlm/log_dir/test_scanner.py",))
 ROLLS = Target("rlm/log_dir/rolls.py", ("tests/rlm/log_dir/test_rolls.py",))
 ROLL_WATCH = Target("rlm/tasks/roll_watch.py", ("tests/rlm/tasks/test_roll_watch.py",))
 PREPARE = Target(
@@ -424,13 +425,13 @@ EDITS: tuple[Edit, ...] = (
     *ROLLS.edits(
         (
             "a roll within the tick of the one before is never seen",
-            "if old is not None and is_same and old.is_settled:",
-            "if old is not None and is_same:",
+            "                and old.is_settled\n",
+            "",
         ),
         (
             "every directory is listed at every poll",
-            "if old is not None and is_same and old.is_settled:",
-            "if old is not None and old.newest == directory:",
+            "and _modified_ns(old.directory) == old.modified_ns",
+            "and old.newest == old.directory",
         ),
         (
             "any file is a roll",
@@ -438,7 +439,19 @@ EDITS: tuple[Edit, ...] = (
             "if name)",
         ),
     ),
+    *SCANNER.edits(
+        (
+            "H13: what a small file said once is believed for ever",
+            "if known is None or known[0] != data:",
+            "if known is None:",
+        ),
+    ),
     *ROLL_WATCH.edits(
+        (
+            "partitions that are led since the first poll are not watched",
+            "if led is not self._watched:",
+            "if not self._rows:",
+        ),
         (
             "a segment that is not eligible yet waits for the schedule",
             "                if self._is_open(key):\n",

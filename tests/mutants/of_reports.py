@@ -125,7 +125,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H38: reports show the partitions that were led at first",
-            "if self._listed_of is not self.snapshot:",
+            "if self._listed_of is not self.snapshot.partitions:",
             "if self._listed_of is None:",
         ),
     ),

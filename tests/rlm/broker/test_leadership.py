@@ -197,3 +197,17 @@ async def test_what_a_node_leads_follows_each_snapshot_and_the_topics_that_are_a
     await leadership.refresh()
     assert leadership.led_of(1, {TOPIC_ID}) == ()
     assert [row.key.partition for row in leadership.led_of(2, {TOPIC_ID})] == [0, 1]
+
+
+async def test_the_list_of_what_a_node_leads_is_kept_while_answers_are_equal() -> None:
+    asked = Asked()
+    leadership = Leadership(asked, ManualClock(), poll_interval_ms=1_000)
+    leadership.want(["t"])
+    await leadership.refresh()
+    led = leadership.led_of(1, {TOPIC_ID})
+    await leadership.refresh()
+    assert leadership.led_of(1, {TOPIC_ID}) is led
+    for number in range(200):  # sets of topics that come and go are not kept for ever
+        leadership.led_of(1, {Uuid(bytes([number]) * 16)})
+    assert leadership.led_of(1, {TOPIC_ID}) == led
+    assert len(leadership._listed) <= 64

@@ -103,6 +103,39 @@ def test_a_checkpoint_is_read_at_each_scan(log_dir: LogDir) -> None:
         assert found == list(offsets)
 
 
+def test_a_small_file_is_parsed_again_only_where_it_has_changed(log_dir: LogDir) -> None:
+    partition = log_dir.partition()
+    partition.active(0, 60)
+    scanned = dirs(log_dir)
+    one, two = scanned.scan(TOPIC, 0), scanned.scan(TOPIC, 0)
+    assert two.lineage is one.lineage
+    assert two.topic_id is one.topic_id
+    assert two.whole_lineage is one.lineage
+    partition.epochs({0: 0, 4: 30})
+    assert scanned.scan(TOPIC, 0).lineage.latest_epoch == 4
+    partition.epochs({0: 0})
+    assert scanned.scan(TOPIC, 0).lineage == one.lineage
+
+
+def test_a_small_file_whose_bytes_are_torn_is_not_what_it_was_before(log_dir: LogDir) -> None:
+    partition = log_dir.partition()
+    partition.active(0, 60)
+    scanned = dirs(log_dir)
+    assert scanned.scan(TOPIC, 0).lineage.latest_epoch == 0
+    (partition.path / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n")
+    with pytest.raises(Unavailable, match="orders-0 cannot be read"):
+        scanned.scan(TOPIC, 0)
+
+
+def test_a_checkpoint_of_any_size_is_read_whole(log_dir: LogDir) -> None:
+    log_dir.partition(partition=9_999).active(0, 60)
+    rows = "".join(f"{TOPIC} {number} {number}\n" for number in range(10_000))
+    path = log_dir.path / "recovery-point-offset-checkpoint"
+    path.write_text(f"0\n10000\n{rows}")
+    assert path.stat().st_size > 128 * 1024
+    assert dirs(log_dir).scan(TOPIC, 9_999).recovery_point == 9_999
+
+
 def test_partition_metadata_may_be_missing_for_a_moment(log_dir: LogDir) -> None:
     log_dir.partition(topic_id=None).active(0, 10)
     assert dirs(log_dir).scan(TOPIC, 0).topic_id is None

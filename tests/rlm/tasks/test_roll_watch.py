@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 
 from kip405.ids import PartitionKey
@@ -31,10 +32,11 @@ class Site:
         self.rolled = False
         self.is_open = False
         self.asked: list[int] = []
+        self.rows: list[LedPartition] = []
         self.watch = RollWatch(
             rolls=self,
             led=lambda: self.led,
-            request=lambda row: self.asked.append(self.clock.now),
+            request=self._request,
             is_open=self._is_open,
             threads=threads,
             clock=self.clock,
@@ -45,6 +47,10 @@ class Site:
     def new(self, partitions: Collection[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
         found, self.rolled = self.rolled, False
         return tuple(partitions) if found else ()
+
+    def _request(self, row: LedPartition) -> None:
+        self.asked.append(self.clock.now)
+        self.rows.append(row)
 
     def _is_open(self, key: PartitionKey) -> bool:
         assert key == PARTITION.key
@@ -95,6 +101,16 @@ async def test_a_partition_that_is_led_elsewhere_is_forgotten() -> None:
     site.led = (ROW,)
     await site.poll_until(60_000)
     assert site.asked == [0]
+
+
+async def test_partitions_that_are_led_since_the_last_poll_are_watched() -> None:
+    site = Site()
+    await site.watch.poll()
+    other = replace(ROW, topic_id_partition=replace(PARTITION, partition=7))
+    site.led = (ROW, other)
+    site.rolled = True
+    await site.watch.poll()
+    assert [row.topic_partition.partition for row in site.rows] == [PARTITION.partition, 7]
 
 
 async def test_a_disk_that_cannot_be_asked_does_not_end_the_watch() -> None:
