@@ -148,6 +148,8 @@ def merge(remote: Lineage, local: Lineage) -> Lineage:
         for entry in remote.entries
         if entry.epoch < first.epoch and entry.start_offset < first.start_offset
     )
+    if not older and first is local.entries[0]:
+        return local  # remote adds nothing, as of a partition of one epoch
     return Lineage((*older, first, *local.entries[1:]))
 
 

@@ -110,7 +110,9 @@ class Coalesced(Generic[Q, A]):
         Errors: those of the request, the one that is the answer, Internal where there is no answer.
         """
         key = self._group_of(question)
-        group = self._groups.setdefault(key, _Group())
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group()
         group.callers += 1
         try:
             batch = group.join(question)

@@ -48,6 +48,7 @@ __all__ = [
 _COVERS_KEPT = 2  # the leader's lineage, and that of a reader of the remote tier only
 _DECODED_CHUNKS: Final = 256
 """Chunks of which the entries are kept for the next look at their partition."""
+_EMPTY_KEPT: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,14 +208,8 @@ class PartitionLedger:
 
     @classmethod
     def empty(cls, key: PartitionKey) -> "PartitionLedger":
-        return cls(
-            key,
-            names=Names(),
-            segments=NO_SEGMENTS,
-            disputes=NO_DISPUTES,
-            newest_epoch=-1,
-            version=0,
-        )
+        """That of a partition without any record; every step of an idle partition asks for it."""
+        return _empty(key)
 
     @classmethod
     def of(
@@ -421,6 +416,18 @@ class PartitionLedger:
         """Covers for the next ledger to begin with."""
         older = (one for one in self._inherited if _of_lineage(self._covers, one.lineage) is None)
         return (*self._covers, *older)[:_COVERS_KEPT]
+
+
+@lru_cache(maxsize=_EMPTY_KEPT)
+def _empty(key: PartitionKey) -> PartitionLedger:
+    return PartitionLedger(
+        key,
+        names=Names(),
+        segments=NO_SEGMENTS,
+        disputes=NO_DISPUTES,
+        newest_epoch=-1,
+        version=0,
+    )
 
 
 def _of_lineage(covers: Iterable[Cover], lineage: Lineage) -> Cover | None:

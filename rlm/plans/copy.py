@@ -111,6 +111,8 @@ def with_missing(plan: CopyPlan, view: CopyView, missing: Sequence[LocalSegment]
         and one.next_offset > start
         and not view.covered.holds(max(one.base_offset, start), one.next_offset)
     )
+    if not uncopied:
+        return plan
     lag = CopyLag(
         segments=plan.lag.segments + len(uncopied),
         size_bytes=plan.lag.size_bytes + sum(one.size_bytes for one in uncopied),

@@ -46,6 +46,8 @@ def gaps(view: GapView) -> Ranges:
     left out.
     """
     start = max(view.remote_log_start_offset, view.trim_bound)
+    if start >= view.local_log_start_offset:
+        return ()  # as of most partitions, and asked several times for each
     known = (
         *_readable(view),
         *((one.start_offset, one.next_offset) for one in unsettled(view.ledger)),
@@ -58,6 +60,9 @@ def may_turn_out_missing(view: GapView) -> Ranges:
     """Offsets below the broker's log start that only segments have which may yet turn out to be
     none: attempts whose outcome is open, and disputed ones.
     """
+    first = max(view.trim_bound, view.remote_log_start_offset)
+    if first >= view.local_log_start_offset:
+        return ()
     doubtful = ((one.start_offset, one.next_offset) for one in unsettled(view.ledger))
     certain = (
         *_on_record(view),
@@ -67,7 +72,6 @@ def may_turn_out_missing(view: GapView) -> Ranges:
             if not one.disputed
         ),
     )
-    first = max(view.trim_bound, view.remote_log_start_offset)
     below = in_both(union(doubtful), ((first, view.local_log_start_offset),))
     return missed(below, union(certain))
 
@@ -117,6 +121,8 @@ def not_in_tier(view: GapView) -> Ranges:
     """Offsets below the broker's log start that no usable segment and no recorded hole has,
     ascending.
     """
+    if view.remote_log_start_offset >= view.local_log_start_offset:
+        return ()
     below = ((view.remote_log_start_offset, view.local_log_start_offset),)
     return missed(union(below), union((*_readable(view), *_on_record(view))))
 

@@ -148,7 +148,8 @@ class SnapshotReader:
         partition = led.topic_id_partition
         description = await self.check_leadership(led)
         now = description.partitions[partition.partition]
-        led = replace(led, replicas=now.replicas, isr=now.isr)
+        if (led.replicas, led.isr) != (now.replicas, now.isr):
+            led = replace(led, replicas=now.replicas, isr=now.isr)
         config = await self._broker.topic_config(partition.topic, _CONFIG)
         watermarks = await self._watermarks(led)
         log = await self._scan(led)

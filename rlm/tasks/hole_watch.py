@@ -124,13 +124,14 @@ class HoleWatch:
         seen = self._seen.get(snapshot.key)
         if seen is None or seen.leader_epoch != snapshot.led.leader_epoch:
             seen = self._seen[snapshot.key] = _Seen(snapshot.led.leader_epoch)
-        if in_both(self._gaps(snapshot, view), seen.ranges):
+        found = self._gaps(snapshot, view)
+        if in_both(found, seen.ranges):
             snapshot = await self._snapshots.take(snapshot.led)
             fresh = self._view(snapshot)
             if fresh is None:
                 return True
             view = fresh
-        found = self._gaps(snapshot, view)
+            found = self._gaps(snapshot, view)
         proven = in_both(found, seen.ranges)
         await self._record(snapshot, proven)
         rest = missed(found, proven)

@@ -245,6 +245,8 @@ class TrimTask:
     ) -> TrimOffsets:
         remote_log_start_offset = snapshot.remote_log_start_offset or 0
         start = max(remote_log_start_offset, snapshot.watermarks.log_start_offset)
+        end = self._contiguous_end(snapshot, start)
+        kept_back = self._offload.kept_back(record, snapshot.ledger, self._clock.now_ms())
         return TrimOffsets(
             leader_epoch=snapshot.led.leader_epoch,
             lineage=snapshot.lineage,
@@ -255,11 +257,9 @@ class TrimTask:
             remote_log_start_epoch=self._settings.view.remote_log_start_epoch(snapshot.key),
             high_watermark=snapshot.watermarks.high_watermark,
             last_stable_offset=snapshot.watermarks.last_stable_offset,
-            contiguous_end=self._contiguous_end(snapshot, start),
-            released_end=self._contiguous_end(
-                snapshot,
-                start,
-                without=self._offload.kept_back(record, snapshot.ledger, self._clock.now_ms()),
+            contiguous_end=end,
+            released_end=(
+                self._contiguous_end(snapshot, start, without=kept_back) if kept_back else end
             ),
             share_group_start=group_start,
             retention=local_retention(record),

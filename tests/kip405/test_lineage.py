@@ -106,8 +106,8 @@ def test_h04_restored_log_with_lower_epochs_drops_everything_remote() -> None:
 
 def test_merge_with_nothing() -> None:
     one = lineage({5: 0})
-    assert merge(Lineage(), one) == one
-    assert merge(one, Lineage()) == one
+    assert merge(Lineage(), one) is one
+    assert merge(one, Lineage()) is one
 
 
 def test_remote_lineage_folds_clipped_entries_and_lets_the_higher_epoch_win() -> None:

@@ -185,8 +185,8 @@ EDITS: tuple[Edit, ...] = (
     *PLAN.edits(
         (
             "H14: what was copied from open files is copied again",
-            "one.next_offset)\n    )\n    lag = ",
-            "one.next_offset + (1 << 40))\n    )\n    lag = ",
+            "one.next_offset)\n    )\n    if not uncopied",
+            "one.next_offset + (1 << 40))\n    )\n    if not uncopied",
         ),
         (
             "H4: a frozen partition is copied from open files",

@@ -58,6 +58,14 @@ def test_an_empty_ledger_answers() -> None:
     assert view.remote_lineage == Lineage()
 
 
+def test_the_empty_ledger_of_a_partition_is_made_once() -> None:
+    """Every step of a partition without segments asks for it."""
+    empty = PartitionLedger.empty(KEY)
+    assert PartitionLedger.empty(KEY) is empty
+    other = PartitionLedger.empty(KEY._replace(partition=77))
+    assert (empty.key, other.key.partition, other.is_empty) == (KEY, 77, True)
+
+
 @pytest.mark.parametrize(
     ("offset", "start"), [(0, 10), (10, 10), (19, 10), (20, 30), (39, 30), (40, None)]
 )
