@@ -70,13 +70,12 @@ from rlm.stores.opened import OpenStores, PluginTerms, open_stores
 from rlmm.manager import Metadata
 from rlmm.settings_records import ReaderRecord
 from rsm_plugins.contract.client import Deadlines
+from rsm_plugins.process.config import SWEEP_NEVER_MS
 
 log = structlog.get_logger()
 _CLIENT_ID = "rlm-reader"
 _CLUSTER_RETRY_MS = 1_000
 _MOST_LOSSES = 20
-_NEVER_MS = 2**53
-"""The sweep grace for our plugins: a reader never sweeps what other services upload."""
 
 
 def run(config: ReaderConfig) -> None:
@@ -321,7 +320,7 @@ def _terms(config: ReaderConfig) -> PluginTerms:
             call_ms=config.plugin_call_timeout_ms, copy_ms=config.plugin_call_timeout_ms
         ),
         allow_insecure=config.allow_insecure,
-        sweep_grace_ms=_NEVER_MS,
+        sweep_grace_ms=SWEEP_NEVER_MS,  # nor has it the right to
         log_level=config.log_level,
         runtime_dir=config.state_dir,
     )

@@ -29,6 +29,7 @@ from rlm.stores.stores import RoutedReader, Stores, StoresInUse, StoreUsage
 from rlmm.manager import Metadata
 from rlmm.settings_view import SettingsView
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.process.config import SWEEP_NEVER_MS
 from rsm_plugins.process.spawned import OWN_COMMAND, SpawnedPlugin
 
 T = TypeVar("T")
@@ -85,7 +86,7 @@ async def with_plugins(
         principal=config.principal,
         deadlines=Deadlines(call_ms=config.plugin_call_timeout_ms),
         allow_insecure=config.allow_insecure,
-        sweep_grace_ms=config.sweep_grace_ms,  # a service may be copying meanwhile
+        sweep_grace_ms=SWEEP_NEVER_MS,  # services do that
         log_level="error",
     )
     plugins = open_plugins(config.stores, terms, clock)

@@ -31,6 +31,8 @@ from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 from rsm_plugins.threads import THREADS_DEFAULT
 
 SWEEP_GRACE_MS_DEFAULT = 3_600_000
+SWEEP_NEVER_MS = 2**53
+"""From this grace on a plugin does not even look for what crashed copies have left."""
 HANG_MS_DEFAULT = 60_000
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -144,7 +146,8 @@ class PluginSettings:
     sweep_grace_ms: int = setting(
         "sweep.grace.ms",
         integer(0),
-        "Age from which temporary files of crashed copies are removed at start.",
+        "Age from which temporary files of crashed copies are removed at start. From 2^53 on the "
+        "plugin does not look for any, which needs no right to write.",
         default=SWEEP_GRACE_MS_DEFAULT,
         unit="ms",
     )

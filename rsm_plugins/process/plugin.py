@@ -20,7 +20,7 @@ from rsm_plugins.files.owned_folder import OwnedFolder
 from rsm_plugins.files.segment_files import Spool
 from rsm_plugins.files.shared_volume import CallersFolders, ProbeFile
 from rsm_plugins.layout.keys import IDENTITY_NAME
-from rsm_plugins.process.config import PluginSettings
+from rsm_plugins.process.config import SWEEP_NEVER_MS, PluginSettings
 from rsm_plugins.process.handshake import handshake
 from rsm_plugins.store_kinds import OpenStore, store_kind
 from rsm_plugins.threads import FINISH_MS, FileThreads
@@ -107,14 +107,15 @@ async def serve(
         announce(handshake(address))
         log.info("plugin_serving", address=str(address), plugin=settings.kind, store=store.uri)
         async with asyncio.TaskGroup() as tasks:
-            sweeping = tasks.create_task(_sweep(store, settings.sweep_grace_ms))
+            sweeping = tasks.create_task(sweep_leftovers(store, settings.sweep_grace_ms))
             await stopped.wait()
             sweeping.cancel()
         log.info("plugin_stopping", address=str(address))
 
 
-async def _sweep(store: OpenStore, grace_ms: int) -> None:
-    if store.sweep is None:
+async def sweep_leftovers(store: OpenStore, grace_ms: int) -> None:
+    """Remove what crashed copies left longer ago than the grace; a failure is only logged."""
+    if store.sweep is None or grace_ms >= SWEEP_NEVER_MS:
         return
     try:
         removed = await store.sweep(grace_ms)

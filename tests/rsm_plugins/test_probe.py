@@ -25,7 +25,7 @@ from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.process import main
 from rsm_plugins.process.config import settings_of
 from rsm_plugins.process.logs import configure_logs
-from rsm_plugins.process.plugin import _sweep, running_server
+from rsm_plugins.process.plugin import running_server, sweep_leftovers
 from rsm_plugins.store_kinds import OpenStore, secrets_of
 from rsm_plugins.v1 import identity_pb2 as idpb
 from rsm_plugins.v1 import identity_pb2_grpc
@@ -219,7 +219,7 @@ async def test_a_sweep_that_fails_does_not_end_the_plugin(
         raise error
 
     manager = LocalRemoteStorageManager(tmp_path)
-    await _sweep(OpenStore(manager=manager, uri="x", sweep=fail), 0)
+    await sweep_leftovers(OpenStore(manager=manager, uri="x", sweep=fail), 0)
     await manager.close()
     assert "sweep_" in capsys.readouterr().out
 
