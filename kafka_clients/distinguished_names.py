@@ -36,7 +36,7 @@ def subject_of(certificate: bytes) -> str:
     """
     try:
         return _name(_subject(certificate))
-    except (IndexError, ValueError) as error:
+    except (IndexError, StopIteration, ValueError) as error:
         raise Invalid(f"the client's certificate cannot be read: {error}") from None
 
 

@@ -9,12 +9,14 @@ as the second line everywhere, then make it the first line everywhere, then remo
 """
 
 import hmac
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from kip405.errors import Invalid
 from rlm.api.call_metadata import BEARER, FORWARDED_KEY, TOKEN_KEY, Tokens, read_tokens
 from rlm.clock import Clock
 from rsm_plugins.contract.answering import Answered, Context, principal_of
@@ -61,6 +63,7 @@ def token_source(path: Path | None, clock: Clock, setting: str = API_TOKENS) -> 
 
 
 _SUBJECT_KEY = "x509_subject"
+_CERTIFICATE_KEY = "x509_pem_cert"
 _V4_WITHIN_V6 = "::ffff:"
 """What a caller by IPv4 has before its address at a socket that listens for both."""
 _TOKEN_WANTED = "authorization: Bearer ..."  # noqa: S105 - how a token is shown
@@ -166,10 +169,14 @@ def _certified(principals: "Principals", context: Context) -> str:
     subject = _subject_of(context)
     if subject is None:
         raise Unauthenticated(_NEITHER)
-    principal = principals.of_certificate(subject)
+    try:
+        principal = principals.of_certificate(subject, _certificate_of(context))
+    except Invalid as error:
+        raise Unauthenticated(f"the certificate of {subject} is nobody's here: {error}") from error
     if principal is None:
+        by_rules = " or by ssl.principal.mapping.rules" if principals.mapping else ""
         raise Unauthenticated(
-            f"the certificate of {subject} is of no principal in api.principals.file"
+            f"the certificate of {subject} is of no principal in api.principals.file{by_rules}"
         )
     if not can_be_named(principal):
         raise Unauthenticated(
@@ -184,6 +191,12 @@ def _subject_of(context: Context) -> str | None:
     """The subject of the verified client certificate, written by RFC 2253, as Kafka does."""
     found = next(iter(context.auth_context().get(_SUBJECT_KEY, ())), None)
     return None if found is None else found.decode(errors="replace")
+
+
+def _certificate_of(context: Context) -> bytes | None:
+    """The verified client certificate in DER."""
+    found = next(iter(context.auth_context().get(_CERTIFICATE_KEY, ())), None)
+    return None if found is None else ssl.PEM_cert_to_DER_cert(found.decode("ascii"))
 
 
 def _address_of(context: Context) -> str:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kafka_clients.distinguished_names import subject_of
+from kafka_clients.principal_mapping import PrincipalMapping
 from kip405.errors import Invalid
 from kip405.topic_names import checked_name
 from rlm.clock import Clock
@@ -31,6 +33,8 @@ from rsm_plugins.threads import Threads
 PRINCIPALS_MAX = 1_000
 KAFKA_USER = "User:"
 SETTING = "api.principals.file"
+BY_SUBJECT = PrincipalMapping(None)
+"""Kafka's default: the name of a principal is the whole subject."""
 _CHECK_MS = 1_000
 _HASH_DIGITS = 64
 _KEYS = ("tokens", "certificates", "topics", "prefixes")
@@ -38,24 +42,29 @@ _KEYS = ("tokens", "certificates", "topics", "prefixes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principals:
-    """What a file says. `certificates_name_users`: a certificate that the file does not name is of
-    the principal that Kafka would take it for by default, `User:` and its subject.
+    """What a file says. `mapping`: a certificate that the file does not name is of the principal
+    that these rules make of its subject; None: it is nobody's.
     """
 
     by_token: Mapping[str, str] = field(default_factory=dict)
     by_certificate: Mapping[str, str] = field(default_factory=dict)
     rights: Mapping[str, TopicRights] = field(default_factory=dict)
-    certificates_name_users: bool = False
+    mapping: PrincipalMapping | None = None
 
     def of_token(self, token: str) -> str | None:
         """The principal of a token; None = it is nobody's."""
         return self.by_token.get(token_hash(token))
 
-    def of_certificate(self, subject: str) -> str | None:
-        """The principal of a verified certificate, by its subject as Kafka writes it."""
+    def of_certificate(self, subject: str, certificate: bytes | None = None) -> str | None:
+        """The principal of a verified certificate, by its subject or, for the rules, by the
+        certificate itself in DER, whose subject is then written as Java does. None: it is nobody's.
+        Invalid: the rules or the certificate cannot be read as brokers read them.
+        """
         found = self.by_certificate.get(subject)
-        if found is None and self.certificates_name_users:
-            return f"{KAFKA_USER}{subject}"
+        if found is None and self.mapping is not None:
+            by_java = subject if certificate is None else subject_of(certificate)
+            name = self.mapping.principal(by_java)
+            return f"{KAFKA_USER}{name}" if name else None
         return found
 
 
@@ -73,9 +82,19 @@ class PrincipalsFile:
     principals only: the brokers' ACLs say what they may do.
     """
 
-    def __init__(self, path: Path, clock: Clock, *, threads: Threads, has_rights: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        *,
+        threads: Threads,
+        has_rights: bool,
+        mapping: PrincipalMapping | None = None,
+    ) -> None:
         """Invalid where the file cannot be used now."""
-        self._renewed = Renewed((path,), lambda: read_principals(path, has_rights=has_rights))
+        self._renewed = Renewed(
+            (path,), lambda: read_principals(path, has_rights=has_rights, mapping=mapping)
+        )
         self._clock = clock
         self._threads = threads
         self._principals = self._renewed.current()
@@ -94,20 +113,29 @@ class PrincipalsFile:
         self._principals = await self._threads.run(self._renewed.current)
 
 
-def read_principals(path: Path, *, has_rights: bool = True) -> Principals:
+def read_principals(
+    path: Path, *, has_rights: bool = True, mapping: PrincipalMapping | None = None
+) -> Principals:
     """The principals of a file. Invalid says what is wrong where."""
     try:
         content = read_yaml(path, like="User:etl: {tokens: [...]}")
     except Invalid as error:
         raise Invalid(f"{SETTING}: {error}") from error
     try:
-        return principals_of(content, has_rights=has_rights)
+        return principals_of(content, has_rights=has_rights, mapping=mapping)
     except Invalid as error:
         raise Invalid(f"{SETTING}: {path}: {error}") from error
 
 
-def principals_of(content: Mapping[str, Any], *, has_rights: bool = True) -> Principals:
-    """The principals of a file's content. Invalid: one of them is not what it must be."""
+def principals_of(
+    content: Mapping[str, Any],
+    *,
+    has_rights: bool = True,
+    mapping: PrincipalMapping | None = None,
+) -> Principals:
+    """The principals of a file's content. `mapping`: of a certificate that it does not name, where
+    `has_rights` is False. Invalid: one of them is not what it must be.
+    """
     if len(content) > PRINCIPALS_MAX:
         raise Invalid(f"it has {len(content)} principals; there may be {PRINCIPALS_MAX}")
     by_token: dict[str, str] = {}
@@ -129,7 +157,7 @@ def principals_of(content: Mapping[str, Any], *, has_rights: bool = True) -> Pri
         by_token=by_token,
         by_certificate=by_certificate,
         rights=rights,
-        certificates_name_users=not has_rights,
+        mapping=None if has_rights else mapping or BY_SUBJECT,
     )
 
 

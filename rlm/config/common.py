@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kafka_clients.principal_mapping import RULES_KEY, PrincipalMapping
 from kafka_clients.security import KafkaSecurity
 from kip405.addresses import Address
 from kip405.settings import (
@@ -143,6 +144,16 @@ class CommonConfig(KafkaClientConfig):
         "are known, and which rights they have on which topics. A changed file is used without a "
         "restart; one that cannot be used leaves the former in force.",
         default=None,
+    )
+    ssl_principal_mapping_rules: str = setting(
+        RULES_KEY,
+        TEXT,
+        "Kafka's rules which principal a certificate is: a client's of the proxy, with "
+        "proxy.tls.client.identity delegation-token, and a caller's of the API whom "
+        "api.principals.file does not name, with api.authorization `kafka`.",
+        default="",
+        default_doc="for clients of the proxy those of the broker's tiered listener, asked of the "
+        "broker; for callers of the API DEFAULT, the whole subject",
     )
     principal: str = setting(
         "principal",
@@ -291,6 +302,11 @@ class CommonConfig(KafkaClientConfig):
         if self.api_authorization is not None:
             return self.api_authorization
         return NOBODY_ASKS if self.api_principals_file is None else BY_FILE
+
+    def principal_mapping(self) -> PrincipalMapping | None:
+        """The rules of the setting; None: there are none. Invalid: they cannot be used."""
+        rules = self.ssl_principal_mapping_rules
+        return PrincipalMapping(rules) if rules else None
 
     def kafka_security(self) -> KafkaSecurity:
         """How the service's own clients connect to brokers. Invalid: settings that do not go

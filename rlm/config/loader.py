@@ -372,6 +372,7 @@ def _check_peers(config: ServiceConfig) -> None:
 
 def _check_authorization(config: CommonConfig) -> None:
     """Where callers have rights, each must be known, and services know each other by a token."""
+    config.principal_mapping()
     asked = config.authorization
     if asked == NOBODY_ASKS:
         if config.api_principals_file is not None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafka_clients.principal_mapping import PrincipalMapping
 from kafka_clients.security import KEYSTORE_KEY, PLAINTEXT, PROTOCOL_KEY, TOKEN_MECHANISM_KEY
 from kip405.errors import Invalid
 from kip405.history import FULL, History, HistoryRule, windows_of
@@ -68,13 +67,6 @@ class ProxyClientsConfig(CommonConfig):
         "SSL. The brokers need delegation.token.secret.key, and the service the right CreateTokens "
         "on these principals.",
         default="sasl",
-    )
-    proxy_tls_principal_mapping_rules: str = setting(
-        "proxy.tls.principal.mapping.rules",
-        TEXT,
-        "ssl.principal.mapping.rules for certificates of the proxy's clients.",
-        default="",
-        default_doc="those of the broker's tiered listener, asked of the broker",
     )
     proxy_token_sasl_mechanism: str = setting(
         TOKEN_MECHANISM_KEY,
@@ -244,11 +236,6 @@ def _check_tokens(config: ProxyClientsConfig) -> None:
             f"{key}: {DELEGATION_TOKEN} needs a service that Kafka knows: {PROTOCOL_KEY} with SASL "
             f"or with {KEYSTORE_KEY}"
         )
-    if config.proxy_tls_principal_mapping_rules:
-        try:
-            PrincipalMapping(config.proxy_tls_principal_mapping_rules)
-        except Invalid as error:
-            raise Invalid(f"proxy.tls.principal.mapping.rules: {error}") from error
 
 
 def _given(config: ProxyClientsConfig) -> Mapping[str, Any]:

@@ -13,7 +13,13 @@ from rlm.api.authorization import Authorization, SettingsTopicNames
 from rlm.api.authorizers import Authorizer, FileAuthorizer, KafkaAuthorizer
 from rlm.api.calls import Gate, TokenSource
 from rlm.api.ports import CommandAudit
-from rlm.api.principals import Principals, PrincipalsFile, PrincipalSource, read_principals
+from rlm.api.principals import (
+    BY_SUBJECT,
+    Principals,
+    PrincipalsFile,
+    PrincipalSource,
+    read_principals,
+)
 from rlm.broker.acls import acls_of_principal
 from rlm.clock import Clock
 from rlm.config import CommonConfig
@@ -46,11 +52,16 @@ def build_callers(
     if config.authorization == NOBODY_ASKS:
         return ApiCallers(gate=Gate(tokens))
     by_kafka = config.authorization == BY_KAFKA
+    mapping = config.principal_mapping()
     if config.api_principals_file is None:
-        known = Principals(certificates_name_users=by_kafka)
+        known = Principals(mapping=mapping or BY_SUBJECT)
         return ApiCallers(gate=Gate(tokens, lambda: known), principals=lambda: known)
     file = PrincipalsFile(
-        config.api_principals_file, clock, threads=threads, has_rights=not by_kafka
+        config.api_principals_file,
+        clock,
+        threads=threads,
+        has_rights=not by_kafka,
+        mapping=mapping,
     )
     return ApiCallers(gate=Gate(tokens, file), principals=file, file=file)
 

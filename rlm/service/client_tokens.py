@@ -35,7 +35,6 @@ _BUILDERS = (
 )
 NOT_MAPPED = "certificate_not_mapped"
 NO_RULES = "mapping_rules_unusable"
-RULES_SETTING = "proxy.tls.principal.mapping.rules"
 
 
 _Made = ClientToken | SessionError
@@ -64,7 +63,7 @@ def mapping_of(config: Mapping[str, str | None], listener: str) -> PrincipalMapp
     if builder not in _BUILDERS:
         raise Invalid(
             f"the broker names principals by {_BUILDER_KEY} {builder}, which is not known here; "
-            f"give {RULES_SETTING}"
+            f"give {RULES_KEY} to this service"
         )
     return PrincipalMapping(config.get(f"{own}{RULES_KEY}") or config.get(RULES_KEY))
 
@@ -75,14 +74,20 @@ class CertificatePrincipals:
     """
 
     def __init__(
-        self, broker: BrokerConfigs, clock: Clock, *, node_id: int, listener: str, rules: str
+        self,
+        broker: BrokerConfigs,
+        clock: Clock,
+        *,
+        node_id: int,
+        listener: str,
+        mapping: PrincipalMapping | None,
     ) -> None:
-        """`rules`: of the setting; empty: the broker's. Invalid: those of the setting are wrong."""
+        """`mapping`: of the setting; None: by the broker's rules."""
         self._broker = broker
         self._clock = clock
         self._node_id = node_id
         self._listener = listener
-        self._fixed = PrincipalMapping(rules) if rules else None
+        self._fixed = mapping
         self._asked: PrincipalMapping | None = None
         self._asked_at_ms = 0
 
@@ -281,7 +286,7 @@ def build_client_tokens(shared: Dependencies, tasks: asyncio.TaskGroup) -> Issue
             shared.clock,
             node_id=config.node_id,
             listener=config.broker_tiered_listener_name,
-            rules=config.proxy_tls_principal_mapping_rules,
+            mapping=config.principal_mapping(),
         ),
         shared.clock,
         create_task=tasks.create_task,

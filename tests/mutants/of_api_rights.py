@@ -147,8 +147,13 @@ EDITS: tuple[Edit, ...] = (
     *_CALLERS.edits(
         (
             "a certificate that nobody names is let in",
-            "principal = principals.of_certificate(subject)\n    if principal is None:",
-            "principal = principals.of_certificate(subject) or subject\n    if principal is None:",
+            "principal = principals.of_certificate(subject, _certificate_of(context))",
+            "principal = principals.of_certificate(subject, _certificate_of(context)) or subject",
+        ),
+        (
+            "the rules are asked with the subject as gRPC writes it, which is not as brokers do",
+            "principal = principals.of_certificate(subject, _certificate_of(context))",
+            "principal = principals.of_certificate(subject, None and _certificate_of(context))",
         ),
         (
             "a caller is let in whose commands cannot be forwarded",

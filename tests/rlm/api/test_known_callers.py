@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from grpc import aio
 
+from kafka_clients.principal_mapping import PrincipalMapping
 from kip405.errors import Unavailable
 from rlm.api.call_metadata import call_metadata
 from rlm.api.calls import Gate, no_tokens
@@ -64,19 +65,29 @@ async def test_a_certificate_is_its_principal_and_a_token_counts_before_it(
         site.principals = known(by_kafka=True)
         found = await who_is(site.address, other, None)
         assert found.startswith("PERMISSION_DENIED: User:CN=other has no right"), found
+        mapping = PrincipalMapping("RULE:^CN=(o.*)$/$1/U")
+        site.principals = principals_of({}, has_rights=False, mapping=mapping)
+        found = await who_is(site.address, other, None)
+        assert found.startswith("PERMISSION_DENIED: User:OTHER has no right"), found
+        found = await who_is(site.address, etl, None)
+        assert found.startswith("UNAUTHENTICATED: the certificate of CN=etl is of no"), found
 
 
 class CertificateContext:
     """A call that shows a certificate and no token."""
 
-    def __init__(self, subject: str) -> None:
+    def __init__(self, subject: str, certificate: Path | None = None) -> None:
         self._subject = subject
+        self._certificate = certificate
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return ()
 
     def auth_context(self) -> dict[str, tuple[bytes, ...]]:
-        return {"x509_subject": (self._subject.encode(),)}
+        found: dict[str, tuple[bytes, ...]] = {"x509_subject": (self._subject.encode(),)}
+        if self._certificate is not None:
+            found["x509_pem_cert"] = (self._certificate.read_bytes(),)
+        return found
 
     def peer(self) -> str:
         return "ipv4:10.0.0.1:40000"
@@ -91,6 +102,37 @@ def test_a_certificate_whose_principal_no_call_can_carry_is_named_in_the_file(na
         unnamed.admit(context)
     named = principals_of({"User:j": {"certificates": [f"CN={name}"]}}, has_rights=False)
     assert Gate(no_tokens, lambda: named).admit(context).principal == "User:j"
+
+
+def by_rules(rules: str, **names: str) -> Gate:
+    """Callers by the rules of the setting; `names` are of certificates that the file names."""
+    content = {f"User:{name}": {"certificates": [one]} for name, one in names.items()}
+    mapping = PrincipalMapping(rules)
+    return Gate(no_tokens, lambda: principals_of(content, has_rights=False, mapping=mapping))
+
+
+def test_the_rules_of_the_brokers_name_who_the_file_does_not(tmp_path: Path) -> None:
+    issued = Authority(tmp_path).issue("alice.example")
+    alice: Any = CertificateContext("CN=alice.example", issued.cert_file)
+    first = by_rules(r"RULE:^CN=([a-z]+)\..*$/$1/,DEFAULT")
+    assert first.admit(alice).principal == "User:alice"
+    named = by_rules(r"RULE:^CN=([a-z]+)\..*$/$1/", etl="CN=alice.example")
+    assert named.admit(alice).principal == "User:etl"
+    for rules in ("RULE:^O=.*$/x/", "RULE:^CN=.*$//"):
+        with pytest.raises(Unauthenticated, match=r"or by ssl\.principal\.mapping\.rules"):
+            by_rules(rules).admit(alice)
+    with pytest.raises(Unauthenticated, match=r"is nobody's here: .* a group that is not there"):
+        by_rules("RULE:^CN=(.*)$/${name}/").admit(alice)
+
+
+def test_the_rules_see_the_subject_as_brokers_do_and_not_as_grpc_does(tmp_path: Path) -> None:
+    issued = Authority(tmp_path).issue("Jürgen", "localhost")
+    juergen: Any = CertificateContext("CN=J\\C3\\BCrgen", issued.cert_file)
+    rules = "RULE:^CN=Jürgen$/juergen/,RULE:^.*$/somebody-else/"
+    assert by_rules(rules).admit(juergen).principal == "User:juergen"
+    issued.cert_file.write_bytes(b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n")
+    with pytest.raises(Unauthenticated, match="certificate cannot be read"):
+        by_rules("DEFAULT").admit(juergen)
 
 
 async def test_who_shows_nothing_learns_what_is_asked_for() -> None:

@@ -49,6 +49,7 @@ def test_who_decides(
         (TOKEN | {"api.authorization": "kafka"}, "api.authorization: kafka, but no caller has a"),
         ({"api.authorization": "acl"}, "api.authorization: must be none or file or kafka"),
         (PAIR | TOKEN, "grpc.tls.ca.file: missing; the service sends the token of api.token.file"),
+        ({"ssl.principal.mapping.rules": "default"}, "ssl.principal.mapping.rules: 'default' is"),
         ({"http.tls.cert.file": "/c"}, "http.tls.cert.file is given without http.tls.key.file"),
         ({"http.tls.key.file": "/k"}, "http.tls.key.file is given without http.tls.cert.file"),
         (OPEN, "http.listen: 10.0.0.1:9096 is not loopback and has no TLS; give http.tls.cert"),

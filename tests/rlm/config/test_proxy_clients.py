@@ -163,7 +163,6 @@ def test_certificates_are_an_identity_where_it_is_said(
             "kafka.security.protocol with SASL",
         ),
         ({"kafka.ssl.keystore.location": None}, "kafka.ssl.keystore.location"),
-        ({"proxy.tls.principal.mapping.rules": "default"}, "neither DEFAULT nor RULE"),
         ({"proxy.token.max.lifetime.ms": 9_999}, "proxy.token.max.lifetime.ms"),
         ({"proxy.token.sasl.mechanism": "PLAIN"}, "SCRAM-SHA-256"),
     ],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from structlog.testing import capture_logs
 
+from kafka_clients.principal_mapping import PrincipalMapping
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.settings import Secret
 from rlm.broker.delegation_tokens import DelegationToken, NoToken, Why
@@ -92,8 +93,9 @@ class StepClock(ManualClock):
 class Rig:
     def __init__(self, rules: str = "") -> None:
         self.clock, self.broker, self.configs = StepClock(), FakeTokens(), FakeConfigs()
+        mapping = PrincipalMapping(rules) if rules else None
         principals = CertificatePrincipals(
-            self.configs, self.clock, node_id=7, listener="TIERED", rules=rules
+            self.configs, self.clock, node_id=7, listener="TIERED", mapping=mapping
         )
         self.tokens = IssuedTokens(
             self.broker,
