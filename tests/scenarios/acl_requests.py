@@ -3,7 +3,8 @@
 Each `Ask` returns what its sender learns about one topic of one partition.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from kafka_protocol.apis import (
@@ -14,14 +15,55 @@ from kafka_protocol.apis import (
     OFFSET_FETCH,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
 )
 from rlm.clock import SystemClock
+from rlm_sandbox.sandbox import Sandbox
+from rlm_sandbox.security.files import SecurityFiles
+from rlm_sandbox.security.oauth import signed_token
 from tests.rlm.proxy.raw_client import RawClient
+from tests.scenarios.raw import connection
 
 RECORDS = 4_000
 FIRST_TIMESTAMP_MS = SystemClock().now_ms() - 3_600_000  # not so old that retention ends them
 COMMITTED_GROUP = "committed"
+LIFETIME_MS = 3_600_000
+NONE, REFUSED = 0, 29
+INVALID_TOKEN = '{"status":"invalid_token"}'
+"""What a broker says of a token that has ended."""
 Ask = Callable[[RawClient, str, bytes], Awaitable[Any]]
+
+
+def bearer_token(sandbox: Sandbox, name: str, lifetime_ms: int = LIFETIME_MS) -> str:
+    """A token of OAUTHBEARER that makes its owner this principal; a negative lifetime is over."""
+    files = SecurityFiles(folder=sandbox.layout.security)
+    now_ms = SystemClock().now_ms()
+    return signed_token(files, name, now_ms=now_ms, lifetime_ms=lifetime_ms)
+
+
+async def prove(client: RawClient, token: str) -> int:
+    """Authenticate by OAUTHBEARER, for the first time or again; the error code."""
+    return int((await proved(client, token))["error_code"])
+
+
+async def proved(client: RawClient, token: str) -> Any:
+    """The same; the whole answer."""
+    shaken = await client.call(SASL_HANDSHAKE, 1, {"mechanism": "OAUTHBEARER"})
+    assert shaken["error_code"] == NONE
+    proof = b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
+    answer = await client.call(SASL_AUTHENTICATE, 2, {"auth_bytes": proof})
+    if answer["auth_bytes"]:  # what is wrong; the error follows upon this reply (RFC 7628)
+        answer = await client.call(SASL_AUTHENTICATE, 2, {"auth_bytes": b"\x01"})
+    return answer
+
+
+@asynccontextmanager
+async def with_token(address: str, token: str) -> AsyncIterator[RawClient]:
+    """A connection of whom the token names."""
+    async with connection(address) as client:
+        assert await prove(client, token) == NONE
+        yield client
 
 
 def fetch(version: int, offset: int, **fields: Any) -> Ask:

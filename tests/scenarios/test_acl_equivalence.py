@@ -8,7 +8,7 @@ for it, the proxy answers for the trimmed one.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kafka_protocol.apis import FETCH, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafka_protocol.apis import FETCH, METADATA
 from kip405.acls import Acl
 from rlm.clock import SystemClock
 from rlm_sandbox.sandbox import Sandbox
-from rlm_sandbox.security.files import SecurityFiles
-from rlm_sandbox.security.oauth import signed_token
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.builders import secured_clients
 from tests.rlm.proxy.raw_client import RawClient
@@ -29,15 +27,23 @@ from tests.sandbox_fixtures import with_workers
 from tests.scenarios.acl_requests import (
     COMMITTED_GROUP,
     FIRST_TIMESTAMP_MS,
+    INVALID_TOKEN,
+    LIFETIME_MS,
+    NONE,
     RECORDS,
+    REFUSED,
     REFUSED_HERE,
     SAME_AS_TWIN,
     SAME_ERROR,
     Ask,
+    bearer_token,
     delete_records,
     fetch,
     list_offsets,
     produce,
+    prove,
+    proved,
+    with_token,
 )
 from tests.scenarios.authorizer import binding_of, filter_of
 from tests.scenarios.cluster import Cluster, fresh
@@ -45,7 +51,6 @@ from tests.scenarios.raw import connection
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-NONE, REFUSED = 0, 29
 RIGHTS: Mapping[str, tuple[str, ...]] = {
     "nobody": (),
     "describes": ("Describe",),
@@ -57,7 +62,6 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
 PRINCIPALS = ("stranger", *RIGHTS)
 MAY_DESCRIBE = frozenset(RIGHTS) - {"nobody"}
 """Read, Write and Delete imply Describe."""
-LIFETIME_MS = 3_600_000
 
 
 class Site(Cluster):
@@ -70,9 +74,7 @@ class Site(Cluster):
         return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
 
     def token(self, name: str, lifetime_ms: int = LIFETIME_MS) -> str:
-        files = SecurityFiles(folder=self.sandbox.layout.security)
-        now_ms = SystemClock().now_ms()
-        return signed_token(files, name, now_ms=now_ms, lifetime_ms=lifetime_ms)
+        return bearer_token(self.sandbox, name, lifetime_ms)
 
     @property
     def broker_address(self) -> str:
@@ -82,13 +84,10 @@ class Site(Cluster):
     def proxy_address(self) -> str:
         return f"127.0.0.1:{self.sandbox.state.ports[1].proxy}"
 
-    @contextlib.asynccontextmanager
-    async def as_principal(
+    def as_principal(
         self, address: str, name: str, lifetime_ms: int = LIFETIME_MS
-    ) -> AsyncIterator[RawClient]:
-        async with connection(address) as client:
-            assert await prove(client, self.token(name, lifetime_ms)) == NONE
-            yield client
+    ) -> contextlib.AbstractAsyncContextManager[RawClient]:
+        return with_token(address, self.token(name, lifetime_ms))
 
     def grant(self, *acls: Acl) -> None:
         for created in self.admin.create_acls([binding_of(acl) for acl in acls]).values():
@@ -107,17 +106,6 @@ class Site(Cluster):
             producer.produce(topic, value, partition=0, timestamp=FIRST_TIMESTAMP_MS + number)
             if number % 50 == 49:
                 assert producer.flush(30) == 0
-
-
-async def prove(client: RawClient, token: str) -> int:
-    """Authenticate by OAUTHBEARER, for the first time or again; the error code."""
-    shaken = await client.call(SASL_HANDSHAKE, 1, {"mechanism": "OAUTHBEARER"})
-    assert shaken["error_code"] == NONE
-    proof = b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
-    answer = await client.call(SASL_AUTHENTICATE, 2, {"auth_bytes": proof})
-    if answer["auth_bytes"]:  # what is wrong; the error follows upon this reply (RFC 7628)
-        answer = await client.call(SASL_AUTHENTICATE, 2, {"auth_bytes": b"\x01"})
-    return int(answer["error_code"])
 
 
 def topic_acls(topic: str) -> list[Acl]:
@@ -396,7 +384,8 @@ async def test_g8_a_token_that_expires_in_mid_read_ends_the_connection_and_no_po
             other = await prove(renewed, site.token("writes"))
             assert other == 58  # nobody becomes another principal on one connection
     async with connection(address) as late:
-        assert await prove(late, site.token("reads", -60_000)) == 58
+        refused = await proved(late, site.token("reads", -60_000))
+        assert (refused["error_code"], refused["error_message"]) == (58, INVALID_TOKEN)
     async with site.as_principal(address, "reads") as again:
         assert (await fetch(12, 50)(again, topic, b""))[:2] == (NONE, 50)
 

@@ -4,6 +4,7 @@ The principals are those of the sandbox: `reader` may read and describe every to
 do nothing, and the services ask the brokers with the rights of `rlm`.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,8 @@ from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.builders import secured_clients
+from tests.scenarios.acl_requests import NONE, REFUSED, bearer_token, with_token
+from tests.scenarios.api_principals import ENTRIES, MAY, questions
 from tests.scenarios.authorizer import binding_of, filter_of
 from tests.scenarios.cluster import fresh
 from tests.scenarios.test_secured import PrincipalCluster
@@ -68,6 +71,25 @@ class ApiCluster(PrincipalCluster):
         lines = (self.sandbox.layout.rlm_state(1) / "audit.log").read_text("utf-8").splitlines()
         return [row for row in map(json.loads, lines) if row["event"] == "command"]
 
+    async def broker_errors(self, name: str, topic: str) -> dict[str, int]:
+        """What the bare broker answers to each question of a principal."""
+        address = f"127.0.0.1:{self.sandbox.state.ports[1].direct}"
+        async with with_token(address, bearer_token(self.sandbox, name)) as client:
+            return {
+                what: _error_of(await one.ask(client, topic, b"")) for what, one in questions(topic)
+            }
+
+    def grant(self, topic: str) -> None:
+        """All ACLs of `ENTRIES`, until the broker knows the last one: they arrive in order."""
+        for name, entries in ENTRIES.items():
+            bindings = [entry.binding(name, topic) for entry in entries]
+            for created in self.admin.create_acls(bindings).values() if bindings else ():
+                created.result(30)
+        last = list(ENTRIES)[-1]
+        self.wait_for(
+            lambda: asyncio.run(self.broker_errors(last, topic))["epochs"] == NONE, "the ACLs"
+        )
+
     def add(self, acl: Acl) -> None:
         for created in self.admin.create_acls([binding_of(acl)]).values():
             created.result(30)
@@ -80,7 +102,8 @@ class ApiCluster(PrincipalCluster):
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiCluster]:
     folder = tmp_path_factory.mktemp("callers")
-    names = {name: {"tokens": [token_hash(f"{name}-token")]} for name in ("reader", "denied")}
+    tokens = {name: token_hash(f"{name}-token") for name in ("reader", "denied", *ENTRIES)}
+    names = {name: {"tokens": [one]} for name, one in tokens.items()}
     files = {"api.token.file": SERVICES, "api.principals.file": yaml.safe_dump(names)}
     overrides = [Override(scope="rlm", key="api.authorization", value="kafka")]
     for key, content in files.items():
@@ -140,6 +163,26 @@ def test_without_read_no_data_and_without_describe_no_offset(
         assert [row.topic for row in found.topics] == topics
     status = cluster.call("Fetch", fetch_pb2.FetchRequest(topic=ref), "unknown")[0]
     assert status is grpc.StatusCode.UNAUTHENTICATED
+
+
+def _error_of(answer: Any) -> int:
+    return int(answer["error_code"] if isinstance(answer, dict) else answer[0])
+
+
+def test_g8_the_api_allows_a_principal_what_a_bare_broker_allows_it(
+    cluster: ApiCluster, trimmed: str
+) -> None:
+    """Only what is allowed is compared: the tiers show in the answers themselves."""
+    cluster.grant(trimmed)
+    for name in ENTRIES:
+        errors = asyncio.run(cluster.broker_errors(name, trimmed))
+        for what, question in questions(trimmed):
+            allowed = errors[what] != REFUSED
+            assert allowed == (name in MAY[question.right]), (name, what, errors[what])
+            for call, request in question.calls:
+                status, found = cluster.call(call, request, name)
+                # REMOTE_ONLY does not know every special timestamp, which is no matter of rights.
+                assert status in ((OK, INVALID) if allowed else (DENIED,)), (name, request, found)
 
 
 def test_commands_need_their_acl_and_leave_their_line(cluster: ApiCluster, trimmed: str) -> None:
