@@ -4,6 +4,7 @@ RLM_KEEP_SANDBOX=1 leaves the folders (not the processes) behind, to look at the
 """
 
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,10 @@ from tests.endings import ended_early
 START_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 DATANODE = "datanode"
+READERS = "rlm-readers"
+"""The group of the user `rlm-reader` of the session's HDFS."""
+_SUPERUSERS = ("rlm", "carla")
+"""Besides whoever runs the tests."""
 _HA_ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
 _ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 
@@ -159,13 +164,25 @@ def end_hdfs(server: HdfsServer) -> None:
 @pytest.fixture(scope="session")
 def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
     """One NameNode and two DataNodes for the whole session: use a root folder of your own, and
-    leave it running. With two, files are closed without half a second of waiting.
+    leave it running. With two, files are closed without half a second of waiting. It checks
+    permissions, which hold nobody back but the users that a test acts as.
     """
-    server = start_hdfs(tmp_path_factory.mktemp("hdfs"), datanodes=2)
+    server = start_hdfs(tmp_path_factory.mktemp("hdfs"), datanodes=2, overrides=_with_permissions())
     try:
         yield server
     finally:
         end_hdfs(server)
+
+
+def _with_permissions() -> dict[str, str]:
+    """Lines of hdfs-site.xml that have the NameNode check permissions, with groups of their own."""
+    users = (*_SUPERUSERS, pwd.getpwuid(os.getuid()).pw_name)
+    groups = [*(f"{user}=supergroup" for user in dict.fromkeys(users)), f"rlm-reader={READERS}"]
+    groups += ["rlm-service=", "somebody="]
+    return {
+        "dfs.permissions.enabled": "true",
+        "hadoop.user.group.static.mapping.overrides": ";".join(groups),
+    }
 
 
 @pytest.fixture(scope="session")

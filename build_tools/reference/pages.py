@@ -7,7 +7,15 @@ by name.
 import re
 from collections.abc import Callable, Mapping
 
-from build_tools.reference import api, api_rights, clients, commands, formats, settings
+from build_tools.reference import (
+    api,
+    api_rights,
+    clients,
+    commands,
+    formats,
+    settings,
+    store_rights,
+)
 from rlm.plans import problems, rights
 from rlm.service import metrics
 
@@ -20,6 +28,7 @@ _PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/problems.md": problems.generate_docs,
     "docs/reference/acls.md": rights.generate_docs,
     "docs/reference/api-rights.md": api_rights.generate_docs,
+    "docs/reference/store-rights.md": store_rights.generate_docs,
     "docs/reference/clients.md": clients.generate_docs,
     "docs/reference/formats-by-example.md": formats.generate_docs,
     "docs/reference/commands.md": commands.generate_docs,

@@ -45,6 +45,11 @@ COMMANDS = {
         attribute="audit",
         summary="Read and check every byte of the remote segments of topics.",
     ),
+    "bucket-policy": LazyCommand(
+        module="rlm.cli.bucket_policy",
+        attribute="bucket_policy",
+        summary="Print the policy of a bucket for a service or a reader.",
+    ),
     "clients": LazyCommand(
         module="rlm.cli.clients",
         attribute="clients",

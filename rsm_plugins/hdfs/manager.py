@@ -34,6 +34,7 @@ from rsm_plugins.files.segment_files import source_chunk
 from rsm_plugins.hdfs.connection import Connection, Session, pause, together
 from rsm_plugins.hdfs.errors import NOT_REPLICATED, is_caused_by
 from rsm_plugins.hdfs.findings import inspect_store
+from rsm_plugins.hdfs.rights import FILE_MODE
 from rsm_plugins.hdfs.settings import SETTINGS, HdfsSettings, settings_of
 from rsm_plugins.hdfs.tree import TEMPORARY_FOLDER, HdfsTree, NewFile, Writing, file_of
 from rsm_plugins.layout.keys import (
@@ -320,7 +321,11 @@ class HdfsRemoteStorageManager:
         replication = self._settings.number("dfs.replication")
         block_bytes = self._settings.number("dfs.blocksize")
         return WriteOptions(
-            create_parent=True, overwrite=False, replication=replication, block_size=block_bytes
+            create_parent=True,
+            overwrite=False,
+            permission=FILE_MODE,
+            replication=replication,
+            block_size=block_bytes,
         )
 
 

@@ -18,6 +18,7 @@ from kip405.contracts import StoreIdentity
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from rsm_plugins.hdfs.connection import Call, Connection, Repeat, Session, pause, together
 from rsm_plugins.hdfs.errors import NOT_EMPTY, is_caused_by
+from rsm_plugins.hdfs.rights import FILE_MODE, FOLDER_MODE
 from rsm_plugins.layout.keys import IDENTITY_NAME, check_prefix
 from rsm_plugins.layout.manifest import IDENTITY_MAX_BYTES, decode_identity, encode_identity
 
@@ -28,7 +29,6 @@ TEMPORARY_FOLDER = "~rlm-tmp"
 RANGE_BYTES = 8 << 20
 PAGE_ENTRIES = 1000
 DEFAULT_BLOCK_BYTES = 128 << 20
-_FOLDER_MODE = 0o755
 _PUBLISH_TRIES = 20
 _BLOCK_REPORT_SECONDS = 0.05
 _COMPLETE_SECONDS = (0.01, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.1, 0.1)
@@ -276,7 +276,7 @@ class HdfsTree:
                 if await self._status(session, temporary, operation) is None:
                     raise Unavailable(f"{name} was deleted while it was being copied") from error
             await session.call(
-                operation, folder, lambda: session.client.mkdirs(folder, _FOLDER_MODE, True)
+                operation, folder, lambda: session.client.mkdirs(folder, FOLDER_MODE, True)
             )
         raise Unavailable(f"cannot {operation} {self}: {folder} is removed again and again")
 
@@ -357,7 +357,7 @@ class Writing:
         """A new empty file."""
         path = f"{self._folder}/{os.urandom(8).hex()}"
         self.unpublished.append(path)
-        chosen = options or WriteOptions(create_parent=True, overwrite=False)
+        chosen = options or WriteOptions(create_parent=True, overwrite=False, permission=FILE_MODE)
         try:
             writer = await self.session.call(
                 operation, path, lambda: self.session.client.create(path, chosen)

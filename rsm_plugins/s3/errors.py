@@ -18,6 +18,7 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
 from kip405.errors import ErrorKind, RemoteStorageError, error_of_kind
+from rsm_plugins.s3.rights import permission_of
 
 _NOT_FOUND = ErrorKind.NOT_FOUND
 _UNAVAILABLE = ErrorKind.UNAVAILABLE
@@ -140,25 +141,11 @@ _BY_CLASS: tuple[tuple[type[BaseException], Verdict], ...] = (
     (boto.ParamValidationError, Verdict(kind=_INTERNAL)),
 )
 
-PERMISSIONS: dict[str, str] = {
-    "GetObject": "s3:GetObject, and s3:ListBucket, without which a missing key is refused",
-    "HeadObject": "s3:GetObject, and s3:ListBucket, without which a missing key is refused",
-    "PutObject": "s3:PutObject",
-    "CreateMultipartUpload": "s3:PutObject",
-    "UploadPart": "s3:PutObject",
-    "CompleteMultipartUpload": "s3:PutObject",
-    "AbortMultipartUpload": "s3:AbortMultipartUpload",
-    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
-    "ListParts": "s3:ListMultipartUploadParts",
-    "ListObjectsV2": "s3:ListBucket",
-    "DeleteObject": "s3:DeleteObject",
-    "DeleteObjects": "s3:DeleteObject",
-    "GetBucketVersioning": "s3:GetBucketVersioning",
-    "GetObjectLockConfiguration": "s3:GetBucketObjectLockConfiguration",
-    "GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration",
+_OF_ROLES = {
     "AssumeRole": "sts:AssumeRole",
     "AssumeRoleWithWebIdentity": "the role's trust in the web identity",
 }
+"""What operations need that are no operations of S3."""
 
 FOREIGN_ERRORS = (
     boto.BotoCoreError,
@@ -214,8 +201,9 @@ def error_of_s3(error: BaseException, operation: str, location: str) -> RemoteSt
     verdict = verdict_of(error)
     operation = str(getattr(error, "operation_name", operation))
     hint = verdict.hint
-    if verdict is _DENIED and operation in PERMISSIONS:
-        hint = f"it needs the permission {PERMISSIONS[operation]}"
+    needed = permission_of(operation) or _OF_ROLES.get(operation)
+    if verdict is _DENIED and needed is not None:
+        hint = f"it needs the permission {needed}"
     message = f"{operation} {location}: {_reason(error)}"
     return error_of_kind(verdict.kind, f"{message}; {hint}" if hint else message)
 

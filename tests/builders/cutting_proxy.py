@@ -1,8 +1,9 @@
 """An HTTP proxy in front of an S3 server that does, to the requests a test names, what networks and
 stores do: refuse, break off, stall, lie about lengths, flip bits, lose answers, be slow.
 
-Requests keep their Host header, so that signatures stay valid. Counts requests by kind, bytes, and
-connections that are open. Heads are parsed, bodies streamed.
+Requests keep their Host header, so that signatures stay valid. Counts requests by kind, answers by
+status, bytes, and connections that are open, and keeps what was asked of what. Heads are parsed,
+bodies streamed.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ from tests.builders.cutting_actions import (
     StallRequest,
     WrongLength,
 )
-from tests.builders.s3_requests import Head, error_answer, operation
+from tests.builders.s3_requests import Asked, Head, asked, error_answer, operation
 
 HEAD_MAX_BYTES = 256 * 1024
 PIECE_BYTES = 64 * 1024
@@ -62,6 +63,8 @@ class CuttingProxy:
         self.port = 0
         self.faults: list[Fault] = []
         self.requests: Counter[str] = Counter()
+        self.asked: set[Asked] = set()
+        self.statuses: Counter[int] = Counter()
         self.connections = 0
         self.bytes_up = 0
         self.bytes_down = 0
@@ -103,6 +106,8 @@ class CuttingProxy:
         """No more faults, and all counters but that of open connections starts again."""
         self.faults.clear()
         self.requests.clear()
+        self.asked.clear()
+        self.statuses.clear()
         self.bytes_up = self.bytes_down = 0
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -138,6 +143,7 @@ class CuttingProxy:
         """One request and its answer; whether the connection may be used again."""
         name = operation(head)
         self.requests[name] += 1
+        self.asked.add(asked(head))
         action = next((fault.action for fault in self.faults if fault.applies(name)), None)
         if isinstance(action, Delay):
             await asyncio.sleep(action.seconds)
@@ -198,6 +204,7 @@ class CuttingProxy:
             if answer.status >= 200:
                 break
             client.writer.write(answer.raw)
+        self.statuses[answer.status] += 1
         body = _answer_body(head, answer, server.reader)
         if isinstance(action, AnswerLost):
             async for _ in body:

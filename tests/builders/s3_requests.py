@@ -1,7 +1,7 @@
 """What an S3 request asks for, by its method, path and query; and S3's errors as it writes them."""
 
 from dataclasses import dataclass
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 _BUCKET_SETTINGS = {
     "versioning": "GetBucketVersioning",
@@ -73,6 +73,27 @@ def operation(head: Head) -> str:
     if not bucket:
         return "ListBuckets"
     return _of_object(head.method, query) if key else _of_bucket(head.method, query)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An operation by its name in S3's reference, and what it is on; `key` is of an object."""
+
+    operation: str
+    bucket: str
+    key: str
+    prefix: str
+
+
+def asked(head: Head) -> Asked:
+    """What a path-style request asks for; of a DeleteObjects only its bucket."""
+    parts = urlsplit(head.first.split(" ", 2)[1])
+    query = parse_qs(parts.query, keep_blank_values=True)
+    bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
+    name = operation(head)
+    if name == "ListObjects" and query.get("list-type") == ["2"]:
+        name = "ListObjectsV2"
+    return Asked(name, bucket, key, query.get("prefix", [""])[0])
 
 
 def _of_bucket(method: str, query: dict[str, list[str]]) -> str:

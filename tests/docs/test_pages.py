@@ -15,7 +15,7 @@ from rlm.config.service import settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS, is_store_key, read_rules, read_stores
 from rsm_plugins.layout.keys import IDENTITY_NAME
 from rsm_plugins.process.config import SETTINGS, settings_of
-from rsm_plugins.s3.errors import PERMISSIONS
+from rsm_plugins.s3.rights import PolicyScope, StoreRole, policy
 from rsm_plugins.store_kinds import KIND_NAMES, kind_settings
 from rsm_plugins.v1 import identity_pb2, storage_pb2
 from tests.docs.site import hand_written
@@ -85,11 +85,10 @@ def test_messages_explained_are_in_the_code() -> None:
     assert {words for words in explained if words not in known} == set()
 
 
-def test_the_policy_has_the_permissions_that_are_asked_for() -> None:
+def test_the_policy_is_that_of_the_table() -> None:
     (block,) = re.findall(r"```json\n(.*?)```", PAGES["docs/stores.md"], re.DOTALL)
-    granted = {one for part in json.loads(block)["Statement"] for one in part["Action"]}
-    needed = set(re.findall(r"s3:\w+", " ".join(PERMISSIONS.values())))
-    assert granted == needed | {"s3:ListMultipartUploadParts"}
+    scope = PolicyScope(bucket="kafka-archive", prefix="production")
+    assert json.loads(block) == policy(StoreRole.SERVICE, scope)
 
 
 def test_the_page_for_plugins_has_every_call_and_capability() -> None:

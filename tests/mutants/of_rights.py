@@ -5,6 +5,9 @@ from tests.mutants.edits import Edit, Target
 _RIGHTS = Target("rlm/plans/rights.py", ("tests/rlm/plans/test_rights.py",))
 _AUTHORIZER = Target("rlm/plans/authorizer.py", ("tests/rlm/plans/test_authorizer.py",))
 _COMMAND = Target("rlm/cli/acls.py", ("tests/rlm/cli/test_acls.py",))
+_POLICIES = Target("rsm_plugins/s3/rights.py", ("tests/rsm_plugins/s3/test_policy.py",))
+_RECORDED = Target("rsm_plugins/s3/rights.py", ("tests/rsm_plugins/s3/test_rights.py",))
+_SWEEPS = Target("rsm_plugins/process/plugin.py", ("tests/rsm_plugins/test_sweep.py",))
 
 EDITS: tuple[Edit, ...] = (
     *_RIGHTS.edits(
@@ -50,6 +53,42 @@ EDITS: tuple[Edit, ...] = (
             "a denial within a prefix is overlooked",
             "if _covers(entry, acl) or not _is_name(acl):",
             "if _covers(entry, acl):",
+        ),
+    ),
+    *_POLICIES.edits(
+        (
+            "a reader may write objects",
+            "rows = (row for row in RIGHTS if role in row.roles and row.resource is resource)",
+            "rows = (row for row in RIGHTS if row.resource is resource)",
+        ),
+        (
+            "a policy reaches the objects of every prefix",
+            "return f\"{bucket}/{with_prefix(letters, '*')}\"",
+            "return f\"{bucket}/{with_prefix('', '*')}\"",
+        ),
+        (
+            "an asterisk in a prefix stands for other prefixes",
+            'letters = self.prefix.replace("*", "${*}")',
+            'letters = self.prefix.replace("*", "*" + "")',
+        ),
+        (
+            "a policy of a bucket lets everybody in",
+            '{"Principal": {"AWS": [principal]}}',
+            '{"Principal": "*"}',
+        ),
+    ),
+    *_RECORDED.edits(
+        (
+            "a service may not abort what a failed copy has left",
+            '("AbortMultipartUpload", "s3:AbortMultipartUpload", "uploads.py", _UPLOADS_STAY)',
+            '("AbortMultipartUpload", "s3:PutObject", "uploads.py", _UPLOADS_STAY)',
+        ),
+    ),
+    *_SWEEPS.edits(
+        (
+            "a reader's plugin looks for leftovers, for which it has no right",
+            "if store.sweep is None or grace_ms >= SWEEP_NEVER_MS:",
+            "if store.sweep is None:",
         ),
     ),
     *_COMMAND.edits(

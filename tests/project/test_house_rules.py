@@ -64,8 +64,10 @@ PURE = (
     "rlmm/settings_codec.py",
     "rlmm/settings_view.py",
     "rsm_plugins/endpoints.py",
+    "rsm_plugins/hdfs/rights.py",
     "rsm_plugins/layout/keys.py",
     "rsm_plugins/layout/manifest.py",
+    "rsm_plugins/s3/rights.py",
 )
 IMPURE_IMPORTS = {
     "aiohttp",

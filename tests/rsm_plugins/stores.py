@@ -19,12 +19,13 @@ from rsm_plugins.conformance.subject import MANY_OBJECTS, PART_BYTES, StoreFault
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.process.config import settings_of
 from rsm_plugins.process.plugin import running_server
+from rsm_plugins.s3.rights import PolicyScope, StoreRole, policy
 from rsm_plugins.store_kinds import OpenStore, store_kind
 from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1.identity_pb2_grpc import IdentityStub
 from rsm_plugins.v1.storage_pb2_grpc import StorageStub
 from tests.rsm_plugins.harness import PREFIX, DirectoryFaults, new_uuid
-from tests.store_servers import S3Server
+from tests.store_servers import SERVICE, S3Server
 from tests.store_servers_hdfs import HdfsServer
 
 ROOT = Path(__file__).parents[2]
@@ -65,10 +66,15 @@ def local_rig(folder: Path) -> StoreRig:
 
 
 def s3_rig(server: S3Server) -> StoreRig:
-    """A bucket of its own; logs over 5 MiB go up in parts."""
+    """A bucket of its own, by an account that has the least rights in it; logs over 5 MiB go up in
+    parts.
+    """
     bucket = server.bucket()
+    scope = PolicyScope(bucket=bucket, prefix=PREFIX)
+    server.put_policy(bucket, policy(StoreRole.SERVICE, scope, SERVICE))
+    service = server.as_account(SERVICE)
     rows = {
-        **server.settings(bucket),
+        **service.settings(bucket),
         "rsm.config.prefix": PREFIX,
         "rsm.config.s3.multipart.upload.part.size": PART_BYTES,
     }
@@ -76,7 +82,7 @@ def s3_rig(server: S3Server) -> StoreRig:
         kind="s3",
         rows=rows,
         faults=BucketFaults(server.folder / "buckets" / bucket),
-        secrets=(server.secret_key,),
+        secrets=(service.secret_key,),
     )
 
 

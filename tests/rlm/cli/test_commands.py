@@ -195,7 +195,7 @@ async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
         (["segments", TOPIC], ["not enabled"], 1),
         (
             ["wrong"],
-            ["there are acls, audit, clients, copy, copy-limit, deletions, doctor, download"],
+            ["there are acls, audit, bucket-policy, clients, copy, copy-limit, deletions, doctor"],
             2,
         ),
         (["status", "--bad"], ["--bad"], 2),
