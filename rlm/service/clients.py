@@ -18,6 +18,7 @@ from rlm.proxy.settings import ProxySettings
 from rlm.proxy.tls_files import ListenerTls, ProxyTls, UpstreamTls
 from rlm.service.client_tokens import IssuedTokens, build_client_tokens
 from rlm.service.dependencies import Dependencies
+from rlm.service.metadata import remembered_own_topics
 from rlm.service.metrics import ServiceMetrics
 from rlm.service.node_addresses import lookup_for_workers, lookup_of
 from rlm.workers.core import CoreParts, CoreServer
@@ -79,7 +80,7 @@ class OwnProxy:
             shared.throttle,
             lookup_of(shared.node_addresses),
             tls_contexts(proxy_tls(shared.config)),
-            _own_topic_ids(shared),
+            _own_topic_ids(shared, remembered_own_topics(shared.config)),
             ClientTable(entering(metrics)),
             tokens,
         )
@@ -257,14 +258,20 @@ def proxy_tls(config: ServiceConfig) -> ProxyTls:
     return ProxyTls(listener=listener, upstream=upstream)
 
 
-def own_topic_ids(known_ids: Callable[[], frozenset[Uuid]]) -> OwnTopicIds:
-    """The raw ids, made again where `known_ids` are others: see rlmm.topic.TopicGuards."""
+def own_topic_ids(
+    known_ids: Callable[[], frozenset[Uuid]], remembered: frozenset[Uuid] = frozenset()
+) -> OwnTopicIds:
+    """The raw ids, made again where `known_ids` are others: see rlmm.topic.TopicGuards.
+
+    `remembered` count until there are any: a client that remembers versions of an earlier process
+    would be cut off meanwhile (H24).
+    """
     known: frozenset[Uuid] = frozenset()
     raw: frozenset[bytes] = frozenset()
 
     def ids() -> frozenset[bytes]:
         nonlocal known, raw
-        now = known_ids()
+        now = known_ids() or remembered
         if now is not known:
             known, raw = now, frozenset(topic_id.raw for topic_id in now)
         return raw
@@ -272,8 +279,8 @@ def own_topic_ids(known_ids: Callable[[], frozenset[Uuid]]) -> OwnTopicIds:
     return ids
 
 
-def _own_topic_ids(shared: Dependencies) -> OwnTopicIds:
-    return own_topic_ids(lambda: shared.metadata.log.known_topic_ids)
+def _own_topic_ids(shared: Dependencies, remembered: frozenset[Uuid] = frozenset()) -> OwnTopicIds:
+    return own_topic_ids(lambda: shared.metadata.log.known_topic_ids, remembered)
 
 
 def _name(path: Path | None) -> str:

@@ -19,6 +19,7 @@ MIRROR = Target("rlm/workers/mirror.py", ("tests/rlm/workers/test_views.py",))
 _REMEMBERED = ("tests/rlm/service/test_own_topic_ids.py",)
 REMEMBERED = Target("rlm/service/metadata.py", _REMEMBERED)
 SUPERVISED = Target("rlm/service/supervised.py", _REMEMBERED)
+IN_PROCESS = Target("rlm/service/clients.py", _REMEMBERED)
 
 EDITS: tuple[Edit, ...] = (
     *TABLES.edits(
@@ -277,6 +278,13 @@ EDITS: tuple[Edit, ...] = (
             "H24: a client that remembers versions is cut off after a restart",
             "proxies=rows, own_topic_ids=own).line()",
             "proxies=rows, own_topic_ids=own[:0]).line()",
+        ),
+    ),
+    *IN_PROCESS.edits(
+        (
+            "H24: a client that remembers versions is cut off by a proxy without workers",
+            "now = known_ids() or remembered\n",
+            "now = known_ids()\n",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Workers know the service's own topics by id before a core has seen them, from the state dir."""
+"""A proxy knows the service's own topics by id before anybody has seen them, from the state dir."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from kip405.ids import Uuid
 from rlm.config import ServiceConfig
 from rlm.config.loader import from_mapping
+from rlm.service.clients import own_topic_ids
 from rlm.service.metadata import RememberedTopics
 from rlm.service.supervised import _worker_line
 from rlm.workers.worker import WorkerSettings
@@ -73,3 +75,12 @@ def test_ids_of_another_cluster_and_files_that_are_not_ours_count_for_nothing(
     with capture_logs() as logs:
         assert worker_ids(config) == set()
     assert [one["event"] for one in logs] == ["own_topics_not_read"]
+
+
+def test_h24_a_proxy_in_one_process_knows_the_remembered_ids_until_there_are_others() -> None:
+    now: list[frozenset[Uuid]] = [frozenset()]
+    ids = own_topic_ids(lambda: now[0], frozenset({uuid(4), uuid(5)}))
+    assert ids() == {uuid(4).raw, uuid(5).raw}
+    now[0] = frozenset({uuid(6), uuid(5)})
+    assert ids() == {uuid(6).raw, uuid(5).raw}
+    assert own_topic_ids(frozenset)() == frozenset()
