@@ -63,6 +63,13 @@ def kinds(cluster: Cluster) -> set[str]:
     return {row["kind"] for row in json.loads(asked(cluster, "healthz"))["problems"]}
 
 
+def alarms(cluster: Cluster, position: int) -> set[str]:
+    """Kinds of the problems that the service has logged since, also of those that have ended."""
+    lines = cluster.sandbox.layout.log("rlm:1").read_bytes()[position:].split(b"\n")[:-1]
+    found = [json.loads(line) for line in lines if line.startswith(b"{")]
+    return {str(one["kind"]) for one in found if one["event"] == "problem"}
+
+
 def metric(cluster: Cluster, start: str) -> float:
     [line] = [line for line in asked(cluster, "metrics").splitlines() if line.startswith(start)]
     return float(line.rpartition(" ")[2])
@@ -82,10 +89,11 @@ def test_h18_a_full_disk_is_given_back_and_what_is_lost_is_passed_without_a_rese
     copied = one.wait_settled(topic)
     with room_for(one, 20 * _MIB):
         assert "log-dir-low" not in kinds(one)
+        position = one.sandbox.layout.log("rlm:1").stat().st_size
         one.sandbox.kill("plugin:1")
         one.wait_for(lambda: "store-unavailable" in kinds(one), "the store is away")
         rows += one.fill(topic, mib=15, first=len(rows))
-        one.wait_for(lambda: "log-dir-low" in kinds(one), "an alarm at the floor")
+        one.wait_for(lambda: "log-dir-low" in alarms(one, position), "an alarm at the floor")
         one.wait_trimmed(topic, beyond=copied)
         lost_offsets = f'rlm_partition_lost_offsets{{partition="0",topic="{topic}"}}'
         one.wait_for(lambda: metric(one, lost_offsets) > 0, "a hole on record")
