@@ -190,9 +190,18 @@ class Cluster:
                     asked.result(30)
 
     def enable(self, topic: str, *options: str) -> None:
-        """`rlm topics enable T --trim` with small local retention unless options say otherwise."""
+        """`rlm topics enable T --trim` with small local retention unless options say otherwise.
+        Services that have just begun may not have heard of each other yet.
+        """
         chosen = options or ("--trim", "--local-retention-bytes", "1048576")
-        self.rlm("topics", "enable", topic, *chosen)
+        done: list[subprocess.CompletedProcess[str]] = []
+
+        def is_known() -> bool:
+            done.append(self.rlm("topics", "enable", topic, *chosen, check=False))
+            return "has never said that it lives" not in done[-1].stderr
+
+        self.wait_for(is_known, "services that know each other")
+        assert done[-1].returncode == 0, f"{topic} {chosen}: {done[-1].stdout}{done[-1].stderr}"
 
     def topic_config(self, topic: str) -> dict[str, tuple[str, Any]]:
         """DescribeConfigs of the topic: value and source of every entry."""
