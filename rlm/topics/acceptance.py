@@ -15,9 +15,9 @@ import structlog
 from kip405.errors import Fenced, Invalid, NotFound
 from kip405.ids import Uuid
 from rlm.plans.retention import AS_TOTAL, UNLIMITED
-from rlm.topics.emitted import RETENTION_BYTES, RETENTION_MS
 from rlm.topics.keeper import TakeoverAlarm
 from rlm.topics.ports import Broker, Settings
+from rlm.topics.retention_configs import RETENTION_BYTES, RETENTION_MS
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.shortening import RetentionPlan
 from rlm.topics.takeover import Settler, foreign_limits, is_taken_over

@@ -24,9 +24,9 @@ from rlm.broker.answers import LocalRecords, TopicDescription
 from rlm.clock import Clock
 from rlm.plans.problem_rules import acl_finding
 from rlm.plans.problems import Finding
-from rlm.topics.emitted import TAKEN_OVER, UNLIMITED
 from rlm.topics.needed_acls import needed_acls, not_granted, topics_of
 from rlm.topics.ports import Broker, Groups, Settings, ShareGroups
+from rlm.topics.retention_configs import TAKEN_OVER, UNLIMITED
 
 _BELOW_EVERY_LOG = 0
 _PROOF_TIMEOUT_MS = 5_000

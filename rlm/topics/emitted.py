@@ -1,17 +1,13 @@
 """Writes the configuration of a topic in mode tier for the tool that owns the topic (H14).
 
-Pure, and without other imports: commands need it.
+Pure, and with few imports: commands need it.
 """
 
 import re
 import shlex
 from collections.abc import Callable, Mapping
 
-RETENTION_MS = "retention.ms"
-RETENTION_BYTES = "retention.bytes"
-TAKEN_OVER = (RETENTION_MS, RETENTION_BYTES)
-UNLIMITED = "-1"
-"""What the brokers' retention is set to: then only ours acts on the topic."""
+from rlm.topics.retention_configs import TAKEN_OVER, UNLIMITED
 
 
 def _kafka_configs(topic: str) -> str:

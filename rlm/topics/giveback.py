@@ -23,8 +23,8 @@ from rlm.plans.giveback import Step, next_step
 from rlm.plans.problems import Finding, ProblemKind, human_bytes
 from rlm.plans.services import heartbeats, live_nodes
 from rlm.topics.cluster_retention import LiveBrokers
-from rlm.topics.emitted import RETENTION_BYTES
 from rlm.topics.ports import Ledger, NotLeader, Settings
+from rlm.topics.retention_configs import RETENTION_BYTES
 from rlm.topics.takeover import Settler
 from rlmm.settings_records import STOPS_TRIM, GivenBack, ServiceRecord, TopicRecord
 

@@ -1,7 +1,7 @@
 """What an operator should know of a topic's settings, and of a change of them. Pure."""
 
 from rlm.plans.retention import effective_local_retention
-from rlm.topics.emitted import RETENTION_BYTES, RETENTION_MS
+from rlm.topics.retention_configs import RETENTION_BYTES, RETENTION_MS
 from rlm.topics.rules import (
     Config,
     RetentionOptions,

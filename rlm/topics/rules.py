@@ -11,7 +11,7 @@ from kip405.errors import Invalid
 from rlm.broker.answers import TopicConfigValue, TopicDescription
 from rlm.plans.offload import AS_LOCAL
 from rlm.plans.retention import AS_TOTAL, Retention
-from rlm.topics.emitted import RETENTION_BYTES, RETENTION_MS
+from rlm.topics.retention_configs import RETENTION_BYTES, RETENTION_MS
 from rlmm.settings_records import OffloadThresholds, TopicRecord, TotalRetention
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 

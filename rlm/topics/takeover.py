@@ -31,9 +31,9 @@ from kip405.errors import Unavailable
 from kip405.ids import Uuid
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
-from rlm.topics.emitted import TAKEN_OVER, UNLIMITED
 from rlm.topics.ports import Broker, NotLeader, Settings
 from rlm.topics.recreated import is_gone_end
+from rlm.topics.retention_configs import TAKEN_OVER, UNLIMITED
 from rlm.topics.rules import Config, value_of
 from rlmm.settings_records import TopicRecord
 

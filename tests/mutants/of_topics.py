@@ -10,7 +10,7 @@ _VERBS = (
 VERBS = Target("rlm/topics/verbs.py", (*_VERBS, "tests/rlm/topics/test_h40_access.py"))
 SETTLE = Target("rlm/topics/takeover.py", _VERBS)
 TAKEOVER = Target("rlm/topics/takeover.py", _VERBS)
-EMITTED = Target("rlm/topics/emitted.py", _VERBS)
+RETENTION_CONFIGS = Target("rlm/topics/retention_configs.py", _VERBS)
 STARTS = Target("rlm/topics/partition_records.py", _VERBS)
 RAISED = Target("rlm/remote_log/log_starts.py", ("tests/rlm/test_log_starts.py",))
 ADOPTION = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_adoption.py",))
@@ -196,7 +196,7 @@ EDITS: tuple[Edit, ...] = (
             'return record.state == "enabled" or is_gone_end(record)',
         ),
     ),
-    *EMITTED.edits(
+    *RETENTION_CONFIGS.edits(
         (
             "H14: retention by size is not taken over",
             "TAKEN_OVER = (RETENTION_MS, RETENTION_BYTES)",
