@@ -10,10 +10,10 @@ gate admits has every right, and only commands are intercepted, for their line i
 import asyncio
 import functools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import grpc
 import structlog
@@ -26,7 +26,7 @@ from rlm.api.authorizers import Authorizer
 from rlm.api.calls import Answering, Caller, Gate
 from rlm.api.method_rights import METHOD_RULES, MethodRule, Sees, TopicNames
 from rlm.api.ports import CommandAudit
-from rlm.api.strangers import OPEN_SERVICES, Handler
+from rlm.api.strangers import OPEN_SERVICES, Continue, Handler, operation_of
 from rlm.clock import Clock
 from rlm.plans.api_rights import EVERY_TOPIC, ApiRight, Need
 from rlm.remote_log.topic_refs import topic_id_of, topic_records
@@ -43,7 +43,6 @@ LACKS_SHOWN_MAX = 400
 """Characters of the right that a caller lacks: more than the longest name of a topic needs."""
 
 log = structlog.get_logger(__name__)
-_Continue: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
 
 
 class SettingsTopicNames:
@@ -117,7 +116,7 @@ class Authorization(grpc.aio.ServerInterceptor):
         self._wrapped: dict[str, Handler] = {}
 
     async def intercept_service(
-        self, continuation: _Continue, handler_call_details: grpc.HandlerCallDetails
+        self, continuation: Continue, handler_call_details: grpc.HandlerCallDetails
     ) -> "Handler | None":
         """The handler of the method, behind this authorization."""
         handler = await continuation(handler_call_details)
@@ -149,7 +148,7 @@ class Authorization(grpc.aio.ServerInterceptor):
 
     def _unary_of(self, method: str, rule: MethodRule, handler: Any) -> Callable[..., Any]:
         async def answer(request: Any, context: Context) -> Any:
-            async with Answering(self._gate, context, _operation(method)) as caller:
+            async with Answering(self._gate, context, operation_of(method)) as caller:
                 call = _Call(method=method, rule=rule, request=request, caller=caller)
                 await self._begin(call)
                 found = await handler.unary_unary(request, context)
@@ -159,7 +158,7 @@ class Authorization(grpc.aio.ServerInterceptor):
 
     def _stream_of(self, method: str, rule: MethodRule, handler: Any) -> Callable[..., Any]:
         async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
-            async with Answering(self._gate, context, _operation(method)) as caller:
+            async with Answering(self._gate, context, operation_of(method)) as caller:
                 call = _Call(method=method, rule=rule, request=request, caller=caller)
                 await self._begin(call)
                 checked_ms = self._clock.monotonic_ms()
@@ -270,15 +269,11 @@ def _kept_status(answer: bytes, rule: MethodRule, sees: Sees) -> bytes:
     return message.SerializeToString()
 
 
-def _operation(method: str) -> str:
-    return method.rpartition("/")[2]
-
-
 def _refusing(method: str, handler: Handler, gate: Gate) -> Handler:
     """A method that has no row in the table: a bug of ours, refused to everybody."""
 
     async def refuse(request: Any, context: Context) -> Any:
-        async with Answering(gate, context, _operation(method)):
+        async with Answering(gate, context, operation_of(method)):
             raise PermissionDenied(f"{method}: nobody has a right to it")
 
     async def refuse_all(request: Any, context: Context) -> AsyncIterator[Any]:

@@ -13,19 +13,16 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from kip405.errors import Invalid
 from rlm.api.call_metadata import BEARER, FORWARDED_KEY, TOKEN_KEY, Tokens, read_tokens
+from rlm.api.principals import Principals, PrincipalSource
 from rlm.clock import Clock
 from rsm_plugins.contract.answering import Answered, Context, principal_of
 from rsm_plugins.contract.principals import PRINCIPAL_MAX, can_be_named
 from rsm_plugins.contract.status import Unauthenticated
 from rsm_plugins.renewed import Renewed
-
-if TYPE_CHECKING:  # commands need this module and no principals
-    from rlm.api.principals import Principals, PrincipalSource
 
 API_TOKENS = "api.token.file"
 _CHECK_MS = 1_000
@@ -98,7 +95,7 @@ class Gate:
     """
 
     def __init__(
-        self, tokens: TokenSource = no_tokens, principals: "PrincipalSource | None" = None
+        self, tokens: TokenSource = no_tokens, principals: PrincipalSource | None = None
     ) -> None:
         self._tokens = tokens
         self._principals = principals
@@ -143,7 +140,7 @@ class Gate:
                 else f"the call shows no valid token ({_TOKEN_WANTED})"
             )
 
-    def _known(self, principals: "Principals", shown: str | None, context: Context) -> str | None:
+    def _known(self, principals: Principals, shown: str | None, context: Context) -> str | None:
         """The proven principal of a call; None: a service is calling. A token counts before a
         certificate: a proxy for many may have the certificate.
         """
@@ -151,7 +148,7 @@ class Gate:
             return _certified(principals, context)
         return self._of_token(principals, shown)
 
-    def _of_token(self, principals: "Principals", shown: str) -> str | None:
+    def _of_token(self, principals: Principals, shown: str) -> str | None:
         is_bearer = shown.startswith(BEARER)
         principal = principals.of_token(shown.removeprefix(BEARER)) if is_bearer else None
         is_service = shows_one(shown, self._tokens())
@@ -165,7 +162,7 @@ class Gate:
         return principal
 
 
-def _certified(principals: "Principals", context: Context) -> str:
+def _certified(principals: Principals, context: Context) -> str:
     subject = _subject_of(context)
     if subject is None:
         raise Unauthenticated(_NEITHER)

@@ -28,7 +28,7 @@ MESSAGE_TIMEOUT_S = 5.0
 """How long a call of theirs may be without its message."""
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-_Continue: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
+Continue: TypeAlias = "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]"
 _Answer = Callable[[AsyncIterator[Any], Context], Awaitable[Any]]
 
 
@@ -44,7 +44,7 @@ class Strangers(grpc.aio.ServerInterceptor):
         self._bounded: dict[str, Handler] = {}
 
     async def intercept_service(
-        self, continuation: _Continue, handler_call_details: grpc.HandlerCallDetails
+        self, continuation: Continue, handler_call_details: grpc.HandlerCallDetails
     ) -> "Handler | None":
         """The handler of the method, or one that refuses."""
         method = handler_call_details.method
@@ -60,7 +60,7 @@ class Strangers(grpc.aio.ServerInterceptor):
         try:
             self._gate.refuse_token(_shown(handler_call_details), self._knows_certificates)
         except Unauthenticated as error:
-            return _refusing(self._gate, method.rpartition("/")[2], error)
+            return _refusing(self._gate, operation_of(method), error)
         return handler
 
     def _within_bounds(self, handler: Handler) -> Handler:
@@ -124,6 +124,11 @@ def _shown(details: grpc.HandlerCallDetails) -> str | None:
     """The token of a call, as `Gate.admit` reads it."""
     found = [value for key, value in details.invocation_metadata or () if key == TOKEN_KEY]
     return found[-1] if found and isinstance(found[-1], str) else None
+
+
+def operation_of(method: str) -> str:
+    """The name of a method by its path."""
+    return method.rpartition("/")[2]
 
 
 def _refusing(gate: Gate, operation: str, error: Unauthenticated) -> Handler:

@@ -261,10 +261,11 @@ class StalledClients(Generic[C]):
             stalled_ms = now_ms - stall.since_ms
             if lacking_bytes <= 0 or stalled_ms < self._stalled_ms:
                 return
-            lacking_bytes -= self._held_bytes(client)
-            self._end(client, stall, stalled_ms)
+            held_bytes = self._held_bytes(client)
+            lacking_bytes -= held_bytes
+            self._end(client, stall, stalled_ms, held_bytes)
 
-    def _end(self, client: C, stall: _Stall, stalled_ms: int) -> None:
+    def _end(self, client: C, stall: _Stall, stalled_ms: int, held_bytes: int) -> None:
         taken_bytes = client.taken_bytes - stall.taken_bytes
         cause = "slow_reader" if taken_bytes else "stalled"
         log.warning(
@@ -273,7 +274,7 @@ class StalledClients(Generic[C]):
             cause=cause,
             stalled_ms=stalled_ms,
             taken_bytes=taken_bytes,
-            held_bytes=self._held_bytes(client),
+            held_bytes=held_bytes,
         )
         client.abort(cause)
 
