@@ -39,6 +39,7 @@ from rlm.plans.rights import (
 from rlm_sandbox.spec import Override
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.scenarios.cluster import Cluster
+from tests.service_log import events_of
 
 _PASSWORD = "of-tests-only"
 SUPER_USER: dict[str, Any] = {
@@ -126,9 +127,8 @@ class SecuredCluster(Cluster):
 
     def log_lines(self, event: str, node_id: int = 1) -> list[dict[str, str]]:
         """Lines of one event that a service logged."""
-        lines = self.sandbox.layout.log(f"rlm:{node_id}").read_text(encoding="utf-8").splitlines()
-        parsed = [json.loads(line) for line in lines if line.startswith("{")]
-        return [line for line in parsed if line["event"] == event]
+        found = events_of(self.sandbox.layout.log(f"rlm:{node_id}"))
+        return [line for line in found if line["event"] == event]
 
     def _healthz(self, node_id: int) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._get(node_id, "healthz"))

@@ -15,6 +15,7 @@ from rlm.log_dir.space import space_of
 from rlm.plans.disk import relief_bytes
 from rlm_sandbox.spec import SandboxError
 from tests.scenarios.cluster import SMALL_SEGMENTS, Cluster, assert_same, fresh
+from tests.service_log import events_of
 
 pytestmark = pytest.mark.integration
 
@@ -65,8 +66,7 @@ def kinds(cluster: Cluster) -> set[str]:
 
 def alarms(cluster: Cluster, position: int) -> set[str]:
     """Kinds of the problems that the service has logged since, also of those that have ended."""
-    lines = cluster.sandbox.layout.log("rlm:1").read_bytes()[position:].split(b"\n")[:-1]
-    found = [json.loads(line) for line in lines if line.startswith(b"{")]
+    found = events_of(cluster.sandbox.layout.log("rlm:1"), position)
     return {str(one["kind"]) for one in found if one["event"] == "problem"}
 
 

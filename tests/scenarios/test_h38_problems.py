@@ -20,6 +20,7 @@ from tests.scenarios.faults import (
     service_that_obeys_modes,
     unreadable,
 )
+from tests.service_log import events_of
 
 pytestmark = pytest.mark.integration
 _SOON_S = 120
@@ -81,7 +82,7 @@ class Operator:
 
 def logged(log: Path, kind: str, subject: str) -> list[str]:
     """Events about one problem, in order."""
-    rows = [json.loads(row) for row in log.read_text().splitlines() if row.startswith("{")]
+    rows = events_of(log)
     return [
         row["event"] for row in rows if (row.get("kind"), row.get("subject")) == (kind, subject)
     ]

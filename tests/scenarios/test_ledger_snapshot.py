@@ -1,19 +1,17 @@
 """A service that was stopped, or killed, begins with its snapshot of the ledger."""
 
-import json
-
 import pytest
 
 from tests.scenarios.cluster import Cluster, assert_same, fresh
+from tests.service_log import events_of
 
 pytestmark = pytest.mark.integration
 
 
 def _events(cluster: Cluster, position: int) -> list[str]:
     """What the service has logged since, of its snapshot."""
-    text = cluster.sandbox.layout.log("rlm:1").read_bytes()[position:].decode()
-    found = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-    return [one["event"] for one in found if one["event"].startswith("ledger_snapshot")]
+    events = [one["event"] for one in events_of(cluster.sandbox.layout.log("rlm:1"), position)]
+    return [event for event in events if event.startswith("ledger_snapshot")]
 
 
 def test_a_service_that_begins_again_reads_the_ledger_on_from_its_snapshot(one: Cluster) -> None:

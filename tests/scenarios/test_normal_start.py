@@ -1,17 +1,12 @@
 """A service that begins beside a healthy broker warns of nothing that passes by itself."""
 
-import json
-
 import pytest
 
 from rlm_sandbox.readiness import service_is_ready
 from tests.scenarios.cluster import Cluster, fresh
+from tests.service_log import events_of
 
 pytestmark = pytest.mark.integration
-
-
-def log_lines(one: Cluster) -> list[str]:
-    return one.sandbox.layout.log("rlm:1").read_text(encoding="utf-8").splitlines()
 
 
 def test_a_normal_start_warns_of_nothing(one: Cluster) -> None:
@@ -22,11 +17,12 @@ def test_a_normal_start_warns_of_nothing(one: Cluster) -> None:
     one.wait_trimmed(topic)
     one.wait_settled(topic)
     one.sandbox.stop("rlm:1")
-    before = len(log_lines(one))
+    log = one.sandbox.layout.log("rlm:1")
+    position = log.stat().st_size
     one.sandbox.start("rlm:1")
     one.wait_for(lambda: service_is_ready(one.sandbox.state.ports[1].http), "the service is ready")
     one.wait_settled(topic)
-    started = [json.loads(line) for line in log_lines(one)[before:] if line.startswith("{")]
+    started = events_of(log, position)
     assert [line["event"] for line in started].count("starting") == 1
     # A slow machine may report a problem for as long as it needs to start, and no other problem.
     grave = [

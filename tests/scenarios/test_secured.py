@@ -2,7 +2,6 @@
 denies what no ACL allows. The services are User:rlm, and clients are who they are by SASL.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -22,6 +21,7 @@ from tests.builders import secured_clients
 from tests.sandbox_fixtures import with_workers
 from tests.scenarios.authorizer import binding_of, filter_of
 from tests.scenarios.cluster import Cluster, Row, assert_same, first_error
+from tests.service_log import events_of
 
 pytestmark = pytest.mark.integration
 
@@ -57,11 +57,9 @@ class PrincipalCluster(Cluster):
 
     def acl_problems(self) -> set[str]:
         """Missing ACLs that the service has logged as problems so far."""
-        lines = self.sandbox.layout.log("rlm:1").read_text("utf-8").splitlines()
-        parsed = (json.loads(line) for line in lines if line.startswith("{"))
         return {
             str(line["problem"])
-            for line in parsed
+            for line in events_of(self.sandbox.layout.log("rlm:1"))
             if line["event"] == "problem" and line["kind"] == "acl-missing"
         }
 

@@ -4,7 +4,6 @@ disturb nobody else. The proxy is a process of its own, so that its memory can b
 
 import asyncio
 import contextlib
-import json
 import resource
 import socket
 import ssl
@@ -25,6 +24,7 @@ from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.secured import PROXY_NAME, Secured, trusting
 from tests.rlm.proxy.test_pass_through import raw_request
 from tests.rlm.workers.test_h24_worker_process import broker_behind, end, pass_bytes, start
+from tests.service_log import events_of
 
 MOST_BYTES = 64 << 20
 CUT_S = 60
@@ -111,9 +111,7 @@ class Causes:
         self._log = log
 
     def __call__(self) -> Counter[str]:
-        lines = self._log.read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines if line.startswith("{")]
-        return Counter(row["cause"] for row in rows if "cause" in row)
+        return Counter(row["cause"] for row in events_of(self._log) if "cause" in row)
 
 
 @pytest.fixture
