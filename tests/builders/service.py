@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kip405.addresses import Address
 from rlm.clock import Clock
+from rlm.config import ServiceConfig
 from rlm.config.loader import from_mapping
 from rlm.service.broker_service import BrokerService
 from rlm.workers.inherited import CoreSettings
@@ -28,6 +29,24 @@ def common_settings(path: Path, address: Address) -> dict[str, object]:
     }
 
 
+def broker_config(
+    path: Path, settings: Mapping[str, object], address: Address = NOBODY
+) -> ServiceConfig:
+    """Of a service beside a broker at the address; `path` is its state directory and log.dir."""
+    return from_mapping(
+        {
+            **common_settings(path, address),
+            "node.id": NODE_ID,
+            "log.dirs": [str(path)],
+            "broker.direct.address": str(address),
+            "broker.tiered.address": str(address),
+            "proxy.listen": "127.0.0.1:1",
+            "proxy.advertised": "broker-3:9092",
+            **settings,
+        }
+    )
+
+
 @asynccontextmanager
 async def built_service(
     path: Path,
@@ -39,18 +58,7 @@ async def built_service(
     """A broker's service, closed afterwards. `path` is its state directory and its log.dir.
     `core`: it has proxy workers.
     """
-    config = from_mapping(
-        {
-            **common_settings(path, address),
-            "node.id": NODE_ID,
-            "log.dirs": [str(path)],
-            "broker.direct.address": str(address),
-            "broker.tiered.address": str(address),
-            "proxy.listen": "127.0.0.1:1",
-            "proxy.advertised": "broker-3:9092",
-            **(settings or {}),
-        }
-    )
+    config = broker_config(path, settings or {}, address)
     with some_threads(1) as threads:
         async with asyncio.TaskGroup() as tasks:
             service = BrokerService(config, clock, tasks, all_of(threads), core)

@@ -262,6 +262,17 @@ class FakeBroker:
         return _each(request, "name", one)
 
 
+@dataclass
+class HeldBroker(FakeBroker):
+    """Answers while `may_answer` is set, and reads no further request meanwhile."""
+
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def answer(self, frame: bytes) -> bytes | None:
+        await self.may_answer.wait()
+        return await super().answer(frame)
+
+
 def _each(request: Value, name: str, one: Callable[[str, Value], Value]) -> Value:
     return {
         "topics": [

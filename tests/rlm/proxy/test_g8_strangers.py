@@ -1,7 +1,7 @@
 """Nothing is read, and nothing asked, for a client before the broker has answered it (G8)."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -12,6 +12,7 @@ from tests.rlm.proxy.fakes import (
     TOPIC,
     FakeBroker,
     FakeTier,
+    HeldBroker,
     Log,
     Value,
     World,
@@ -56,17 +57,6 @@ class StrictBroker(FakeBroker):
     async def answer(self, frame: bytes) -> bytes | None:
         if parse_request_header(frame).api_key in (FETCH.key, DELETE_RECORDS.key):
             raise ConnectionError
-        return await super().answer(frame)
-
-
-@dataclass
-class SlowBroker(FakeBroker):
-    """Answers once `may_answer` is set."""
-
-    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def answer(self, frame: bytes) -> bytes | None:
-        await self.may_answer.wait()
         return await super().answer(frame)
 
 
@@ -131,7 +121,7 @@ async def begun_reads(w: World, client: RawClient, wanted: int) -> None:
 
 
 async def test_who_has_been_answered_once_is_read_for_at_once() -> None:
-    broker = SlowBroker()
+    broker = HeldBroker()
     async with world(CountingTier(), broker) as w:
         broker.may_answer.set()
         client = await w.connect()

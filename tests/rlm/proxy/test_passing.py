@@ -17,6 +17,7 @@ from tests.rlm.proxy.fakes import (
     TOPIC,
     FakeBroker,
     FakeTier,
+    HeldBroker,
     Log,
     Proxied,
     Value,
@@ -428,17 +429,6 @@ def opaque_request(correlation_id: int, body: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
-@dataclass
-class SlowBroker(FakeBroker):
-    """Reads only while `reads` is set."""
-
-    reads: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def answer(self, frame: bytes) -> bytes | None:
-        await self.reads.wait()
-        return await super().answer(frame)
-
-
 async def admitted(w: Proxied) -> RawClient:
     """A client that the broker has answered."""
     client = await w.connect()
@@ -449,20 +439,20 @@ async def admitted(w: Proxied) -> RawClient:
 
 @pytest.mark.parametrize("has_splice", [True, False])
 async def test_large_requests_reach_a_slow_broker_whole_and_in_order(has_splice: bool) -> None:
-    made = SlowBroker(raw_answers={OPAQUE_KEY: b"ok"})
-    made.reads.set()
+    made = HeldBroker(raw_answers={OPAQUE_KEY: b"ok"})
+    made.may_answer.set()
     async with world(broker=made) as w:
         if not has_splice:
             without_splice(w)
         client = await admitted(w)
-        made.reads.clear()
+        made.may_answer.clear()
         bodies = [random.Random(n).randbytes(size) for n, size in enumerate((9_000_000, 5, 70_000))]
         requests = [opaque_request(2 + n, body) for n, body in enumerate(bodies)]
         client.writer.write(b"".join([*requests, *requests]))
         await until(lambda: all(not one.client.is_paused for one in w.proxy.connections))
         await asyncio.sleep(0.2)
         assert w.proxy.memory.held_bytes <= 64 * 1024 + 200
-        made.reads.set()
+        made.may_answer.set()
         for n in (0, 1, 2) * 2:
             assert await client.frame() == (2 + n).to_bytes(4, "big") + b"ok"
         assert [

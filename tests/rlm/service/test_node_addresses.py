@@ -13,7 +13,6 @@ from structlog.testing import capture_logs
 
 from kafka_protocol.node_addresses import NodeAddress, NodeAddresses
 from rlm.config import ServiceConfig
-from rlm.config.loader import from_mapping
 from rlm.service.broker_service import BrokerService
 from rlm.service.node_addresses import ProxiesFile, ProxyAddresses, remembered_proxies
 from rlm.service.supervised import _worker_line
@@ -22,7 +21,7 @@ from rlm.workers.worker import WorkerSettings
 from rlmm.settings_records import ServiceRecord
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemorySettings
-from tests.builders.service import NOBODY, NODE_ID, built_service, common_settings
+from tests.builders.service import NODE_ID, broker_config, built_service
 from tests.builders.threads import all_of, some_threads
 from tests.rlm.workers.core_site import until
 
@@ -51,19 +50,7 @@ class ChangingSettings(MemorySettings):
 
 
 def configured(path: Path, **settings: Any) -> ServiceConfig:
-    return from_mapping(
-        {
-            **common_settings(path, NOBODY),
-            "node.id": NODE_ID,
-            "log.dirs": [str(path)],
-            "broker.direct.address": str(NOBODY),
-            "broker.tiered.address": str(NOBODY),
-            "proxy.listen": "127.0.0.1:1",
-            "proxy.advertised": "broker-3:9092",
-            **REWRITE,
-            **settings,
-        }
-    )
+    return broker_config(path, {**REWRITE, **settings})
 
 
 @dataclass

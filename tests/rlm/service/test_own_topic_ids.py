@@ -2,36 +2,19 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from kip405.ids import Uuid
 from rlm.config import ServiceConfig
-from rlm.config.loader import from_mapping
 from rlm.service.clients import own_topic_ids
 from rlm.service.metadata import RememberedTopics
 from rlm.service.supervised import _worker_line
 from rlm.workers.worker import WorkerSettings
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
-from tests.builders.service import NOBODY, NODE_ID, common_settings
+from tests.builders.service import broker_config
 from tests.rlmm.builders import uuid
-
-
-def configured(path: Path, **settings: Any) -> ServiceConfig:
-    return from_mapping(
-        {
-            **common_settings(path, NOBODY),
-            "node.id": NODE_ID,
-            "log.dirs": [str(path)],
-            "broker.direct.address": str(NOBODY),
-            "broker.tiered.address": str(NOBODY),
-            "proxy.listen": "127.0.0.1:1",
-            "proxy.advertised": "broker-3:9092",
-            **settings,
-        }
-    )
 
 
 def worker_ids(config: ServiceConfig) -> set[bytes]:
@@ -41,7 +24,7 @@ def worker_ids(config: ServiceConfig) -> set[bytes]:
 
 
 def test_h24_a_worker_begins_with_the_ids_that_an_earlier_process_has_seen(tmp_path: Path) -> None:
-    config = configured(tmp_path)
+    config = broker_config(tmp_path, {})
     file = RememberedTopics(config.state_dir, config.cluster_id)
     with capture_logs() as logs:
         assert worker_ids(config) == set()  # the first process of all
@@ -56,7 +39,7 @@ def test_one_of_two_ids_is_none(tmp_path: Path) -> None:
     """With it the versions would be offered that have ids, and nothing would be refused by the
     other one.
     """
-    config = configured(tmp_path)
+    config = broker_config(tmp_path, {})
     RememberedTopics(config.state_dir, config.cluster_id).write({SETTINGS_TOPIC: uuid(5)})
     assert worker_ids(config) == set()
 
@@ -65,7 +48,7 @@ def test_one_of_two_ids_is_none(tmp_path: Path) -> None:
 def test_ids_of_another_cluster_and_files_that_are_not_ours_count_for_nothing(
     tmp_path: Path, content: str
 ) -> None:
-    config = configured(tmp_path)
+    config = broker_config(tmp_path, {})
     file = RememberedTopics(config.state_dir, config.cluster_id)
     file.write({LEDGER_TOPIC: uuid(4), SETTINGS_TOPIC: uuid(5)})
     [path] = config.state_dir.glob("topics.json")

@@ -203,8 +203,7 @@ class ServiceSettings(WithProblem):
         await self._hook()
         seen = self.view.next_offset if seen is None else seen
         knew = WriterKnowledge(seen=seen, leader_epoch=leader_epoch)
-        why = self.view.objection_to_removal(key, knew)
-        if why:
+        if why := self.view.objection_to_removal(key, knew):
             raise Fenced(why)
         self._cluster.append(key.encode(), None, knew.encode(), self._clock.now)
         self._catch_up()
