@@ -35,6 +35,7 @@ def test_h11_verify_finds_what_is_lost_or_damaged_and_nothing_else(one: Cluster)
     one.create_topic(topic)
     one.enable(topic)
     rows = one.fill(topic, mib=3)
+    one.wait_settled(topic)  # a copy that the kill cut off would be a second one of its segment
     one.sandbox.kill("rlm:1")
     one.sandbox.start("rlm:1")
     start = one.wait_settled(topic)
