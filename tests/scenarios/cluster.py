@@ -39,6 +39,8 @@ LONG_ON_SERVERS = (
 """Values of the indirect parameter `one_broker`; with a real server the long way only."""
 
 SMALL_SEGMENTS = {"segment.bytes": "1048576"}
+_KEPT_BYTES = 1 << 20
+"""Local retention of a topic that `Cluster.enable` makes tiered, unless options say otherwise."""
 _COMMAND_TIMEOUT_S = 60
 _FIRST_POLL_S = 20
 
@@ -193,7 +195,7 @@ class Cluster:
         """`rlm topics enable T --trim` with small local retention unless options say otherwise.
         Services that have just begun may not have heard of each other yet.
         """
-        chosen = options or ("--trim", "--local-retention-bytes", "1048576")
+        chosen = options or ("--trim", "--local-retention-bytes", str(_KEPT_BYTES))
         done: list[subprocess.CompletedProcess[str]] = []
 
         def is_known() -> bool:
@@ -350,25 +352,44 @@ class Cluster:
         return topic, acked
 
     def status(self, topic: str, partition: int = 0) -> dict[str, Any]:
-        """The row of a partition in `rlm status`."""
-        [found] = [
-            row
-            for row in self.rlm_json("status")["partitions"]
-            if (row["topic"], row["partition"]) == (topic, partition)
-        ]
-        return dict(found)
+        """The row of a partition in `rlm status`, which a service that has just begun, or whose
+        broker leads the partition since just now, does not have yet.
+        """
+        asked, found = (topic, partition), list[dict[str, Any]]()
+
+        def is_shown() -> bool:
+            rows = self.rlm_json("status")["partitions"]
+            found[:] = [row for row in rows if (row["topic"], row["partition"]) == asked]
+            return len(found) == 1
+
+        self.wait_for(is_shown, f"one row of {topic}-{partition} in rlm status", 20)
+        return found[0]
 
     def wait_settled(self, topic: str, partition: int = 0) -> int:
-        """Wait until nothing is left to copy or trim; answers where the broker's log starts."""
+        """Wait until nothing is left to copy or trim; answers where the broker's log starts. What
+        the service says of trims may be of a time before the last records, so the files count too.
+        """
+        self.wait_copied(topic, partition)
         self.wait_for(
-            lambda: self.status(topic, partition)["trim_reason"].startswith("all is within"),
+            lambda: (
+                self.status(topic, partition)["trim_reason"].startswith("all is within")
+                and not self._keeps_too_much(topic, partition)
+            ),
             f"{topic}-{partition} is within its local retention",
         )
         return self.log_start(topic, partition)
 
+    def _keeps_too_much(self, topic: str, partition: int) -> bool:
+        """Whether the leader has a closed segment without which local retention still has all."""
+        sizes: dict[int, int] = {}
+        for log in self._logs(topic, partition):
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                sizes[int(log.stem)] = log.stat().st_size
+        return len(sizes) > 1 and sum(sizes.values()) - _KEPT_BYTES >= sizes[min(sizes)]
+
     def wait_copied(self, topic: str, partition: int = 0) -> None:
         """Wait until every segment that is closed now is remote, or was, and nothing is to copy."""
-        active = self._active_base_offset(topic, partition)
+        active = max(int(log.stem) for log in self._logs(topic, partition))
 
         def is_copied() -> bool:
             row = self.status(topic, partition)
@@ -377,10 +398,17 @@ class Cluster:
 
         self.wait_for(is_copied, f"{topic}-{partition} is copied up to {active}")
 
-    def _active_base_offset(self, topic: str, partition: int) -> int:
-        folders = self.sandbox.log_dirs(self.leader(topic, partition))
-        logs = [log for one in folders for log in (one / f"{topic}-{partition}").glob("*.log")]
-        return max(int(log.stem) for log in logs)
+    def _logs(self, topic: str, partition: int) -> list[Path]:
+        """The leader's files; a broker that is taken for dead for a moment leads nothing."""
+        name, found = f"{topic}-{partition}", [-1]
+
+        def is_led() -> bool:
+            found[0] = self.leader(topic, partition)
+            return found[0] >= 0
+
+        self.wait_for(is_led, f"a leader of {name}")
+        folders = self.sandbox.log_dirs(found[0])
+        return [log for one in folders for log in (one / name).glob("*.log")]
 
     def wait_for_expiration_tasks(self) -> None:
         """Wait until expiration tasks have run again: a topic that is written now is trimmed."""
