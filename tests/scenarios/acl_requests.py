@@ -23,7 +23,7 @@ from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.security.files import SecurityFiles
 from rlm_sandbox.security.oauth import signed_token
 from tests.rlm.proxy.raw_client import RawClient
-from tests.scenarios.raw import connection
+from tests.scenarios.raw import PATIENT_MS, connection
 
 RECORDS = 4_000
 FIRST_TIMESTAMP_MS = SystemClock().now_ms() - 3_600_000  # not so old that retention ends them
@@ -33,6 +33,8 @@ NONE, REFUSED = 0, 29
 INVALID_TOKEN = '{"status":"invalid_token"}'
 """What a broker says of a token that has ended."""
 Ask = Callable[[RawClient, str, bytes], Awaitable[Any]]
+_SHORT_MS = 500
+"""How long a Fetch waits for records that nobody writes."""
 
 
 def bearer_token(sandbox: Sandbox, name: str, lifetime_ms: int = LIFETIME_MS) -> str:
@@ -66,7 +68,7 @@ async def with_token(address: str, token: str) -> AsyncIterator[RawClient]:
         yield client
 
 
-def fetch(version: int, offset: int, **fields: Any) -> Ask:
+def fetch(version: int, offset: int, *, max_wait_ms: int = PATIENT_MS, **fields: Any) -> Ask:
     async def ask(client: RawClient, topic: str, topic_id: bytes) -> Any:
         key = {"topic": topic} if version <= 12 else {"topic_id": topic_id}
         asked = {
@@ -79,7 +81,7 @@ def fetch(version: int, offset: int, **fields: Any) -> Ask:
             FETCH,
             version,
             {
-                "max_wait_ms": 500,
+                "max_wait_ms": max_wait_ms,
                 "min_bytes": 1,
                 "max_bytes": 100_000,
                 "topics": [{**key, "partitions": [asked]}],
@@ -185,7 +187,7 @@ EARLIEST_LOCAL, LAST_TIERED = -4, -5
 SAME_AS_TWIN: dict[str, Ask] = {
     **{f"Fetch v{v} old": fetch(v, 0) for v in (5, 11, 12, 13, 17)},
     **{f"Fetch v{v} local": fetch(v, RECORDS - 1) for v in (5, 11, 12, 13, 17)},
-    "Fetch end": fetch(12, RECORDS),
+    "Fetch end": fetch(12, RECORDS, max_wait_ms=_SHORT_MS),
     "Fetch beyond the end": fetch(12, RECORDS + 9),
     "Fetch of an epoch": fetch(12, 60, last_fetched_epoch=0),
     "Fetch of a wrong leader epoch": fetch(12, 60, current_leader_epoch=9),

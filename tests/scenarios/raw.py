@@ -11,6 +11,8 @@ from tests.scenarios.cluster import Cluster
 
 Value = dict[str, Any]
 T = TypeVar("T")
+PATIENT_MS = 15_000
+"""How long a Fetch may wait for records that only the store has: they come sooner."""
 _FIRST_FETCH_BY_ID = 13
 
 
@@ -30,7 +32,8 @@ def proxy_of(cluster: Cluster, node: int) -> str:
 
 
 def at_leader(cluster: Cluster, topic: str, work: Callable[[RawClient], Awaitable[T]]) -> T:
-    """Run `work` on a connection to the proxy of partition 0's leader."""
+    """Run `work` on a connection to the proxy of partition 0's leader, once there is one."""
+    cluster.wait_for(lambda: cluster.leader(topic) >= 0, f"a leader of {topic}-0")
 
     async def run() -> T:
         async with connection(proxy_of(cluster, cluster.leader(topic))) as client:

@@ -18,7 +18,7 @@ from tests.scenarios.client_programs import Reading, spec_of
 from tests.scenarios.client_table import CLIENTS, TestedClient
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.java import java_read, printable
-from tests.scenarios.raw import at_leader, fetch
+from tests.scenarios.raw import PATIENT_MS, at_leader, fetch
 from tests.scenarios.readers import aiokafka_read, kafka_python_read
 from tests.scenarios.replicas import lead
 from tests.scenarios.test_three_brokers import Once
@@ -86,7 +86,8 @@ def test_it_is_a_history_of_four_leaders_in_one_codec(
     async def headers(client: RawClient) -> set[tuple[int, int]]:
         found, offset = set(), 0
         while offset < len(led.rows):
-            answer = await fetch(client, _NEWEST_BY_NAME, led.topic, offset)
+            answer = await fetch(client, _NEWEST_BY_NAME, led.topic, offset, max_wait_ms=PATIENT_MS)
+            assert answer["error_code"] == 0, offset
             for _, header in batch_headers(answer["records"]):
                 found.add((header.leader_epoch, header.attributes & _CODEC_BITS))
                 offset = header.last_offset + 1
@@ -94,7 +95,7 @@ def test_it_is_a_history_of_four_leaders_in_one_codec(
 
     found = at_leader(led.cluster, led.topic, headers)
     assert {number for _, number in found} == {_CODECS[codec]}
-    assert len({epoch for epoch, _ in found}) == len(_LEADERS)
+    assert len({epoch for epoch, _ in found}) >= len(_LEADERS)  # more, if one was slow
 
 
 def test_h37_kafka_python_reads_every_record_once(histories: dict[str, Led]) -> None:

@@ -22,7 +22,14 @@ from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import LONG_ON_SERVERS, Cluster, Row, assert_same, fresh, row_of
 from tests.scenarios.java import java_read
 from tests.scenarios.mixed import STEP_MS, Load, Mixed, printed
-from tests.scenarios.raw import connection, fetch, list_offset, proxy_of, topic_id
+from tests.scenarios.raw import (
+    PATIENT_MS,
+    connection,
+    fetch,
+    list_offset,
+    proxy_of,
+    topic_id,
+)
 from tests.scenarios.readers import aiokafka_read
 
 pytestmark = pytest.mark.integration
@@ -112,7 +119,7 @@ def _wait_gone(archive: Archive, partition: int, start: int) -> None:
         files = segment_files(archive.cluster, archive.topic, partition)
         return min(int(Path(name).stem) for name in files) >= start
 
-    archive.cluster.wait_for(gone, f"files of partition {partition} below {start} deleted", 10)
+    archive.cluster.wait_for(gone, f"files of partition {partition} below {start} deleted")
 
 
 @pytest.mark.parametrize("one_broker", LONG_ON_SERVERS, indirect=True)
@@ -199,7 +206,9 @@ async def test_offset_0_is_out_of_range_past_the_proxy_and_data_through_it(
         for version in await _versions(proxy, FETCH.key):
             beside = await fetch(direct, version, topic, 0, id_of_topic=id_of_topic)
             assert beside["error_code"] == OFFSET_OUT_OF_RANGE, version
-            through = await fetch(proxy, version, topic, 0, id_of_topic=id_of_topic)
+            through = await fetch(
+                proxy, version, topic, 0, id_of_topic=id_of_topic, max_wait_ms=PATIENT_MS
+            )
             assert through["error_code"] == 0, version
             assert through["high_watermark"] == archive.log_end[0], version
             assert int.from_bytes(through["records"][:8], "big") == 0, version
@@ -316,7 +325,7 @@ def test_h22_librdkafkas_low_watermark_does_not_flip_between_the_tiers(archive: 
     consumer.assign([topic_partition])
     try:
         while True:
-            message = consumer.poll(10)
+            message = consumer.poll(30)
             assert message is not None
             error = message.error()
             if error is not None:

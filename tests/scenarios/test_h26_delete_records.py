@@ -20,7 +20,16 @@ from tests.rlm.proxy.raw_client import RawClient
 from tests.rlmm.running import running
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.objects import audited
-from tests.scenarios.raw import Value, at_leader, connection, fetch, list_offset, proxy_of, topic_id
+from tests.scenarios.raw import (
+    PATIENT_MS,
+    Value,
+    at_leader,
+    connection,
+    fetch,
+    list_offset,
+    proxy_of,
+    topic_id,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -85,7 +94,7 @@ def fetched(archive: Archive, offset: int) -> Value:
     """The answer of a Fetch that is held until the proxy knows (H17)."""
 
     async def ask(client: RawClient) -> Value:
-        return await fetch(client, 11, archive.topic, offset, max_wait_ms=15_000)
+        return await fetch(client, 11, archive.topic, offset, max_wait_ms=PATIENT_MS)
 
     return at_leader(archive.cluster, archive.topic, ask)
 
