@@ -59,7 +59,7 @@ class CountedClient:
         self._client: RawClient | None = None
         self._lost_s: float | None = None
         self._cause = ""
-        self._is_to_move = False
+        self.is_to_move = False
 
     @property
     def port(self) -> int | None:
@@ -75,7 +75,7 @@ class CountedClient:
 
     def move(self) -> None:
         """Take another connection, between two requests: that one is not counted."""
-        self._is_to_move = True
+        self.is_to_move = True
 
     async def ask(self, api: Api, version: int, request: dict[str, Any]) -> dict[str, Any]:
         """The answer, from the connection that gives one."""
@@ -90,8 +90,8 @@ class CountedClient:
             return answer
 
     async def _connected(self) -> RawClient:
-        if self._is_to_move:
-            self._is_to_move = False
+        if self.is_to_move:
+            self.is_to_move = False
             self.close()
         if self._client is None:
             self._client = RawClient(*await asyncio.open_connection(self._host, self._port))

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from rlm_sandbox.services import QUICK_SERVICE
+from tests.busy import busy_factor
 from tests.scenarios.cluster import Cluster, fresh
 from tests.scenarios.faults import (
     plugin_that_obeys_modes,
@@ -20,6 +21,7 @@ from tests.scenarios.faults import (
     service_that_obeys_modes,
     unreadable,
 )
+from tests.scenarios.replicas import lead
 from tests.service_log import events_of
 
 pytestmark = pytest.mark.integration
@@ -135,13 +137,15 @@ def test_h38_a_store_that_takes_nothing(one: Cluster) -> None:
 def test_h38_a_broker_that_leads_without_a_service_is_reported_by_all_others(
     three: Cluster, heartbeat_ms: int
 ) -> None:
-    """Within 60 s of the kill with the usual heartbeats, and in as many of them with quick ones."""
+    """Within 60 s of the kill with the usual heartbeats, and in as many of them with quick ones, on
+    a machine with free cores.
+    """
     topic = fresh("alone")
     three.create_topic(topic, assignment=[[2, 1, 3]])
     three.enable(topic)
     others = (Operator(three, 1), Operator(three, 3))
     with _heartbeats(three, heartbeat_ms):
-        assert three.leader(topic) == 2
+        lead(three, topic, 2)  # that may have moved in the meantime
         killed_s = time.monotonic()
         three.sandbox.kill("rlm:2")
         try:
@@ -152,7 +156,7 @@ def test_h38_a_broker_that_leads_without_a_service_is_reported_by_all_others(
             )
             took_s = time.monotonic() - killed_s
             print(f"all have reported it {took_s:.1f} s after the kill")
-            assert took_s <= _REPORTED_S * heartbeat_ms / _USUAL_BEAT_MS
+            assert took_s <= _REPORTED_S * heartbeat_ms / _USUAL_BEAT_MS * busy_factor()
             assert three.leader(topic) == 2
             for one in others:
                 one.assert_all_report("peer-absent", "node 2")

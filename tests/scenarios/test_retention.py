@@ -5,7 +5,6 @@ and does so in mode copy. What has become too old is gone within three runs of t
 """
 
 import asyncio
-import os
 import time
 from dataclasses import asdict, dataclass
 
@@ -16,6 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm_sandbox.services import QUICK_SERVICE
+from tests.busy import busy_factor
 from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.java import java_read, printable
@@ -89,7 +89,7 @@ class _Gone:
         """Within three intervals, what the clock needs, and the work of the runs and of this test:
         that alone takes longer where processes wait for a core, by as much as there are of them.
         """
-        busy = max(1.0, max(os.getloadavg()[:2]) / (os.cpu_count() or 1))
+        busy = busy_factor()
         limit_ms = _RUNS * _LONGEST_INTERVAL_MS + _CLOCK_MS + _WORK_MS * busy
         shown = ", ".join(
             f"{name} {ms / _INTERVAL_MS:.1f}" for name, ms in asdict(self).items() if ms is not None
