@@ -91,9 +91,16 @@ def lead(cluster: Cluster, topic: str, node: int, partition: int = 0) -> None:
     """Move the leadership to a replica in sync, without moving data."""
     others = [one for one in replicas(cluster, topic, partition) if one != node]
     reassign(cluster, topic, [node, *others], partition)
-    with _admin(cluster) as admin:
-        admin.elect_leaders(_PREFERRED, {topic: [partition]}, raise_errors=False)
-    wait_leader(cluster, topic, node, partition)
+
+    def leads() -> bool:
+        """Asked again while it is refused: a replica may have just fallen out of sync."""
+        if cluster.leader(topic, partition) == node:
+            return True
+        with _admin(cluster) as admin:
+            admin.elect_leaders(_PREFERRED, {topic: [partition]}, raise_errors=False)
+        return False
+
+    cluster.wait_for(leads, f"{node} leads {topic}-{partition}")
 
 
 def bring_to_lead(cluster: Cluster, topic: str, node: int, partition: int = 0) -> None:
@@ -147,4 +154,4 @@ def heal(cluster: Cluster) -> None:
         )
 
     if stopped:
-        cluster.wait_for(healed, "all brokers in sync again")
+        cluster.wait_for(healed, "all brokers in sync again", 120)
