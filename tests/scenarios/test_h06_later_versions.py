@@ -42,6 +42,7 @@ def test_h06_what_a_later_version_recorded_stops_trims_of_its_partition_only(one
         topic.produce(3)
         topic.expect_segments_offloaded((0, 0), (1, 1))
     other.expect_earliest_local_offset(2)
+    one.wait_copied(stopped.name)  # a copy that is cut off would be its segment's second
     restart_service(one)
     for topic in (stopped, other):
         topic.produce(1)

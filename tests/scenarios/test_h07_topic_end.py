@@ -75,7 +75,7 @@ def settings_of(cluster: Cluster, topic_id: Uuid) -> list[str]:
             (position,) = consumer.position([TopicPartition(SETTINGS_TOPIC, 0)])
             if position.offset >= high:
                 break
-            message = consumer.poll(5)
+            message = consumer.poll(30)
             assert message is not None and message.error() is None
             key = message.key()
             assert key is not None
@@ -233,6 +233,7 @@ def test_h07_topics_that_we_may_not_see_any_more_are_not_deleted(secured: Secure
     secured.enable(topic)
     rows = secured.fill(topic, mib=4)
     secured.wait_all_within(topic, beyond=0)
+    secured.wait_copied(topic)
     before = set(names_of(objects_of(secured), topic))
     rights = of_tier(topic)
     secured.take_away(*(acl for acl in rights if acl.operation != "Describe"))

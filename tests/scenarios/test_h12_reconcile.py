@@ -32,6 +32,10 @@ def _copied(cluster: Cluster, topic: str) -> list[Row]:
     return rows
 
 
+def _command(cluster: Cluster) -> tuple[str, ...]:
+    return "reconcile", "--config", str(cluster.sandbox.layout.rlm_config(1))
+
+
 def _aged(path: Path) -> Path:
     os.utime(path, (_LONG_AGO_S, _LONG_AGO_S))
     return path
@@ -58,12 +62,14 @@ def test_h12_reconcile_deletes_nothing_of_another_cluster(one: Cluster) -> None:
     one.create_topic(topic)
     one.enable(topic)
     rows = one.fill(topic, mib=3)
-    one.wait_for(lambda: len(finished_segments(one, topic)) >= 2, "segments copied")
+    one.wait_copied(topic)
+    assert len(finished_segments(one, topic)) >= 2
+    command = _command(one)
+    one.rlm(*command, "--yes", check=False)  # of what other tests have left
     folder = _folder(one, topic)
     foreign = _of_another_cluster(folder)
     remains = folder / f"{0:020}-{new_uuid()}.log"
     _aged(Path(shutil.copy(min(folder.glob("*.log")), remains)))
-    command = ["reconcile", "--config", str(one.sandbox.layout.rlm_config(1))]
     shown = one.rlm(*command, check=False)
     assert "another-cluster" in shown.stdout
     assert "nothing was written" in shown.stdout, shown.stderr
@@ -90,6 +96,7 @@ def test_h12_two_clusters_of_one_store_leave_each_other_alone(
     with Cluster(sandbox_factory(overrides=shared)) as two:
         topic = fresh("shared")
         rows = {cluster: _copied(cluster, topic) for cluster in (one, two)}
+        one.rlm(*_command(one), "--yes", check=False)  # of what other tests have left
         folders = {
             cluster: _folder(cluster, topic, root)
             for cluster, root in ((one, store_dir(one)), (two, store_dir(one) / "second"))
@@ -102,8 +109,7 @@ def test_h12_two_clusters_of_one_store_leave_each_other_alone(
             before = {
                 path: path.read_bytes() for where in (theirs, *brought) for path in _all(where)
             }
-            command = ("reconcile", "--config", str(cluster.sandbox.layout.rlm_config(1)), "--yes")
-            said = cluster.rlm(*command, check=False)
+            said = cluster.rlm(*_command(cluster), "--yes", check=False)
             assert "0 segments adopted, 0 registered" in said.stdout, said.stderr
             assert said.stdout.count(other.sandbox.state.cluster_id) == len(_all(theirs, MANIFEST))
             cluster.wait_for_expiration_tasks()
