@@ -26,7 +26,7 @@ def test_h19_enabling_and_disabling_leave_the_topics_configuration_alone(one: Cl
 
 
 @pytest.mark.parametrize(
-    "retention_s", [8, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(400)])]
+    "retention_s", [15, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(400)])]
 )
 def test_h19_what_the_brokers_own_retention_removed_is_read_through_the_proxy(
     one: Cluster, retention_s: int

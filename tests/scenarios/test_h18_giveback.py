@@ -15,6 +15,7 @@ from rlm.log_dir.space import space_of
 from rlm.plans.disk import relief_bytes
 from rlm_sandbox.spec import SandboxError
 from tests.scenarios.cluster import SMALL_SEGMENTS, Cluster, assert_same, fresh
+from tests.scenarios.objects import finished_segments
 from tests.service_log import events_of
 
 pytestmark = pytest.mark.integration
@@ -87,6 +88,7 @@ def test_h18_a_full_disk_is_given_back_and_what_is_lost_is_passed_without_a_rese
     one.enable(topic)
     rows = one.fill(topic, mib=4)
     copied = one.wait_settled(topic)
+    remote_end = finished_segments(one, topic)[-1].end_offset + 1
     with room_for(one, 20 * _MIB):
         assert "log-dir-low" not in kinds(one)
         position = one.sandbox.layout.log("rlm:1").stat().st_size
@@ -101,9 +103,13 @@ def test_h18_a_full_disk_is_given_back_and_what_is_lost_is_passed_without_a_rese
         one.wait_for(lambda: kept_bytes(one, topic) == "-1", "retention taken over")
         free_bytes = metric(one, "rlm_log_dir_free_bytes{")
         assert _FLOOR <= free_bytes <= relief_bytes(_FLOOR) + 2 * _MIB, "what had to be deleted was"
+        one.wait_for(
+            lambda: one.status(topic)["hole_offsets"] == one.log_start(topic) - remote_end,
+            "all that was lost is on record",
+        )
         start = one.log_start(topic)
-        lost = int(one.status(topic)["hole_offsets"])
-        assert lost == metric(one, lost_offsets)
+        lost = start - remote_end
+        one.wait_for(lambda: metric(one, lost_offsets) == lost, f"a metric of {lost}")
         one.sandbox.start("plugin:1")
         one.wait_copied(topic)
     read = one.read_all(topic)
