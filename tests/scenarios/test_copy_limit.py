@@ -17,6 +17,12 @@ def _metric(operator: Operator, name: str) -> float:
     return float(line.removeprefix(name))
 
 
+def _wait_in_effect(cluster: Cluster, limit: float) -> None:
+    """A service goes by what was decided as soon as it has read it."""
+    operator = Operator(cluster)
+    cluster.wait_for(lambda: _metric(operator, _IN_EFFECT) == limit, f"a limit of {limit}")
+
+
 def test_a_limit_is_raised_while_copies_wait_and_outlives_the_service(one: Cluster) -> None:
     topic, operator = fresh("limited"), Operator(one)
     one.create_topic(topic)
@@ -33,10 +39,10 @@ def test_a_limit_is_raised_while_copies_wait_and_outlives_the_service(one: Clust
         assert _metric(operator, _THROTTLED) < raised_s + 2, "60 MiB take a minute at 1 MiB/s"
         one.sandbox.kill("rlm:1")
         one.sandbox.start("rlm:1")
-        assert _metric(operator, _IN_EFFECT) == 512 * _MIB
+        _wait_in_effect(one, 512 * _MIB)
         [node] = one.rlm_json("copy-limit", "--default", "--node", "1")["nodes"]
         assert (node["bytes_per_second"], node["overruled"]["node_id"]) == (_MIB, None)
     finally:
         one.rlm("copy-limit", "--default", "--node", "1", check=False)
         one.rlm("copy-limit", "--default")
-    assert _metric(operator, _IN_EFFECT) == configured
+    _wait_in_effect(one, configured)

@@ -52,7 +52,9 @@ def test_h39_the_old_one_is_gone_and_the_new_one_is_reported_as_not_tiered(one: 
     assert_same(one.read_all(topic), rows)
     described = one.rlm_json("topics", "describe", topic)
     assert (described["topic_id"], described["gone"]) == (new_id, False)
-    assert "not tiered" not in str(one.rlm_json("status"))
+    one.wait_for(
+        lambda: "not tiered" not in str(one.rlm_json("status")), "status reports it no more"
+    )
 
 
 def test_h39_disable_lets_a_deleted_topic_go(one: Cluster) -> None:

@@ -89,14 +89,22 @@ def assert_reported(secured: SecuredCluster, acl: Acl, node_id: int) -> None:
     secured.wait_for(lambda: bool(reported()), f"a problem for {acl}")
     (found,) = reported()
     assert found.startswith(text)
-    assert secured.problem_count(node_id) == len(secured.problems(node_id))
+    secured.wait_for(
+        lambda: secured.problem_count(node_id) == len(secured.problems(node_id)),
+        "as many problems in the metrics as in /healthz, of which each is asked on its own",
+    )
     assert secured.is_alarmed(node_id) and secured.is_ready(node_id)
-    lines = [
-        line["problem"]
-        for line in secured.log_lines("problem", node_id)
-        if line["kind"] == "acl-missing" and str(acl) in line["problem"]
-    ]
-    assert lines == [found]
+
+    def logged() -> list[str]:
+        lines = secured.log_lines("problem", node_id)
+        return [
+            line["problem"]
+            for line in lines
+            if line["kind"] == "acl-missing" and str(acl) in line["problem"]
+        ]
+
+    secured.wait_for(lambda: bool(logged()), f"a line of the log for {acl}")
+    assert logged() == [found]
 
 
 def test_h40_rights_taken_away_later_are_one_line_and_a_problem(secured: SecuredCluster) -> None:
