@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +26,10 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
+from kip405.errors import RemoteStorageError
+from rlm.log_dir.scanner import LogDirs
+from rlm.plans.retention import LocalRetention
+from rlm.plans.trim import segments_beyond
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import STORE_PROCESSES
 
@@ -39,10 +44,8 @@ LONG_ON_SERVERS = (
 """Values of the indirect parameter `one_broker`; with a real server the long way only."""
 
 SMALL_SEGMENTS = {"segment.bytes": "1048576"}
-_KEPT_BYTES = 1 << 20
-"""Local retention of a topic that `Cluster.enable` makes tiered, unless options say otherwise."""
 _COMMAND_TIMEOUT_S = 60
-_FIRST_POLL_S = 20
+_KEPT = "--local-retention-bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,28 @@ def row_of(message: Any) -> Row:
     )
 
 
+class Acknowledged:
+    """The rows of one producer in the order of its reports; nobody else writes meanwhile.
+
+    What a producer sends twice, because an answer was lost or a leader changed, is acknowledged
+    with the time of the batch's newest record for all of it (Kafka's UnifiedLog, of duplicates), so
+    the time that was sent counts. And librdkafka gives no offset to a batch that it knows to be
+    written only because the next one was (rd_kafka_dr_implicit_ack): it is the offset behind the
+    last. Whoever reads the topic sees whether the record is there.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self._following: dict[int, int] = {}
+
+    def add(self, message: Any, timestamp_ms: int) -> None:
+        row = row_of(message)
+        given: int | None = row.offset
+        offset = self._following[row.partition] if given is None else given
+        self._following[row.partition] = offset + 1
+        self.rows.append(replace(row, offset=offset, timestamp_ms=timestamp_ms))
+
+
 def fresh(stem: str) -> str:
     """A topic name of this test run's own."""
     return f"{stem}-{os.urandom(3).hex()}"
@@ -77,27 +102,6 @@ def fresh(stem: str) -> str:
 def text_value(size_bytes: int = 1024) -> bytes:
     """A value that does not compress well and that the console consumer prints on one line."""
     return os.urandom(size_bytes // 2).hex().encode()
-
-
-def open_clients() -> int:
-    """How many clients of librdkafka this process has open: each has one thread of this name, and
-    an admin client is one too. None are seen where there is no /proc.
-    """
-    found = 0
-    for path in Path("/proc/self/task").glob("*/comm"):
-        with contextlib.suppress(OSError):
-            found += path.read_text().strip() == "rdk:main"
-    return found
-
-
-def clients_come_to(count: int, timeout_s: float = 5) -> bool:
-    """Whether that many are open soon; a client's thread starts and ends a moment after it."""
-    deadline = time.monotonic() + timeout_s
-    while open_clients() != count:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True  # seen once: a thread that begins has its parent's name for a moment
 
 
 class Cluster:
@@ -114,6 +118,7 @@ class Cluster:
         self._open = contextlib.ExitStack()
         self.admin = self._open.enter_context(self._new_admin())
         self._made: list[str] = []
+        self._kept_bytes: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -195,7 +200,9 @@ class Cluster:
         """`rlm topics enable T --trim` with small local retention unless options say otherwise.
         Services that have just begun may not have heard of each other yet.
         """
-        chosen = options or ("--trim", "--local-retention-bytes", str(_KEPT_BYTES))
+        chosen = options or ("--trim", _KEPT, "1048576")
+        if _KEPT in chosen:
+            self._kept_bytes[topic] = int(chosen[chosen.index(_KEPT) + 1])
         done: list[subprocess.CompletedProcess[str]] = []
 
         def is_known() -> bool:
@@ -249,14 +256,14 @@ class Cluster:
         **config: Any,
     ) -> list[Row]:
         """(partition, key, value) through the proxy, acks=all; the rows the broker acknowledged."""
-        acked: list[Row] = []
+        acked = Acknowledged()
         failures: list[KafkaError] = []
 
-        def delivered(error: KafkaError | None, message: Any) -> None:
+        def delivered(timestamp_ms: int, error: KafkaError | None, message: Any) -> None:
             if error is not None:
                 failures.append(error)
             else:
-                acked.append(row_of(message))
+                acked.add(message, timestamp_ms)
 
         producer = Producer(
             {
@@ -270,10 +277,16 @@ class Cluster:
             }
         )
         for partition, key, value in values:
+            now_ms = int(time.time() * 1000)
             while True:
                 try:
                     producer.produce(
-                        topic, value=value, key=key, partition=partition, on_delivery=delivered
+                        topic,
+                        value=value,
+                        key=key,
+                        partition=partition,
+                        timestamp=now_ms,
+                        on_delivery=partial(delivered, now_ms),
                     )
                     break
                 except BufferError:
@@ -281,7 +294,7 @@ class Cluster:
             producer.poll(0)
         assert producer.flush(60) == 0, "not everything was delivered"
         assert not failures, failures[:3]
-        return sorted(acked, key=lambda row: (row.partition, row.offset))
+        return sorted(acked.rows, key=lambda row: (row.partition, row.offset))
 
     def fill(
         self, topic: str, *, mib: int = 6, partition: int = 0, first: int = 0, **config: Any
@@ -352,44 +365,56 @@ class Cluster:
         return topic, acked
 
     def status(self, topic: str, partition: int = 0) -> dict[str, Any]:
-        """The row of a partition in `rlm status`, which a service that has just begun, or whose
-        broker leads the partition since just now, does not have yet.
-        """
-        asked, found = (topic, partition), list[dict[str, Any]]()
+        """The row of a partition in `rlm status`, once the service that answers knows of it."""
+        found: list[dict[str, Any]] = []
 
         def is_shown() -> bool:
-            rows = self.rlm_json("status")["partitions"]
-            found[:] = [row for row in rows if (row["topic"], row["partition"]) == asked]
+            found[:] = [
+                dict(row)
+                for row in self.rlm_json("status")["partitions"]
+                if (row["topic"], row["partition"]) == (topic, partition)
+            ]
             return len(found) == 1
 
-        self.wait_for(is_shown, f"one row of {topic}-{partition} in rlm status", 20)
+        self.wait_for(is_shown, f"the row of {topic}-{partition}", 20)
         return found[0]
 
     def wait_settled(self, topic: str, partition: int = 0) -> int:
-        """Wait until nothing is left to copy or trim; answers where the broker's log starts. What
-        the service says of trims may be of a time before the last records, so the files count too.
+        """Wait until nothing is left to copy or trim; answers where the broker's log starts.
+
+        What the status says of the trim may be older than the end of the log, so the log is looked
+        at, too.
         """
         self.wait_copied(topic, partition)
         self.wait_for(
             lambda: (
                 self.status(topic, partition)["trim_reason"].startswith("all is within")
-                and not self._keeps_too_much(topic, partition)
+                and not self._is_beyond_retention(topic, partition)
             ),
             f"{topic}-{partition} is within its local retention",
         )
         return self.log_start(topic, partition)
 
-    def _keeps_too_much(self, topic: str, partition: int) -> bool:
-        """Whether the leader has a closed segment without which local retention still has all."""
-        sizes: dict[int, int] = {}
-        for log in self._logs(topic, partition):
-            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                sizes[int(log.stem)] = log.stat().st_size
-        return len(sizes) > 1 and sum(sizes.values()) - _KEPT_BYTES >= sizes[min(sizes)]
+    def _is_beyond_retention(self, topic: str, partition: int) -> bool:
+        """Whether the log has closed segments that local retention by size does not keep, or is
+        being changed.
+        """
+        kept = LocalRetention(max_age_ms=None, max_bytes=self._kept_bytes.get(topic))
+        try:
+            segments = (
+                LogDirs(self._leaders_log_dirs(topic, partition)).scan(topic, partition).segments
+            )
+        except RemoteStorageError:
+            return True
+        start = self.log_start(topic, partition)
+        return bool(segments_beyond(segments, kept, start=start, now_ms=0))
 
     def wait_copied(self, topic: str, partition: int = 0) -> None:
         """Wait until every segment that is closed now is remote, or was, and nothing is to copy."""
-        active = max(int(log.stem) for log in self._logs(topic, partition))
+        folders = [
+            Path(one) / f"{topic}-{partition}" for one in self._leaders_log_dirs(topic, partition)
+        ]
+        active = max(int(log.stem) for one in folders for log in one.glob("*.log"))
 
         def is_copied() -> bool:
             row = self.status(topic, partition)
@@ -398,17 +423,16 @@ class Cluster:
 
         self.wait_for(is_copied, f"{topic}-{partition} is copied up to {active}")
 
-    def _logs(self, topic: str, partition: int) -> list[Path]:
-        """The leader's files; a broker that is taken for dead for a moment leads nothing."""
-        name, found = f"{topic}-{partition}", [-1]
+    def _leaders_log_dirs(self, topic: str, partition: int) -> list[str]:
+        """A broker that is taken for dead for a moment leads nothing."""
+        found = [-1]
 
         def is_led() -> bool:
             found[0] = self.leader(topic, partition)
             return found[0] >= 0
 
-        self.wait_for(is_led, f"a leader of {name}")
-        folders = self.sandbox.log_dirs(found[0])
-        return [log for one in folders for log in (one / name).glob("*.log")]
+        self.wait_for(is_led, f"a leader of {topic}-{partition}")
+        return [str(one) for one in self.sandbox.log_dirs(found[0])]
 
     def wait_for_expiration_tasks(self) -> None:
         """Wait until expiration tasks have run again: a topic that is written now is trimmed."""
@@ -460,19 +484,6 @@ def collect(
         if message.offset() + 1 >= ends[message.partition()]:
             open_partitions.discard(message.partition())
     return rows
-
-
-def first_error(config: dict[str, Any], topic: str) -> str | None:
-    """The name of the error that a consumer gets for the first offset; None where it reads it."""
-    consumer = Consumer({**config, "group.id": fresh("group"), "enable.auto.commit": False})
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        message = consumer.poll(_FIRST_POLL_S)
-        assert message is not None
-        error: KafkaError | None = message.error()
-        return None if error is None else str(error.name())
-    finally:
-        consumer.close()
 
 
 def assert_same(read: list[Row], acked: list[Row]) -> None:

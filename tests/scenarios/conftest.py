@@ -11,7 +11,8 @@ from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.endings import ended_early
 from tests.sandbox_fixtures import with_workers
-from tests.scenarios.cluster import STORES, WORKERS, Cluster, clients_come_to, open_clients
+from tests.scenarios.client_threads import clients_come_to, open_clients
+from tests.scenarios.cluster import STORES, WORKERS, Cluster
 from tests.scenarios.faults import whole
 from tests.scenarios.replicas import heal
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.scenarios.cluster import Cluster, Row, fresh
 
 _LIMIT_S = 60
+_FIRST_POLL_S = 60
 
 
 async def aiokafka_read(
@@ -33,7 +34,7 @@ async def aiokafka_read(
         consumer.assign(list(topic_partitions))
         await consumer.seek_to_beginning(*topic_partitions)
         rows: list[Row] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + _LIMIT_S
         while True:
             for records in (await consumer.getmany(timeout_ms=500)).values():
                 rows += map(_row, records)
@@ -64,10 +65,23 @@ def first_by_reset(cluster: Cluster, topic: str) -> int:
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
-        message: Any = consumer.poll(30)
+        message: Any = consumer.poll(_FIRST_POLL_S)
         assert message is not None
         assert message.error() is None
         return int(message.offset())
+    finally:
+        consumer.close()
+
+
+def first_error(config: dict[str, Any], topic: str) -> str | None:
+    """The name of the error that a consumer gets for the first offset; None where it reads it."""
+    consumer = Consumer({**config, "group.id": fresh("group"), "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(_FIRST_POLL_S)
+        assert message is not None
+        error: KafkaError | None = message.error()
+        return None if error is None else str(error.name())
     finally:
         consumer.close()
 

@@ -88,12 +88,13 @@ def reassign(cluster: Cluster, topic: str, nodes: Sequence[int], partition: int 
 
 
 def lead(cluster: Cluster, topic: str, node: int, partition: int = 0) -> None:
-    """Move the leadership to a replica in sync, without moving data."""
+    """Move the leadership to a replica in sync, without moving data. Asked for again where the
+    replica was not in sync in that moment, as on a busy machine.
+    """
     others = [one for one in replicas(cluster, topic, partition) if one != node]
     reassign(cluster, topic, [node, *others], partition)
 
     def leads() -> bool:
-        """Asked again while it is refused: a replica may have just fallen out of sync."""
         if cluster.leader(topic, partition) == node:
             return True
         with _admin(cluster) as admin:

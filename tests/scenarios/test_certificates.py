@@ -23,7 +23,8 @@ from rlm_sandbox.security.cluster_security import ClusterSecurity, security_of
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.builders import secured_clients
 from tests.sandbox_fixtures import with_workers
-from tests.scenarios.cluster import Cluster, Row, assert_same, first_error
+from tests.scenarios.cluster import Cluster, Row, assert_same
+from tests.scenarios.readers import first_error
 from tests.service_log import events_of
 
 pytestmark = pytest.mark.integration

@@ -5,7 +5,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.scenarios.cluster import clients_come_to, open_clients
+from tests.scenarios.client_threads import clients_come_to, open_clients
 
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
 

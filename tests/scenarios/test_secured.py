@@ -20,7 +20,8 @@ from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders import secured_clients
 from tests.sandbox_fixtures import with_workers
 from tests.scenarios.authorizer import binding_of, filter_of
-from tests.scenarios.cluster import Cluster, Row, assert_same, first_error
+from tests.scenarios.cluster import Cluster, Row, assert_same
+from tests.scenarios.readers import first_error
 from tests.service_log import events_of
 
 pytestmark = pytest.mark.integration

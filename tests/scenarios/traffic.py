@@ -2,13 +2,12 @@
 
 import threading
 import time
-from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from tests.scenarios.cluster import Cluster, Row, fresh, row_of, text_value
+from tests.scenarios.cluster import Acknowledged, Cluster, Row, fresh, text_value
 
 
 class SteadyProducer:
@@ -23,9 +22,8 @@ class SteadyProducer:
         kib_per_s: int,
         bootstrap: str | None = None,
     ) -> None:
-        self.rows: list[Row] = []
         self.failures: list[KafkaError] = []
-        self._following: dict[int, int] = {}
+        self._acked = Acknowledged()
         self._topic, self._partitions, self._rate = topic, partitions, kib_per_s
         self._producer = Producer(
             {
@@ -39,6 +37,11 @@ class SteadyProducer:
         )
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
+
+    @property
+    def rows(self) -> list[Row]:
+        """What was acknowledged so far."""
+        return self._acked.rows
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -79,21 +82,9 @@ class SteadyProducer:
 
     def _delivered(self, timestamp_ms: int, error: KafkaError | None, message: Any) -> None:
         if error is None:
-            # A batch sent twice is acknowledged with the time of its newest record for all of them
-            # (Kafka's UnifiedLog, of duplicates), so what was sent counts.
-            self._acknowledged(replace(row_of(message), timestamp_ms=timestamp_ms))
+            self._acked.add(message, timestamp_ms)
         else:
             self.failures.append(error)
-
-    def _acknowledged(self, row: Row) -> None:
-        """librdkafka gives no offset to a batch that it knows to be written only because the next
-        one was (rd_kafka_dr_implicit_ack). Nobody else writes and reports come in order, so it is
-        the offset behind the last; whoever reads the topic sees whether the record is there.
-        """
-        given: int | None = row.offset
-        offset = self._following[row.partition] if given is None else given
-        self._following[row.partition] = offset + 1
-        self.rows.append(replace(row, offset=offset))
 
 
 class TailConsumer:
