@@ -5,6 +5,7 @@ Each call asks the store again. Libraries of a store are imported when that stor
 """
 
 import configparser
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -62,12 +63,13 @@ class LocalObjects:
 
     def sizes(self) -> dict[str, int]:
         sizes: dict[str, int] = {}
-        for path in sorted(self.root.rglob("*")):
-            with suppress(FileNotFoundError):  # renamed or removed while we look
-                found = path.stat()
-                if S_ISREG(found.st_mode):
-                    sizes[path.relative_to(self.root).as_posix()] = found.st_size
-        return sizes
+        for folder, _, files in os.walk(self.root):  # leaves out folders that go while it looks
+            for path in (Path(folder, name) for name in files):
+                with suppress(FileNotFoundError):  # renamed or removed while we look
+                    found = path.stat()
+                    if S_ISREG(found.st_mode):
+                        sizes[path.relative_to(self.root).as_posix()] = found.st_size
+        return dict(sorted(sizes.items()))
 
     def unfinished(self) -> list[str]:
         return []
