@@ -1,4 +1,4 @@
-"""Reads what a service has logged."""
+"""Reads what a service has logged, also while it goes on."""
 
 import json
 from pathlib import Path

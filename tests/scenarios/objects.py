@@ -2,7 +2,6 @@
 services recorded as deleted.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from rlm_sandbox.stores.objects import StoreObjects, store_objects
 from rlmm.records import decode_value
 from rsm_plugins.layout.manifest import Manifest
 from tests.scenarios.cluster import Cluster
+from tests.service_log import events_of
 
 MANIFEST = ".rsm-manifest"
 
@@ -50,7 +50,5 @@ def names_of(objects: StoreObjects, topic: str) -> list[str]:
 def audited(cluster: Cluster, topic: str) -> list[dict[str, Any]]:
     """The lines of the audit logs of all services about a topic, by name or id; not commands."""
     paths = Path(cluster.sandbox.json["dir"]).glob("rlm-*/audit.log")
-    texts = [path.read_text(encoding="utf-8") for path in paths]
-    lines = [json.loads(line) for text in texts for line in text.splitlines()]
-    changes = [line for line in lines if line["event"] != "command"]
+    changes = [line for path in paths for line in events_of(path) if line["event"] != "command"]
     return [line for line in changes if topic in (line["topic"], line["topic_id"])]
