@@ -7,6 +7,7 @@ and does so in mode copy. What has become too old is gone within three runs of t
 import asyncio
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -15,7 +16,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm_sandbox.services import QUICK_SERVICE
-from tests.busy import busy_factor
 from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.java import java_read, printable
@@ -24,6 +24,7 @@ from tests.scenarios.objects import audited, finished_segments, names_of, object
 from tests.scenarios.raw import Value, at_leader, fetch
 from tests.scenarios.readers import aiokafka_read, first_by_reset
 from tests.scenarios.replicas import disk
+from tests.scenarios.slowness import Slowness
 
 pytestmark = pytest.mark.integration
 
@@ -85,17 +86,19 @@ class _Gone:
     entries: int
     reads: int | None
 
-    def assert_in_time(self) -> None:
+    def assert_in_time(self, slowness: Slowness) -> None:
         """Within three intervals, what the clock needs, and the work of the runs and of this test:
-        that alone takes longer where processes wait for a core, by as much as there are of them.
+        that alone takes longer where processes wait for a core or for the disk.
         """
-        busy = busy_factor()
-        limit_ms = _RUNS * _LONGEST_INTERVAL_MS + _CLOCK_MS + _WORK_MS * busy
+        times, late_ms = slowness.times, slowness.late_s * 1000
+        work_ms = max(_WORK_MS * times, _WORK_MS + late_ms)
+        limit_ms = _RUNS * _LONGEST_INTERVAL_MS + _CLOCK_MS + work_ms
         shown = ", ".join(
             f"{name} {ms / _INTERVAL_MS:.1f}" for name, ms in asdict(self).items() if ms is not None
         )
         print(
-            f"gone after intervals: {shown}; limit {limit_ms / _INTERVAL_MS:.1f}, load {busy:.1f}"
+            f"gone after intervals: {shown}; limit {limit_ms / _INTERVAL_MS:.1f}, {times:.1f} "
+            f"times slower, {late_ms:.0f} ms late"
         )
         assert max(self.start, self.objects, self.entries, self.reads or 0) <= limit_ms
 
@@ -180,7 +183,7 @@ def is_out_of_range(cluster: Cluster, topic: str, start: int) -> bool:
 @pytest.mark.kafka_scenario("DeleteSegments")
 @pytest.mark.parametrize("mode", list(_MODES))
 async def test_what_retention_ends_is_gone_from_store_ledger_and_every_reader(
-    one: Cluster, mode: str
+    one: Cluster, tmp_path: Path, mode: str
 ) -> None:
     topic = fresh("ends")
     await asyncio.to_thread(one.create_topic, topic)
@@ -188,8 +191,9 @@ async def test_what_retention_ends_is_gone_from_store_ledger_and_every_reader(
     await asyncio.to_thread(wait_in_force, one, topic)
     rows = await asyncio.to_thread(one.fill, topic, mib=_SEGMENTS)
     is_tiered = mode == "tier"
-    start, gone = await asyncio.to_thread(wait_gone, one, topic, rows, reads=is_tiered)
-    gone.assert_in_time()
+    with Slowness(tmp_path) as slowness:
+        start, gone = await asyncio.to_thread(wait_gone, one, topic, rows, reads=is_tiered)
+    gone.assert_in_time(slowness)
     assert 2_900 < start < len(rows)
     assert await asyncio.to_thread(remote_start, one, topic) == start
     assert not one.rlm_json("segments", topic)["segments"]

@@ -11,6 +11,7 @@ from bench.watching import Watch
 from rlm_sandbox.stores.objects import store_objects
 from tests.sandbox_fixtures import SandboxFactory
 from tests.scenarios.cluster import Cluster
+from tests.scenarios.slowness import Slowness
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -21,7 +22,9 @@ _INTERVALS = (
 )
 _ROLLS = 6
 _PROMISED_S, _LIMIT_S = 2.0, 4.0
-"""In most cases, and on the machine that runs all tests at a time."""
+"""In most cases, and always; on the machine that runs all tests at a time both take longer, and all
+is still far below the intervals.
+"""
 
 
 @pytest.fixture
@@ -64,21 +67,24 @@ class Seen(Watch):
         return [copied - rolled for rolled, copied in zip(rolls, self.copied_s, strict=False)]
 
 
-def test_a_closed_segment_is_copied_within_seconds_of_the_roll(cluster: Cluster) -> None:
+def test_a_closed_segment_is_copied_within_seconds_of_the_roll(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     topic = "rolls"
     cluster.create_topic(topic)
     cluster.enable(topic)
     cluster.fill(topic, mib=1)
-    with Seen(cluster, topic) as seen:
+    with Slowness(tmp_path) as slowness, Seen(cluster, topic) as seen:
         for number in range(1, _ROLLS + 1):
             cluster.fill(topic, mib=1, first=number * 1024)
             cluster.wait_for(
                 lambda: len(seen.rolled_s) > 1 and len(seen.copied_s) >= len(seen.rolled_s) - 1,
                 "the copies of all closed segments",
-                _LIMIT_S,
             )
         waits_s = seen.waits_s()
     print("seconds from roll to copy:", [round(one, 2) for one in sorted(waits_s)])
     assert len(waits_s) >= _ROLLS
-    assert median(waits_s) <= _PROMISED_S
-    assert max(waits_s) < _LIMIT_S
+    times, late_s = slowness.times, slowness.late_s
+    print(f"{times:.1f} times slower than with free cores, {late_s:.1f} s late")
+    assert median(waits_s) <= _PROMISED_S * times
+    assert max(waits_s) < _LIMIT_S * times + late_s

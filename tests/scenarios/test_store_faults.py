@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ import pytest
 from rlm_sandbox.sandbox import Sandbox
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.faults import plugin_that_obeys_modes, read_only_store, whole
+from tests.scenarios.slowness import Slowness
 from tests.scenarios.traffic import SteadyProducer, TailConsumer
 
 pytestmark = pytest.mark.integration
@@ -28,10 +30,17 @@ _MIB = 3
 _FAULT_S = 3.0
 _KIB_PER_S = 700
 _GOES_ON = 0.5
-"""A busy machine slows a paced producer; one that waits for the store stands still."""
+"""A busy machine slows a paced producer, and the fault lasts until so much was written of what the
+producer's rate is; one that waits for the store stands still.
+"""
 _STOP_AT_ROW = 200
+_READ_LIMIT_S = 150
 # Nothing of a fault's partition was read before, so no cache of the service can answer for it.
-_SLOW_READ: dict[str, Any] = {"log_level": 0, "reconnect.backoff.max.ms": 500}
+_SLOW_READ: dict[str, Any] = {
+    "log_level": 0,
+    "reconnect.backoff.max.ms": 500,
+    "timeout_s": _READ_LIMIT_S,
+}
 Fault = Callable[[Cluster], AbstractContextManager[None]]
 
 
@@ -149,12 +158,12 @@ class _SlowReader:
 
 @pytest.mark.parametrize(("one_broker", "name"), CASES, indirect=["one_broker"], scope="session")
 def test_new_data_is_undisturbed_and_old_data_waits(
-    one: Cluster, archive: Archive, name: str
+    one: Cluster, archive: Archive, tmp_path: Path, name: str
 ) -> None:
     topic, live = archive.topic, archive.live
     begun, rows = archive.trimmed(name)
     slow = _SlowReader()
-    of_service = name.startswith("service")
+    of_service, is_read = name.startswith("service"), name == "store read-only"
     through = one.direct if of_service else one.bootstrap
     with (
         SteadyProducer(one, topic, [live], kib_per_s=_KIB_PER_S, bootstrap=through) as load,
@@ -171,23 +180,40 @@ def test_new_data_is_undisturbed_and_old_data_waits(
             **slow.config,
         )
         assert slow.is_in_the_middle.wait(60)
-        with FAULTS[one.store_kind][name](one):
+        with FAULTS[one.store_kind][name](one), Slowness(tmp_path) as slowness:
             slow.go_on.set()
             old = readers.submit(one.read_all, topic, end=_end(rows), **_SLOW_READ)
-            began, before, tailed = time.monotonic(), len(load.rows), len(tail.offsets)
-            time.sleep(_FAULT_S)
-            produced, consumed = len(load.rows) - before, len(tail.offsets) - tailed
-            lasted_s = time.monotonic() - began
+            going_on = [_Counted(load.rows)] + ([] if of_service else [_Counted(tail.offsets)])
+            took_s = [_goes_on_after(one, counted) for counted in going_on]
+            time.sleep(max(0.0, _FAULT_S - max(took_s)))
+            limit_s = _FAULT_S * slowness.times + slowness.late_s
+            if is_read:
+                one.wait_for(old.done, "a store that is read-only is read")
             log_start, was_waiting = one.log_start(topic, live), not old.done()
-        assert_same(old.result(90), rows)
-        assert_same(middle.result(90), begun)
+        assert_same(old.result(_READ_LIMIT_S + 30), rows)
+        assert_same(middle.result(_READ_LIMIT_S + 30), begun)
         recovered = one.wait_trimmed(topic, live, beyond=log_start)
     assert recovered > log_start
     assert (load.failures, proxied.failures, tail.problems) == ([], [], [])
-    assert produced > _GOES_ON * _KIB_PER_S * lasted_s
-    assert was_waiting is (name != "store read-only")
-    if not of_service:
-        assert consumed > _GOES_ON * _KIB_PER_S * lasted_s
+    assert max(took_s) <= limit_s
+    assert was_waiting is not is_read
+
+
+class _Counted:
+    """How many have come to a list since this was made."""
+
+    def __init__(self, given: list[Any]) -> None:
+        self._given, self._before, self.began_s = given, len(given), time.monotonic()
+
+    def __len__(self) -> int:
+        return len(self._given) - self._before
+
+
+def _goes_on_after(cluster: Cluster, counted: _Counted) -> float:
+    """Seconds until as much was written, or read, as at least in the time of a fault."""
+    enough = _GOES_ON * _KIB_PER_S * _FAULT_S
+    cluster.wait_for(lambda: len(counted) > enough, "new data goes on in the fault")
+    return time.monotonic() - counted.began_s
 
 
 def _end(rows: list[Row]) -> dict[int, int]:
