@@ -122,6 +122,8 @@ def test_h09_read_committed_over_segments_of_one_batch(
     behind, topic.rows = topic.rows[-1:], list(committed.rows)
     topic.consume(end=last_stable, **COMMITTED)
     open_one.commit()
+    marker = behind[-1].offset + 1  # brokers write it after they answered
+    three.wait_for(lambda: three.log_end(topic.name) == marker + 1, "the marker")
     topic.rows += [*open_one.rows, *behind]
     topic.produce(2)
     end = topic.rows[-1].offset

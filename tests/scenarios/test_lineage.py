@@ -14,7 +14,7 @@ from kafka_protocol.error_codes import (
     LEADER_NOT_AVAILABLE,
     NOT_LEADER_OR_FOLLOWER,
 )
-from kip405.errors import Fenced
+from kip405.errors import Fenced, Unavailable
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.api.call_metadata import call_metadata
 from rlm.v1 import fetch_pb2 as pb
@@ -94,7 +94,8 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
     three.fill(given_up, mib=4)
     trimmed_topic(three, alone, [3])
     rows_shared = trimmed_topic(three, shared, [3, 1, 2])
-    three.wait_trimmed(given_up)
+    for topic in (alone, given_up):
+        three.wait_settled(topic)  # nothing more of them is copied
     copies, former = finished_segments(three, alone), finished_segments(three, given_up)
     end_below(three, given_up, 100)
     shared_start = three.log_start(shared)
@@ -128,7 +129,9 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
         lambda: all("is frozen: " in str(remote_tier(three, node, alone)) for node in (1, 3)),
         "a reader of the remote tier alone is refused it",
     )
-    assert remote_tier(three, 1, shared)
+    three.wait_for(
+        lambda: isinstance(remote_tier(three, 1, shared), int), "the remote tier of another topic"
+    )
 
     after = three.fill(alone, mib=3)  # produce passes
     assert after[0].offset == 0
@@ -148,7 +151,10 @@ def test_h04_emptied_log_dir(three: Cluster) -> None:
     three.wait_trimmed(alone)
     assert not three.status(alone)["frozen"]
     assert_same(three.read_all(alone), after)
-    assert remote_tier(three, 1, alone) in range(three.log_start(alone), len(after) + 1)
+    three.wait_for(
+        lambda: remote_tier(three, 1, alone) in range(three.log_start(alone), len(after) + 1),
+        "its remote tier is that of the new log",
+    )
     is_given_up()
 
 
@@ -176,7 +182,10 @@ def given_up_twice(
     cluster.rlm("unfreeze", topic)
     rows = cluster.fill(topic, mib=3)
     assert rows[0].offset == 0
-    assert "outside the leader's lineage" in cluster.status(topic)["frozen"]
+    cluster.wait_for(
+        lambda: "outside the leader's lineage" in cluster.status(topic)["frozen"],
+        "the log that began again is known",
+    )
     assert finished_segments(cluster, topic) == former
     cluster.rlm(*discard)
 
@@ -191,13 +200,20 @@ def given_up_twice(
         deleted = [line for line in audited(cluster, topic) if line["event"] == "segment_deleted"]
         assert {line["segment_id"] for line in deleted} == {str(one.id) for one in old}
         assert_same(cluster.read_all(topic), rows)
-        assert remote_tier(cluster, 1, topic) in range(cluster.log_start(topic), len(rows) + 1)
+        cluster.wait_for(
+            lambda: (
+                remote_tier(cluster, 1, topic) in range(cluster.log_start(topic), len(rows) + 1)
+            ),
+            "its remote tier is that of the new log",
+        )
 
     return is_over
 
 
-def remote_tier(cluster: Cluster, node: int, topic: str) -> int | str:
-    """Where the remote tier of partition 0 ends as a service reports it, or why it is refused."""
+def remote_tier(cluster: Cluster, node: int, topic: str) -> int | str | None:
+    """Where the remote tier of partition 0 ends as a service reports it, or why it is refused; None
+    where the service asks to be asked again.
+    """
     address = cluster.sandbox.json["brokers"][node - 1]["grpc"]
     request = pb.ListOffsetsRequest(
         topic=pb.TopicRef(name=topic), timestamp=LATEST, tiers=pb.REMOTE_ONLY
@@ -209,6 +225,8 @@ def remote_tier(cluster: Cluster, node: int, topic: str) -> int | str:
             )
         except grpc.RpcError as error:
             failed = error_of_call(error, f"service at {address}")
+            if isinstance(failed, Unavailable):
+                return None
             assert isinstance(failed, Fenced), failed
             return str(failed)
     return int(answer.offset)

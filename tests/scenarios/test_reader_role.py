@@ -173,6 +173,9 @@ def _a_start_that_moves_up_ends_streams(
         ]
         assert all(next(stream).next_offset < new_start for stream in streams)
         assert raise_log_start(cluster.direct, topic, 0, new_start) == new_start
+        cluster.wait_for(
+            lambda: all(endpoint.position(-2) == new_start for endpoint in both), "both know it"
+        )
         for stream in streams:
             with pytest.raises(grpc.RpcError) as refused:
                 last = [answer.next_offset for answer in stream]

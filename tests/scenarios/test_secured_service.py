@@ -209,18 +209,26 @@ def test_a_service_is_refused_says_why_is_let_in_and_tiers(service: Service) -> 
     def refusals() -> list[str]:
         return [one["text"] for one in service.problems() if one["kind"] == "kafka-refused"]
 
-    service.wait_for(refusals, "a problem that says why")
-    [text] = refusals()
+    found: list[str] = []
+
+    def is_refused() -> bool:
+        found[:] = refusals()
+        return bool(found)
+
+    service.wait_for(is_refused, "a problem that says why")
+    [text] = found
     assert text.startswith("authentication failed")
     assert f"look at kafka.sasl.username ({ALICE}) and kafka.sasl.password" in text
     time.sleep(2)
     assert "kafka-refused" in service.rlm("status")
     service.password_file.write_text(ALICES)
-    service.wait_for(lambda: not refusals(), "the end of the problem", 30)
+    service.wait_for(lambda: not refusals(), "the end of the problem")
     admin = AdminClient({"bootstrap.servers": str(service.kafka.address("BARE"))})
     fill(service.kafka, admin)
     service.wait_for(lambda: "well" in service.rlm("status"), "a service that is well")
-    service.rlm("topics", "enable", TOPIC, "--trim", "--local-retention-bytes", "1")
+    enable = ("topics", "enable", TOPIC, "--trim", "--local-retention-bytes", "1")
+    not_yet = "has never said that it lives"
+    service.wait_for(lambda: not_yet not in service.rlm(*enable), "a service that knows itself")
     store = service.folder / "store"
     service.wait_for(lambda: len(list(store.rglob("*.log"))) >= 3, "copies of segments")
     service.wait_for(lambda: log_start(admin) > 0, "a trim by DeleteRecords")

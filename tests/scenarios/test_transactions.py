@@ -13,7 +13,7 @@ from tests.sandbox_fixtures import with_workers
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, row_of, text_value
 from tests.scenarios.java import java_read, printable
 from tests.scenarios.objects import finished_segments
-from tests.scenarios.replicas import disk, reassign
+from tests.scenarios.replicas import disk, reassign, wait_leader
 from tests.scenarios.test_h38_problems import Operator
 
 pytestmark = pytest.mark.integration
@@ -86,7 +86,7 @@ def test_h09_abort_straddles_the_trim_point_and_a_new_replica_uploads_its_marker
     assert both.rows[99].offset < trimmed_to < both.rows[100].offset
 
     reassign(three, topic, [2])
-    assert three.leader(topic) == 2
+    wait_leader(three, topic, 2)
     assert disk(three, topic, 2).segments[0].base_offset >= trimmed_to
     plain += three.fill(topic, mib=4)
     three.wait_trimmed(topic, beyond=markers + 2)

@@ -195,7 +195,7 @@ def _is_well(site: Site) -> None:
     direct = site.cluster.rlm_json("doctor", "--store", "--config", config)
     assert [row["problem"] for row in direct["stores"]] == ["", "", ""]
     assert "rlm_stores_configured 3.0" in site.metrics()
-    assert site.health()["problems"] == []
+    site.cluster.wait_for(lambda: site.health()["problems"] == [], "no problem")
 
 
 def _a_store_is_no_longer_named(
@@ -218,9 +218,7 @@ def _a_store_is_no_longer_named(
     _waits(lambda: cluster.read_all(topics["clicks"], timeout_s=5))
     before = cluster.log_start(topics["bids"])
     rows[topics["bids"]] += cluster.fill(topics["bids"], mib=_MIB, first=len(rows[topics["bids"]]))
-    cluster.wait_for(
-        lambda: cluster.status(topics["bids"])["lag_segments"] == 0, "copies of bids go on"
-    )
+    cluster.wait_copied(topics["bids"])
     # Its newest trimmed segments are in warm, those to be trimmed next partly in cold.
     assert cluster.log_start(topics["bids"]) >= before
 
