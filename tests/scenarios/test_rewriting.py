@@ -92,7 +92,7 @@ def named(address: str) -> dict[int, str]:
 def wait_named(cluster: Cluster, at: int, wanted: Mapping[int, str]) -> None:
     """Until the proxy of this node names these brokers."""
     address = addresses(cluster, "proxy")[at]
-    cluster.wait_for(lambda: named(address) == wanted, f"proxy {at} names {wanted}", 20)
+    cluster.wait_for(lambda: named(address) == wanted, f"proxy {at} names {wanted}")
 
 
 def fill(cluster: Cluster, topic: str, *, at: int, each: int, partitions: int = 3) -> list[Row]:
@@ -176,19 +176,19 @@ def _away(cluster: Cluster, topic: str, rows: list[Row]) -> None:
             away.set()
 
     def read() -> None:
-        read_all(cluster, topic, rows, at=1, on_row=stop, **SLOW)
+        read_all(cluster, topic, rows, at=1, on_row=stop, timeout_s=150, **SLOW)
         is_read.set()
 
     reader = threading.Thread(target=read)
     reader.start()
-    assert away.wait(30)
+    assert away.wait(60)
     writes = ((partition, b"k", b"v") for partition in (0, 1))
     cluster.produce(topic, writes, **{"bootstrap.servers": proxies[2]})
     time.sleep(DEAD_AFTER_S)
     for at in (1, 2):
         assert named(proxies[at]) == proxies
     cluster.sandbox.start("rlm:3")
-    reader.join(60)
+    reader.join(150)
     assert is_read.is_set(), "the read has failed"
 
 
@@ -284,13 +284,16 @@ def test_a_proxy_answers_as_its_broker_but_for_host_and_port(
                     body = {"coordinator_keys": ["some-group", "another"]}
                 if api is METADATA:
                     body = {"topics": None if version else []}
-                beside = await answer_of(broker, api, version, body)
+                before = await answer_of(broker, api, version, body)
                 through = await answer_of(proxy, api, version, body)
+                beside = await answer_of(broker, api, version, body)
+                while before != beside:  # replicas may fall behind, and topics of before may end
+                    before = beside
+                    through = await answer_of(proxy, api, version, body)
+                    beside = await answer_of(broker, api, version, body)
                 for one in beside.get(rows) or [beside]:
                     host, port = through_proxy[f"{one['host']}:{one['port']}"].split(":")
                     one |= {"host": host, "port": int(port)}
-                for answer in (beside, through):
-                    assert answer.pop("controller_id", 1) in (-1, *NODES)  # any, with KRaft
                 assert through == beside
 
     async def answer_of(client: Any, api: Api, version: int, body: Value) -> Value:
@@ -299,6 +302,7 @@ def test_a_proxy_answers_as_its_broker_but_for_host_and_port(
         _, position = parse_response_header(frame, api, version)
         value, end = decode(api.response, version, frame, position)
         assert end == len(frame)
+        assert value.pop("controller_id", 1) in (-1, *NODES)  # any, with KRaft
         return value
 
     asyncio.run(ask())
