@@ -28,7 +28,7 @@ from rlm_sandbox.ports import PortReservation
 from rlm_sandbox.processes import ProcessIdentity, spawn, stop_all
 from tests.builders.certificates import Authority, Certificate
 
-SESSION_MS = 2_500
+SESSION_MS = 4_000
 ALICE, ALICES = "alice", "alice-knows-it"
 LISTENERS = {
     "CONTROLLER": "PLAINTEXT",

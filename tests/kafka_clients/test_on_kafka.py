@@ -156,7 +156,11 @@ async def test_both_layers_keep_their_connections_while_the_broker_ends_sessions
                 seen += sum(map(len, found.values()))
             assert [ends_of(one) for one in clients] == before
             assert own._quick._channel is channel
-            assert sent - 1 <= seen <= sent + 1
+            async with asyncio.timeout(60):
+                while seen < sent:  # a busy machine may not have brought the last ones yet
+                    found = await consumer.getmany(timeout_ms=200)
+                    seen += sum(map(len, found.values()))
+            assert sent <= seen <= sent + 1
     finally:
         await consumer.stop()
     assert security.refusals == {}
@@ -185,13 +189,13 @@ async def test_aiokafka_alone_is_cut_off_when_its_session_ends(kafka: SecuredKaf
 
 async def test_a_token_is_renewed_before_its_end(kafka: SecuredKafka, tmp_path: Path) -> None:
     """The broker ends a session with its token; the file has a new one by then."""
-    token = login("OAUTHBEARER", tmp_path, lifetime_s=2.2)
+    token = login("OAUTHBEARER", tmp_path, lifetime_s=3.5)
     security = kafka.security("SASL", token)
     async with wire(kafka, "SASL", security) as own:
         await own.describe_cluster()
         channel = own._quick._channel
         login("OAUTHBEARER", tmp_path)
-        for _ in range(10):
+        for _ in range(15):
             await asyncio.sleep(0.3)
             await own.describe_cluster()
         assert own._quick._channel is channel
@@ -354,10 +358,12 @@ async def test_tokens_of_an_endpoint_for_both_layers(kafka: SecuredKafka) -> Non
         async with producing(settings) as producer, wire(kafka, "SASLTLS", security) as own:
             await asyncio.gather(produce(producer), own.describe_cluster())
             assert len(asked) == 1
+            began = asyncio.get_running_loop().time()
             channel, before = own._quick._channel, ends_of(producer.client)
             for _ in range(12):
                 await asyncio.sleep(0.4)
                 await asyncio.gather(produce(producer), own.describe_cluster())
             assert own._quick._channel is channel and ends_of(producer.client) == before
-            assert 2 <= len(asked) <= 4
+            lasted_s = asyncio.get_running_loop().time() - began
+            assert 2 <= len(asked) <= 2 + lasted_s / 2  # each is kept for more than two seconds
     assert security.refusals == {}

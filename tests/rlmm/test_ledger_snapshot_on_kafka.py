@@ -74,7 +74,7 @@ async def started(
             connect=partial(CountingReader, delivered),
         )
         async with made as metadata:
-            await metadata.manager.barrier(KEY, 20_000)
+            await metadata.manager.barrier(KEY, 60_000)
             why = [one["why"] for one in logs if one["event"] == "ledger_snapshot_dropped"]
             yield Started(metadata, delivered, why)
 
@@ -129,6 +129,10 @@ async def test_h06_a_snapshot_of_a_ledger_that_was_recreated_is_dropped(
     for topic, done in admin.delete_topics([LEDGER_TOPIC, SETTINGS_TOPIC]).items():
         await asyncio.to_thread(done.result, 30)
         assert topic in (LEDGER_TOPIC, SETTINGS_TOPIC)
+    ours = {LEDGER_TOPIC, SETTINGS_TOPIC}
+    async with asyncio.timeout(60):
+        while ours & await asyncio.to_thread(_listed, admin):  # noqa: ASYNC110 - Kafka has no event
+            await asyncio.sleep(0.1)
     async with started(sandbox, tmp_path) as fresh:
         assert [why.split()[0] for why in fresh.why] == ["topic_id"]
         assert fresh.segments() == {}
@@ -177,6 +181,10 @@ async def test_h03_a_snapshot_that_compaction_has_overtaken_revives_no_segment(
         assert replayed.segments().keys() == {2, *range(10, number)}
         assert uuid(1) not in replayed.metadata.manager.ledger(KEY).entries
         assert replayed.metadata.manager.problem is None
+
+
+def _listed(admin: AdminClient) -> set[str]:
+    return set(admin.list_topics(timeout=30).topics)
 
 
 def _alter(bootstrap: str) -> None:

@@ -166,8 +166,8 @@ def _kafka_python(trimmed: Trimmed) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     try:
         while len(found) < COUNT:
-            batches = consumer.poll(timeout_ms=10_000)
-            assert batches, f"{len(found)} records, then nothing for 10 s"
+            batches = consumer.poll(timeout_ms=60_000)
+            assert batches, f"{len(found)} records, then nothing for a minute"
             found += [(r.offset, r.value) for records in batches.values() for r in records]
     finally:
         consumer.close()
@@ -187,7 +187,7 @@ async def _fetch(port: int, trimmed: Trimmed, offset: int, epoch: int) -> Value:
     client = RawClient(*await asyncio.open_connection("127.0.0.1", port))
     one = asked(offset, 0, 100_000, last_fetched_epoch=epoch)
     request = {
-        "max_wait_ms": 1_000 if offset < COUNT else 1,
+        "max_wait_ms": 30_000 if offset < COUNT else 1,
         "min_bytes": 1,
         "max_bytes": 1_000_000,
         "topics": [{"topic_id": trimmed.topic_id, "partitions": [one]}],
