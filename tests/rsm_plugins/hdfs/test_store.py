@@ -125,13 +125,15 @@ async def test_a_file_that_is_completed_early_is_whole_and_its_own_close_agrees(
     one = WriteOptions(create_parent=True, overwrite=False, replication=1)
     async with hdfs_subject(hdfs_server, tmp_path) as subject:
         tree = manager_of(subject)._tree
-        names = [f"early-{number}" for number in range(8)]
+        names: list[str] = []
+        left: set[asyncio.Task[object]] = set()
         with capture_logs() as logs:
             async with tree.writing("early") as writing:
-                for name in names:
+                while len(names) < 8 or (not left and len(names) < 80):
+                    names.append(f"early-{len(names)}")
                     path = await writing.write(os.urandom(100) * 7000, "copy to", one)
-                    await writing.publish(path, name, 700_000, "copy to")
-            left = tuple(tree._connection._left)
+                    await writing.publish(path, names[-1], 700_000, "copy to")
+                    left |= tree._connection._left
             assert left, "no file was completed before the library asked again"
             assert await asyncio.gather(*left) == [None] * len(left)
         assert replaced_clients(logs) == 0
