@@ -40,7 +40,7 @@ def cluster(sandbox: Sandbox) -> Iterator[tuple[Cluster, str]]:
     cluster, topic = Cluster(sandbox), fresh(_TOPIC)
     (program,) = _PROGRAM.findall(PAGE)
     program = program.replace(_SANDBOX_DIR, str(sandbox.json["dir"])).replace(_TOPIC, topic)
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=180)
     yield cluster, topic
     cluster.admin.delete_topics([topic])[topic].result(30)
 

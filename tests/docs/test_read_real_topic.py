@@ -53,9 +53,7 @@ def tiered(sandbox: Sandbox) -> Iterator[Tiered]:
     cluster = Cluster(sandbox)
     topic = fresh("outside")
     cluster.create_topic(topic)
-    described = cluster.rlm_json(
-        "topics", "enable", topic, "--trim", "--local-retention-bytes", "1"
-    )
+    cluster.enable(topic, "--trim", "--local-retention-bytes", "1")
     rows = cluster.fill(topic, mib=1, **GZIP)
     rows += transaction(cluster, topic, commits=True)
     transaction(cluster, topic, commits=False)
@@ -63,11 +61,12 @@ def tiered(sandbox: Sandbox) -> Iterator[Tiered]:
     cluster.wait_for(
         lambda: cluster.log_start(topic) > rows[-1].offset - 1100, f"{topic} is trimmed", 60
     )
+    cluster.wait_copied(topic)
     end = max(row["next_offset"] for row in cluster.rlm_json("segments", topic)["segments"])
     yield Tiered(
         cluster=cluster,
         topic=topic,
-        topic_id=described["topic_id"],
+        topic_id=cluster.rlm_json("topics", "describe", topic)["topic_id"],
         rows=sorted((row for row in rows if row.offset < end), key=lambda row: row.offset),
         remote_end=end,
     )

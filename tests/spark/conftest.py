@@ -159,11 +159,13 @@ def _read(cluster: Cluster, topic: str, isolation: IsolationLevel) -> tuple[Row,
 
 def _wait_trimmed(cluster: Cluster, topic: str, partition: int) -> int:
     """Until the broker has only the segment that it writes; answers where that begins."""
+    end = cluster.log_end(topic, partition)
 
     def is_trimmed() -> bool:
         row = cluster.status(topic, partition)
         start, remote_end = row["local_log_start_offset"], row["remote_next_offset"]
-        return bool(row["lag_segments"] == 0 and 0 < remote_end == start)
+        is_newest = row["high_watermark"] == end  # not of a time at which less was written
+        return bool(is_newest and row["lag_segments"] == 0 and 0 < remote_end == start)
 
     cluster.wait_for(is_trimmed, f"{topic}-{partition} is trimmed to its active segment")
     return cluster.log_start(topic, partition)
