@@ -145,8 +145,8 @@ class Site:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait for it; TimeoutError after 10 s."""
-    async with asyncio.timeout(10):
+    """Wait for it; TimeoutError after a minute."""
+    async with asyncio.timeout(60):
         while not holds():  # noqa: ASYNC110 - of whatever component
             await asyncio.sleep(0.002)
 

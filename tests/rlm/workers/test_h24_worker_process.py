@@ -46,7 +46,8 @@ START_S, START_CPU_S, STARTS = 5, 1, 3
 """What is promised is 1 s on a machine that has nothing else to do: that is the bound of the
 processor time. By the clock a machine that runs all tests at a time may take longer: the time for
 which the worker and this process waited for a processor does not count, and the fastest of a few
-starts does. What is left is the time for which the worker waited for something else.
+starts does: who shares a core with others needs more of its time for the same. What is left is the
+time for which the worker waited for something else.
 """
 IDLE_BYTES = 60 << 20
 """Of an idle worker: all that is resident, shared libraries too."""
@@ -144,10 +145,10 @@ def waited_for_processor_s(pid: int) -> float:
 async def test_h24_a_worker_passes_bytes_soon_after_its_start_without_a_core(
     tmp_path: Path,
 ) -> None:
-    starts: list[float] = []
-    while len(starts) < STARTS and min(starts, default=START_S) >= START_S:
+    starts: list[tuple[float, float]] = []
+    while len(starts) < STARTS and not any(map(is_quick, starts)):
         starts.append(await start_alone(tmp_path))
-    assert min(starts) < START_S
+    assert any(map(is_quick, starts)), starts
 
 
 async def test_h24_a_client_that_remembers_versions_produces_by_id_without_a_core(
@@ -174,8 +175,15 @@ async def test_h24_a_client_that_remembers_versions_produces_by_id_without_a_cor
                 await end(process)
 
 
-async def start_alone(tmp_path: Path) -> float:
-    """Seconds from the start of a worker to its first bytes, without waits for a processor."""
+def is_quick(start: tuple[float, float]) -> bool:
+    took_s, cpu_s = start
+    return took_s < START_S and cpu_s < START_CPU_S
+
+
+async def start_alone(tmp_path: Path) -> tuple[float, float]:
+    """Seconds from the start of a worker to its first bytes, without waits for a processor, and of
+    the processor's time.
+    """
     async with broker_behind() as broker:
         with listen("127.0.0.1", 0) as (listening,):
             client = await connect(listening)
@@ -189,10 +197,9 @@ async def start_alone(tmp_path: Path) -> float:
                 cpu_s = used.user + used.system
                 print(f"bytes passed {took_s:.2f} s after the start of the worker, CPU {cpu_s} s")
                 print(f"{waited_s:.2f} s more were waits for a processor")
-                assert cpu_s < START_CPU_S
                 remote = await client.call(FETCH, 12, fetch_request(12, asked(5), topic=PLAIN))
                 assert only(remote)["error_code"] != 1  # H17: nobody knows whether it is remote
-                return took_s
+                return took_s, cpu_s
             finally:
                 client.writer.close()
                 await end(process)
