@@ -8,10 +8,12 @@ import contextlib
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rlm.log_dir.scanner import LogDirs, PartitionLog
+from rlm_sandbox.readiness import service_is_ready
 from tests.scenarios.cluster import Cluster, Row
 
 _PREFERRED, _UNCLEAN = 0, 1
@@ -139,7 +141,9 @@ def disk(cluster: Cluster, topic: str, node: int, partition: int = 0) -> Partiti
 
 
 def heal(cluster: Cluster) -> None:
-    """Start what a test stopped; returns when every broker is back and in sync everywhere."""
+    """Start what a test stopped; returns when every broker is back and in sync everywhere, and
+    services are ready again: the next test may ask any of them.
+    """
     stopped = [row.name for row in cluster.sandbox.status() if row.state == "stopped"]
     for name in stopped:
         cluster.sandbox.start(name, wait=False)
@@ -156,3 +160,8 @@ def heal(cluster: Cluster) -> None:
 
     if stopped:
         cluster.wait_for(healed, "all brokers in sync again", 120)
+    ports = cluster.sandbox.state.ports
+    for name in stopped:
+        if name.startswith("rlm:"):
+            http = ports[int(name.partition(":")[2])].http
+            cluster.wait_for(partial(service_is_ready, http), f"{name} is ready again")

@@ -119,6 +119,7 @@ def use(cluster: Planted, folder: Path) -> None:
     topic = fresh("planted")
     cluster.create_topic(topic)
     acked = cluster.fill(topic, mib=4)
+    cluster.enable(topic)
     cluster.command("topics", "enable", topic, "--trim", "--local-retention-bytes", "1048576")
     cluster.wait_trimmed(topic)
     assert_same(cluster.read_all(topic), acked)
