@@ -33,7 +33,7 @@ PROGRAMS = Path(__file__).parent / "clients"
 EARLIEST = -2
 _USUAL_GO = "/usr/local/go/bin/go"
 _BUILD_LIMIT_S = 600
-_END_S = 20
+_END_S = 60
 _STREAMS_MIB = 6
 
 

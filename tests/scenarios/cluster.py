@@ -44,7 +44,9 @@ LONG_ON_SERVERS = (
 """Values of the indirect parameter `one_broker`; with a real server the long way only."""
 
 SMALL_SEGMENTS = {"segment.bytes": "1048576"}
-_COMMAND_TIMEOUT_S = 60
+_LIMIT_S = 120
+"""Far more than anything takes that comes at all, also where all tests run at a time."""
+_COMMAND_TIMEOUT_S = 120
 _KEPT = "--local-retention-bytes"
 
 
@@ -246,7 +248,7 @@ class Cluster:
                 raise
             return True
 
-        self.wait_for(ask, f"offset of {topic}-{partition}", 20)
+        self.wait_for(ask, f"offset of {topic}-{partition}")
         return int(found[0])
 
     def produce(
@@ -292,7 +294,7 @@ class Cluster:
                 except BufferError:
                     producer.poll(0.1)
             producer.poll(0)
-        assert producer.flush(60) == 0, "not everything was delivered"
+        assert producer.flush(_LIMIT_S) == 0, "not everything was delivered"
         assert not failures, failures[:3]
         return sorted(acked.rows, key=lambda row: (row.partition, row.offset))
 
@@ -314,7 +316,7 @@ class Cluster:
         end: Mapping[int, int] | None = None,
         start: Mapping[int, int] | None = None,
         bootstrap: str | None = None,
-        timeout_s: float = 60,
+        timeout_s: float = _LIMIT_S,
         on_row: Callable[[int], None] | None = None,
         **config: Any,
     ) -> list[Row]:
@@ -345,7 +347,7 @@ class Cluster:
         return sorted(self.admin.list_topics(topic, timeout=10).topics[topic].partitions)
 
     def wait_trimmed(
-        self, topic: str, partition: int = 0, *, beyond: int = 0, timeout_s: float = 60
+        self, topic: str, partition: int = 0, *, beyond: int = 0, timeout_s: float = _LIMIT_S
     ) -> int:
         """Wait until the broker's log starts beyond an offset; answers where it starts."""
         self.wait_for(
@@ -376,7 +378,7 @@ class Cluster:
             ]
             return len(found) == 1
 
-        self.wait_for(is_shown, f"the row of {topic}-{partition}", 20)
+        self.wait_for(is_shown, f"the row of {topic}-{partition}")
         return found[0]
 
     def wait_settled(self, topic: str, partition: int = 0) -> int:
@@ -442,7 +444,7 @@ class Cluster:
         self.fill(topic, mib=3)
         self.wait_trimmed(topic)
 
-    def wait_for(self, reached: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    def wait_for(self, reached: Callable[[], bool], what: str, timeout_s: float = _LIMIT_S) -> None:
         """Poll until true; an AssertionError names what never came."""
         deadline = time.monotonic() + timeout_s
         while True:

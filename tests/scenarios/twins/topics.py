@@ -152,6 +152,8 @@ def _settled_offsets(cluster: Cluster, tiered: str, plain: str) -> tuple[LogOffs
         if not printed:
             return False  # the service still waits for the broker's return
         rows = json.loads(printed)["partitions"]
+        if len(rows) < PARTITIONS:
+            return False  # the broker has not said yet which there are
         seen.update({row.get("partition", 0): row for row in rows})
         return all(
             row["copy_reason"] == "all closed segments are remote"
