@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
@@ -40,15 +41,15 @@ def test_every_address_of_the_document_answers(sandbox: Sandbox) -> None:
     for name in ("broker_pid", "rlm_pid", "plugin_pid"):
         assert psutil.pid_exists(broker[name])
     assert Path(unquote(urlsplit(document["store"]["uri"]).path)).is_dir()
-    assert answer(lambda: plugin_answers(port(broker["plugin"])), bool)
+    assert answer(partial(plugin_answers, port(broker["plugin"])), bool)
     for path in ("/healthz", "/metrics"):
-        status = answer(lambda p=path: http_status(port(broker["http"]), p), lambda s: s == 200)  # type: ignore[misc]
-        assert status == 200
+        asked = partial(http_status, port(broker["http"]), path)
+        assert answer(asked, lambda status: status == 200) == 200
     assert {row.state for row in sandbox.status()} == {"running"}
 
 
 def test_the_broker_hands_out_the_proxys_address(sandbox: Sandbox) -> None:
     (broker,) = sandbox.json["brokers"]
-    views = [answer(lambda a=broker[name]: cluster_view(port(a)), bool) for name in _LISTENERS]  # type: ignore[misc]
+    views = [answer(partial(cluster_view, port(broker[name])), bool) for name in _LISTENERS]
     assert views[0] is not None
     assert views[0] == views[1]
