@@ -5,8 +5,10 @@ The directory has a quota of the service instead of a small file system, which w
 
 import contextlib
 import json
+import os
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -31,6 +33,7 @@ def room_for(cluster: Cluster, size_bytes: int) -> Iterator[None]:
     path = cluster.sandbox.layout.rlm_config(1)
     before = path.read_text()
     [log_dir] = cluster.sandbox.log_dirs()
+    cluster.wait_for(lambda: not _is_freeing(log_dir), "what the broker has deleted is gone")
     used = _MORE_THAN_USED - space_of(log_dir, _MORE_THAN_USED).free_bytes
     pressed = {
         "disk.quota.bytes": used + size_bytes,
@@ -47,6 +50,16 @@ def room_for(cluster: Cluster, size_bytes: int) -> Iterator[None]:
         with contextlib.suppress(SandboxError):  # it runs, unless the test has failed
             cluster.sandbox.start("plugin:1")
         restart(cluster)
+
+
+def _is_freeing(log_dir: Path) -> bool:
+    """Whether files are left that the broker has marked as deleted: they are freed a moment later,
+    and on a busy machine many moments.
+    """
+    for folder, _, files in os.walk(log_dir):
+        if folder.endswith("-delete") or any(name.endswith(".deleted") for name in files):
+            return True
+    return False
 
 
 def restart(cluster: Cluster) -> None:
