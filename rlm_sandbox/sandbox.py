@@ -37,8 +37,8 @@ from rlm_sandbox.stores.choice import sandbox_store
 
 STORE = "store"
 _STOP_GRACE_MS = 20_000
-_READY_TIMEOUT_MS = 60_000
-_UP_TIMEOUT_MS = 90_000
+_READY_TIMEOUT_MS = 120_000
+_UP_TIMEOUT_MS = 180_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
