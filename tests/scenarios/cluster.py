@@ -26,12 +26,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from kip405.errors import RemoteStorageError
-from rlm.log_dir.scanner import LogDirs
-from rlm.plans.retention import LocalRetention
-from rlm.plans.trim import segments_beyond
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import STORE_PROCESSES
+from tests.scenarios.local_logs import is_beyond_retention
 
 STORES = tuple(STORE_PROCESSES)
 WORKERS = "workers"
@@ -391,25 +388,15 @@ class Cluster:
         self.wait_for(
             lambda: (
                 self.status(topic, partition)["trim_reason"].startswith("all is within")
-                and not self._is_beyond_retention(topic, partition)
+                and not is_beyond_retention(
+                    self._leaders_log_dirs(topic, partition),
+                    TopicPartition(topic, partition, self.log_start(topic, partition)),
+                    self._kept_bytes.get(topic),
+                )
             ),
             f"{topic}-{partition} is within its local retention",
         )
         return self.log_start(topic, partition)
-
-    def _is_beyond_retention(self, topic: str, partition: int) -> bool:
-        """Whether the log has closed segments that local retention by size does not keep, or is
-        being changed.
-        """
-        kept = LocalRetention(max_age_ms=None, max_bytes=self._kept_bytes.get(topic))
-        try:
-            segments = (
-                LogDirs(self._leaders_log_dirs(topic, partition)).scan(topic, partition).segments
-            )
-        except RemoteStorageError:
-            return True
-        start = self.log_start(topic, partition)
-        return bool(segments_beyond(segments, kept, start=start, now_ms=0))
 
     def wait_copied(self, topic: str, partition: int = 0) -> None:
         """Wait until every segment that is closed now is remote, or was, and nothing is to copy."""
