@@ -23,7 +23,7 @@ from kafka_protocol.node_addresses import AddressLookup, keep_addresses
 from kafka_protocol.schema import Api, decode
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
-from rlm.clock import SystemClock
+from rlm.clock import Clock, SystemClock
 from rlm.proxy.client_tokens import ClientTokens
 from rlm.proxy.own_topics import OwnTopicIds
 from rlm.proxy.reads import FetchQuota
@@ -415,12 +415,14 @@ async def world(
     broker: FakeBroker | None = None,
     quota: FetchQuota | None = None,
     tokens: ClientTokens | None = None,
+    clock: Clock | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """A fake broker, a tier with partition 0 of `archive`, and a proxy between."""
     tier = tier or FakeTier(partitions={0: tier_partition()})
     deletions, broker = FakeDeletions(), broker or FakeBroker()
-    async with proxied(tier, broker, quota, deletions, tokens=tokens, **settings) as made:
+    more: Any = {"tokens": tokens, "clock": clock, **settings}
+    async with proxied(tier, broker, quota, deletions, **more) as made:
         yield World(**vars(made), tier=tier, deletions=deletions)
 
 
@@ -433,19 +435,21 @@ async def proxied(
     nodes: AddressLookup = keep_addresses,
     own_topic_ids: OwnTopicIds = lambda: frozenset({OWN_ID.raw}),
     tokens: ClientTokens | None = None,
+    clock: Clock | None = None,
     **settings: Any,
 ) -> AsyncIterator[Proxied]:
     """A proxy between a fake broker and a tier. `nodes`: which addresses it gives to clients."""
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0, ssl=broker_context())
     broker.port = server.sockets[0].getsockname()[1]
     metrics, host = Counting(), "127.0.0.1"
-    kept = {"upstream_port": broker.port, "shutdown_timeout_ms": 1000, "barrier_wait_ms": 100}
+    kept = {"upstream_port": broker.port, "shutdown_timeout_ms": 1000, "barrier_wait_ms": 9_000}
     made = ProxySettings(listen_host=host, listen_port=0, upstream_host=host, **kept | settings)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(server.close)
         ours = deletions or FakeDeletions(), own_topic_ids
         near = await stack.enter_async_context(reach(tier, *ours))
-        parts = near.tier, near.deletions, SystemClock(), metrics, quota or NoQuota(), nodes
+        clock = clock or SystemClock()
+        parts = near.tier, near.deletions, clock, metrics, quota or NoQuota(), nodes
         more = proxy_contexts(), near.own_topic_ids, None, tokens
         await (proxy := ProxyServer(made, *parts, *more)).start()
         stack.push_async_callback(proxy.close)

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from rlm.clock import SystemClock
 from rlm.proxy.limits import ClientDeadlines, DeadlineSettings
 from tests.builders.clock import ManualClock
 from tests.rlm.proxy.fakes import world
-from tests.rlm.proxy.test_h36_memory import fetch_head, gone, opaque_request
+from tests.rlm.proxy.test_h36_memory import fetch_head, gone, opaque_request, until
 
 
 @dataclass
@@ -122,21 +123,38 @@ def test_h36_an_idle_client_is_ended_and_one_that_waits_for_an_answer_is_not(
     assert watched.after(1) == "idle"
 
 
+class HeldClock(SystemClock):
+    """Nothing happens after a wait before the test lets it."""
+
+    def __init__(self) -> None:
+        self.may_go_on = asyncio.Event()
+
+    async def sleep_ms(self, duration_ms: float) -> None:
+        await self.may_go_on.wait()
+        await super().sleep_ms(duration_ms)
+
+
 async def test_h36_the_proxy_ends_them() -> None:
     async with world(first_request_timeout_ms=300, stalled_request_timeout_ms=300) as w:
         silent, begun = await w.connect(), await w.connect()
         begun.writer.write(fetch_head(1_000))
         assert await gone(silent)
         assert await gone(begun)
-    async with world(first_request_timeout_ms=60_000, stalled_request_timeout_ms=300) as w:
+    clock, request = HeldClock(), opaque_request()
+    async with world(
+        clock=clock, first_request_timeout_ms=60_000, stalled_request_timeout_ms=300
+    ) as w:
         stopped = await w.connect()
-        stopped.writer.write(opaque_request()[:-1])
+        stopped.writer.write(request[:-1])
+        # A client that is seen before its bytes has sent them since.
+        await until(lambda: len(request) - 1 in [one.received_bytes for one in w.proxy.connections])
+        clock.may_go_on.set()
         assert await gone(stopped)
     assert w.metrics.causes == ["stalled_request"]
 
 
 async def test_h36_the_proxy_ends_who_sends_byte_by_byte() -> None:
-    async with world(stalled_request_timeout_ms=500) as w:
+    async with world(stalled_request_timeout_ms=2_000) as w:
         slow = await w.connect()
         request = opaque_request()
         for at in range(len(request) - 1):
