@@ -23,7 +23,7 @@ from tests.rlm.api.remote_site import REF
 from tests.rlm.api.remote_site import Site as RemoteSite
 from tests.rlm.api.test_fetch_service import offsets, read
 from tests.rlm.proxy.fakes import FakeBroker, proxied
-from tests.rlm.proxy.test_h04_real_tier import Behind
+from tests.rlm.proxy.test_h04_real_tier import LONG_MS, Behind
 from tests.rlm.tier_site import FINISHED, Site, site
 from tests.rlm.topics.world import Cluster
 
@@ -107,10 +107,11 @@ async def test_h02_a_consumer_is_sent_to_the_new_start(behind: Behind) -> None:
     """No error by which it would think that data is lost, and no record beyond a silent gap."""
     await behind.known_to_be_fine()
     at_the_first_range(behind.site.rig, lambda: end_first(behind.site.rig))
-    during = await behind.fetch(50)
+    during = await behind.fetch(50, max_wait_ms=LONG_MS)
     assert (during["error_code"], during["records"] or b"") == (OFFSET_OUT_OF_RANGE, b"")
     assert behind.world.metrics.completions[-1] == "ended"
-    assert (await behind.fetch(100))["records"] in behind.stored
+    after = await behind.fetch(100, max_wait_ms=LONG_MS)
+    assert after["records"] in behind.stored
 
 
 async def test_h02_a_stream_of_a_leader_continues_by_the_new_state(

@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
+import pytest
+
+from rlm.proxy import fetch, further_reads, reads, settling
 from rlm.proxy.own_topics import OwnTopicIds, unknown_ids
 from rlm.remote_log.tier import Deletions, Tier
 from rlm.workers.records_memory import RecordsMemory
@@ -27,6 +30,18 @@ class Near:
 
 ONE_PROCESS, WORKER, TLS = "one process", "worker", "tls"
 """Values of the parameter `border` of tests."""
+
+_FIRST_MOMENTS = (
+    (fetch, "READ_FIRST_MS"),
+    (fetch, "GRACE_MS"),
+    (further_reads, "READ_FIRST_MS"),
+    (reads, "READ_FIRST_MS"),
+    (settling, "_LEAST_BARRIER_MS"),
+)
+_FIRST_MOMENT_MS = 2_000
+"""Instead of 30 to 100 ms, which are over before an answer of a core is here when other processes
+have this machine. Without a border a read of the tests needs no time.
+"""
 
 Border = Callable[[Tier, Deletions, OwnTopicIds], AbstractAsyncContextManager[Near]]
 
@@ -68,6 +83,22 @@ def bordered(border: Border) -> Iterator[None]:
         yield
     finally:
         _current.border = before
+
+
+@contextmanager
+def long_first_moments() -> Iterator[None]:
+    """A read or a barrier that has just begun may take long, though the client does not wait."""
+    with pytest.MonkeyPatch.context() as changed:
+        for module, name in _FIRST_MOMENTS:
+            changed.setattr(module, name, _FIRST_MOMENT_MS)
+        yield
+
+
+def grace_ms() -> int:
+    """How long a fetch that has records waits for others."""
+    found = vars(fetch)["GRACE_MS"]
+    assert isinstance(found, int)
+    return found
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rlm.proxy.border import ONE_PROCESS, TLS, WORKER, bordered
+from tests.rlm.proxy.border import ONE_PROCESS, TLS, WORKER, bordered, long_first_moments
 from tests.rlm.proxy.secured import Secured, secure
 from tests.rlm.workers.behind import behind_core
 
@@ -41,5 +41,5 @@ def border(request: pytest.FixtureRequest) -> Iterator[None]:
         with secure(Secured.of(folder)):
             yield
         return
-    with bordered(behind_core(folder)):
+    with bordered(behind_core(folder)), long_first_moments():
         yield

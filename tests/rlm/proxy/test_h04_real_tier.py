@@ -26,6 +26,8 @@ from tests.rlm.tier_site import Site
 READ_COMMITTED, READ_UNCOMMITTED = 1, 0
 EARLIEST = -2
 DIVERGED_AT = 180
+LONG_MS = 20_000
+"""A snapshot, or a read of files in threads, may take a while."""
 KEY = (PARTITION.topic, PARTITION.partition)
 
 
@@ -75,7 +77,7 @@ class Behind:
 
     async def refused(self, offset: int, isolation: int) -> None:
         """A fetch is refused, though perhaps not before a snapshot is over; none gets records."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (answer := await self.fetch(offset, isolation))["error_code"] == 0:
                 assert not answer["records"], offset
         assert answer["error_code"] == KAFKA_STORAGE_ERROR, offset
@@ -118,7 +120,7 @@ def _timestamp_of(log: bytes, offset: int) -> int:
 async def test_what_is_remote_comes_from_the_store(behind: Behind) -> None:
     """Else the tests below could not fail."""
     await behind.known_to_be_fine()
-    answer = await behind.fetch(0)
+    answer = await behind.fetch(0, max_wait_ms=LONG_MS)
     assert answer["error_code"] == 0
     assert behind.stored.startswith(answer["records"])
     assert len(answer["records"]) > 1_000
@@ -180,7 +182,7 @@ async def test_h04_a_dead_lineage_is_read_up_to_where_it_was_left_only(
         behind.log_is(log_start, 300)
     assert await _read_from_store(behind, 100, min(DIVERGED_AT, log_start)) in behind.stored
     for offset in (DIVERGED_AT, 190, 240):
-        answer = await behind.fetch(offset)
+        answer = await behind.fetch(offset, max_wait_ms=LONG_MS)
         assert answer["error_code"] == 0
         assert answer["records"] == blob(max(offset, log_start), 300), "the dead copy was read"
     in_dead_copy_only = _timestamp_of(behind.stored, 210)
@@ -195,7 +197,7 @@ async def _read_from_store(behind: Behind, offset: int, end: int) -> bytes:
     """Fetch by fetch; nothing from `end` on may be among it."""
     got = b""
     while offset < end:
-        answer = await behind.fetch(offset, max_wait_ms=10_000)  # a snapshot may take a while
+        answer = await behind.fetch(offset, max_wait_ms=LONG_MS)
         assert answer["error_code"] == 0
         batches = [header for _, header in batch_headers(answer["records"])]
         assert batches, offset

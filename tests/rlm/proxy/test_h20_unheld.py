@@ -151,9 +151,12 @@ async def test_h20_what_comes_between_two_requests_is_noticed(
         request = fetch_request(12, asked(40, 0), asked(200, 1), max_wait_ms=60_000)
         calling = asyncio.ensure_future(client.call(FETCH, 12, request))
         try:
+            async with asyncio.timeout(60):
+                while (TOPIC, 1) not in w.broker.logs:  # noqa: ASYNC110 - of what was asked
+                    await asyncio.sleep(0.005)
             await asyncio.sleep(0.25)
             comes(w)
-            answer = await asyncio.wait_for(calling, 10)
+            answer = await asyncio.wait_for(calling, 60)
         finally:
             producing.cancel()
         rows = answer["responses"][0]["partitions"]

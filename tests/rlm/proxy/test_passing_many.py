@@ -7,7 +7,7 @@ import pytest
 from kafka_protocol.apis import FETCH
 from tests.rlm.proxy.fakes import TOPIC, FakeBroker, FakeTier, Log, asked, fetch_request, world
 
-PARTITIONS = 20
+PARTITIONS = 200
 BARRIER_WAIT_S = 0.1  # of `world`
 ASSEMBLED, FLOWS = 100, 2_000
 

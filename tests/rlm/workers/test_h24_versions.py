@@ -173,8 +173,8 @@ async def test_h24_no_client_is_cut_off_by_an_upgrade_of_the_core_and_back(tmp_p
             await n.core.server.start()
             await n.core.feed.compare_all()
             await until(n.worker.ready)
-            remote = only(await client.call(FETCH, 12, fetch_request(12, asked(40))))
-            assert remote["records"] == blob(40, 100)
+            patient = fetch_request(12, asked(40), max_wait_ms=20_000)
+            assert only(await client.call(FETCH, 12, patient))["records"] == blob(40, 100)
             await _pass_local(client)
         assert metrics.causes == []
         client.writer.close()
