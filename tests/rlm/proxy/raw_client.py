@@ -34,5 +34,5 @@ class RawClient:
     async def call(self, api: Api, version: int, value: Value) -> Value:
         await settled()
         self.writer.write(self.encode(api, version, value))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             return await self.answer(api, version)

@@ -121,7 +121,7 @@ class Behind:
     async def forget_chunks(self) -> None:
         """Only the indexes stay in the caches."""
         chunks = self._site.reader.chunks
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(chunks):  # a thread may still refer to the last one
                 chunks.evict(chunks.kept_bytes, spares_ahead=False)
                 await asyncio.sleep(0)

@@ -115,7 +115,7 @@ async def test_g8_nothing_is_asked_for_who_may_not_delete() -> None:
 
 async def begun_reads(w: World, client: RawClient, wanted: int) -> None:
     client.writer.write(client.encode(FETCH, 12, fetch_request(12, asked(40))))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(w.tier.reads) < wanted:  # noqa: ASYNC110 - of what the proxy has begun
             await asyncio.sleep(0.005)
 
@@ -156,7 +156,7 @@ async def test_a_first_fetch_that_does_not_wait_still_gets_records() -> None:
         tier.gate.clear()
         request = fetch_request(12, asked(40), max_wait_ms=0)
         answer = asyncio.create_task(client.call(FETCH, 12, request))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not tier.reads:  # noqa: ASYNC110 - of what the proxy has begun
                 await asyncio.sleep(0)
         tier.gate.set()

@@ -48,9 +48,10 @@ EACH = 500
 """Partitions of one request: its work takes a quarter of a MiB, of two that there are for work."""
 FIT = 8
 END_OFFSET = 200
+QUESTIONS = 3
 
 
-def request(number: int, version: int, max_wait_ms: int = 60_000) -> Value:
+def request(number: int, version: int, max_wait_ms: int = 250_000) -> Value:
     """At the end of partitions of its own, of a topic that is in no remote tier.
 
     From v12 on it names an epoch, so that its answer is assembled whole (H37).
@@ -75,7 +76,7 @@ class Polls:
             await client.call(FETCH, 12, fetch_request(12, asked(150), topic=PLAIN))
             self.clients.append(client)
 
-    def send(self, count: int, max_wait_ms: int = 60_000) -> None:
+    def send(self, count: int, max_wait_ms: int = 250_000) -> None:
         for _ in range(count):
             number = len(self.answers)
             client, asking = self.clients[number], request(number, self.version, max_wait_ms)
@@ -114,7 +115,7 @@ async def polls(version: int) -> AsyncIterator[Polls]:
 
 
 async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
             await asyncio.sleep(0.005)
 
@@ -134,7 +135,7 @@ async def test_h36_long_polls_that_fill_the_bound_are_answered_without_each_othe
         await until(lambda: len(p.w.proxy.memory.work._waiting) >= 15 - FIT - 1)
         assert FIT - 1 <= p.w.proxy.memory.work.held_bytes // (WORK_TIMES * p.frame_bytes) <= FIT
         p.append(range(12))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(200):
             answers = await asyncio.gather(*p.answers[:12])
         for answer in answers:
             [topic] = answer["responses"]
@@ -151,7 +152,7 @@ async def test_h36_forty_times_as_many_long_polls_as_fit_stay_within_the_bound()
     async with polls(12) as p:
         await p.connect(40)
         p.send(40, max_wait_ms=50)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             answers = await asyncio.gather(*p.answers)
         assert {one["error_code"] for one in answers} == {0}
         assert p.most_work_bytes <= BOUND_BYTES // 2 + WORK_TIMES * p.frame_bytes
@@ -179,7 +180,7 @@ async def test_h36_an_answer_without_records_is_given_though_answers_fill_the_bo
         assert known.may_answer(beyond, 0, MIB) is Verdict.GO_ON
         hold(known, beyond, answers=MIB)
         p.send(1, max_wait_ms=50)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(200):
             answer = await p.answers[0]
         assert {one["error_code"] for one in answer["responses"][0]["partitions"]} == {0}
 
@@ -257,12 +258,15 @@ async def test_h36_small_requests_pass_while_large_ones_wait() -> None:
 
 
 class AskedBroker(FakeBroker):
-    """A broker that looks at each question whether anything refers to its earlier answers."""
+    """A broker that looks at each question whether anything refers to its earlier answers; with the
+    last of some questions the tier gives records.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, tier: FakeTier) -> None:
         super().__init__()
         self.answers: list[bytearray] = []
         self.kept: list[int] = []
+        self._tier = tier
 
     async def ask(
         self, frame: Buffer, api_version: int, correlation_id: int, stream_above: int | None
@@ -271,6 +275,8 @@ class AskedBroker(FakeBroker):
         whole = await self.answer(bytes(frame))
         assert whole is not None
         self.answers.append(bytearray(whole[4:]))
+        if len(self.answers) == QUESTIONS:
+            self._tier.gate.set()
         return self.answers[-1]
 
     async def ask_fetch(
@@ -290,7 +296,8 @@ class AskedBroker(FakeBroker):
 
 async def test_h36_an_answer_is_let_go_before_the_broker_is_asked_again() -> None:
     """It would be held while the next one waits for the memory of answers."""
-    tier, broker, clock = FakeTier(partitions={0: tier_partition()}), AskedBroker(), SystemClock()
+    tier, clock = FakeTier(partitions={0: tier_partition()}), SystemClock()
+    broker = AskedBroker(tier)
     tier.gate.clear()
     dependencies = FetchDependencies(
         settings=ProxySettings(listen_host="", listen_port=0, upstream_host="", upstream_port=0),
@@ -304,10 +311,10 @@ async def test_h36_an_answer_is_let_go_before_the_broker_is_asked_again() -> Non
     counts = ClientCounts(ClientTable(), "", tier.partition)
     view = VisibleTiers(tier, HistoryRules()).client()
     handler = FetchHandler(dependencies, view, counts)
-    asking = fetch_request(11, asked(40), asked(END_OFFSET, 1), max_wait_ms=250)
+    asking = fetch_request(11, asked(40), asked(END_OFFSET, 1), max_wait_ms=60_000)
     frame = bytearray(encode_request(FETCH, 11, 7, "c", asking)[4:])
     taken = Taken(api_key=FETCH.key, api_version=11, correlation_id=7, frame=frame)
     assert await handler.handle(taken, broker) is not None
-    assert len(broker.answers) >= 3
+    assert len(broker.answers) >= QUESTIONS
     # The list, and the argument of getrefcount.
     assert set(broker.kept) == {2}

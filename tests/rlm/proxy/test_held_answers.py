@@ -79,7 +79,7 @@ def no_garbage_collector() -> Iterator[None]:
 
 async def until(done: Callable[[], bool]) -> None:
     """Wait until a condition holds."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
             await asyncio.sleep(0.005)
 

@@ -44,7 +44,7 @@ def produce_request(version: int, topic: str = TOPIC, acks: int = 1) -> Value:
 
 
 async def ended(client: RawClient) -> bool:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         try:
             return await client.reader.read() == b""
         except ConnectionError:
@@ -297,7 +297,7 @@ async def test_a_broker_that_goes_away_closes_the_client() -> None:
 
 
 async def test_shutdown_lets_a_held_fetch_leave() -> None:
-    async with world() as w:
+    async with world(shutdown_timeout_ms=20_000) as w:
         w.tier.gate.clear()
         client = await w.connect()
         request = fetch_request(12, asked(40), max_wait_ms=300)
@@ -316,7 +316,7 @@ async def test_h24_shutdown_lets_a_request_come_whole_and_no_other_one(
 ) -> None:
     """As a Produce, which would be sent again and perhaps be written twice."""
     broker = FakeBroker(raw_answers={UNKNOWN_KEY: b"ok"})
-    async with world(broker=broker, shutdown_timeout_ms=9_000) as w:
+    async with world(broker=broker, shutdown_timeout_ms=60_000) as w:
         if not has_splice:
             w.proxy._pipes._most = 0
         client = await w.connect()
@@ -328,9 +328,10 @@ async def test_h24_shutdown_lets_a_request_come_whole_and_no_other_one(
         [connection] = w.proxy.connections
         await settle(lambda: connection.received_bytes >= 14 + len(request) // 2)
         closing = asyncio.ensure_future(w.proxy.close())
+        await settle(lambda: connection._is_draining)
         await asyncio.sleep(0.05)
         client.writer.write(request[len(request) // 2 :] + raw_request(UNKNOWN_KEY, 3, body))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await client.frame() == b"\0\0\0\x02ok"
             assert await ended(client)
             await closing
@@ -339,7 +340,7 @@ async def test_h24_shutdown_lets_a_request_come_whole_and_no_other_one(
 
 
 async def test_h24_shutdown_lets_a_request_without_an_answer_come_whole() -> None:
-    async with world(shutdown_timeout_ms=9_000) as w:
+    async with world(shutdown_timeout_ms=60_000) as w:
         client = await w.connect()
         await client.call(PRODUCE, 9, produce_request(9))
         request = client.encode(PRODUCE, 9, produce_request(9, acks=0))
@@ -347,6 +348,7 @@ async def test_h24_shutdown_lets_a_request_without_an_answer_come_whole() -> Non
         [connection] = w.proxy.connections
         await settle(lambda: connection.requests.unpassed_bytes == 20)
         closing = asyncio.ensure_future(w.proxy.close())
+        await settle(lambda: connection._is_draining)
         await asyncio.sleep(0.05)
         client.writer.write(request[-20:])
         assert await ended(client)
@@ -394,6 +396,6 @@ async def test_a_large_spliced_answer_to_a_slow_reader_is_whole() -> None:
 
 async def settle(done: Callable[[], bool]) -> None:
     """Wait until a condition holds."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
             await asyncio.sleep(0.005)

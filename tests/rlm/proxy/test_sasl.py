@@ -79,7 +79,7 @@ async def log_in(
 
 async def asks(client: RawClient) -> bool:
     client.writer.write(raw_request(OPAQUE_KEY, 7, b"?"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await client.frame() == b"\0\0\0\7yes"
 
 
@@ -121,7 +121,7 @@ async def test_requests_before_and_behind_a_new_login_keep_their_order() -> None
             raw_request(OPAQUE_KEY, 2, b"b" * 100_000),
         )
         client.writer.write(b"".join(frames))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await client.frame() == b"\0\0\0\1yes"
             assert (await client.answer(SASL_HANDSHAKE, 1))["error_code"] == 0
             assert (await client.answer(SASL_AUTHENTICATE, 2))["error_code"] == 0
@@ -138,7 +138,7 @@ async def test_sasl_alone_admits_nobody() -> None:
         assert not connection.is_admitted
         client.writer.write(client.encode(SASL_AUTHENTICATE, 2, {"auth_bytes": bytes(2_000)}))
         assert await ended(client)
-        assert w.metrics.causes == ["frame_too_large"]
+        await until(lambda: w.metrics.causes == ["frame_too_large"])
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
@@ -228,7 +228,7 @@ async def test_h23_bytes_of_a_principal_count_over_its_client_ids_and_connection
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not reached():  # noqa: ASYNC110 - of what the proxy counts
             await asyncio.sleep(0.01)
 

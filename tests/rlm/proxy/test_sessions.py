@@ -14,8 +14,8 @@ from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.test_client_login import Tokens, site
 from tests.rlm.proxy.test_sasl import SaslBroker, log_in
 
-SESSION_MS = 2_000
-MAX_WAIT_MS = 10_000
+SESSION_MS = 5_000
+MAX_WAIT_MS = 30_000
 
 
 @dataclass

@@ -53,7 +53,7 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not reached():  # noqa: ASYNC110 - of what the proxy has counted
             await asyncio.sleep(0.01)
 
@@ -89,7 +89,7 @@ async def opened(w: World) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.
 async def asks(client: RawClient) -> bool:
     """Whether the client's requests are answered."""
     client.writer.write(raw_request(OPAQUE_KEY, 7, b"?"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await client.frame() == b"\0\0\0\7yes"
 
 
@@ -181,15 +181,24 @@ def resumed(
 async def test_an_expired_certificate_ends_with_its_session(
     secured: Secured, version: ssl.TLSVersion
 ) -> None:
-    end = datetime.now(UTC) + timedelta(seconds=5)
-    shown = secured.authority.issue("short", end=end.strftime("%y%m%d%H%M%SZ").encode())
     secured.listener(client_ca_file=str(secured.authority.ca_file), client_auth="required")
-    client = trusting(secured.authority, shown)
-    client.minimum_version = client.maximum_version = version
     async with world(broker=broker()) as w:
-        session, *first = await asyncio.to_thread(resumed, w, client, None)
-        session, *second = await asyncio.to_thread(resumed, w, client, session)
-        assert (first, second) == ([False, True], [True, True])
+        life_s = 5
+        while True:
+            end = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=life_s)
+            named, until_text = f"short-{life_s}", end.strftime("%y%m%d%H%M%SZ").encode()
+            client = trusting(secured.authority, secured.authority.issue(named, end=until_text))
+            client.minimum_version = client.maximum_version = version
+            session: ssl.SSLSession | None = None
+            came: list[list[bool]] = []
+            with contextlib.suppress(OSError):  # it has expired already
+                for _ in range(2):
+                    session, *how = await asyncio.to_thread(resumed, w, client, session)
+                    came.append(how)
+            if datetime.now(UTC) < end or life_s > 5:
+                break
+            life_s = 30  # a busy machine needs more
+        assert came == [[False, True], [True, True]]
         await until(lambda: datetime.now(UTC) >= end)
         served = await asyncio.to_thread(resumed, w, client, session)
         assert not served[2]
@@ -247,7 +256,7 @@ async def test_ciphers_can_be_chosen(secured: Secured) -> None:
 
 @here
 async def test_h36_who_says_nothing_or_speaks_no_tls_is_ended(secured: Secured) -> None:
-    async with world(broker=broker(), handshake_timeout_ms=200) as w:
+    async with world(broker=broker(), handshake_timeout_ms=2_000) as w:
         with capture_logs() as logs:
             async with opened(w) as (silent, _):
                 assert await silent.read() == b""

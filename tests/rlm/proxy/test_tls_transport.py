@@ -64,7 +64,7 @@ class Side(asyncio.BufferedProtocol):
         self.changed.set()
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not reached():
                 self.changed.clear()
                 await self.changed.wait()
@@ -86,7 +86,7 @@ class Peer:
                 data += part
             return bytes(data)
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await asyncio.to_thread(all_of_it)
 
 
@@ -104,9 +104,9 @@ async def connected(
     listening.close()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
     ours.setblocking(False)
-    theirs.settimeout(20)
+    theirs.settimeout(60)
     made = asyncio.to_thread(trusted.wrap_socket, theirs, server_hostname=NAME)
-    secured, peer = await asyncio.gather(accept(ours, context, 5_000), made)
+    secured, peer = await asyncio.gather(accept(ours, context, 60_000), made)
     side = Side(room_bytes)
     transport = TlsTransport(secured, side)
     transport.begin()
