@@ -120,12 +120,12 @@ async def test_drained_waits_while_the_other_side_takes_nothing() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     one.link.resume_writing()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     one.link.pause_writing()
     waiting = asyncio.ensure_future(one.link.drained())
     await asyncio.sleep(0)
     one.link.connection_lost(None)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_what_fills_the_queue_again_holds_all_others_that_wait() -> None:

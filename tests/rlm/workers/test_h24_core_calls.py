@@ -189,13 +189,13 @@ async def test_h24_without_the_core_calls_fail_at_once_and_all_is_back_with_it(p
         await s.core.server.close()
         for call in calls:
             with pytest.raises(Unavailable):
-                await asyncio.wait_for(call, 5)
+                await asyncio.wait_for(call, 60)
         await until(lambda: s.core.tier.under_way == 0)
         assert not s.worker.ready()
         assert s.worker.partition(NAMED, 0) == tier_partition()  # to be shown, not to be vouched
         assert s.worker.refusal(tier_partition())
         with pytest.raises(Unavailable):
-            await asyncio.wait_for(s.worker.barrier(NAMED, 0, 60_000), 5)
+            await asyncio.wait_for(s.worker.barrier(NAMED, 0, 60_000), 60)
         s.core.tier.gate.set()
         s.core.tier.partitions = {1: tier_partition(partition=1)}
         s.core.begin()
@@ -285,7 +285,7 @@ async def test_h24_a_worker_of_another_protocol_is_refused(path: Path) -> None:
     async with core_at(path) as core:
         raw = await RawWorker().connect(path)
         raw.send(pb.ToCore(hello=pb.WorkerHello(oldest_protocol=98, newest_protocol=99)))
-        await asyncio.wait_for(raw.has_ended.wait(), 5)
+        await asyncio.wait_for(raw.has_ended.wait(), 60)
         assert raw.said == []
         await until(lambda: core.server.worker_count == 0)
 
@@ -295,7 +295,7 @@ async def test_h24_a_call_before_the_greeting_ends_the_connection(path: Path) ->
         raw = await RawWorker().connect(path)
         call = pb.BarrierCall(topic=pb.TopicName(name="archive"), deadline_ms=5_000)
         raw.send(pb.ToCore(call_id=1, barrier=call), HELLO)
-        await asyncio.wait_for(raw.has_ended.wait(), 5)
+        await asyncio.wait_for(raw.has_ended.wait(), 60)
         assert raw.said == []
         assert core.tier.barriers == 0
 

@@ -278,7 +278,7 @@ async def test_h24_idle_connections_and_an_idle_worker_need_little_memory(tmp_pa
             clients: list[RawClient] = []
             try:
                 assert process.stdout is not None
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(200):
                     assert await process.stdout.readline() == b"ready\n"
                     idle = psutil.Process(process.pid).memory_info().rss
                     while len(clients) < IDLE_CONNECTIONS:
@@ -303,7 +303,9 @@ async def test_h24_a_worker_that_is_stopped_finishes_an_answer(tmp_path: Path) -
             try:
                 client = await connect(listening)
                 await pass_bytes(client)
-                request = fetch_request(12, asked(200), topic=PLAIN, max_wait_ms=4_000, min_bytes=1)
+                request = fetch_request(
+                    12, asked(200), topic=PLAIN, max_wait_ms=20_000, min_bytes=1
+                )
                 client.writer.write(client.encode(FETCH, 12, request))
                 while len(broker.requests(FETCH)) < 2:  # noqa: ASYNC110 - of another process
                     await asyncio.sleep(0.01)

@@ -23,8 +23,8 @@ async def turns() -> None:
 
 async def test_a_read_that_fits_does_not_wait() -> None:
     memory = RecordsMemory(BOUND)
-    await asyncio.wait_for(memory.reserve(60), 5)
-    await asyncio.wait_for(memory.reserve(40), 5)
+    await asyncio.wait_for(memory.reserve(60), 60)
+    await asyncio.wait_for(memory.reserve(40), 60)
     assert (memory.held_bytes, memory.lacking_bytes) == (100, 0)
 
 
@@ -86,7 +86,7 @@ async def test_h36_what_was_read_counts_until_nobody_refers_to_it() -> None:
     assert (memory.held_bytes, waiting.done()) == (30, False)
     del part
     gc.collect()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     assert memory.held_bytes == 90
 
 
@@ -101,7 +101,7 @@ async def test_h36_the_bound_holds_while_a_read_changes_from_reserved_to_held() 
     await turns()
     assert (memory.held_bytes, waiting.done()) == (BOUND, False)
     del raw
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
 
 
 async def test_a_read_that_got_less_than_it_reserved_makes_room() -> None:
@@ -111,7 +111,7 @@ async def test_a_read_that_got_less_than_it_reserved_makes_room() -> None:
     await turns()
     raw = RawBytes(30)
     room.hold(raw)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     assert memory.held_bytes == BOUND
 
 
@@ -124,7 +124,7 @@ async def test_a_waiter_that_is_cancelled_takes_nothing_and_holds_nobody() -> No
     await turns()
     assert memory.lacking_bytes == BOUND
     first.release()
-    await asyncio.wait_for(other, 5)
+    await asyncio.wait_for(other, 60)
     assert (memory.held_bytes, memory.lacking_bytes) == (BOUND, 0)
 
 
@@ -152,7 +152,7 @@ async def test_a_waiter_that_is_cancelled_while_its_room_comes(release_first: bo
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert (memory.held_bytes, memory.lacking_bytes) == (0, 0)
-    await asyncio.wait_for(memory.reserve(BOUND), 5)
+    await asyncio.wait_for(memory.reserve(BOUND), 60)
 
 
 @pytest.mark.parametrize("seed", range(20))
