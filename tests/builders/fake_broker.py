@@ -16,6 +16,7 @@ from kip405.addresses import Address
 
 Answer = Mapping[str, Any] | None
 Handler = Callable[[Value], Answer | Awaitable[Answer]]
+_TURNS = 20
 
 
 class FakeBroker:
@@ -50,6 +51,13 @@ class FakeBroker:
         """Cut every connection, as a broker that dies."""
         for writer in self._writers:
             writer.transport.abort()
+
+    async def cut(self) -> None:
+        """Cut every connection, and let its clients see that."""
+        self.drop_connections()
+        await asyncio.sleep(0.05)
+        for _ in range(_TURNS):  # of the event loop; a busy machine may have had none meanwhile
+            await asyncio.sleep(0)
 
     def send_raw(self, data: bytes) -> None:
         """Bytes of the test's own on every connection."""

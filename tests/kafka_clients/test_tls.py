@@ -56,7 +56,7 @@ class Site:
         security = ChannelSecurity(KafkaSecurity(protocol="SSL", tls=tls or self.tls))
         connection = BrokerConnection(self.address, client_id="test", security=security)
         try:
-            await connection.call(DESCRIBE_CLUSTER, 0, {}, timeout_ms=5_000)
+            await connection.call(DESCRIBE_CLUSTER, 0, {}, timeout_ms=60_000)
         finally:
             await connection.close()
 
