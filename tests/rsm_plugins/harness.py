@@ -15,7 +15,7 @@ from rsm_plugins.process.config import PluginSettings, settings_of
 from rsm_plugins.process.plugin import running_server
 
 PREFIX = "some/prefix"
-DEADLINES = Deadlines(call_ms=20_000, copy_ms=30_000)
+DEADLINES = Deadlines(call_ms=60_000, copy_ms=60_000)
 
 
 def new_uuid() -> Uuid:

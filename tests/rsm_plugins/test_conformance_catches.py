@@ -120,7 +120,7 @@ class LeavesManifestsWhenCancelled(LocalRemoteStorageManager):
     ) -> tuple[RemoteStorageError | None, ...]:
         folder, _, stem = segment_stem(locators[-1]).rpartition("/")
         self._tree.remove_segment(folder, stem, (ObjectKind.LOG.value,), "delete from")
-        await asyncio.sleep(0.2)  # longer than the case waits before it cancels
+        await asyncio.sleep(10)  # longer than the case waits before it cancels
         return await super().delete_log_segments(locators)
 
 

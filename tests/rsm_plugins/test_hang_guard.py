@@ -33,7 +33,7 @@ async def test_the_timer_is_set_again_while_the_loop_runs_and_stopped_at_the_end
 ) -> None:
     timer = Timer(monkeypatch)
     with ended_if_it_hangs(120):
-        await asyncio.wait_for(timer.set_often.wait(), 10)
+        await asyncio.wait_for(timer.set_often.wait(), 60)
         assert timer.cancelled == 0
     often = len(timer.set)
     assert set(timer.set) == {(0.12, True)}

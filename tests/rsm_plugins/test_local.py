@@ -356,7 +356,7 @@ async def test_a_pipe_instead_of_an_object_is_none(tmp_path: Path) -> None:
         path = tmp_path / "store" / PREFIX / object_name(segment.locator, ObjectKind.LOG)
         path.unlink()
         os.mkfifo(path)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert (await subject.presence(segment)).presence is Presence.MISSING
 
 

@@ -28,7 +28,7 @@ from tests.rsm_plugins.harness import DEADLINES
 
 ROOT = Path(__file__).parents[2]
 WAYS = ("linux", "other") if platform.system() == "Linux" else ("other",)
-QUICK = SpawnTimes(handshake=60, stop=60, back_off_first=0.01, back_off_last=0.04)
+QUICK = SpawnTimes(handshake=240, stop=240, back_off_first=0.01, back_off_last=0.04)
 SECRET = "swordfish"
 HELLO = """
 import os, sys, yaml
@@ -46,7 +46,7 @@ def problem_of(plugin: SpawnedPlugin) -> str:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         while not holds():  # noqa: ASYNC110 - what is waited for is outside of this process
             await asyncio.sleep(0.01)
 
@@ -77,7 +77,7 @@ async def spawned(
 
 
 async def until_serves_another(client: GrpcRemoteStorageManager, instance: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         while True:
             try:
                 assert (await client.get_info()).instance != instance
@@ -237,7 +237,7 @@ async def test_a_plugin_whose_loop_stands_still_ends_itself_and_is_started_again
 async def test_faults_are_reported_in_one_line(
     code: str, kind: type[RemoteStorageError], said: str
 ) -> None:
-    times = SpawnTimes(handshake=0.5 if "within" in said else 60, stop=60, back_off_first=600)
+    times = SpawnTimes(handshake=0.5 if "within" in said else 240, stop=240, back_off_first=600)
     config = {"rsm.config.own.secret": SECRET}
     flushed = code.replace("input()", "sys.stdout.flush(); input()")
     async with spawned(script(f"import sys\n{flushed}"), config, times=times) as plugin:
@@ -282,7 +282,7 @@ time.sleep(600)
 """
     )
     lines: list[str] = []
-    times = SpawnTimes(handshake=60, stop=0.2)
+    times = SpawnTimes(handshake=240, stop=0.2)
     async with spawned(script(code), times=times, on_log=lines.append) as plugin:
         await plugin.ready()
         await until(lambda: bool(lines))
@@ -406,8 +406,8 @@ def test_a_plugin_dies_with_a_parent_that_is_killed(tmp_path: Path, way: str) ->
         pid = int(parent.stdout.readline())
         family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
         parent.kill()
-        parent.wait(60)
-        _, alive = psutil.wait_procs(family, timeout=60)
+        parent.wait(240)
+        _, alive = psutil.wait_procs(family, timeout=240)
         assert alive == []
         [left] = os.listdir(folder)
         asyncio.run(_makes_a_folder_there(Path(folder)))

@@ -1,4 +1,4 @@
-"""An S3 store behind the cutting proxy, with short time-outs and pauses that do not wait."""
+"""An S3 store behind the cutting proxy, with pauses that do not wait."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,8 @@ from tests.rsm_plugins.harness import new_uuid
 from tests.rsm_plugins.stores import StoreRig, s3_rig
 from tests.store_servers import S3Server
 
-ATTEMPT_MS = 1_000
+ATTEMPT_MS = 20_000
+"""No try of a server that answers takes so long, on a busy machine either."""
 CALL_MS = 60_000
 SETTLE_TRIES = 1_500
 
@@ -97,7 +98,7 @@ async def cut_store(server: S3Server, folder: Path, **rows: Any) -> AsyncIterato
 
 
 def cut_rig(behind: StoreRig, proxy: CuttingProxy, **rows: Any) -> StoreRig:
-    """The same bucket, reached through the proxy, with short time-outs; `rows` go before those."""
+    """The same bucket, reached through the proxy; `rows` go before the time-outs of tests."""
     rows_of_the_way = {
         **behind.rows,
         "rsm.config.s3.endpoint.url": proxy.endpoint,

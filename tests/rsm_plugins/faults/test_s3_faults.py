@@ -30,7 +30,8 @@ from tests.rsm_plugins.faults.operations import BY_NAME, OPERATIONS, Operation
 from tests.store_servers import S3Server
 
 TRIES = 8  # of what may pass
-SHORT_CALL_MS = 3_000
+SHORT_CALL_MS = 4_000
+ATTEMPT: dict[str, Any] = {"rsm.config.s3.api.call.attempt.timeout": 1_500}
 
 
 def fits(where: str, operation: Operation) -> bool:
@@ -53,6 +54,11 @@ class Passing:
 
     def fits(self, operation: Operation) -> bool:
         return fits(self.on, operation)
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """Time-outs in place of the usual ones."""
+        return ATTEMPT if isinstance(self.action, StallRequest | StallAnswer) else {}
 
 
 PASSING = (
@@ -80,7 +86,7 @@ PASSING = (
 @pytest.mark.parametrize("fault", PASSING, ids=lambda fault: fault.name.replace(" ", "_"))
 async def test_a_fault_that_passes(fault: Passing, s3_server: S3Server, tmp_path: Path) -> None:
     """One more request, the right outcome, and no upload left."""
-    async with cut_store(s3_server, tmp_path) as store:
+    async with cut_store(s3_server, tmp_path, **fault.limits) as store:
         for operation in (one for one in OPERATIONS if fault.fits(one)):
             usual = await store.baseline(operation)
             segment = await store.prepared(operation)
@@ -227,7 +233,7 @@ async def test_a_server_that_stalls_for_ever(
     name: str, s3_server: S3Server, tmp_path: Path
 ) -> None:
     """Unavailable at the deadline of the call, not the tests'."""
-    limit: dict[str, Any] = {"rsm.config.s3.api.call.timeout": SHORT_CALL_MS}
+    limit: dict[str, Any] = {**ATTEMPT, "rsm.config.s3.api.call.timeout": SHORT_CALL_MS}
     operation = BY_NAME[name]
     async with cut_store(s3_server, tmp_path, **limit) as store:
         segment = await store.prepared(operation)

@@ -94,7 +94,7 @@ class Asked:
 
 
 async def test_g10_a_silent_name_node_takes_one_thread_for_each_client(silent: Silent) -> None:
-    made = connection(50)
+    made = connection(200)
     clients = [Asked(silent) for _ in range(CLIENTS_MAX)]
     made._clients.extend(map(PooledClient, clients))  # type: ignore[arg-type] # fakes
     for _ in range(3 * CLIENTS_MAX):
@@ -183,7 +183,7 @@ async def test_a_caller_that_gives_up_waits_for_its_call_before_it_cleans_up(
 
 async def test_a_session_of_a_replaced_client_asks_before_it_calls_again(silent: Silent) -> None:
     """Also after it answered and fell silent again while another client was the present one."""
-    answering, made = Silent(), connection(200)
+    answering, made = Silent(), connection(500)
     answering.ended.set()
     old, asked = made.session(), Asked(answering)
     made._clients[0].blocking = asked  # type: ignore[assignment] # a fake
@@ -221,7 +221,7 @@ def test_connections_that_break_under_many_calls_do_not_stop_the_process() -> No
         check=False,
         env=os.environ | {"RUST_LOG": "off"},
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert int(ended.stdout) > 0, "no connection broke under a call"

@@ -206,7 +206,7 @@ async def test_a_file_that_a_delete_removed_before_it_was_published_makes_no_fol
 
 async def test_a_file_whose_last_block_nobody_reports_is_not_published() -> None:
     client = Client(short_reads=1_000_000, files={"/the.log": b"old"})
-    async with tree_of(client, call_timeout_ms=100).writing("one") as writing:
+    async with tree_of(client, call_timeout_ms=1_000).writing("one") as writing:
         path = await writing.write(b"abc", "copy to")
         with pytest.raises(
             Unavailable, match=r"no DataNode has reported the last block of the\.log"
@@ -246,7 +246,7 @@ async def test_a_file_whose_lease_does_not_end_is_closed_by_the_library(
     waiting: Closing, answer: BaseException | bool
 ) -> None:
     client = Client(closing=waiting, leases=[answer])
-    async with tree_of(client, call_timeout_ms=3_000).writing("one") as writing:
+    async with tree_of(client).writing("one") as writing:
         written = asyncio.ensure_future(writing.write(b"abc", "copy to"))
         await asyncio.to_thread(client.lease_asked.wait)
         await asyncio.sleep(0.05)

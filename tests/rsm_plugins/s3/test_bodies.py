@@ -188,7 +188,7 @@ async def test_a_send_that_is_given_up_ends_its_connection(threads: Threads) -> 
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await ended.wait()
             await asyncio.to_thread(endless.over.wait)
 
@@ -219,7 +219,7 @@ async def test_a_send_that_is_given_up_with_its_answer_ends_its_connection() -> 
         threads.caller = asyncio.ensure_future(send(made, url))
         with pytest.raises(asyncio.CancelledError):
             await threads.caller
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await ended.wait()
     threads.close()
 

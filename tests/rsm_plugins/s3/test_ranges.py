@@ -294,7 +294,7 @@ async def test_a_cancelled_read_ends_its_connection(sent: int) -> None:
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await is_gone.wait()
         assert not any(made._idle.values())
 
@@ -343,13 +343,13 @@ async def test_h36_an_error_whose_text_never_comes_keeps_no_connection(tmp_path:
         settings["rsm.config.s3.api.call.attempt.timeout"] = 100
         async with open_store(settings) as store:
             locator = subject_of(store, tmp_path).segment().locator
-            with pytest.raises(Unavailable, match="no answer in time"):
-                await store.fetch_log_segment(locator, ByteRange(start=0, end=9))
-            for _ in range(10_000):
-                if over == began:
-                    break
-                await asyncio.sleep(0.001)
-            assert over == began > 1
+            async with asyncio.timeout(60):
+                while began < 2:  # a busy machine may not get that far in time
+                    with pytest.raises(Unavailable, match="no answer in time"):
+                        await store.fetch_log_segment(locator, ByteRange(start=0, end=9))
+                while over < began:  # noqa: ASYNC110 - of what the server has seen
+                    await asyncio.sleep(0.001)
+            assert over == began
 
 
 def test_g9_memory_is_not_used_again_while_a_view_of_it_is_held() -> None:
@@ -407,17 +407,19 @@ async def test_only_a_server_whose_certificate_is_trusted_is_asked(
     context.load_cert_chain(issued.cert_file, issued.key_file)
     wanted = ByteRange(start=5, end=900_000)
     async with recording_server(ranged, context) as server:
-        settings = server.settings(**KEYS, s3_api_call_timeout=2000) | {
-            "rsm.config.s3.api.call.attempt.timeout": 2000
-        }
+        patient, hasty = (
+            server.settings(**KEYS, s3_api_call_timeout=limit_ms)
+            | {"rsm.config.s3.api.call.attempt.timeout": limit_ms}
+            for limit_ms in (60_000, 2_000)
+        )
         monkeypatch.setenv("AWS_CA_BUNDLE", str(authority.ca_file))
-        async with open_store(settings) as store:
+        async with open_store(patient) as store:
             locator = subject_of(store, tmp_path).segment().locator
             found = await store.fetch_log_segment(locator, wanted)
             assert isinstance(found, memoryview)
             assert found == BODY[5:900_000]
         monkeypatch.setenv("AWS_CA_BUNDLE", str(other.ca_file))
-        async with open_store(settings) as store:
+        async with open_store(hasty) as store:
             with pytest.raises(Unavailable, match="mend the certificate"):
                 await store.fetch_log_segment(locator, wanted)
         assert len(server.asked) == 1
@@ -459,4 +461,4 @@ async def test_a_connection_whose_body_ends_after_the_close_is_closed() -> None:
         made.close()
         go.set()
         assert bytes(await body.read()) == b"abcdef"
-        await asyncio.wait_for(is_gone.wait(), 5)
+        await asyncio.wait_for(is_gone.wait(), 60)
