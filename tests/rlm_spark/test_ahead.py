@@ -1,6 +1,7 @@
 """Fetching ahead: bounded, in order, errors where the consumer is, nothing left behind."""
 
 import threading
+import time
 from collections.abc import Generator
 
 import pytest
@@ -43,6 +44,10 @@ def test_no_more_than_the_bounds_is_held(sizes: list[int], held: int) -> None:
     bounds = {"most_items": 4, "most_bytes": 100}
     with Ahead(lambda: producer(sizes, made, []), Stop(), lambda size: size, **bounds) as items:
         next(items)
+        ends_at = time.monotonic() + 60
+        while len(made) < 1 + held:
+            assert time.monotonic() < ends_at
+            pause.wait(0.01)
         pause.wait(0.3)
         assert len(made) == 1 + held
     assert gone()

@@ -121,7 +121,7 @@ def test_what_is_final_is_raised_at_once(service: FakeService, error: RemoteStor
 def test_patience_ends_with_the_last_reason(service: FakeService) -> None:
     service.scripted.extend(refusing(Unavailable("the store is away")) for _ in range(1000))
     with pytest.raises(ServiceError, match="the store is away; gave up after"):
-        read(service.connection(), ask(), patience_ms=1_000)
+        read(service.connection(), ask(), patience_ms=4_000)
     assert len(service.asked("Fetch")) > 2
 
 
@@ -230,11 +230,11 @@ def test_a_stall_ends_a_call_and_another_service_goes_on(service: FakeService) -
 
 
 def test_a_slow_consumer_is_no_stall(service: FakeService) -> None:
-    client = FetchClient(service.connection(call_timeout_ms=200), patience_ms=60_000)
+    client = FetchClient(service.connection(call_timeout_ms=1_000), patience_ms=60_000)
     pause = threading.Event()
     answers = []
     for answer in client.fetch(ask(0, 9), Stop()):
-        pause.wait(0.7)
+        pause.wait(1.5)
         answers.append(answer)
     client.close()
     assert_whole(answers, 0, 9)
@@ -244,10 +244,10 @@ def test_a_slow_consumer_is_no_stall(service: FakeService) -> None:
 def test_a_slow_consumers_time_is_not_the_services(service: FakeService) -> None:
     """A failure after a long pause of the consumer is the first one, not the end of patience."""
     service.scripted.append(refusing(Unavailable("restarting"), after=2))
-    client = FetchClient(service.connection(), patience_ms=1_500)
+    client = FetchClient(service.connection(), patience_ms=3_000)
     answers = client.fetch(ask(), Stop())
     found = [next(answers), next(answers)]
-    threading.Event().wait(1.6)
+    threading.Event().wait(3.2)
     found += answers
     client.close()
     assert_whole(found)
@@ -348,7 +348,7 @@ def test_tls_both_ways(tmp_path: Path) -> None:
             # A refused certificate is an error at once; a closed connection is retried.
             words = "gave up|no authority that is trusted|does not have the name"
             with pytest.raises(ServiceError, match=words) as caught:
-                read(service.connection(**fewer), ask(), patience_ms=500)
+                read(service.connection(**fewer), ask(), patience_ms=4_000)
             if missing != "tls_cert_file":
                 assert caught.value.kind == "INVALID"
 

@@ -272,13 +272,13 @@ def test_a_log_that_was_cut_below_the_offset_is_lost(
 
 
 def test_a_log_that_ends_before_the_range_is_an_error_and_no_loss(kafka: FakeKafka) -> None:
-    given = options(ReadMode.KAFKA_ONLY, kafka=kafka, poll_timeout_ms=300)
+    given = options(ReadMode.KAFKA_ONLY, kafka=kafka, poll_timeout_ms=3_000)
     with pytest.raises(KafkaClientError, match="nothing came at offset 60"):
         read(given, 50, 80)
 
 
 def test_a_remote_end_below_the_plan_is_an_error_and_no_loss(service: FakeService) -> None:
-    given = options(ReadMode.REMOTE_ONLY, service, poll_timeout_ms=300)
+    given = options(ReadMode.REMOTE_ONLY, service, poll_timeout_ms=3_000)
     with pytest.raises(ConnectorError, match=r"no service could confirm .* ends at 42"):
         read(given, 30, 50)
 
@@ -333,7 +333,7 @@ def test_h06_tiers_that_know_the_topic_by_different_ids(
 def test_a_service_that_stays_away_is_no_loss(service: FakeService) -> None:
     service.scripted.extend(refusing(Unavailable("store away")) for _ in range(1000))
     with pytest.raises(ServiceError, match="store away"):
-        read(options(ReadMode.REMOTE_ONLY, service, poll_timeout_ms=500), 0, 30)
+        read(options(ReadMode.REMOTE_ONLY, service, poll_timeout_ms=2_000), 0, 30)
 
 
 def test_modes_need_their_addresses(kafka: FakeKafka) -> None:

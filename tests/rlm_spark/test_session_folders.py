@@ -77,6 +77,6 @@ def test_processes_that_start_together_keep_their_folders(tmp_path: Path) -> Non
     command = [sys.executable, "-c", code, str(tmp_path)]
     together = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     for process in together:
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=240)
         assert process.returncode == 0, said
     assert list(tmp_path.iterdir()) == []

@@ -56,7 +56,7 @@ def output(code: str, reused: str | None) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     return done.stdout
 
