@@ -34,6 +34,7 @@ class Clock(ManualClock):
         super().__init__()
         self.step_ms = 0
         self._turn = asyncio.Event()
+        self._is_asleep = asyncio.Event()
 
     def monotonic_ms(self) -> int:
         self.now += self.step_ms
@@ -41,12 +42,17 @@ class Clock(ManualClock):
 
     async def sleep_ms(self, duration_ms: float) -> None:
         turn = self._turn
+        self._is_asleep.set()
         await turn.wait()
         self.advance(int(duration_ms))
 
-    def let_sleepers_go(self) -> None:
+    async def let_the_sleeper_go(self) -> None:
+        """Until it sleeps again, or for the first time."""
+        self._is_asleep.clear()
         self._turn.set()
         self._turn = asyncio.Event()
+        async with asyncio.timeout(60):
+            await self._is_asleep.wait()
 
 
 class MetadataLog:
@@ -106,9 +112,7 @@ class Service:
     async def pass_ms(self, duration_ms: int) -> None:
         """The service looks once more, so much later; files are written in threads."""
         self.clock.advance(duration_ms)
-        self.clock.let_sleepers_go()
-        for _ in range(40):
-            await asyncio.sleep(0.002)
+        await self.clock.let_the_sleeper_go()
 
     async def stop(self) -> None:
         assert self.life is not None
