@@ -28,7 +28,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     parts = tuple(Part(name=name, module=f"part_{name}") for name in code)
     monkeypatch.setattr(night, "PARTS", parts)
-    monkeypatch.setattr(night, "_LIMIT_S", 2)
+    monkeypatch.setattr(night, "_LIMIT_S", 8)
     (tmp_path / "out").mkdir()
     return tmp_path / "out"
 

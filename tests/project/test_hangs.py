@@ -42,7 +42,7 @@ def test_a_hanging_teardown_is_shown_and_the_next_test_runs(tmp_path: Path) -> N
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     printed = done.stdout.partition("= FAILURES =")[0]

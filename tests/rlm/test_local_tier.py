@@ -348,7 +348,7 @@ async def test_reading_on_asks_for_the_next_segment_before_it_is_needed(site: Si
     await site.barrier()
     _, offset = await site.read(0, 250, 700)
     assert offset < 100
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while site.reader.range_scheduler.running_count:  # noqa: ASYNC110 - the loads have no event
             await asyncio.sleep(0.001)
     first, second = segments(site)

@@ -40,8 +40,9 @@ CLUSTER: dict[str, object] = {
 
 @asynccontextmanager
 async def reader(path: Path, broker: Address) -> AsyncIterator[tuple[ReaderService, Any]]:
-    with PortReservation() as ports:
-        grpc, http = ports.take(), ports.take()
+    ports = PortReservation()
+    grpc, http = ports.take(), ports.take()
+    ports.lend(grpc, http)
     config = reader_from_mapping(
         {
             "cluster.id": "ours",
@@ -59,6 +60,7 @@ async def reader(path: Path, broker: Address) -> AsyncIterator[tuple[ReaderServi
                 yield service, config
             finally:
                 await service.close()
+    ports.release_all()
 
 
 async def test_another_cluster_is_refused(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ async def test_without_kafka_it_listens_and_is_not_ready(tmp_path: Path) -> None
         running = asyncio.ensure_future(service.run())
         try:
             async with (
-                asyncio.timeout(30),
+                asyncio.timeout(60),
                 aio.insecure_channel(str(config.grpc_listen)) as channel,
             ):
                 answer = await FetchServiceStub(channel).DescribeEndpoints(
@@ -107,7 +109,7 @@ async def test_h11_a_lost_segment_is_a_problem_of_the_reader_that_found_it(tmp_p
         service.segments.losses.note(PARTITION.key, lost.segment_id.id, error, known)
         running = asyncio.ensure_future(service.run())
         try:
-            async with asyncio.timeout(30), aio.insecure_channel(str(config.grpc_listen)) as api:
+            async with asyncio.timeout(60), aio.insecure_channel(str(config.grpc_listen)) as api:
                 await api.channel_ready()
             health = json.loads(await _get(config.http_listen, "/healthz"))
             [alarm] = [row for row in health["problems"] if row["kind"] == "segment-lost"]

@@ -72,7 +72,7 @@ class Process(Generic[L]):
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Process[L]"]:
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             life = group.create_task(self.tail.run())
             await self.tail.wait_caught_up()
             self.manager.go_live(0)

@@ -37,6 +37,8 @@ became ready, or the loss was not found out.
 """
 LIVES = 7
 _TURNS = 300
+_LIMIT_S = 240
+"""A chain takes milliseconds; only one that hangs reaches this."""
 _SLOW_MS = 3_600_000
 _MUST_HAPPEN = (
     "checked",
@@ -244,7 +246,7 @@ def _play(seeds: Sequence[int], *, breaks: bool) -> Counter[str]:
     seen: Counter[str] = Counter()
     for seed in seeds:
         try:
-            seen += asyncio.run(asyncio.wait_for(Chain(seed, breaks=breaks).run(), 20))
+            seen += asyncio.run(asyncio.wait_for(Chain(seed, breaks=breaks).run(), _LIMIT_S))
         except AssertionError as error:
             error.add_note(f"again: LEDGER_CHAINS={seed}:{seed + 1}")
             raise

@@ -100,7 +100,7 @@ class Process:
     async def running(self) -> AsyncIterator[None]:
         life = asyncio.ensure_future(self.log.run())
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 yield
         finally:
             life.cancel()

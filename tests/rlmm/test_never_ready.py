@@ -62,7 +62,7 @@ class ShortLog(ElectedLog):
 
 @contextlib.asynccontextmanager
 async def reading(process: Process[ShortLog]) -> AsyncIterator[None]:
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         tasks = [group.create_task(one()) for one in (process.tail.run, process.tail.run_verifier)]
         yield
         for one in tasks:

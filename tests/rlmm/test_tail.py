@@ -51,7 +51,7 @@ async def following(
     leaders: Leaders, remembered: Mapping[TopicPartition, ReadPosition] | None = None
 ) -> AsyncIterator[Following]:
     made = Following(leaders, remembered)
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         background_tasks = [
             group.create_task(one()) for one in (made.tail.run, made.tail.run_verifier)
         ]

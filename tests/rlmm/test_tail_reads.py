@@ -76,7 +76,7 @@ async def following(script: Script) -> AsyncIterator[Tail]:
         sleep_ms=lambda _: asyncio.sleep(0),
         remembered={},
     )
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         life = group.create_task(tail.run())
         yield tail
         life.cancel()

@@ -19,7 +19,7 @@ def ends() -> Iterator[tuple[BrokerCalls, socket.socket]]:
     ours, broker = socket.socketpair()
     with ours, broker:
         for one in (ours, broker):
-            one.settimeout(5)
+            one.settimeout(60)
         yield BrokerCalls(ours), broker
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,14 @@ def run(code: str, tmp_path: Path, started: list[ProcessIdentity]) -> ProcessIde
     return identity
 
 
+def until_empty(identity: ProcessIdentity) -> None:
+    """Who is killed may be seen until its parent has heard of it."""
+    ends_at = time.monotonic() + 60
+    while group_members(identity):
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)
+
+
 def test_killing_a_supervisor_kills_its_children(
     tmp_path: Path, started: list[ProcessIdentity]
 ) -> None:
@@ -60,8 +69,7 @@ def test_killing_a_supervisor_kills_its_children(
     assert len(group_members(identity)) == 2
     kill_group(identity)
     assert identity.find() is None
-    psutil.wait_procs([psutil.Process(pid) for pid in group_members(identity)], timeout=5)
-    assert group_members(identity) == ()
+    until_empty(identity)
 
 
 def test_children_of_a_supervisor_that_died_first_are_found(
@@ -69,11 +77,11 @@ def test_children_of_a_supervisor_that_died_first_are_found(
 ) -> None:
     identity = run(SUPERVISOR, tmp_path, started)
     os.kill(identity.pid, signal.SIGKILL)
-    assert identity.wait_gone(5_000)
+    assert identity.wait_gone(60_000)
     (child,) = group_members(identity)
     orphan = psutil.Process(child)
     kill_group(identity)
-    orphan.wait(timeout=5)
+    orphan.wait(timeout=60)
     assert group_members(identity) == ()
 
 

@@ -88,7 +88,7 @@ class Site:
             admin, fetch = AdminServiceStub(channel), FetchServiceStub(channel)
             stub = admin if hasattr(admin, name) else fetch
             called = getattr(stub, name)(
-                request, metadata=call_metadata(says, token, **more), timeout=20
+                request, metadata=call_metadata(says, token, **more), timeout=60
             )
             if isinstance(called, aio.UnaryStreamCall):
                 return [row async for row in called]

@@ -30,7 +30,7 @@ async def who_is(address: str, tls: Tls | None, token: str | None) -> str:
     async with channel_to(address, tls) as channel:
         try:
             found = await AdminServiceStub(channel).Freeze(
-                request, metadata=call_metadata("claimed", token), timeout=20
+                request, metadata=call_metadata("claimed", token), timeout=60
             )
         except aio.AioRpcError as error:
             return f"{error.code().name}: {error.details()}"

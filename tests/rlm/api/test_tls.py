@@ -50,7 +50,7 @@ async def asked(node: Node, tls: Tls | None, token: str | None = None) -> str:
     async with channel_to(node.address, tls) as channel:
         try:
             await AdminServiceStub(channel).ListTopics(
-                pb.ListTopicsRequest(), metadata=call_metadata("me", token), timeout=20
+                pb.ListTopicsRequest(), metadata=call_metadata("me", token), timeout=60
             )
         except aio.AioRpcError as error:
             return str(error_of_call(error, "service at it"))

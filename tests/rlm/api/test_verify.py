@@ -160,7 +160,7 @@ async def test_a_call_that_is_cancelled_stops_every_service() -> None:
         await enable(one)
         one.runs.events, two.runs.events = [report(0)], [report(1)]
         one.runs.hangs = two.runs.hangs = True
-        async with channel_to(one.address) as channel, asyncio.timeout(20):
+        async with channel_to(one.address) as channel, asyncio.timeout(60):
             call = AdminServiceStub(channel).Verify(pb.VerifyRequest(), metadata=WHO)
             async for row in call:
                 if row.partition.partition == 1:

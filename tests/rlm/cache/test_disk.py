@@ -46,7 +46,7 @@ def data(number: int) -> bytes:
 async def opened(folder: Path, capacity: int = 100 * FILE) -> AsyncIterator[DiskCache]:
     disk = DiskCache(folder, capacity, threads=THREADS)
     running = asyncio.ensure_future(disk.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not disk.is_on and not running.done():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
     try:
@@ -64,7 +64,7 @@ async def written(disk: DiskCache, *numbers: int) -> None:
 
 
 async def settled(disk: DiskCache) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while disk.is_on and not disk.is_idle:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.001)
 
@@ -219,7 +219,7 @@ async def test_a_full_disk_turns_the_cache_off_with_one_warning(tmp_path: Path) 
             temporary = path_of(tmp_path, 2).with_suffix(".chunk.tmp")
             temporary.symlink_to("/dev/full")
             disk.write(key(2), data(2))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while disk.is_on:  # noqa: ASYNC110 - there is no event
                     await asyncio.sleep(0.001)
             disk.write(key(3), data(3))

@@ -52,7 +52,7 @@ async def test_a_command_speaks_tls_shows_its_certificate_and_its_token(tmp_path
             ({"RLM_TLS_CA": str(clients.ca_file)}, "of no authority that is trusted here"),
             ({"RLM_TLS_CERT": "", "RLM_TLS_KEY": ""}, "a certificate it trusts"),
         ):
-            failed = await rlm("topics", "list", "--timeout", "20", env=env | change)
+            failed = await rlm("topics", "list", "--timeout", "60", env=env | change)
             assert failed.exit_code != 0
             assert why in failed.stderr
         plain = await rlm("topics", "list", env={"RLM_ADDRESS": node.address})
@@ -77,7 +77,7 @@ async def test_a_failed_handshake_prints_one_line_and_nothing_of_grpcs_own(tmp_p
         command = [sys.executable, "-m", "rlm.cli.main", "topics", "list"]
         options = ["--address", plain.address, "--tls-ca", str(Authority(tmp_path).ca_file)]
         done = await asyncio.to_thread(
-            subprocess.run, [*command, *options], capture_output=True, text=True, timeout=60
+            subprocess.run, [*command, *options], capture_output=True, text=True, timeout=240
         )
     assert done.stderr.splitlines() == [
         f"rlm: service at {plain.address}: not reachable: it does not speak TLS"

@@ -102,7 +102,7 @@ def logs(out: Path) -> dict[str, bytes]:
 
 async def ended(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
     """Its status, and what it said on standard output and standard error."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         said, errors = await process.communicate()
     return process.returncode, said.decode(), errors.decode()
 
@@ -111,7 +111,7 @@ async def interrupted(out: Path, store: HeldStore, *source: str) -> str:
     """A download broken off where the store holds it; what it said on standard error."""
     process = await download(out, *source)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             await store.is_full.wait()
         process.send_signal(signal.SIGINT)
         status, said, errors = await ended(process)

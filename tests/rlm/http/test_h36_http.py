@@ -42,7 +42,7 @@ async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
 
 
 async def is_ended(reader: asyncio.StreamReader) -> bool:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with contextlib.suppress(ConnectionError):
             return await reader.read() == b""
     return True
@@ -60,7 +60,7 @@ async def test_h36_a_thousand_requests_that_do_not_go_on_cost_little() -> None:
                 clients[-1].sendall(BEGUN)
             await asyncio.sleep(0)
         assert psutil.Process().memory_info().rss - before_bytes <= 64 * MIB
-        async with asyncio.timeout(20), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
                     async with session.get(f"http://127.0.0.1:{port}/healthz") as answer:
@@ -92,10 +92,10 @@ async def test_h36_a_first_request_has_a_deadline_and_a_size() -> None:
 
 async def test_h36_who_was_served_keeps_the_connection() -> None:
     async with (
-        serving(HttpLimits(first_request_ms=300, first_request_bytes=500)) as port,
+        serving(HttpLimits(first_request_ms=1_000, first_request_bytes=500)) as port,
         connected(port) as (reader, writer),
     ):
-        for _ in range(10):
+        for _ in range(24):
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
             head = await reader.readuntil(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200")

@@ -91,12 +91,12 @@ class Bench:
         return self.made
 
     async def until_fetching(self, count: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(self.store.ranges) < count:  # noqa: ASYNC110 - the store has no event
                 await asyncio.sleep(0.001)
 
     async def is_idle(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while self.made.range_scheduler.running_count:  # noqa: ASYNC110 - the loads have no event
                 await asyncio.sleep(0.001)
 

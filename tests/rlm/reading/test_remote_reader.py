@@ -201,12 +201,12 @@ async def test_a_reader_that_goes_on_finds_what_it_wants_under_way(local: Bench)
         return found.next_offset
 
     offset = await one(0)
-    await asyncio.wait_for(local.is_idle(), 5)
+    await asyncio.wait_for(local.is_idle(), 60)
     segment_id = segment.segment_id.id
     assert (segment_id, 5) in reader.chunks and (segment_id, 40) not in reader.chunks
     while offset < 1_000:
         offset = await one(offset)
-    await asyncio.wait_for(local.is_idle(), 5)
+    await asyncio.wait_for(local.is_idle(), 60)
     misses, ranges = reader.counts.misses, len(local.store.ranges)
     while offset < 3_000:
         offset = await one(offset)
@@ -243,7 +243,7 @@ async def test_what_the_cache_has_of_what_comes_next_waits_for_its_reader(local:
             )
             offset = found.next_offset
             del found
-            await asyncio.wait_for(local.is_idle(), 5)
+            await asyncio.wait_for(local.is_idle(), 60)
     assert reader.counts.misses - misses <= 2
 
 
@@ -263,7 +263,7 @@ async def test_the_window_crosses_the_border_of_the_segment(local: Bench) -> Non
         one, bounds(0, max_bytes=CHUNK), read_committed=False, following=following
     )
     assert found.next_offset < 400
-    await asyncio.wait_for(local.is_idle(), 5)
+    await asyncio.wait_for(local.is_idle(), 60)
     fetched = (len(local.store.ranges), local.store.indexes_fetched)
     assert (two.segment_id.id, 0) in reader.chunks
     assert await read(reader, one, bounds(found.next_offset), following) == (

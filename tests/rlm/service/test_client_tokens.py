@@ -109,7 +109,7 @@ class Rig:
     async def run_until(self, reached: Callable[[], bool]) -> None:
         running = asyncio.ensure_future(self.tokens.run())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not reached():
                     await next_turn()
         finally:

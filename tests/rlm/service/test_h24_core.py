@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import socket
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from rlm.service.clients import OwnProxy, Workers, core_socket
 from rlm.service.supervised import worker_count, worker_settings
 from rlm.workers.inherited import READY, CoreSettings
 from rlm.workers.v1 import core_pb2 as pb
+from rlm_sandbox.ports import PortReservation
 from tests.builders.clock import ManualClock
 from tests.builders.fake_broker import FakeBroker
 from tests.builders.service import NODE_ID, built_service
@@ -35,13 +35,6 @@ WORKER_HELLO = pb.WorkerHello(oldest_protocol=1, newest_protocol=1, worker=1, re
 def process_problems(service: BrokerService) -> set[tuple[str, str]]:
     found = service._problems.current()
     return {(one.kind.value, one.subject) for one in found if one.kind.value.startswith("process")}
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 async def test_h24_a_core_has_workers_whatever_its_settings_say_by_now(tmp_path: Path) -> None:
@@ -94,7 +87,9 @@ async def test_h23_a_core_is_ready_once_it_has_seen_that_its_broker_is_safe(
         said.append(capfd.readouterr().out)
         return READY.decode() in "".join(said).splitlines(keepends=True)
 
-    given = {f"{name}.listen": f"127.0.0.1:{free_port()}" for name in ("grpc", "http")}
+    ports = PortReservation()
+    given = {f"{name}.listen": f"127.0.0.1:{ports.take()}" for name in ("grpc", "http")}
+    ports.lend_all()
     rows = [{"name": name, "value": value} for name, value in SAFE.items()]
     async with FakeBroker().running() as broker:
         broker.on(API_VERSIONS, {"error_code": 35, "api_keys": []})
@@ -113,6 +108,7 @@ async def test_h23_a_core_is_ready_once_it_has_seen_that_its_broker_is_safe(
             )
             running.cancel()
             await asyncio.wait([running])
+    ports.release_all()
 
 
 async def test_h38_a_worker_that_is_away_and_a_core_that_keeps_ending_are_seen(
@@ -169,7 +165,7 @@ async def test_h24_a_second_signal_does_not_cut_the_end_short(second: signal.Sig
         sys.executable, "-c", STOPPED_TWICE, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while b"serves" not in await process.stdout.readline():
             pass
         process.send_signal(signal.SIGINT)

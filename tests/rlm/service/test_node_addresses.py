@@ -96,8 +96,11 @@ async def test_h17_a_restart_sends_nobody_past_a_proxy_that_was_known(tmp_path: 
         assert s.addresses.settled() == s.addresses.current()
     async with site(tmp_path, is_ready=False) as s:
         s.settings.beat(1, "older:1")  # a replay passes by what was
-        await asyncio.sleep(0.02)
-        assert s.addresses.current() == NodeAddresses(replaced=known, keeps_others=False)
+        remembered = NodeAddresses(replaced=known, keeps_others=False)
+        await until(lambda: s.addresses.current() == remembered)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert s.addresses.current() == remembered
         assert s.addresses.settled() is None
 
 

@@ -212,7 +212,7 @@ async def test_h11_a_store_that_changes_or_goes_is_noticed_and_so_is_its_return(
     good = path.read_bytes()
 
     async def noticed(words: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while words not in (connection.problem or "none"):  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.001)
 

@@ -74,7 +74,7 @@ def slow(rig: Rig) -> SlowStore:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - files are read in threads
             await asyncio.sleep(0.001)
 
@@ -204,7 +204,7 @@ async def test_g10_a_later_copy_does_not_take_the_last_slot_from_the_one_it_wait
     turn = Turn()
     later = asyncio.ensure_future(rig.copier.copy(snapshot, second, Turn(turn)))
     await asyncio.sleep(0.01)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await rig.copier.copy(snapshot, first, turn)
         turn.end(failed=False)
         await later

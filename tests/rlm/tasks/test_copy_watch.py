@@ -50,7 +50,7 @@ class Site:
         """Run the run that waits in the pool."""
         assert self.pool.waiting_count == 1
         running = asyncio.create_task(self.pool.run())
-        await asyncio.wait_for(self._copied.wait(), 30)
+        await asyncio.wait_for(self._copied.wait(), 60)
         running.cancel()
         await asyncio.wait([running])
 

@@ -377,7 +377,7 @@ async def test_an_undo_waits_while_the_deletion_begins(site: Site) -> None:
     undo = asyncio.ensure_future(discards(site.rig, site.task).undo(KEY))
     async with lock:
         lock.asked.clear()
-        await asyncio.wait_for(lock.asked.wait(), 5)
+        await asyncio.wait_for(lock.asked.wait(), 60)
         site.rig.ledger.delete_partition(STARTED)
     with pytest.raises(Fenced, match="being deleted already"):
         await undo
@@ -389,7 +389,7 @@ async def test_the_deletion_waits_while_it_is_undone(site: Site) -> None:
     run = asyncio.ensure_future(site.run())
     async with lock:
         lock.asked.clear()
-        await asyncio.wait_for(lock.asked.wait(), 5)
+        await asyncio.wait_for(lock.asked.wait(), 60)
         site.rig.settings.remove(f"discard/{KEY}")
     with pytest.raises(Fenced, match="taken back"):
         await run

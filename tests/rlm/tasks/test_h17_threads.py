@@ -38,7 +38,7 @@ async def test_h17_a_snapshot_waits_for_no_copy(tmp_path: Path, gate: threading.
         copies.begin(gate.wait)
     segment = snapshot.log.segments[0]
     waiting = [asyncio.ensure_future(rig.copier.copy(snapshot, segment, Turn())) for _ in range(10)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await rig.snapshots.take(rig.led)
     assert not any(copy.done() for copy in waiting)
     gate.set()
@@ -50,7 +50,7 @@ async def test_h17_a_snapshot_waits_for_no_copy(tmp_path: Path, gate: threading.
 async def test_h17_a_hanging_disk_is_an_error_and_a_number(
     tmp_path: Path, gate: threading.Event
 ) -> None:
-    snapshots = Threads("snapshots", 1, hang_ms=200)
+    snapshots = Threads("snapshots", 1, hang_ms=1_000)
     rig = Rig(tmp_path, threads=replace(all_of(THREADS), snapshots=snapshots))
     rig.write_log(0, 100, 200, 300, end=350)
 
@@ -58,7 +58,7 @@ async def test_h17_a_hanging_disk_is_an_error_and_a_number(
         gate.wait()
 
     rig.log_dirs.after_scan = hang
-    with pytest.raises(Unavailable, match="work of snapshots has not ended within 200 ms"):
+    with pytest.raises(Unavailable, match="work of snapshots has not ended within 1000 ms"):
         await rig.snapshots.take(rig.led)
     assert thread_gauges(rig.threads.pools())["rlm_threads_hung"] == {
         ("snapshots",): 1,

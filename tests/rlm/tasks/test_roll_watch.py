@@ -63,7 +63,7 @@ class Site:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - files are read in threads
             await asyncio.sleep(0.001)
 
