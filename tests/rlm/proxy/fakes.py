@@ -443,6 +443,8 @@ async def proxied(
     broker.port = server.sockets[0].getsockname()[1]
     metrics, host = Counting(), "127.0.0.1"
     kept = {"upstream_port": broker.port, "shutdown_timeout_ms": 1000, "barrier_wait_ms": 9_000}
+    kept |= {"first_request_timeout_ms": 600_000, "handshake_timeout_ms": 60_000}
+    kept |= {"connect_timeout_ms": 60_000}
     made = ProxySettings(listen_host=host, listen_port=0, upstream_host=host, **kept | settings)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(server.close)

@@ -155,7 +155,6 @@ async def test_shutdown_lets_a_long_produce_come_whole() -> None:
         await settle(lambda: connection.received_bytes >= 90_040)
         closing = asyncio.ensure_future(w.proxy.close())
         await settle(lambda: connection._is_draining)
-        await asyncio.sleep(0.05)
         client.writer.write(request[90_040:])
         async with asyncio.timeout(60):
             answer = await client.answer(PRODUCE, 9)
