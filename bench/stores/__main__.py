@@ -31,13 +31,17 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--stores", type=words(STORES), help=f"some of {','.join(STORES)}")
     made.add_argument("--delays-ms", type=numbers(0), help="such as 0,20,100 (S3 only)")
     made.add_argument("--partitions", type=numbers(), help="such as 8,1")
+    made.add_argument("--fetch-mib", type=numbers(), help="such as 1,16")
+    made.add_argument(
+        "--warm", action="store_true", default=None, help="with a cache on disk, each read twice"
+    )
     for name in _NUMBERS:
         made.add_argument(f"--{name.replace('_', '-')}", type=int)
     return made
 
 
 def _options(given: argparse.Namespace) -> StoreOptions:
-    names = ("stores", "delays_ms", "partitions", *_NUMBERS)
+    names = ("stores", "delays_ms", "partitions", "fetch_mib", "warm", *_NUMBERS)
     return options_from(given, StoreOptions.quick(), StoreOptions.full(), names)
 
 

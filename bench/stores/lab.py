@@ -19,7 +19,7 @@ from bench.read import restart_service, use_production_intervals
 from bench.stores.options import S3, StoreOptions
 from bench.topics import Progress
 from rlm_sandbox.sandbox import Sandbox
-from rlm_sandbox.spec import SandboxSpec
+from rlm_sandbox.spec import Override, SandboxSpec
 
 _ENDPOINT = "rsm.config.s3.endpoint.url"
 _HEAP_MIB = 1024
@@ -123,7 +123,10 @@ def lab(store: str, options: StoreOptions, progress: Progress) -> Iterator[Lab]:
             store=store,
             jvm=options.jvm,
             heap_mib=_HEAP_MIB,
-            overrides=(workers_override(options.workers),),
+            overrides=(
+                workers_override(options.workers),
+                *((_disk_cache(Path(folder) / "chunks"),) if options.warm else ()),
+            ),
         )
         sandbox = Sandbox.up(Path(folder) / "sandbox", spec, progress=progress)
         wire = None
@@ -135,6 +138,11 @@ def lab(store: str, options: StoreOptions, progress: Progress) -> Iterator[Lab]:
             sandbox.down(delete=True)
             if wire is not None:
                 wire.close()
+
+
+def _disk_cache(folder: Path) -> Override:
+    folder.mkdir()
+    return Override.parse(f"rlm.fetch.chunk.cache.path={folder}")
 
 
 def _put_wire_between(sandbox: Sandbox) -> WireProcess:

@@ -17,6 +17,7 @@ class StoreOptions:
 
     `size_mib` is the topic with 8 partitions, one partition alone gets half; `copy_mib` is each of
     the backlogs; `first_records` cold reads are timed per delay; `workers`: `proxy.workers`.
+    `warm`: the service has a cache on disk, and all that is read is in it.
     """
 
     stores: tuple[str, ...]
@@ -31,6 +32,8 @@ class StoreOptions:
     warm_up: bool
     jvm: str
     workers: int = 0
+    fetch_mib: tuple[int, ...] = (1,)
+    warm: bool = False
 
     @classmethod
     def full(cls) -> Self:
@@ -77,7 +80,7 @@ class StoreOptions:
             segment_mib=self.segment_mib,
             passes=self.passes,
             partitions=self.partitions,
-            fetch_mib=(1,),
+            fetch_mib=self.fetch_mib,
             variants=(PROXY,),
             warm_up=self.warm_up,
             jvm=self.jvm,

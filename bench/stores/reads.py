@@ -1,30 +1,30 @@
 """A sequential read of remote data by Java's ConsumerPerformance, and the CPU of each process."""
 
-from bench.consumer import read_topic
-from bench.plan import MIB, PROXY, RECORD_BYTES, topic_name
-from bench.processes import CpuMark
+from bench.consumer import ConsumerRun, read_topic
+from bench.plan import MIB, PROXY, RECORD_BYTES, Shape, topic_name
+from bench.processes import CpuMark, wait_idle
 from bench.stores.lab import Lab
 from bench.stores.options import StoreOptions
 from bench.stores.report import ReadRun
 
 
 def measure_read(
-    lab: Lab, options: StoreOptions, *, partitions: int, delay_ms: int, number: int
+    lab: Lab, options: StoreOptions, shape: Shape, *, delay_ms: int, number: int
 ) -> ReadRun:
-    """Cold: the service was just started; the plugin and its connections are as they were."""
+    """Cold: the service was just started; the plugin and its connections are as they were. Warm: it
+    has read all of it once, and has it in its cache on disk.
+    """
     lab.delay(delay_ms)
-    lab.empty_caches()
-    records = options.read.records(partitions)
+    records = options.read.records(shape.partitions)
+    if options.warm:
+        _read(lab, shape, records)
+        wait_idle(lab.pids["service"])
+    else:
+        lab.empty_caches()
     gigabytes, gibibytes = records * RECORD_BYTES / 1e9, records * RECORD_BYTES / (1 << 30)
     lab.take()
     before = CpuMark.now(lab.pids)
-    read = read_topic(
-        lab.sandbox.dist,
-        bootstrap=lab.sandbox.bootstrap,
-        topic=topic_name(PROXY, partitions),
-        records=records,
-        fetch_bytes=MIB,
-    )
+    read = _read(lab, shape, records)
     after = CpuMark.now(lab.pids)
     passed = lab.take()
     used = {role: after.roles[role] - before.roles[role] for role in before.roles}
@@ -32,7 +32,9 @@ def measure_read(
     return ReadRun(
         store=lab.store,
         delay_ms=delay_ms,
-        partitions=partitions,
+        partitions=shape.partitions,
+        fetch_mib=shape.fetch_bytes // MIB,
+        warm=options.warm,
         pass_number=number,
         mib_s=read.line.fetch_mib_s,
         wall_s=round(read.process.wall_s, 3),
@@ -43,4 +45,14 @@ def measure_read(
         },
         store_bytes_per_byte=round(passed["bytes"].get("down", 0) / (gigabytes * 1e9), 3),
         foreign_cores=round(max(0.0, foreign_s) / read.process.wall_s, 3),
+    )
+
+
+def _read(lab: Lab, shape: Shape, records: int) -> ConsumerRun:
+    return read_topic(
+        lab.sandbox.dist,
+        bootstrap=lab.sandbox.bootstrap,
+        topic=topic_name(PROXY, shape.partitions),
+        records=records,
+        fetch_bytes=shape.fetch_bytes,
     )

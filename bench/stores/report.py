@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.stores import peers
 from bench.stores.options import HDFS, S3
@@ -17,6 +17,29 @@ LEAST_OF_PLAIN_COPY = {S3: 0.9, HDFS: 0.8}
 MOST_CPU_S_GB_READ = 1.5
 MOST_CPU_S_GB_COPIED = {S3: 2.5}
 _MB_PER_MIB = 1.048576
+_WHERE = 34
+
+
+class Cell(NamedTuple):
+    """One kind of read."""
+
+    store: str
+    delay_ms: int
+    partitions: int
+    fetch_mib: int
+    warm: bool
+
+    @property
+    def where(self) -> str:
+        fetch = "" if self.fetch_mib == 1 else f", {self.fetch_mib} MiB"
+        warm = ", warm" if self.warm else ""
+        return f"{self.store} +{self.delay_ms} ms, {self.partitions} part.{fetch}{warm}"
+
+    def peer(self) -> peers.PeerFigure | None:
+        """The best of the others at the same."""
+        if self.store != S3:
+            return None
+        return peers.best_read(self.partitions, self.delay_ms, self.fetch_mib, warm=self.warm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +49,8 @@ class ReadRun:
     store: str
     delay_ms: int
     partitions: int
+    fetch_mib: int
+    warm: bool
     pass_number: int
     mib_s: float
     wall_s: float
@@ -36,8 +61,8 @@ class ReadRun:
     foreign_cores: float
 
     @property
-    def cell(self) -> tuple[str, int, int]:
-        return self.store, self.delay_ms, self.partitions
+    def cell(self) -> Cell:
+        return Cell(self.store, self.delay_ms, self.partitions, self.fetch_mib, self.warm)
 
     @property
     def our_cpu_s_gb(self) -> float:
@@ -109,11 +134,10 @@ class Verdict:
 def verdicts(figures: Figures) -> list[Verdict]:
     """Peers were measured on another machine: those rows are for orientation."""
     found: list[Verdict] = []
-    for (store, delay_ms, partitions), runs in _cells(figures.reads):
-        where = f"{store} +{delay_ms} ms, {partitions} part."
-        speed = median(run.mib_s for run in runs)
-        if store == S3:
-            found += _of_speed(where, partitions, delay_ms, speed)
+    for cell, runs in _cells(figures.reads):
+        where = cell.where
+        if cell.store == S3:
+            found += _of_speed(cell, median(run.mib_s for run in runs))
             gets = median(run.gets_per_gib for run in runs)
             found.append(_at_most(where, "GetObject per GiB", gets, MOST_GETS_PER_GIB))
         cpu = median(run.our_cpu_s_gb for run in runs)
@@ -133,14 +157,14 @@ def verdicts(figures: Figures) -> list[Verdict]:
     return found
 
 
-def _of_speed(where: str, partitions: int, delay_ms: int, mib_s: float) -> list[Verdict]:
+def _of_speed(cell: Cell, mib_s: float) -> list[Verdict]:
     found = []
-    least = LEAST_MB_S_AT_100_MS.get(partitions)
-    if delay_ms == 100 and least is not None:
-        found.append(_at_least(where, "MB/s", mib_s * _MB_PER_MIB, least))
-    best = peers.best_read(partitions, delay_ms)
+    least = LEAST_MB_S_AT_100_MS.get(cell.partitions)
+    if cell.delay_ms == 100 and least is not None:
+        found.append(_at_least(cell.where, "MB/s", mib_s * _MB_PER_MIB, least))
+    best = cell.peer()
     if best is not None:
-        found.append(_at_least(where, "of the peer's best", mib_s / best.best, LEAST_OF_PEER))
+        found.append(_at_least(cell.where, "of the peer's best", mib_s / best.best, LEAST_OF_PEER))
     return found
 
 
@@ -156,8 +180,8 @@ def _at_most(where: str, what: str, measured: float, most: float) -> Verdict:
     )
 
 
-def _cells(runs: Iterable[ReadRun]) -> list[tuple[tuple[str, int, int], list[ReadRun]]]:
-    cells: dict[tuple[str, int, int], list[ReadRun]] = {}
+def _cells(runs: Iterable[ReadRun]) -> list[tuple[Cell, list[ReadRun]]]:
+    cells: dict[Cell, list[ReadRun]] = {}
     for run in runs:
         cells.setdefault(run.cell, []).append(run)
     return sorted(cells.items(), key=lambda item: (item[0][0] != S3, *item[0]))
@@ -194,13 +218,11 @@ def summary(figures: Figures) -> dict[str, Any]:
     }
 
 
-def _read_row(cell: tuple[str, int, int], runs: Sequence[ReadRun]) -> dict[str, Any]:
+def _read_row(cell: Cell, runs: Sequence[ReadRun]) -> dict[str, Any]:
     names = sorted({name for run in runs for name in run.requests_per_gib})
-    peer = peers.best_read(cell[2], cell[1]) if cell[0] == S3 else None
+    peer = cell.peer()
     return {
-        "store": cell[0],
-        "delay_ms": cell[1],
-        "partitions": cell[2],
+        **cell._asdict(),
         "mib_s": round(median(run.mib_s for run in runs), 1),
         "peer_mib_s": None if peer is None else peer.mib_s,
         "peer_cpu_s_gb": None if peer is None else peer.cpu_s_gb,
@@ -230,7 +252,7 @@ def read_line(run: ReadRun) -> str:
     """One read as it ends."""
     requests = ", ".join(f"{name} {count:g}" for name, count in run.requests_per_gib.items())
     return (
-        f"pass {run.pass_number}  {run.store:4} +{run.delay_ms:3} ms  {run.partitions} part."
+        f"pass {run.pass_number}  {run.cell.where:{_WHERE}}"
         f"  {run.mib_s:7.1f} MiB/s  CPU s/GB: service+plugin {run.our_cpu_s_gb:5.2f}"
         f"  broker {run.cpu_s_gb['broker']:5.2f}  foreign cores {run.foreign_cores:4.2f}"
         + (f"  per GiB: {requests}" if requests else "")
@@ -251,20 +273,20 @@ def tables(figures: Figures) -> str:
     result = summary(figures)
     lines = [
         "",
-        f"{'reads, medians':24}{'MiB/s':>9}{'CPU s/GB':>10}{'peer, MiB/s':>13}{'CPU s/GB':>11}"
-        "  requests per GiB",
+        f"{'reads, medians':{_WHERE}}{'MiB/s':>9}{'CPU s/GB':>10}"
+        f"{'peer, MiB/s':>13}{'CPU s/GB':>11}  requests per GiB",
     ]
     for row in result["reads"]:
-        where = f"{row['store']} +{row['delay_ms']} ms, {row['partitions']} part."
+        where = Cell(*(row[name] for name in Cell._fields)).where
         requests = ", ".join(f"{name} {n:g}" for name, n in row["requests_per_gib"].items())
         lines.append(
-            f"{where:24}{row['mib_s']:9.1f}{row['our_cpu_s_gb']:10.2f}"
+            f"{where:{_WHERE}}{row['mib_s']:9.1f}{row['our_cpu_s_gb']:10.2f}"
             f"{row['peer_mib_s'] or '-':>13}{row['peer_cpu_s_gb'] or '-':>11}  {requests or '-'}"
         )
     lines += ["", f"for orientation: {peers.PEER}"]
     for one in peers.READS:
-        where = f"+{one.delay_ms} ms, {one.partitions} part."
-        lines.append(f"{where:24}{one.mib_s:>9}{one.cpu_s_gb:>16}  {one.what}")
+        where = Cell("", one.delay_ms, one.partitions, one.fetch_mib, one.warm).where.strip()
+        lines.append(f"{where:{_WHERE}}{one.mib_s:>9}{one.cpu_s_gb:>16}  {one.what}")
     lines += [f"GetObject per GiB {peers.GETS_PER_GIB}; {peers.COPY}", ""]
     for row in result["first_records"]:
         where = f"{row['store']} +{row['delay_ms']} ms"
@@ -283,6 +305,7 @@ def tables(figures: Figures) -> str:
     for row in result["wanted"]:
         word = "met" if row["met"] else "MISSED"
         lines.append(
-            f"{row['where']:24}{row['what']:27}{row['measured']:8.2f}  {row['wanted']:8} {word}"
+            f"{row['where']:{_WHERE}}{row['what']:27}{row['measured']:8.2f}"
+            f"  {row['wanted']:8} {word}"
         )
     return "\n".join(lines)

@@ -22,12 +22,21 @@ from bench.stores.report import (
 
 
 def read(
-    mib_s: float, *, store: str = S3, delay_ms: int = 100, partitions: int = 8, gets: float = 150
+    mib_s: float,
+    *,
+    store: str = S3,
+    delay_ms: int = 100,
+    partitions: int = 8,
+    gets: float = 150,
+    fetch_mib: int = 1,
+    warm: bool = False,
 ) -> ReadRun:
     return ReadRun(
         store=store,
         delay_ms=delay_ms,
         partitions=partitions,
+        fetch_mib=fetch_mib,
+        warm=warm,
         pass_number=1,
         mib_s=mib_s,
         wall_s=2.0,
@@ -113,7 +122,7 @@ def test_the_tables_show_ours_the_peers_and_what_was_missed() -> None:
         )
     )
     assert "measured elsewhere" in text
-    assert "s3 +100 ms, 8 part.          50.0      3.00       89-118    7.0-7.8" in text
+    assert "s3 +100 ms, 8 part.                    50.0      3.00       89-118    7.0-7.8" in text
     assert "MISSED" in text
     assert "GetObject log 130" in text
     assert "ratio 0.50 (0.50)" in text
@@ -127,6 +136,32 @@ def test_the_best_of_a_peers_row() -> None:
     assert best is not None
     assert (best.best, best.cpu_s_gb) == (118, "7.0-7.8")
     assert best_read(8, 20) is None
+
+
+@pytest.mark.parametrize(
+    ("partitions", "delay_ms", "fetch_mib", "warm", "best"),
+    [
+        (8, 0, 1, False, 173),
+        (1, 0, 1, False, 182),
+        (8, 0, 16, False, 84),
+        (1, 0, 16, False, 185),
+        (8, 100, 16, False, 35),
+        (1, 100, 16, False, 42),
+        (8, 0, 1, True, 306),
+        (1, 0, 1, True, 228),
+    ],
+)
+def test_a_kind_of_read_stands_beside_the_best_of_its_own_kind(
+    partitions: int, delay_ms: int, fetch_mib: int, warm: bool, best: float
+) -> None:
+    mine = read(
+        best * 2.5, delay_ms=delay_ms, partitions=partitions, fetch_mib=fetch_mib, warm=warm
+    )
+    kinds = (read(1.0, delay_ms=delay_ms, partitions=partitions, fetch_mib=50), mine)
+    ratios = [one for one in verdicts(Figures(reads=kinds)) if one.what == "of the peer's best"]
+    assert [(one.measured, one.met) for one in ratios] == [(2.5, True)]
+    assert f"{partitions} part." + (", 16 MiB" if fetch_mib == 16 else "") in ratios[0].where
+    assert ratios[0].where.endswith(", warm") is warm
 
 
 def test_added_latency_is_of_s3_only() -> None:
