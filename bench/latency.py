@@ -24,7 +24,7 @@ from bench.plan import MIB
 from bench.processes import BenchError
 from bench.producer import TimedProducer
 from bench.production import production_sandbox, workers_override
-from bench.report import p95
+from bench.report import p95, p99
 from bench.topics import enable, make_filled, make_topic
 from rlm_sandbox.sandbox import Sandbox
 
@@ -58,8 +58,10 @@ class Window:
     records: int
     p50_ms: float
     p95_ms: float
+    p99_ms: float
     direct_p50_ms: float
     direct_p95_ms: float
+    direct_p99_ms: float
     load: str
 
 
@@ -185,8 +187,10 @@ def _window(producers: _Producers, number: int, span: _Span) -> Window:
         records=len(proxied_ms),
         p50_ms=round(median(proxied_ms), 3),
         p95_ms=round(p95(proxied_ms), 3),
+        p99_ms=round(p99(proxied_ms), 3),
         direct_p50_ms=round(median(direct_ms), 3),
         direct_p95_ms=round(p95(direct_ms), 3),
+        direct_p99_ms=round(p99(direct_ms), 3),
         load=span.load,
     )
 
@@ -230,8 +234,9 @@ def _line(one: Window) -> str:
     copied = "" if one.mb_s is None else f", {one.mb_s:.1f} MB/s copied"
     return (
         f"{one.number:>2} {one.phase:8} {one.seconds:5.1f} s, {one.records:>5} records, "
-        f"p50 {one.p50_ms:6.2f} ms, p95 {one.p95_ms:7.2f} ms; direct p50 {one.direct_p50_ms:6.2f}, "
-        f"p95 {one.direct_p95_ms:7.2f}{copied}, load {one.load}"
+        f"p50 {one.p50_ms:6.2f} ms, p95 {one.p95_ms:7.2f}, p99 {one.p99_ms:7.2f}; direct "
+        f"p50 {one.direct_p50_ms:6.2f}, p95 {one.direct_p95_ms:7.2f}, "
+        f"p99 {one.direct_p99_ms:7.2f}{copied}, load {one.load}"
     )
 
 

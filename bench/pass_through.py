@@ -11,9 +11,10 @@ import argparse
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 from bench.command import document, measure, parser, say, words
 from bench.consumer import read_topic
@@ -80,6 +81,8 @@ class PassRun:
     service_system_s_gb: float
     faults_gb: int
     peak_mib: float
+    avg_ms: float | None
+    """Of all records; the percentiles are whole milliseconds, so it says smaller differences."""
     p50_ms: int | None
     p99_ms: int | None
     foreign_cores: float
@@ -126,22 +129,31 @@ def summary(runs: Sequence[PassRun]) -> Iterator[str]:
             continue
         ours = [run for run in runs if (run.case, run.variant) == (case, variant)]
         direct = [run for run in runs if (run.case, run.variant) == (case, DIRECT)]
-        speeds = {run.round_number: run.mb_s for run in direct}
-        of_direct = median(run.mb_s / speeds[run.round_number] for run in ours)
+        beside = {run.round_number: run for run in direct}
+        pairs = [(run, beside[run.round_number]) for run in ours]
+        of_direct = median(run.mb_s / other.mb_s for run, other in pairs)
         way = "" if variant == PROXY else f" ({variant})"
         yield (
-            f"{case}{way}: {median(run.service_s_gb for run in ours):.2f} CPU s/GB, "
-            f"{of_direct:.2f} of direct{_added(ours, direct)}"
+            f"{case}{way}: {median(run.service_s_gb for run in ours):.2f} CPU s/GB "
+            f"({median(starmap(less_idle, pairs)):.2f} less what it takes while idle), "
+            f"{of_direct:.2f} of direct{_added(pairs)}"
         )
 
 
-def _added(ours: Sequence[PassRun], direct: Sequence[PassRun]) -> str:
-    """The latencies of producers, by their medians."""
+def less_idle(ours: PassRun, direct: PassRun) -> float:
+    """CPU s/GB of the service without what it takes in the same time while the bytes go past it."""
+    return ours.service_s_gb - direct.service_s_gb * ours.wall_s / direct.wall_s
+
+
+def _added(pairs: Sequence[tuple[PassRun, PassRun]]) -> str:
+    """The latencies of producers: the medians of both, and that of the differences."""
     words_of = []
-    for name in ("p50_ms", "p99_ms"):
-        found = [[getattr(run, name) for run in runs] for runs in (ours, direct)]
-        if None not in found[0] + found[1]:
-            words_of.append(f", {name} {median(found[0]):.0f} by {median(found[1]):.0f}")
+    for name in ("avg_ms", "p50_ms", "p99_ms"):
+        found = [(getattr(run, name), getattr(other, name)) for run, other in pairs]
+        if all(None not in pair for pair in found):
+            ours, direct = (median(values) for values in zip(*found, strict=True))
+            added = median(one - other for one, other in found)
+            words_of.append(f", {name} {ours:g} by {direct:g} ({added:+.3g})")
     return "".join(words_of)
 
 
@@ -232,15 +244,35 @@ def _measured(
         service_system_s_gb=round(system_s / gigabytes, 3),
         faults_gb=round((after.faults - before.faults) / gigabytes),
         peak_mib=peak_mib(pid),
-        p50_ms=None if latencies is None else latencies[0],
-        p99_ms=None if latencies is None else latencies[1],
+        avg_ms=None if latencies is None else latencies.avg_ms,
+        p50_ms=None if latencies is None else latencies.p50_ms,
+        p99_ms=None if latencies is None else latencies.p99_ms,
         foreign_cores=round(max(0.0, busy_s - user_s - system_s) / wall_s, 2),
         load=load_in_words(),
     )
 
 
-_Took = tuple[float, float, tuple[int, int] | None]
-"""MB/s of values, seconds of the whole process, p50 and p99 in ms."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Of a run of ProducerPerformance, in ms."""
+
+    avg_ms: float
+    p50_ms: int
+    p99_ms: int
+
+    @classmethod
+    def parse(cls, output: str) -> Self:
+        """Of its last line; BenchError where that has none."""
+        found = _LATENCIES.search(output.strip().rpartition("\n")[2])
+        if found is None:
+            raise BenchError(f"ProducerPerformance printed no result: {output[-500:]!r}")
+        # The point is that of the language of the machine.
+        avg_ms = float(found[1].replace(",", "."))
+        return cls(avg_ms=avg_ms, p50_ms=int(found[2]), p99_ms=int(found[4]))
+
+
+_Took = tuple[float, float, Latencies | None]
+"""MB/s of values, seconds of the whole process, latencies of a producer."""
 
 
 def _consumed(
@@ -265,15 +297,19 @@ def _produced(
     if properties is not None:
         argv += ["--producer.config", str(properties)]
     ran = run_measured(argv)
-    last = ran.output.strip().splitlines()[-1]
-    found, rate = _LATENCIES.search(last), re.search(r"\(([\d.]+) MB/sec\)", last)
-    if found is None or rate is None:
-        raise BenchError(f"ProducerPerformance printed no result: {ran.output[-500:]!r}")
-    return float(rate[1]) * MIB / 1e6, ran.wall_s, (int(found[2]), int(found[4]))
+    latencies = Latencies.parse(ran.output)
+    rate = re.search(r"\(([\d.]+) MB/sec\)", ran.output.strip().rpartition("\n")[2])
+    if rate is None:
+        raise BenchError(f"ProducerPerformance printed no speed: {ran.output[-500:]!r}")
+    return float(rate[1]) * MIB / 1e6, ran.wall_s, latencies
 
 
 def _line(run: PassRun) -> str:
-    latency = "" if run.p50_ms is None else f", p50 {run.p50_ms} ms, p99 {run.p99_ms} ms"
+    latency = (
+        ""
+        if run.avg_ms is None
+        else f", avg {run.avg_ms} ms, p50 {run.p50_ms} ms, p99 {run.p99_ms} ms"
+    )
     return (
         f"{run.round_number} {run.case:26} {run.variant:6} {run.mb_s:7.1f} MB/s, service "
         f"{run.service_user_s_gb:.2f} + {run.service_system_s_gb:.2f} CPU s/GB, "

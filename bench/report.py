@@ -88,8 +88,17 @@ def ratios(runs: Sequence[Run], shape: Shape, above: str, below: str) -> list[fl
 
 def p95(values: Iterable[float]) -> float:
     """The 95th percentile, interpolated; that of one value is the value."""
+    return _last_of(values, 20)
+
+
+def p99(values: Iterable[float]) -> float:
+    """The 99th percentile, as `p95`."""
+    return _last_of(values, 100)
+
+
+def _last_of(values: Iterable[float], parts: int) -> float:
     found = tuple(values)
-    return quantiles(found, n=20, method="inclusive")[-1] if len(found) > 1 else found[0]
+    return quantiles(found, n=parts, method="inclusive")[-1] if len(found) > 1 else found[0]
 
 
 def verdicts(runs: Sequence[Run], shapes: Iterable[Shape], *, ones: bool = False) -> list[Verdict]:

@@ -43,7 +43,7 @@ def test_quick_times_a_producer_beside_a_copy(tmp_path: Path) -> None:
     result = _measured(latency.main, "latency", tmp_path)
     phases = [one["phase"] for one in result["runs"]]
     assert phases == [latency.IDLE, latency.COPYING, latency.IDLE]
-    assert all(0 < one["p50_ms"] <= one["p95_ms"] for one in result["runs"])
+    assert all(0 < one["p50_ms"] <= one["p95_ms"] <= one["p99_ms"] for one in result["runs"])
     [ratio] = result["ratios"]
     assert ratio["p95"] > 0
 
@@ -67,5 +67,5 @@ def test_quick_measures_what_passes(tmp_path: Path) -> None:
     runs = [(one["case"].split()[0], one["variant"]) for one in result["runs"]]
     assert runs == [(part, variant) for part in pass_through.PARTS for variant in (PROXY, DIRECT)]
     assert all(one["mb_s"] > 0 and one["peak_mib"] > 0 for one in result["runs"])
-    timed = [one["p50_ms"] is not None for one in result["runs"]]
+    timed = [one["avg_ms"] is not None for one in result["runs"]]
     assert timed == [part == pass_through.PRODUCE for part, _ in runs]
