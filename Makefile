@@ -19,6 +19,7 @@
 #   make bench-ledger     the ledger of a million segments beside Kafka's own cache of them
 #   make bench-ledger-snapshot  the same ledger, ready from its snapshot
 #   make bench-pass-through  what the proxy costs where it only passes bytes on
+#   make bench-floors     what the machine takes at least for the same bytes
 #   make bench-connections  thousands of waiting connections, fifty readers of remote data
 #   make bench-all        all benchmarks, one after the other: a night
 #   make bench-idle       a service that leads 1,000 partitions and has nothing to do
@@ -53,7 +54,7 @@ SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep
 .PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock sbom clean
 .PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
 .PHONY: bench-stores bench-scale bench-ledger bench-ledger-snapshot bench-idle bench-pass-through bench-spark mutants
-.PHONY: bench-connections bench-all
+.PHONY: bench-connections bench-floors bench-all
 
 help:
 	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
@@ -132,6 +133,9 @@ bench-idle: setup
 
 bench-connections: setup
 	@$(RUN) bench.connections $(ARGS)
+
+bench-floors: setup
+	@$(RUN) bench.floors $(ARGS)
 
 bench-all: setup
 	@$(RUN) bench.night $(ARGS)

@@ -34,7 +34,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 _HOST = "127.0.0.1"
 _VERSION = 9
 _RECORD_BYTES = 100
-_BATCH_BYTES = _RECORD_BYTES + 61 + 9
+BATCH_BYTES = _RECORD_BYTES + 61 + 9
 """With the header of a batch and that of its record."""
 _WARM_S = 1.0
 _READY_S = 30.0
@@ -89,7 +89,7 @@ class _Frames(asyncio.Protocol):
         """Take the ids of frames that are whole now."""
 
 
-class _Broker(_Frames):
+class Broker(_Frames):
     """Answers each produce request with the same offset."""
 
     _head, _tail = b"", b""
@@ -105,12 +105,12 @@ class _Broker(_Frames):
         self.transport.write(b"".join(self._head + one + self._tail for one in ids))
 
 
-class _Client(_Frames):
+class Client(_Frames):
     """Keeps so many requests in flight; counts answers, which have to come in order."""
 
-    def __init__(self, in_flight: int) -> None:
+    def __init__(self, in_flight: int, batch_bytes: int = BATCH_BYTES) -> None:
         super().__init__(4)
-        rows = [{"index": 0, "records": bytes(_BATCH_BYTES)}]
+        rows = [{"index": 0, "records": bytes(batch_bytes)}]
         topics = [{"name": "small", "partition_data": rows}]
         value = {"acks": -1, "timeout_ms": 1_000, "topic_data": topics}
         frame = encode_request(PRODUCE, _VERSION, 0, "bench", value)
@@ -168,7 +168,7 @@ def summary(runs: Sequence[SmallRun]) -> Iterator[str]:
 async def _run(given: argparse.Namespace, progress: Callable[[str], None]) -> list[SmallRun]:
     if given.quick:
         given.rounds, given.seconds = 1, 1.0
-    broker = await asyncio.get_running_loop().create_server(_Broker, _HOST, 0)
+    broker = await asyncio.get_running_loop().create_server(Broker, _HOST, 0)
     broker_port = int(broker.sockets[0].getsockname()[1])
     runs: list[SmallRun] = []
     async with broker, _worker(broker_port) as (pid, port):
@@ -219,16 +219,16 @@ async def _measured(
     given: argparse.Namespace, variant: str, number: int, port: int, pid: int
 ) -> SmallRun:
     loop = asyncio.get_running_loop()
-    clients: list[_Client] = []
+    clients: list[Client] = []
     try:
         for _ in range(given.connections):
-            _, client = await loop.create_connection(lambda: _Client(given.in_flight), _HOST, port)
+            _, client = await loop.create_connection(lambda: Client(given.in_flight), _HOST, port)
             clients.append(client)
         await asyncio.sleep(_WARM_S)
-        began_s, mark, answered = loop.time(), TreeMark.of(pid), _answered(clients)
+        began_s, mark, answered = loop.time(), TreeMark.of(pid), answers(clients)
         await asyncio.sleep(given.seconds)
         took_s, after = loop.time() - began_s, TreeMark.of(pid)
-        answered = _answered(clients) - answered
+        answered = answers(clients) - answered
     finally:
         for client in clients:
             client.transport.close()
@@ -245,7 +245,8 @@ async def _measured(
     )
 
 
-def _answered(clients: Sequence[_Client]) -> int:
+def answers(clients: Sequence[Client]) -> int:
+    """Requests so far; BenchError where one was answered out of order."""
     for one in clients:
         if one.problem:
             raise BenchError(one.problem)
