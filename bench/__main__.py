@@ -8,7 +8,7 @@ from typing import Any
 from bench.command import measure, numbers, options_from, parser, say, words
 from bench.plan import TLS, VARIANTS, Options
 from bench.read import run_read
-from bench.report import Run, tables
+from bench.report import IdleRun, Run, tables
 
 _OPTIONS = (
     "size_mib",
@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def run() -> tuple[list[str], dict[str, Any]]:
         result = run_read(options, say)
         rows = [Run(**run) for run in result["runs"]]
-        runs = tables(rows, options.shapes, ones=options.batches_of_one)
+        idle = [IdleRun(**run) for run in result["idle_runs"]]
+        runs = tables(rows, options.shapes, ones=options.batches_of_one, idle=idle)
         share, caches = result["remote_share"], result["caches"]
         return [runs, f"\nremote share of records: {share}\ncaches: {caches}"], result
 

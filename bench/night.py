@@ -16,10 +16,13 @@ from typing import Any
 
 from bench.command import measure, parser, say
 from bench.machine import commit, load_in_words, machine_in_words
+from bench.pass_through import CONSUME, CONSUME_ONES, PRODUCE
 from bench.processes import BenchError
 
 _LIMIT_S = 600
 _STOP_S = 60
+_MANY = 64
+"""Partitions of a topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,20 +45,26 @@ class Ended:
 
 
 def _read(partitions: int, fetch_mib: int, *, workers: int = 0) -> Part:
+    """Segments so small that most of a partition is closed, and so remote."""
+    segment_mib = 2 if partitions == _MANY else 16
     sizes = f"--partitions {partitions} --fetch-mib {fetch_mib} --size-mib 512 --passes 5"
+    sizes += f" --segment-mib {segment_mib}"
     name = f"read-{partitions}-{fetch_mib}mib" + (f"-{workers}-workers" if workers else "")
     arguments = (*sizes.split(), "--workers", str(workers))
     return Part(name=name, module="bench", arguments=arguments)
 
 
 def _stores(store: str, delay_ms: int) -> Part:
-    sizes = f"--stores {store} --delays-ms {delay_ms} --size-mib 256 --passes 3 --copy-pairs 3"
+    sizes = f"--stores {store} --delays-ms {delay_ms} --size-mib 512 --passes 3 --copy-pairs 3"
+    sizes += " --copy-mib 256"
     name = f"stores-{store}-{delay_ms}ms"
     return Part(name=name, module="bench.stores", arguments=tuple(sizes.split()))
 
 
 def _pass_through(part: str, workers: int) -> Part:
-    sizes = f"--parts {part} --workers {workers} --size-mib 256 --rounds 5"
+    """Consumers are fast: with little to read, what a service does while idle is most of it."""
+    size_mib = 256 if part == PRODUCE else 1024
+    sizes = f"--parts {part} --workers {workers} --size-mib {size_mib} --rounds 5"
     name = f"pass-through-{part}-{workers}-workers"
     return Part(name=name, module="bench.pass_through", arguments=tuple(sizes.split()))
 
@@ -66,19 +75,25 @@ def _connections(part: str, workers: int) -> Part:
     return Part(name=name, module="bench.connections", arguments=tuple(sizes.split()))
 
 
-_READ_8 = ("--partitions", "8", "--fetch-mib", "1", "--size-mib", "256", "--passes", "5")
+def _copying(module: str, partitions: int) -> Part:
+    """Each backlog waits up to half a minute for the next task, so they are two parts."""
+    name = f"{module.replace('_', '-')}-{partitions}"
+    return Part(name=name, module=f"bench.{module}", arguments=("--partitions", str(partitions)))
+
+
+_READ_8 = ("--partitions", "8", "--fetch-mib", "1", "--size-mib", "512", "--passes", "5")
 PARTS = (
-    *(_pass_through(part, n) for part in ("consume", "consume_ones", "produce") for n in (0, 2)),
+    Part(name="floors", module="bench.floors"),
+    *(_pass_through(part, n) for part in (CONSUME, CONSUME_ONES, PRODUCE) for n in (0, 2)),
     Part(name="small-requests", module="bench.small_requests"),
     *(_connections(part, workers) for part in ("tails", "places") for workers in (0, 2)),
-    *(_read(partitions, mib) for partitions in (1, 8, 64) for mib in (1, 16, 50)),
+    *(_read(partitions, mib) for partitions in (1, 8, _MANY) for mib in (1, 16, 50)),
     *(_read(partitions, 1, workers=2) for partitions in (1, 8)),
     Part(name="read-8-1mib-warm", module="bench", arguments=(*_READ_8, "--warm")),
     Part(name="read-8-1mib-ones", module="bench", arguments=(*_READ_8, "--batches-of-one")),
     *(_stores("s3", delay_ms) for delay_ms in (0, 20, 100)),
     _stores("hdfs", 0),
-    Part(name="copying", module="bench.copying"),
-    Part(name="copying-native", module="bench.copying_native"),
+    *(_copying(module, n) for module in ("copying", "copying_native") for n in (1, 8)),
     *(
         Part(name=f"latency-{n}-workers", module="bench.latency", arguments=("--workers", str(n)))
         for n in (0, 2)
@@ -88,6 +103,7 @@ PARTS = (
     Part(name="deleting", module="bench.deleting"),
     Part(name="scale", module="bench.scale"),
     Part(name="ledger", module="bench.ledger_native"),
+    Part(name="ledger-snapshot", module="bench.ledger_snapshot"),
     Part(name="idle", module="bench.idle", arguments=("--rounds", "5")),
 )
 

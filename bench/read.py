@@ -8,6 +8,7 @@ production intervals, and so does the broker's own tiering.
 """
 
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -30,7 +31,7 @@ from bench.plan import (
 from bench.plan import topic_name as name_of
 from bench.processes import CpuMark, TreeMark, peak_mib, reset_peak, wait_idle
 from bench.production import workers_override
-from bench.report import Run, raw_line, summary
+from bench.report import IdleRun, Run, idle_line, raw_line, summary
 from bench.tls import ProxyTls
 from bench.topics import prepare
 from rlm_sandbox.sandbox import Sandbox
@@ -47,6 +48,12 @@ _SHORTENED_BY_SANDBOX = (
 # Kafka's own task looks at every partition this often; 500 ms in the sandbox, 30 s by default.
 _NATIVE_INTERVAL = Override.parse("broker.remote.log.manager.task.interval.ms=10000")
 _WARM_UP_PASS = 0
+IDLE_S = 5.0
+IDLE_QUICK_S = 0.5
+IDLE = (
+    "less_idle: CPU of broker, service and plugin without what they take in as many seconds while "
+    "nobody reads, by one turn in each pass before its first read through the proxy"
+)
 Progress = Callable[[str], None]
 
 _CACHES = {
@@ -81,49 +88,89 @@ def run_read(options: Options, progress: Progress) -> dict[str, Any]:
             shares = prepare(sandbox, options, progress)
             use_production_intervals(sandbox)
             tls = ProxyTls(sandbox) if TLS in options.variants else None
-            runs, warm_ups = _run_passes(sandbox, options, progress, tls)
+            passes = _Passes(sandbox, options, progress, tls)
+            passes.run()
         finally:
             sandbox.down(delete=True)
-    return _document(sandbox, options, shares, runs, warm_ups)
+    return _document(sandbox, options, shares, passes)
 
 
-def _run_passes(
-    sandbox: Sandbox, options: Options, progress: Progress, tls: ProxyTls | None
-) -> tuple[list[Run], list[Run]]:
-    warm_ups: list[Run] = []
-    if options.warm_up:
-        progress("warm-up, pass 0: not counted")
-        for partitions in options.partitions:
-            shape = Shape(partitions=partitions, fetch_bytes=options.shapes[0].fetch_bytes)
-            warm_ups += _run_shape(sandbox, options, shape, _WARM_UP_PASS, progress, tls)
-    runs: list[Run] = []
-    for number in range(1, options.passes + 1):
-        for shape in options.shapes:
-            runs += _run_shape(sandbox, options, shape, number, progress, tls)
-    return runs, warm_ups
+class _Passes:
+    """Reads in their order, and once in each pass a turn in which nothing is read."""
+
+    def __init__(
+        self, sandbox: Sandbox, options: Options, progress: Progress, tls: ProxyTls | None
+    ) -> None:
+        self._sandbox, self._options = sandbox, options
+        self._progress, self._tls = progress, tls
+        self.runs: list[Run] = []
+        self.warm_ups: list[Run] = []
+        self.idle: list[IdleRun] = []
+
+    def run(self) -> None:
+        """All passes, the one that is not counted first."""
+        if self._options.warm_up:
+            self._progress("warm-up, pass 0: not counted")
+            for partitions in self._options.partitions:
+                fetch_bytes = self._options.shapes[0].fetch_bytes
+                shape = Shape(partitions=partitions, fetch_bytes=fetch_bytes)
+                self.warm_ups += self._run_shape(shape, _WARM_UP_PASS)
+        for number in range(1, self._options.passes + 1):
+            for shape in self._options.shapes:
+                self.runs += self._run_shape(shape, number)
+
+    def _run_shape(self, shape: Shape, number: int) -> list[Run]:
+        runs = []
+        for variant in order_of(self._options.variants, number):
+            if variant in (PROXY, TLS):
+                self._make_ready(shape, variant, number)
+            runs.append(self._measure(shape, variant, number))
+            self._progress(raw_line(runs[-1]))
+        return runs
+
+    def _make_ready(self, shape: Shape, variant: str, number: int) -> None:
+        """The service, for a read through it. The turn in which nothing is read has its state."""
+        if self._tls is not None:
+            self._tls.switch(on=variant == TLS)
+        if self._tls is not None or not self._options.warm:
+            restart_service(self._sandbox)
+        if self._options.warm:
+            self._measure(shape, variant, number)
+            wait_idle(self._sandbox.json["brokers"][0]["rlm_pid"])
+        if number != _WARM_UP_PASS and len(self.idle) < number:
+            seconds = IDLE_S if self._options.jvm == "full" else IDLE_QUICK_S
+            self.idle.append(measure_idle(self._sandbox, number, seconds))
+            self._progress(idle_line(self.idle[-1]))
+
+    def _measure(self, shape: Shape, variant: str, number: int) -> Run:
+        return measure(self._sandbox, self._options, shape, variant, number, self._tls)
 
 
-def _run_shape(
-    sandbox: Sandbox,
-    options: Options,
-    shape: Shape,
-    number: int,
-    progress: Progress,
-    tls: ProxyTls | None,
-) -> list[Run]:
-    runs = []
-    for variant in order_of(options.variants, number):
-        if variant in (PROXY, TLS):
-            if tls is not None:
-                tls.switch(on=variant == TLS)
-            if tls is not None or not options.warm:
-                restart_service(sandbox)
-            if options.warm:
-                measure(sandbox, options, shape, variant, number, tls)
-                wait_idle(sandbox.json["brokers"][0]["rlm_pid"])
-        runs.append(measure(sandbox, options, shape, variant, number, tls))
-        progress(raw_line(runs[-1]))
-    return runs
+def measure_idle(sandbox: Sandbox, number: int, seconds: float) -> IdleRun:
+    """What broker, service and plugin take while nobody reads."""
+    pids = _roles(sandbox)
+    before, began_s = CpuMark.now(pids), time.monotonic()
+    time.sleep(seconds)
+    after, took_s = CpuMark.now(pids), time.monotonic() - began_s
+    used = {role: after.roles[role] - before.roles[role] for role in pids}
+    foreign_s = after.machine - before.machine - sum(used.values())
+    return IdleRun(
+        pass_number=number,
+        seconds=round(took_s, 2),
+        broker_cores=round(used["broker"] / took_s, 4),
+        service_cores=round((used["service"] + used["plugin"]) / took_s, 4),
+        foreign_cores=round(max(0.0, foreign_s) / took_s, 3),
+    )
+
+
+def _roles(sandbox: Sandbox) -> Mapping[str, int]:
+    """Pids of what takes part in a read, but for the consumer."""
+    broker = sandbox.json["brokers"][0]
+    return {
+        "broker": broker["broker_pid"],
+        "service": broker["rlm_pid"],
+        "plugin": broker["plugin_pid"],
+    }
 
 
 def use_production_intervals(sandbox: Sandbox) -> None:
@@ -153,14 +200,9 @@ def measure(
     tls: ProxyTls | None = None,
 ) -> Run:
     """One read with the CPU of all that takes part in it."""
-    broker = sandbox.json["brokers"][0]
-    pids: Mapping[str, int] = {
-        "broker": broker["broker_pid"],
-        "service": broker["rlm_pid"],
-        "plugin": broker["plugin_pid"],
-    }
+    pids = _roles(sandbox)
     records = options.records(shape.partitions)
-    ours = (broker["rlm_pid"], broker["plugin_pid"])
+    ours = (pids["service"], pids["plugin"])
     reset_peak(*ours)
     before, ours_before = CpuMark.now(pids), TreeMark.of(*ours)
     read = read_topic(
@@ -198,8 +240,7 @@ def _document(
     sandbox: Sandbox,
     options: Options,
     shares: Mapping[str, float],
-    runs: list[Run],
-    warm_ups: list[Run],
+    passes: _Passes,
 ) -> dict[str, Any]:
     return {
         "v": 1,
@@ -217,7 +258,9 @@ def _document(
         },
         "cpu": "user + system seconds per 1e9 bytes of values over the consumer's process life",
         "remote_share": {name: round(share, 4) for name, share in shares.items()},
-        **summary(runs, options.shapes, ones=options.batches_of_one),
-        "runs": [asdict(run) for run in runs],
-        "warm_up_runs": [asdict(run) for run in warm_ups],
+        "idle": IDLE,
+        **summary(passes.runs, options.shapes, ones=options.batches_of_one, idle=passes.idle),
+        "runs": [asdict(run) for run in passes.runs],
+        "idle_runs": [asdict(run) for run in passes.idle],
+        "warm_up_runs": [asdict(run) for run in passes.warm_ups],
     }

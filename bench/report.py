@@ -60,6 +60,22 @@ class Run:
     def shape(self) -> Shape:
         return Shape(partitions=self.partitions, fetch_bytes=self.fetch_bytes)
 
+    @property
+    def gigabytes(self) -> float:
+        """Values that were read, as the speed says."""
+        return self.mib_s * MIB * self.fetch_ms / 1e12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleRun:
+    """One turn in which nobody reads: cores that were busy. `service_`: with the plugin."""
+
+    pass_number: int
+    seconds: float
+    broker_cores: float
+    service_cores: float
+    foreign_cores: float
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -158,7 +174,13 @@ class _Limit:
         )
 
 
-def summary(runs: Sequence[Run], shapes: Iterable[Shape], *, ones: bool = False) -> dict[str, Any]:
+def summary(
+    runs: Sequence[Run],
+    shapes: Iterable[Shape],
+    *,
+    ones: bool = False,
+    idle: Sequence[IdleRun] = (),
+) -> dict[str, Any]:
     """The medians as JSON values."""
     shapes = tuple(shapes)
     return {
@@ -175,6 +197,9 @@ def summary(runs: Sequence[Run], shapes: Iterable[Shape], *, ones: bool = False)
             if (values := ratios(runs, shape, PROXY, other))
         ],
         "wanted": [asdict(verdict) for verdict in verdicts(runs, shapes, ones=ones)],
+        "less_idle": [_less_idle(runs, s, v, idle) for s in shapes for v in _variants(runs, s)]
+        if idle
+        else [],
     }
 
 
@@ -205,6 +230,36 @@ def _medians(runs: Sequence[Run], shape: Shape, variant: str) -> dict[str, Any]:
     return {"shape": shape.name, "variant": variant, **measures}
 
 
+def _less_idle(
+    runs: Sequence[Run], shape: Shape, variant: str, idle: Sequence[IdleRun]
+) -> dict[str, Any]:
+    """Medians of what a read takes more than as much time without one, in CPU s/GB."""
+    found = _of(runs, shape, variant)
+    broker, service = (
+        median(one.broker_cores for one in idle),
+        median(one.service_cores for one in idle),
+    )
+    seconds_gb = [run.wall_s / run.gigabytes for run in found]
+    pairs = list(zip(found, seconds_gb, strict=True))
+    return {
+        "shape": shape.name,
+        "variant": variant,
+        "broker_cpu_s_gb": round(median(r.broker_cpu_s_gb - broker * s for r, s in pairs), 3),
+        "service_cpu_s_gb": round(median(r.service_cpu_s_gb - service * s for r, s in pairs), 3),
+        "idle_broker_s_gb": round(broker * median(seconds_gb), 3),
+        "idle_service_s_gb": round(service * median(seconds_gb), 3),
+    }
+
+
+def idle_line(run: IdleRun) -> str:
+    """One turn without a read, as it ends."""
+    return (
+        f"pass {run.pass_number}  nothing is read for {run.seconds:.1f} s  cores: broker "
+        f"{run.broker_cores:.3f}  service+plugin {run.service_cores:.3f}  foreign "
+        f"{run.foreign_cores:.2f}"
+    )
+
+
 def raw_line(run: Run) -> str:
     """One run as it ends."""
     return (
@@ -214,9 +269,15 @@ def raw_line(run: Run) -> str:
     )
 
 
-def tables(runs: Sequence[Run], shapes: Iterable[Shape], *, ones: bool = False) -> str:
+def tables(
+    runs: Sequence[Run],
+    shapes: Iterable[Shape],
+    *,
+    ones: bool = False,
+    idle: Sequence[IdleRun] = (),
+) -> str:
     """Medians, ratios and what is wanted for the terminal."""
-    result = summary(runs, shapes, ones=ones)
+    result = summary(runs, shapes, ones=ones, idle=idle)
     lines = [
         "",
         f"{'medians; CPU in s/GB':26}{'MiB/s':>8}{'broker':>9}{'service':>9}{'user':>7}"
@@ -228,6 +289,14 @@ def tables(runs: Sequence[Run], shapes: Iterable[Shape], *, ones: bool = False) 
         f"{row['service_system_s_gb']:8.2f}{row['consumer_cpu_s_gb']:10.2f}"
         f"{row['service_faults_gb']:11.0f}{row['service_peak_mib']:10.0f}"
         for row in result["medians"]
+    ]
+    if idle:
+        lines += ["", "CPU s/GB less what is taken while nobody reads (that in brackets)"]
+    lines += [
+        f"{row['shape']:18}{row['variant']:8}"
+        f"broker {row['broker_cpu_s_gb']:5.2f} ({row['idle_broker_s_gb']:.2f})  "
+        f"service {row['service_cpu_s_gb']:5.2f} ({row['idle_service_s_gb']:.2f})"
+        for row in result["less_idle"]
     ]
     lines += ["", "ratios of speed, pair by pair"]
     for row in result["pair_ratios"]:

@@ -27,6 +27,8 @@ _REMOTE_TIMEOUT_S = 300
 _ENABLE_ATTEMPTS = 10
 _LOG_POLL_S = 0.1
 _LEAST_CLOSED = 2
+LEAST_REMOTE_SHARE = 0.5
+"""Of the records of a topic that is read remotely."""
 _ADMIN_TIMEOUT_S = 30
 Progress = Callable[[str], None]
 
@@ -51,7 +53,18 @@ def prepare(sandbox: Sandbox, options: Options, progress: Progress) -> dict[str,
             progress(f"waiting until {name} is remote and trimmed")
             wait_remote(sandbox, name, partitions)
         shares[name] = remote_share(sandbox, name, partitions, options.records(partitions))
+        if variant != DIRECT:
+            require_remote(name, shares[name])
     return shares
+
+
+def require_remote(topic: str, share: float) -> None:
+    """BenchError where a read of this topic would be one of local data."""
+    if share < LEAST_REMOTE_SHARE:
+        raise BenchError(
+            f"{topic}: {share:.2f} of its records are remote, at least {LEAST_REMOTE_SHARE} are "
+            "wanted: make it larger, or its segments smaller"
+        )
 
 
 def make_topic(

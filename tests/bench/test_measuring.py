@@ -1,5 +1,5 @@
-"""What ConsumerPerformance prints is understood, the CPU of a process tree is counted, and files
-are seen when they appear.
+"""What ConsumerPerformance prints is understood, the CPU of a process tree is counted, files are
+seen when they appear, and a topic that is mostly local is refused.
 """
 
 import os
@@ -12,6 +12,7 @@ import pytest
 
 from bench.consumer import PerfLine
 from bench.processes import BenchError, CpuMark, run_measured
+from bench.topics import require_remote
 from bench.watching import FilesSeen
 
 PRINTED = """\
@@ -69,3 +70,14 @@ def test_a_file_is_seen_once_it_is_there(tmp_path: Path) -> None:
         after_s = time.time()
     assert list(seen.at_s) == [wanted]
     assert before_s <= seen.first_s <= after_s
+
+
+@pytest.mark.parametrize(("share", "is_enough"), [(0.5, True), (0.97, True), (0.49, False)])
+def test_a_topic_that_is_mostly_local_is_no_topic_of_remote_reads(
+    share: float, is_enough: bool
+) -> None:
+    if is_enough:
+        require_remote("bench-proxy-64", share)
+    else:
+        with pytest.raises(BenchError, match=r"bench-proxy-64: 0\.49 .*segments smaller"):
+            require_remote("bench-proxy-64", share)

@@ -3,16 +3,34 @@
 import argparse
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench import night
 from bench.night import PARTS, Part, main
+from bench.plan import MIB, RECORD_BYTES, Options
 
 
 def test_parts_have_names_of_their_own() -> None:
     assert len({part.name for part in PARTS}) == len(PARTS)
+
+
+@pytest.mark.parametrize(
+    "part", [one for one in PARTS if one.name.startswith("read-")], ids=lambda part: part.name
+)
+def test_what_is_read_remotely_has_three_segments_a_partition(part: Part) -> None:
+    """The open one is not copied."""
+    given = dict(zip(part.arguments, part.arguments[1:], strict=False))
+    options = replace(
+        Options.full(),
+        size_mib=int(given["--size-mib"]),
+        segment_mib=int(given.get("--segment-mib", Options.full().segment_mib)),
+    )
+    partitions = int(given["--partitions"])
+    size_mib = options.records(partitions) * RECORD_BYTES // MIB
+    assert size_mib / partitions >= 3 * options.segment_mib
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ def test_quick_reads_all_three_ways_and_writes_its_result(
     assert {run["variant"] for run in result["runs"]} == set(VARIANTS)
     assert all(run["mib_s"] > 0 and run["service_peak_mib"] > 0 for run in result["runs"])
     assert result["caches"].startswith("all warm")
+    assert [one["pass_number"] for one in result["idle_runs"]] == [1]
+    assert {one["variant"] for one in result["less_idle"]} == set(VARIANTS)
     assert result["remote_share"]["bench-proxy-8"] > 0.5
     assert result["remote_share"]["bench-native-8"] > 0.5
     assert result["remote_share"]["bench-direct-8"] == 0

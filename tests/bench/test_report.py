@@ -5,7 +5,18 @@ from dataclasses import replace
 import pytest
 
 from bench.plan import DIRECT, MIB, NATIVE, PROXY, VARIANTS, Options, Shape, order_of
-from bench.report import Run, p95, ratios, raw_line, summary, tables, verdicts
+from bench.report import (
+    IdleRun,
+    Run,
+    idle_line,
+    p95,
+    p99,
+    ratios,
+    raw_line,
+    summary,
+    tables,
+    verdicts,
+)
 
 SHAPE = Shape(partitions=8, fetch_bytes=MIB)
 
@@ -114,3 +125,35 @@ def test_p95_is_between_the_values_beside_it() -> None:
     assert p95(range(101)) == 95
     assert p95([1.0, 2.0]) == pytest.approx(1.95)
     assert p95([3.0]) == 3
+    assert p99(range(101)) == 99
+
+
+def test_what_is_taken_while_nobody_reads_is_subtracted_by_the_time_of_each_read() -> None:
+    # 1,000 MiB/s for a second; the consumer's process lives for 2.5 s, which is what counts.
+    runs = [run(1, PROXY, 1_000), run(1, DIRECT, 500)]
+    idle = [idle_run(0.02, 0.05), idle_run(0.04, 0.01), idle_run(0.06, 0.09)]
+    assert runs[0].gigabytes == pytest.approx(1.048576)
+    ours, direct = summary(runs, [SHAPE], idle=idle)["less_idle"]
+    assert (ours["variant"], direct["variant"]) == (PROXY, DIRECT)
+    assert (ours["idle_broker_s_gb"], ours["idle_service_s_gb"]) == (0.095, 0.119)
+    assert (ours["broker_cpu_s_gb"], ours["service_cpu_s_gb"]) == (0.305, 0.381)
+    assert direct["broker_cpu_s_gb"] == 0.209
+    text = tables(runs, [SHAPE], idle=idle)
+    assert "proxy   broker  0.30 (0.10)  service  0.38 (0.12)" in text
+    assert "broker 0.020" in idle_line(idle[0])
+
+
+def test_without_a_turn_in_which_nobody_reads_nothing_is_subtracted() -> None:
+    runs = [run(1, PROXY, 1_000)]
+    assert summary(runs, [SHAPE])["less_idle"] == []
+    assert "nobody reads" not in tables(runs, [SHAPE])
+
+
+def idle_run(broker: float, service: float) -> IdleRun:
+    return IdleRun(
+        pass_number=1,
+        seconds=5.0,
+        broker_cores=broker,
+        service_cores=service,
+        foreign_cores=0.0,
+    )
