@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.fuzz.run import INPUTS_OF_A_SEED, peak_bytes, run_for, run_portion
-from tests.simulation.many_seeds import Portion, results_file, run_all, seed_range
+from tests.fuzz.run import INPUTS_OF_A_SEED, run_for, run_portion
+from tests.simulation.many_seeds import Collected, Portion, results_file, run_all, seed_range
 
 KIND = "fuzz"
 
@@ -22,15 +22,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.cpu_s is not None:
         portion = run_for(options.cpu_s, options.seeds.start)
         _report(portion)
-        print(f"at most {peak_bytes() / 2**20:.0f} MiB", *_lines(portion), sep="\n")
-        return 1 if portion.failures else 0
+        print(f"at most {portion.peak_mib} MiB", *_lines(portion), sep="\n")
+        return 1 if portion.failures or portion.grown else 0
     path = options.out or results_file(options.seeds, KIND)
     failures = run_all(
         options.seeds, path, workers=options.workers, report=_report, run=run_portion, kind=KIND
     )
     inputs = len(options.seeds) * INPUTS_OF_A_SEED
-    print(f"{inputs} inputs, {len(failures)} seeds failed; raw result: {path}")
-    return 1 if failures else 0
+    grown = Collected.read(path, KIND).grown()
+    print(f"{inputs} inputs, {len(failures)} seeds failed; raw result: {path}", *grown, sep="\n")
+    return 1 if failures or grown else 0
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -49,6 +50,8 @@ def _report(portion: Portion) -> None:
     print(f"{inputs} inputs up to seed {portion.seeds.stop}: {portion.cpu_s:.0f} CPU s", flush=True)
     for seed, broken in portion.failures.items():
         print(f"--seeds {seed}..{seed + 1}: {broken}", flush=True)
+    if portion.grown:
+        print(portion.grown, flush=True)
 
 
 def _lines(portion: Portion) -> list[str]:

@@ -29,6 +29,7 @@ from kafka_protocol.schema import Api, Value, decode
 from tests.fuzz.case import READ, REFUSED, REQUEST, RESPONSE, Case
 
 _LOG_START = 4_242
+_PROXY = NodeAddress(host="proxy", port=9_093)
 _REWRITES = {
     METADATA.key: rewrite_metadata,
     DESCRIBE_CLUSTER.key: rewrite_describe_cluster,
@@ -139,7 +140,7 @@ def versions(case: Case) -> str:
 
 def _nodes(rng: random.Random) -> NodeAddresses:
     return NodeAddresses(
-        replaced={one: NodeAddress(host="proxy", port=9_093) for one in range(rng.randrange(90))},
+        replaced=dict.fromkeys(range(rng.randrange(90)), _PROXY),
         keeps_others=rng.random() < 0.5,
     )
 

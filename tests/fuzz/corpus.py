@@ -10,6 +10,7 @@ from rlm_sandbox.kafka_dist import resolve_kafka
 from tests.kafka_protocol.oracle import Oracle, load_messages
 
 _VARIANTS = 8
+_ALL = tuple(APIS.values())
 REQUEST, RESPONSE = "Request", "Response"
 
 
@@ -36,15 +37,19 @@ class Corpus:
 
     oracle: Oracle = field(default_factory=kafkas_oracle)
     _kept: dict[tuple[int, str, int, int], Sample] = field(default_factory=dict)
+    _versions: dict[int, range] = field(default_factory=dict)
 
     def versions(self, api: Api) -> range:
         """Those of the table that Kafka's JSON has too."""
-        known = self.oracle.valid_versions(f"{api.name}Request")
-        return range(max(api.versions.low, known[0]), min(api.versions.high, known[-1]) + 1)
+        if api.key not in self._versions:
+            known = self.oracle.valid_versions(f"{api.name}Request")
+            low, high = max(api.versions.low, known[0]), min(api.versions.high, known[-1])
+            self._versions[api.key] = range(low, high + 1)
+        return self._versions[api.key]
 
     def any(self, rng: random.Random, kind: str, *apis: Api) -> Sample:
         """Of one of these APIs, or of any."""
-        api = rng.choice(apis or tuple(APIS.values()))
+        api = rng.choice(apis or _ALL)
         return self.sample(api, kind, rng.choice(self.versions(api)), rng.randrange(_VARIANTS))
 
     def sample(self, api: Api, kind: str, version: int, variant: int) -> Sample:

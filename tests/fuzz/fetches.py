@@ -23,7 +23,7 @@ from kafka_protocol.frames import parse_request_header
 from kafka_protocol.primitives import WireError
 from rlm.proxy.fetch_plan import first_batch_bytes, is_consumer, is_incremental, plan_fetch
 from tests.fuzz.case import READ, REFUSED, REQUEST, RESPONSE, Case
-from tests.fuzz.mutations import pieces
+from tests.fuzz.mutations import next_size
 from tests.kafka_protocol.test_fetch_response import joined, random_splice
 from tests.kafka_protocol.test_fetch_stream import Shown, shown
 
@@ -145,23 +145,29 @@ def _flow(
     frame: bytes, version: int, rng: random.Random, most: int
 ) -> tuple[list[Shown], bytes] | None:
     found: list[Shown] = []
-    held, passed = b"", b""
+    held, passed = bytearray(), bytearray()
     scanner = FetchResponseScanner(len(frame), version)
     try:
-        for piece in pieces(frame, rng, most):
-            held += piece
+        fed = 0
+        while fed < len(frame):
+            size_bytes = next_size(rng, most, scanner.records_bytes)
+            held += frame[fed : fed + size_bytes]
+            fed += size_bytes
+            position = 0
             for taken, head in _steps(scanner, held):
                 if head is not None:
-                    found.append(shown(scanner.topic, head, len(passed)))
+                    found.append(shown(scanner.topic, head, len(passed) + position))
                     scanner.passed(head)
-                passed, held = passed + held[:taken], held[taken:]
+                position += taken
+            passed += held[:position]
+            del held[:position]
     except WireError:
         return None
-    return (found, passed) if scanner.left_bytes == 0 and frame else None
+    return (found, bytes(passed)) if scanner.left_bytes == 0 and frame else None
 
 
 def _steps(
-    scanner: FetchResponseScanner, held: bytes
+    scanner: FetchResponseScanner, held: bytearray
 ) -> Iterator[tuple[int, FetchedPartition | None]]:
     position = 0
     while position < len(held) and scanner.left_bytes:
@@ -176,11 +182,13 @@ def _spliced(rng: random.Random, frame: bytes, whole: FetchResponse) -> None:
     """Some partitions replaced: the others are what they were, byte for byte."""
     version = whole.api_version
     replacements: dict[tuple[int, int], SplicedPartition | PatchedPartition] = {}
+    scratch = bytearray(frame)
     for at, topic in enumerate(whole.topics):
         for index, one in enumerate(topic.partitions):
-            _inspected(rng, frame, one, version)
+            _inspected(rng, frame, one, version, scratch)
             if rng.random() < 0.5:
                 replacements[at, index] = _replacement(rng, one)
+    assert scratch == frame, "overwritten beside its partition"
     again_frame = joined(splice_fetch_response(frame, whole, replacements))
     again = scan_fetch_response(again_frame, version)
     for at, topic in enumerate(whole.topics):
@@ -205,13 +213,17 @@ def _replacement(rng: random.Random, one: FetchedPartition) -> SplicedPartition 
     )
 
 
-def _inspected(rng: random.Random, frame: bytes, one: FetchedPartition, version: int) -> None:
+def _inspected(
+    rng: random.Random, frame: bytes, one: FetchedPartition, version: int, scratch: bytearray
+) -> None:
+    """`scratch` is the frame, and is it again afterwards."""
     aborted = aborted_transactions(frame, one, version)
     assert len(aborted) <= len(frame)
     records = memoryview(frame)[one.records_position :][: max(one.records_size, 0)]
     first_batch_bytes(records)
     try:
-        overwrite_partition(bytearray(frame), one, random_splice(rng), version)
+        overwrite_partition(scratch, one, random_splice(rng), version)
     except WireError:
         return
     assert one.records_size <= 0
+    scratch[one.start : one.end] = frame[one.start : one.end]

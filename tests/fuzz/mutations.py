@@ -47,6 +47,13 @@ def pieces(data: bytes, rng: random.Random, most: int) -> Iterator[bytearray]:
         position += size
 
 
+def next_size(rng: random.Random, most: int, unread_bytes: int) -> int:
+    """Of the next piece, as in `pieces`. Single bytes are for what is read: the next bytes that are
+    only passed on or collected, so many, come in one piece but for the last.
+    """
+    return rng.randint(1, most) if most > 1 else max(1, unread_bytes - 1)
+
+
 def _at(damaged: bytearray, rng: random.Random) -> int:
     """Lengths and counts are near the beginning more often than not."""
     if not damaged:

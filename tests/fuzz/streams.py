@@ -27,7 +27,7 @@ from rlm.proxy.own_topics import OwnTopics, unknown_ids
 from rlm.proxy.responses import Assembled, Output, ResponseCutter, Streamed, altered
 from rlm.proxy.session import BAD_PRODUCE, Cut, Expected, Intercept, RequestCutter, SessionError
 from tests.fuzz.case import READ, REFUSED, REQUEST, RESPONSE, Case
-from tests.fuzz.mutations import mutated, pieces
+from tests.fuzz.mutations import mutated, next_size
 
 _MAX_FRAME_BYTES = 60_000
 _READ_REQUEST_BYTES = 30_000
@@ -61,9 +61,9 @@ def _agree(said: list[Said]) -> str:
 
 
 def _cuts(case: Case, stream: bytes) -> list[int]:
-    """Single bytes, where there are not too many of them, and two others."""
+    """Single bytes, where there are not too many of them, and two others, which are coarser."""
     finest = 1 if len(stream) < 3_000 else 40
-    return [finest, *case.rng.sample(_CUTS, 2)]
+    return [finest, *case.rng.sample([one for one in _CUTS if one > finest], 2)]
 
 
 def _stream(case: Case, frames: list[bytes]) -> bytes:
@@ -105,10 +105,12 @@ def _requests(
     cutter: RequestCutter, stream: bytes, rng: random.Random, most: int, *, is_prompt: bool
 ) -> Said:
     """Where the requests that are taken are not answered promptly, more comes meanwhile."""
-    said, fed = Said(), 0
+    said, fed, checked = Said(), 0, 0
     blocked = False
-    for piece in pieces(stream, rng, most):
-        run = min(cutter.passing_bytes, len(piece)) if not blocked and rng.random() < 0.2 else 0
+    while fed < len(stream):
+        passing_bytes = cutter.passing_bytes
+        piece = bytearray(stream[fed : fed + next_size(rng, most, passing_bytes)])
+        run = min(passing_bytes, len(piece)) if not blocked and rng.random() < 0.2 else 0
         if run:  # these went from socket to socket
             cutter.skip(run)
             said.flat += piece[:run]
@@ -121,7 +123,8 @@ def _requests(
             except SessionError as error:
                 said.cause = error.cause
                 return said
-        assert said.flat == stream[: len(said.flat)]
+        assert said.flat[checked:] == stream[checked : len(said.flat)]
+        checked = len(said.flat)
         assert cutter.held_bytes == fed - len(said.flat)
     while blocked:
         try:
@@ -242,7 +245,11 @@ def _responses(plans: list[_Plan], stream: bytes, rng: random.Random, most: int)
     for plan in plans:
         cutter.expect(plan.expected())
     try:
-        for piece in pieces(stream, rng, most):
+        position = 0
+        while position < len(stream):
+            unread_bytes = cutter.passing_bytes or len(cutter.room(1) or b"")
+            piece = bytearray(stream[position : position + next_size(rng, most, unread_bytes)])
+            position += len(piece)
             _received(cutter, piece, said, rng)
     except SessionError as error:
         said.cause = error.cause

@@ -20,8 +20,8 @@ from kafka_protocol.schema import decode
 from tests.fuzz import run
 from tests.fuzz.__main__ import KIND
 from tests.fuzz.case import READ, REFUSED, Case
-from tests.fuzz.run import INPUTS_OF_A_SEED, TARGETS, run_portion, run_seed
-from tests.simulation.many_seeds import results_file, run_all
+from tests.fuzz.run import INPUTS_OF_A_SEED, TARGETS, Growth, run_portion, run_seed
+from tests.simulation.many_seeds import Collected, results_file, run_all
 from tests.simulation.seeds import Failure
 
 _CPU_S = os.environ.get("RLM_FUZZ_CPU_S", "8")
@@ -47,6 +47,7 @@ def test_ten_million_inputs() -> None:
         _TEN_MILLION, path, workers=workers, report=lambda _: None, run=run_portion, kind=KIND
     )
     assert found == {}
+    assert Collected.read(path, KIND).grown() == []
 
 
 def test_every_target_reads_some_inputs_and_refuses_others() -> None:
@@ -91,6 +92,29 @@ def test_a_target_that_is_broken_is_noticed(
         monkeypatch.setattr(run, "peak_bytes", lambda: next(peaks))
     with pytest.raises(Failure, match=found):
         run_seed(1, {"broken": (target, 1)})
+
+
+def test_a_leak_that_no_seed_shows_is_noticed_over_portions() -> None:
+    growth = Growth()
+    sizes_mib = {100: 300, 200: 200, 300: 363, 400: 364, 500: 310}
+    found = [growth.found(size << 20, seed) for seed, size in sizes_mib.items()]
+    words = f"64 MiB more since its first portion, up to seed {list(sizes_mib)[3]}"
+    assert found == [None, None, None, words, None]
+
+
+def test_a_portion_says_what_its_process_weighs(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[bytearray] = []
+
+    def leaks(_: int) -> Counter[str]:
+        kept.append(bytearray(b"x") * (10 << 20))
+        return Counter(read=1)
+
+    monkeypatch.setattr(run, "run_seed", leaks)
+    monkeypatch.setattr(run, "warm_up", lambda: None)
+    monkeypatch.setattr(run, "_growth", Growth())
+    portions = [run_portion(range(first, first + 4)) for first in (0, 4, 8)]
+    assert [bool(one.grown) for one in portions] == [False, False, True]
+    assert all((one.peak_mib or 0) > 40 for one in portions)
 
 
 def _dense(key: int, head: bytes, tail: bytes) -> bytes:

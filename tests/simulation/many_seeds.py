@@ -36,6 +36,10 @@ class Portion:
     cpu_s: float
     events: Counter[str]
     failures: dict[int, str]
+    peak_mib: int | None = None
+    """The most memory that its process ever had, None where nobody looked."""
+    grown: str | None = None
+    """How much more memory its process has than after its first portion, where that is too much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,10 @@ class Collected:
         row["cpu_s"] = round(row["cpu_s"] + portion.cpu_s, 1)
         row["events"] = dict(sorted((Counter(row["events"]) + portion.events).items()))
         row["failures"] |= {str(seed): broken for seed, broken in portion.failures.items()}
+        if portion.peak_mib is not None:
+            row["peak_mib"] = max(row.get("peak_mib", 0), portion.peak_mib)
+        if portion.grown is not None:
+            row.setdefault("grown", []).append(portion.grown)
         row["load"], row["until"] = load_in_words(), time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime())
         self._write()
 
@@ -81,6 +89,12 @@ class Collected:
             failed, passed = row["failures"], row["passed_at"]
             found |= {int(one): why for one, why in failed.items() if one not in passed}
         return {seed: why for seed, why in found.items() if seed in seeds}
+
+    def grown(self) -> list[str]:
+        """Where processes grew. No single seed shows that again: take the row out of the file, and
+        all its seeds are run again.
+        """
+        return [one for row in self.rows for one in row.get("grown", ())]
 
     def passed(self, seed: int, at_commit: str) -> None:
         """Keep that a seed which had failed passes at this commit."""
