@@ -22,6 +22,7 @@ from rlm.api.peers import Peers, Sent, Stubs
 from rlm.api.ports import Discards, Losses, PartitionStatuses, Purge, StoreDoctor
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.leadership import LedPartition
+from rlm.remote_log.log_starts import Remains
 from rlm.remote_log.topic_refs import TopicResolver
 from rlm.topics.acceptance import RetentionAcceptance
 from rlm.topics.access import Access
@@ -482,6 +483,7 @@ def _enable_options(request: pb.EnableTopicRequest, caller: Caller) -> EnableOpt
         trim=request.trim,
         force=request.force,
         yes=request.yes,
+        remains=Remains.of(keep=request.keep_remote, end=request.yes),
         offload=OffloadThresholds(
             copy_lag_ms=given("remote_copy_lag_ms"),
             copy_lag_bytes=given("remote_copy_lag_bytes"),

@@ -146,6 +146,11 @@ def _row(one: "PartitionRebuild") -> tuple[object, ...]:
 def _remarks(report: "RebuildReport") -> Iterator[str]:
     for one in report.partitions:
         yield from not_added(one)
+        if one.is_start_lost:
+            yield (
+                f"note: {one.partition}: the settings have lost its remote log start, so nothing "
+                "remote can be read; `rlm topics adopt-log-start` sets it where the segments begin"
+            )
         for start, end in one.gaps:
             yield f"note: {one.partition}: no segment has the offsets {start} to {end - 1}"
     yield from unusable(report.stores)

@@ -66,6 +66,11 @@ def topics() -> None:
     is_flag=True,
     help="Go on despite readers below the bound and segments that cannot be copied.",
 )
+@click.option(
+    "--keep-remote",
+    is_flag=True,
+    help="Keep what is remote of a topic that the settings do not know (any more).",
+)
 @click.option("--yes", is_flag=True, help="Go on although data becomes deletable.")
 @click.option(
     "--emit",
@@ -87,6 +92,7 @@ def enable(
     copy_lag_bytes: int | None,
     deletion_lag_ms: int | None,
     force: bool,
+    keep_remote: bool,
     yes: bool,
     emit: str | None,
     connect: Connect,
@@ -100,7 +106,8 @@ def enable(
     present retention is taken over.
 
     What a shorter retention makes deletable is shown, and needs --yes. It is deleted after a delay,
-    in which `rlm deletions undo` keeps it.
+    in which `rlm deletions undo` keeps it. Of a topic that the settings do not know, what is remote
+    below the broker's log start is shown: --keep-remote keeps it, --yes ends it at once.
 
     A segment is copied as soon as it is closed, or at an age (--copy-lag), or when enough data
     follows it (--copy-lag-bytes); of both, what comes first.
@@ -122,6 +129,7 @@ def enable(
         remote_copy_lag_bytes=copy_lag_bytes,
         offload_deletion_lag_ms=deletion_lag_ms,
         force=force,
+        keep_remote=keep_remote,
         yes=yes,
     )
     return enable_matching(request, connect) if is_pattern(topic) else _enable(request, connect)
@@ -310,7 +318,7 @@ def adopt_log_start(*, topic: str, partition: int, yes: bool, connect: Connect) 
     """Raise the remote log start to the broker's: records below it are given up for good (H1).
 
     Where the settings have lost the remote log start, it is set where the remote segments begin
-    instead, and nothing is given up.
+    instead, and nothing is given up. If the ledger has lost these, too, rebuild it first.
     """
     request = pb.PartitionRequest(topic=topic, partition=partition)
     what = "below the broker's log start ends for good, unless the remote log start is missing"

@@ -9,9 +9,11 @@ The rule, for one partition:
 - Overlapping copies and copies of dead histories are added too, as they were in the ledger: which
   of them readers get follows from their leader epochs (rlmm/ledger.py).
 - What ended below the remote log start is added too: nobody can read it there, and expiration
-  deletes it in order. The start itself is in the settings topic. Without it, or where a manifest
-  knows a higher one, the settings have lost records too, and nothing of the partition is added: it
-  would bring back what retention or somebody's DeleteRecords has ended (H2).
+  deletes it in order. The start itself is in the settings topic. Where a manifest knows a higher
+  one, the settings have lost records too, and nothing of the partition is added: it would bring
+  back what retention or somebody's DeleteRecords has ended (H2). Where the settings have lost the
+  start, all is added: without one, nothing is read, trimmed or deleted before an operator sets it
+  (`rlm topics adopt-log-start`), and that is where the segments begin.
 - Nothing is added of a topic that the settings do not know: its deletion is finished, or it was
   never tiered here.
 """
@@ -59,7 +61,8 @@ class PartitionRebuild:
     them lie below the remote log start, or outside the history that all segments together show.
     `known`: how many the ledger has already. `gaps`: half-open ranges of offsets above the remote
     log start that no segment has; brokers may have them. `refused`: why nothing is added, None = it
-    is.
+    is. `is_start_lost`: the settings have no remote log start; the one given is where the first
+    segment begins.
     """
 
     partition: TopicIdPartition
@@ -72,18 +75,25 @@ class PartitionRebuild:
     diverged: int = 0
     gaps: tuple[tuple[int, int], ...] = ()
     refused: str | None = None
+    is_start_lost: bool = False
 
 
 def plan_rebuild(
-    partition: TopicIdPartition, stored: Sequence[StoredSegment], known: KnownPartition
+    partition: TopicIdPartition,
+    stored: Sequence[StoredSegment],
+    known: KnownPartition,
+    *,
+    needs_start: bool = False,
 ) -> PartitionRebuild:
-    """What the ledger lacks of one partition."""
+    """What the ledger lacks of one partition; nothing with `needs_start` where there is none."""
     new = [one for one in stored if one.metadata.segment_id.id not in known.ledger.entries]
     whole = [one.metadata for one in new if not one.broken]
-    refused = refusal(stored, known) if new else None
+    refused = refusal(stored, known, needs_start=needs_start) if new else None
     added = () if refused else tuple(sorted(whole, key=_order))
-    start = known.remote_log_start_offset or 0
     finished = (*finished_of(known.ledger), *added)
+    start = known.remote_log_start_offset
+    if start is None:
+        start = min((one.start_offset for one in finished), default=0)
     return PartitionRebuild(
         partition=partition,
         leader_epoch=epoch_for(added, known.ledger),
@@ -95,6 +105,7 @@ def plan_rebuild(
         diverged=len(_outside(added, finished)),
         gaps=_gaps(finished, start, known.holes),
         refused=refused,
+        is_start_lost=known.remote_log_start_offset is None and refused is None,
     )
 
 
@@ -104,7 +115,9 @@ def epoch_for(added: Iterable[RemoteLogSegmentMetadata], ledger: PartitionLedger
     return max([ledger.newest_epoch, *epochs])
 
 
-def refusal(stored: Iterable[StoredSegment], known: KnownPartition) -> str | None:
+def refusal(
+    stored: Iterable[StoredSegment], known: KnownPartition, *, needs_start: bool
+) -> str | None:
     """Why nothing may be added of a partition; None = it may."""
     if not known.is_topic_known:
         return "the settings do not know the topic: it was deleted, or was never tiered here"
@@ -112,7 +125,8 @@ def refusal(stored: Iterable[StoredSegment], known: KnownPartition) -> str | Non
         return known.ledger.deletion_problem
     start = known.remote_log_start_offset
     if start is None:
-        return "the settings have no remote log start of it, so deleted records might come back"
+        why = "the settings have no remote log start of it, so deleted records might come back"
+        return why if needs_start else None
     highest = max((one.remote_log_start_offset for one in stored), default=start)
     if highest > start:
         return (

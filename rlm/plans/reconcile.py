@@ -85,10 +85,11 @@ def plan_reconcile(
     age: Age,
 ) -> PartitionReconcile:
     """What becomes of the objects of one partition that the ledger does not list."""
-    found = plan_rebuild(partition, stored, known)
+    found = plan_rebuild(partition, stored, known, needs_start=True)
     fitting = _fitting(found.added, finished_of(known.ledger))
     unlisted = [one for one in leftovers if one.segment_id not in known.ledger.entries]
-    refused = found.refused or (refusal(stored, known) if unlisted else None)
+    why = refusal(stored, known, needs_start=True) if unlisted else None
+    refused = found.refused or why
     old = [one for one in unlisted if age.now_ms - one.modified_ms >= age.grace_ms]
     replaced = [one for one in old if _is_replaced(one, known)]
     return PartitionReconcile(

@@ -19,6 +19,7 @@ from rlm.reading.reader import RemoteReader
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import LineageReader, RemoteHistory
 from rlm.remote_log.history_windows import HistoryWindows
+from rlm.remote_log.log_starts import sign_of_start
 from rlm.remote_log.mirrored import NOTHING_REMOTE, LeaderEpochs, MirroredTopic
 from rlm.remote_log.ports import Ledger, Settings
 from rlm.remote_log.snapshot_cache import SnapshotCache
@@ -44,9 +45,10 @@ _Seen = tuple[
     str | None,
     Ranges,
     tuple[WindowStart, ...],
+    bool,
 ]
 """The inputs of a view: leadership, snapshot, remote start, ledger version and problem, ranges
-without records, and where windows of history begin.
+without records, where windows of history begin, and whether the settings have lost the start.
 """
 
 
@@ -282,11 +284,21 @@ class LocalTier:
         version = self._ledger.ledger(key).version if snapshot else -1
         empty = ranges_without_records(self._settings.view.holes(key))
         window_starts = self._window_starts(snapshot, start)
-        seen: _Seen = (led, snapshot, start, version, self._ledger.problem, empty, window_starts)
+        is_start_lost = start is None and self._had_start(key)
+        seen: _Seen = (
+            led,
+            snapshot,
+            start,
+            version,
+            self._ledger.problem,
+            empty,
+            window_starts,
+            is_start_lost,
+        )
         known = self._views.get(key)
         if known is not None and _is_same(known[0], seen):
             return known[1]
-        view = self._new_view(led, snapshot, start, empty, window_starts)
+        view = self._new_view(led, snapshot, start, empty, window_starts, is_start_lost)
         self._views[key] = (seen, view)
         return view
 
@@ -297,12 +309,12 @@ class LocalTier:
         start: int | None,
         empty: Ranges,
         window_starts: tuple[WindowStart, ...],
+        is_start_lost: bool,
     ) -> TierPartition:
         partition = led.topic_id_partition
         end, unsettled_end = (
             self._remote_ends(snapshot, start or 0) if snapshot else (None, SETTLED)
         )
-        is_start_lost = start is None and end is not None  # readers must not be led past the rest
         return TierPartition(
             topic_id=partition.topic_id,
             topic=partition.topic,
@@ -317,6 +329,10 @@ class LocalTier:
             empty=empty,
             window_starts=window_starts,
         )
+
+    def _had_start(self, key: PartitionKey) -> bool:
+        """Readers must not be led past what was trimmed."""
+        return sign_of_start(self._settings.view, self._ledger.ledger(key)) is not None
 
     def _window_starts(
         self, snapshot: PartitionSnapshot | None, start: int | None

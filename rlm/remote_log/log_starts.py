@@ -3,13 +3,16 @@ records does before anything else.
 
 The first one is where the broker's log begins, as long as nothing was copied. Later that offset may
 be our own trim, and everything below it would be deleted (H1): where the record was lost, or cannot
-be read, nobody makes up another one.
+be read, nobody makes up another one. A topic without a settings record may be one whose record was
+lost, too: its remote segments either arrived late, when its remote log had ended (H10), or are the
+archive. That nobody but an operator knows (`Remains`).
 
 The start moves up only, for retention, for a DeleteRecords that our broker has answered, or for a
 command (H1); objects below it may be deleted only after `LogStarts.raise_to` has returned (G4, H2).
 Each raise has a line in the audit log before its record is written.
 """
 
+import enum
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -18,11 +21,12 @@ import structlog
 from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import RemoteLogSegmentState
-from rlmm.ledger import PartitionLedger
+from rlmm.ledger import PartitionLedger, SegmentEntry
 from rlmm.settings_records import CAUSE_ENABLE, SettingsRecord, StartRecord, TotalRetention
 from rlmm.settings_view import SettingsView
 
 log = structlog.get_logger(__name__)
+_GONE = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
 class Settings(Protocol):
@@ -52,6 +56,39 @@ class StartAudit(Protocol):
         ...
 
 
+class Remains(enum.Enum):
+    """What an operator has decided about segments below the broker's log start of a topic without a
+    settings record: nothing, that they end, or that the remote log begins with them.
+    """
+
+    UNDECIDED = "undecided"
+    END = "end"
+    KEEP = "keep"
+
+    @classmethod
+    def of(cls, *, keep: bool, end: bool) -> "Remains":
+        """What the options of a call say; to keep counts more."""
+        if keep:
+            return cls.KEEP
+        return cls.END if end else cls.UNDECIDED
+
+
+def sign_of_start(view: SettingsView, ledger: PartitionLedger) -> str | None:
+    """What shows that a partition of a known topic has had a remote log start: it is written before
+    anything else (H2). None = nothing does.
+    """
+    if ledger.entries:
+        return f"{len(ledger.entries)} remote segments"
+    return _sign_in_settings(view, ledger)
+
+
+def _sign_in_settings(view: SettingsView, ledger: PartitionLedger) -> str | None:
+    trim = view.trim(ledger.key)
+    if trim is not None:
+        return f"a record of our own trim to {trim.bound}"
+    return "a record of holes" if view.holes(ledger.key) else None
+
+
 async def publish_first(
     settings: Settings,
     partition: TopicIdPartition,
@@ -60,33 +97,85 @@ async def publish_first(
     leader_epoch: int,
     ledger: PartitionLedger,
     damage: str | None,
+    remains: Remains = Remains.UNDECIDED,
 ) -> None:
-    """Write the broker's log start as the start of a partition that has never had one (H2).
+    """Write the start of a partition that has never had one (H2): the broker's log start, or where
+    the remains of a topic without a settings record begin.
 
-    `damage`: of settings or ledger; both were read to a barrier. Segments of a topic without a
-    settings record are no sign of a start: they arrived late, when the remote log had ended (H10).
-    Unavailable: there may have been a start. Fenced: somebody else was faster.
+    `damage`: of settings or ledger; both were read to a barrier. Unavailable: there may have been a
+    start. Fenced: an operator must decide about remains, or somebody else was faster.
     """
     if damage is not None:
         raise Unavailable(
             f"{partition} has no remote log start that can be read, and none is written while "
             f"there may be one: {damage}"
         )
-    is_known = settings.view.topic(partition.key.topic_id) is not None
-    copied = ledger.in_state(RemoteLogSegmentState.COPY_SEGMENT_FINISHED) if is_known else ()
-    if copied:
-        raise Unavailable(
-            f"{partition} has {len(copied)} remote segments and no remote log start: the settings "
-            "have lost the record; restore it from a backup, or `rlm topics adopt-log-start` sets "
-            "it where the remote segments begin"
-        )
+    start = log_start_offset
+    if settings.view.topic(partition.key.topic_id) is None:
+        start = _start_of_unknown(settings.view, partition, log_start_offset, ledger, remains)
+    else:
+        sign = sign_of_start(settings.view, ledger)
+        if sign is not None:
+            raise Unavailable(
+                f"{partition} has {sign} and no remote log start: the settings have lost the "
+                "record; restore it from a backup, or `rlm topics adopt-log-start` sets it where "
+                "the remote segments begin"
+            )
     record = StartRecord(
         partition=partition.key,
-        remote_log_start_offset=log_start_offset,
+        remote_log_start_offset=start,
         cause=CAUSE_ENABLE,
         decided_epoch=leader_epoch,
     )
     await settings.publish(record, leader_epoch)
+
+
+def _start_of_unknown(
+    view: SettingsView,
+    partition: TopicIdPartition,
+    log_start_offset: int,
+    ledger: PartitionLedger,
+    remains: Remains,
+) -> int:
+    """Of a topic without a settings record. Its remote log may have ended on purpose, or settings
+    records were lost and the broker's log start is our own trim: the ledger does not show which.
+    """
+    if ledger.deletion is not None:
+        raise Fenced(f"{partition}: its remote data is being deleted; enable it when that is done")
+    found = _remains(ledger, log_start_offset)
+    if found and remains is Remains.KEEP:
+        return min(one.metadata.start_offset for one in found)
+    sign = _sign_in_settings(view, ledger)
+    if sign is not None:
+        raise Fenced(
+            f"{partition} has {sign}, and the settings have neither its remote log start nor a "
+            "record of its topic: they have lost records, and the broker's log start "
+            f"{log_start_offset} may be our own trim. Restore the records of the topic from a "
+            f"backup of the settings{'; --keep-remote keeps what is remote' if found else ''}"
+        )
+    if found and remains is not Remains.END:
+        size_bytes = sum(one.metadata.segment_size_bytes for one in found)
+        first = min(one.metadata.start_offset for one in found)
+        last = max(one.metadata.end_offset for one in found)
+        raise Fenced(
+            f"{partition} has {len(found)} remote segments ({size_bytes} bytes, offsets {first} to "
+            f"{last}) that begin below the broker's log start {log_start_offset}, and the settings "
+            "do not know the topic: its remote log has ended, or its settings were lost. "
+            "--keep-remote keeps them: the remote log starts with the first of them; --yes ends "
+            "what lies below the broker's log start, and it is deleted"
+        )
+    return log_start_offset
+
+
+def _remains(ledger: PartitionLedger, log_start_offset: int) -> tuple[SegmentEntry, ...]:
+    """What may have records below the broker's log start: an attempt may have its manifest (H6),
+    and the record of a deletion may be a zombie's (H3).
+    """
+    return tuple(
+        one
+        for one in ledger.entries.values()
+        if one.metadata.start_offset < log_start_offset and (one.disputed or one.state is not _GONE)
+    )
 
 
 class LogStarts:

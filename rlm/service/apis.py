@@ -371,6 +371,7 @@ def build_admin(
                 broker=broker,
                 settings=settings,
                 ledger=dependencies.metadata.manager,
+                unlisted=unlisted_anywhere(dependencies),
                 starts=dependencies.starts,
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
             ),

@@ -14,13 +14,15 @@ operator can adopt a leader's log after a freeze (H4) and a foreign log start (H
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlm.broker.answers import OwnOffsets, TopicDescription
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.log_starts import LogStarts, publish_first
+from rlm.remote_log.log_starts import LogStarts, Remains, publish_first, sign_of_start
+from rlm.tasks.unlisted_segments import Listing
 from rlm.topics.ports import Broker, LeaderOffsets, Ledger, Settings
 from rlmm.settings_records import (
     CAUSE_COMMAND,
@@ -50,9 +52,10 @@ class Starts:
         self._offsets = offsets
         self._barrier_deadline_ms = barrier_deadline_ms
 
-    async def ensure(self, topic: TopicDescription) -> int:
+    async def ensure(self, topic: TopicDescription, remains: Remains = Remains.UNDECIDED) -> int:
         """Write missing starts of partitions; returns their number. Unavailable without a
-        leader, or where a start may have been lost.
+        leader, or where a start may have been lost. Fenced: `remains` does not say what becomes of
+        remote segments.
         """
         missing = [
             partition
@@ -60,13 +63,13 @@ class Starts:
             if self._known(topic, partition) is None
         ]
         for partition in missing:
-            await self._publish(topic, partition)
+            await self._publish(topic, partition, remains)
         return len(missing)
 
     def _known(self, topic: TopicDescription, partition: int) -> int | None:
         return self._settings.view.remote_log_start(PartitionKey(topic.topic_id, partition))
 
-    async def _publish(self, topic: TopicDescription, partition: int) -> None:
+    async def _publish(self, topic: TopicDescription, partition: int, remains: Remains) -> None:
         start = await self._offsets.offset(topic, partition, EARLIEST_TIMESTAMP)
         names = TopicIdPartition(topic_id=topic.topic_id, topic=topic.name, partition=partition)
         await self._ledger.barrier(names.key, self._barrier_deadline_ms)
@@ -78,6 +81,7 @@ class Starts:
                 leader_epoch=topic.partitions[partition].leader_epoch,
                 ledger=self._ledger.ledger(names.key),
                 damage=self._ledger.damage or self._settings.damage,
+                remains=remains,
             )
         except Fenced:
             if self._known(topic, partition) is None:
@@ -180,6 +184,14 @@ class Freezes:
         return described.topic_id
 
 
+class Unlisted(Protocol):
+    """The objects of a partition in all stores (rlm.tasks.unlisted_segments)."""
+
+    async def listing(self, partition: TopicIdPartition) -> Listing:
+        """Those that the ledger does not list; a store that was not listed is in `errors`."""
+        ...
+
+
 class Adoption:
     """For partitions that our broker leads; other services must not decide."""
 
@@ -189,12 +201,14 @@ class Adoption:
         broker: OwnOffsets,
         settings: Settings,
         ledger: Ledger,
+        unlisted: Unlisted,
         starts: LogStarts,
         barrier_deadline_ms: int,
     ) -> None:
         self._broker = broker
         self._settings = settings
         self._ledger = ledger
+        self._unlisted = unlisted
         self._starts = starts
         self._barrier_deadline_ms = barrier_deadline_ms
 
@@ -231,10 +245,11 @@ class Adoption:
     async def adopt_log_start(self, led: LedPartition, *, frozen: str, by: str) -> None:
         """Make the broker's log start the remote log start: what lies below has ended permanently.
         Where the settings have lost the start, it becomes where the remote segments begin, and
-        nothing ends.
+        nothing ends; where nothing at all is remote, it becomes the broker's log start.
 
         Invalid where the log start is no higher, or is where our own trim put it (H1), or while the
-        partition is frozen. Unavailable: settings or ledger have a problem, and no start is known.
+        partition is frozen. Unavailable: no start is known, and settings or ledger have a problem,
+        or the ledger lists nothing and a store has segments, or cannot be asked.
         """
         epoch = led.leader_epoch
         answer = await self._broker.list_offset(
@@ -259,14 +274,16 @@ class Adoption:
         )
 
     async def _lost_start(self, led: LedPartition) -> bool:
-        """Whether an enabled topic's partition has remote segments and no start."""
+        """Whether a partition of a topic that the settings know, and that does not end, had a start
+        that they have lost.
+        """
         await self._settings.barrier(self._barrier_deadline_ms)
         await self._ledger.barrier(led.key, self._barrier_deadline_ms)
         view = self._settings.view
         topic = view.topic(led.key.topic_id)
-        is_enabled = topic is not None and topic.state == "enabled"
-        has_segments = bool(self._ledger.ledger(led.key).entries)
-        return is_enabled and has_segments and view.remote_log_start(led.key) is None
+        if topic is None or topic.state == "deleting" or view.remote_log_start(led.key) is not None:
+            return False
+        return sign_of_start(view, self._ledger.ledger(led.key)) is not None
 
     async def _begin_again(
         self, led: LedPartition, log_start_offset: int, frozen: str, by: str
@@ -277,8 +294,10 @@ class Adoption:
             raise Unavailable(f"{led} has no remote log start that can be read: {problem}")
         if frozen:
             raise Invalid(f"{led} is frozen ({frozen}): `rlm partition adopt` comes first")
+        if not self._ledger.ledger(led.key).entries:
+            await self._refuse_stored(led)
         entries = self._ledger.ledger(led.key).entries.values()
-        first = min(entry.metadata.start_offset for entry in entries)
+        first = min((entry.metadata.start_offset for entry in entries), default=log_start_offset)
         record = StartRecord(
             partition=led.key,
             remote_log_start_offset=min(first, log_start_offset),
@@ -286,6 +305,24 @@ class Adoption:
             decided_epoch=led.leader_epoch,
         )
         await self._settings.publish(record, led.leader_epoch)
+
+    async def _refuse_stored(self, led: LedPartition) -> None:
+        """Unavailable unless every store shows that nothing is remote: without any segments in the
+        ledger, the start would be our own trim (H1).
+        """
+        listing = await self._unlisted.listing(led.topic_id_partition)
+        await self._ledger.barrier(led.key, self._barrier_deadline_ms)
+        if listing.errors:
+            raise Unavailable(
+                f"{led} has no remote log start, and the ledger has no segment of it; whether a "
+                f"store has is not known: {'; '.join(listing.errors)}"
+            )
+        count = sum(one.has_manifest for one in listing.segments.values())
+        if count:
+            raise Unavailable(
+                f"{led} has no remote log start, and the ledger has lost {count} segments that are "
+                "in the stores: `rlm ledger rebuild` comes first"
+            )
 
     def _check_foreign(self, led: LedPartition, log_start_offset: int, frozen: str) -> None:
         known = self._settings.view.remote_log_start(led.key)

@@ -36,12 +36,14 @@ _MOST_MS = 10_000
 class RetentionChange:
     """A topic's total retention: in force and decided until now, and wanted.
 
-    Without a decision of ours, the one that acts counts as decided.
+    Without a decision of ours, the one that acts counts as decided. `keeps_remains`: where a
+    partition has no remote log start, its remote log will start with its first segment.
     """
 
     in_force: TotalRetention
     decided: TotalRetention
     wanted: TotalRetention
+    keeps_remains: bool = False
 
     @property
     def shortens(self) -> bool:
@@ -142,13 +144,16 @@ class Shortening:
     ) -> DeletableRecords | None:
         key, view = PartitionKey(topic.topic_id, partition), self._settings.view
         ledger = self._ledger.ledger(key)
+        start = view.remote_log_start(key)
+        if start is None and change.keeps_remains:
+            start = 0
         by_size = change.wanted.retention_bytes != UNLIMITED and bool(ledger.entries)
         has_time = self._clock.monotonic_ms() < ends_at_ms
         snapshot = ExpiryView(
             ledger=ledger,
             lineage=published_lineage(ledger, view.history(key)),
             log_end_offset=MAX_OFFSET,
-            remote_log_start_offset=view.remote_log_start(key),
+            remote_log_start_offset=start,
             remote_log_start_epoch=view.remote_log_start_epoch(key),
             log=await self._log(topic.name, partition, is_needed=by_size and has_time),
             local_log_start_offset=MAX_OFFSET,

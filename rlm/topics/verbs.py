@@ -27,6 +27,7 @@ from rlm.clock import Clock
 from rlm.plans.offload import OffloadPolicy
 from rlm.plans.remote_extent import extent_of
 from rlm.plans.retention import Retention
+from rlm.remote_log.log_starts import Remains
 from rlm.remote_log.topic_refs import topic_records
 from rlm.topics import rules
 from rlm.topics.access import ClusterAccess
@@ -56,8 +57,9 @@ from rlmm.settings_records import (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnableOptions:
     """`trim` = mode tier: take retention over and trim, in one step; `tier` = the mode alone. `by`:
-    the caller, for what can be undone; `yes`: what becomes deletable is confirmed. `offload`:
-    None = not given, `rules.UNSET` = as the service says.
+    the caller, for what can be undone; `yes`: what becomes deletable is confirmed. `remains`: what
+    becomes of remote segments of a topic without a settings record. `offload`: None = not given,
+    `rules.UNSET` = as the service says.
     """
 
     by: str = ""
@@ -67,6 +69,7 @@ class EnableOptions:
     offload: OffloadThresholds = field(default_factory=OffloadThresholds)
     force: bool = False
     yes: bool = False
+    remains: Remains = Remains.UNDECIDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +143,8 @@ class TopicVerbs:
         NotFound: no such topic. Invalid: it must not be enabled, or LogConfig refuses the values.
         MissingAcls: the services lack rights for it; nothing was altered. Fenced: trimming would
         harm readers, or some of the log could not be copied, and no `force`; data would become
-        deletable, and no `yes`.
+        deletable, and no `yes`; the topic has remote segments and no settings record, and `remains`
+        does not say what becomes of them.
         """
         async with self.lock:
             seen = await self._see_allowed(name, tier=options.trim)
@@ -161,14 +165,15 @@ class TopicVerbs:
             rules.refuse(seen.topic, seen.config)
             retention = rules.choose_retention(options.retention, seen.record, seen.config)
             return await self._dependencies.shortening.plan(
-                seen.topic, self._change(seen, retention)
+                seen.topic, self._change(seen, retention, options)
             )
 
     async def enable_like(self, gone: TopicRecord, topic_id: Uuid) -> None:
         """Enable the topic of this id with the options of a deleted topic of the same name (H39).
 
-        Errors as of `enable`. Nothing is done if the topic got a settings record meanwhile, or if
-        the name now belongs to another id.
+        Errors as of `enable`: nobody has decided anything about remote segments of this id. Nothing
+        is done if the topic got a settings record meanwhile, or if the name now belongs to another
+        id.
         """
         tier = is_taken_over(gone)
         async with self.lock:
@@ -312,7 +317,7 @@ class TopicVerbs:
                 "is done (`rlm topics list`)"
             )
         retention = rules.choose_retention(options.retention, before, seen.config)
-        change = self._change(seen, retention)
+        change = self._change(seen, retention, options)
         await self._dependencies.shortening.check(seen.topic, change, yes=options.yes)
         record = _wanted(seen, options, retention, change.in_force)
         if not self._dependencies.settler.alters_configs:
@@ -331,7 +336,7 @@ class TopicVerbs:
                 seen.topic, retention, force=options.force
             )
             warnings += await self._dependencies.logs.check(seen.topic, force=options.force)
-        await self._dependencies.starts.ensure(seen.topic)
+        await self._dependencies.starts.ensure(seen.topic, options.remains)
         await self._dependencies.shortening.announce(
             seen.topic, change, by=options.by, writing=seen.writing
         )
@@ -340,10 +345,11 @@ class TopicVerbs:
             warnings += to_be_set(record, seen.config)
         return Outcome(record=await self._settle_or_undo(seen, record), warnings=warnings)
 
-    def _change(self, seen: _Seen, wanted: Retention) -> RetentionChange:
-        return self._dependencies.shortening.change(
+    def _change(self, seen: _Seen, wanted: Retention, options: EnableOptions) -> RetentionChange:
+        change = self._dependencies.shortening.change(
             seen.topic, seen.config, seen.record, wanted.total
         )
+        return replace(change, keeps_remains=options.remains is Remains.KEEP)
 
     async def _settle_or_undo(self, seen: _Seen, ours: TopicRecord) -> TopicRecord:
         """A change that the cluster refuses permanently leaves the topic unchanged (H14 c).

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EnableTopicRequest(_message.Message):
-    __slots__ = ("topic", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "force", "yes", "remote_copy_lag_ms", "remote_copy_lag_bytes", "offload_deletion_lag_ms")
+    __slots__ = ("topic", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "force", "yes", "remote_copy_lag_ms", "remote_copy_lag_bytes", "offload_deletion_lag_ms", "keep_remote")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TRIM_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class EnableTopicRequest(_message.Message):
     REMOTE_COPY_LAG_MS_FIELD_NUMBER: _ClassVar[int]
     REMOTE_COPY_LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
     OFFLOAD_DELETION_LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_REMOTE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     trim: bool
     retention_ms: int
@@ -31,7 +32,8 @@ class EnableTopicRequest(_message.Message):
     remote_copy_lag_ms: int
     remote_copy_lag_bytes: int
     offload_deletion_lag_ms: int
-    def __init__(self, topic: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., force: _Optional[bool] = ..., yes: _Optional[bool] = ..., remote_copy_lag_ms: _Optional[int] = ..., remote_copy_lag_bytes: _Optional[int] = ..., offload_deletion_lag_ms: _Optional[int] = ...) -> None: ...
+    keep_remote: bool
+    def __init__(self, topic: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., force: _Optional[bool] = ..., yes: _Optional[bool] = ..., remote_copy_lag_ms: _Optional[int] = ..., remote_copy_lag_bytes: _Optional[int] = ..., offload_deletion_lag_ms: _Optional[int] = ..., keep_remote: _Optional[bool] = ...) -> None: ...
 
 class RetentionPlan(_message.Message):
     __slots__ = ("topic", "retention_ms", "retention_bytes", "retention_in_force_ms", "retention_in_force_bytes", "deletable")

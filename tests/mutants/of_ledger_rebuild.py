@@ -21,9 +21,14 @@ EDITS: tuple[Edit, ...] = (
             "whole = [one.metadata for one in new]",
         ),
         (
-            "H2: segments come back without a remote log start",
-            "    if start is None:\n        return",
-            "    if start is None and stored is None:\n        return",
+            "H2: objects are taken over without a remote log start",
+            "return why if needs_start else None",
+            "return None",
+        ),
+        (
+            "H6: nothing comes back where the settings have lost the remote log start, too",
+            "return why if needs_start else None",
+            "return why",
         ),
         (
             "H2: a start that the settings have lost is not noticed",

@@ -7,6 +7,8 @@ VIEW = Target("rlmm/settings_view.py", ("tests/rlmm/test_settings_view.py", _LOS
 FIRST = Target("rlm/remote_log/log_starts.py", (_LOST, "tests/rlm/topics/test_h02_lost_starts.py"))
 LOST_START = Target("rlm/topics/partition_records.py", (_LOST,))
 ENABLING = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_h02_lost_starts.py",))
+VERBS = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_h02_lost_starts.py",))
+API = Target("rlm/api/admin.py", ("tests/rlm/cli/test_deletions.py",))
 TIER = Target("rlm/remote_log/leader_view.py", ("tests/rlm/test_local_tier.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -34,6 +36,11 @@ EDITS: tuple[Edit, ...] = (
             "(snapshot.frozen is not None or is_start_lost)",
             "snapshot.frozen is not None",
         ),
+        (
+            "H2: readers are led past what was trimmed where the ledger is lost too",
+            "return sign_of_start(self._settings.view, self._ledger.ledger(key)) is not None",
+            "return self._ledger.ledger(key).finished_total.segments > 0",
+        ),
     ),
     *FIRST.edits(
         (
@@ -43,13 +50,65 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H10: a copy that arrives after its remote log has ended keeps the topic disabled",
-            "(RemoteLogSegmentState.COPY_SEGMENT_FINISHED) if is_known else ()",
-            "(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)",
+            "if found and remains is not Remains.END:",
+            "if found:",
         ),
         (
-            "H1: our own trim becomes the first start of a partition with remote segments",
-            "    if copied:\n",
-            "    if copied and log_start_offset < 0:\n",
+            "H1: a topic whose settings were lost begins at our own trim",
+            "if found and remains is not Remains.END:",
+            "if found and remains is ...:",
+        ),
+        (
+            "H1: what an operator keeps lies below the start",
+            "        return min(one.metadata.start_offset for one in found)\n    sign",
+            "        return log_start_offset\n    sign",
+        ),
+        (
+            "H1: a remote log ends of which settings are left",
+            "    sign = _sign_in_settings(view, ledger)\n    if sign is not None:\n",
+            "    sign = _sign_in_settings(view, ledger)\n    if sign is ...:\n",
+        ),
+        (
+            "H15: holes on record are no sign of a start",
+            'return "a record of holes" if view.holes(ledger.key) else None',
+            "return None",
+        ),
+        (
+            "H1: our own trim on record is no sign of a start",
+            "    if trim is not None:\n",
+            "    if trim is ...:\n",
+        ),
+        (
+            "H6: a topic is enabled while its deletion appears",
+            "    if ledger.deletion is not None:\n",
+            "    if ledger.deletion is ...:\n",
+        ),
+        (
+            "H6: an interrupted copy is no sign of a start",
+            "    if ledger.entries:\n",
+            "    if ledger.finished_total.segments:\n",
+        ),
+        (
+            "H6: an attempt that has its manifest is no leftover of a lost topic",
+            "and (one.disputed or one.state is not _GONE)",
+            "and one.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED",
+        ),
+        (
+            "what was deleted keeps a topic disabled",
+            "and (one.disputed or one.state is not _GONE)",
+            "",
+        ),
+        (
+            "what the broker has, too, keeps a topic disabled",
+            "if one.metadata.start_offset < log_start_offset and",
+            "if one.metadata.start_offset <= log_start_offset and",
+        ),
+        (
+            "H1: our own trim becomes the first start of a partition that had one",
+            "        if sign is not None:\n            raise Unavailable(\n"
+            '                f"{partition} has {sign} and no',
+            "        if sign is ...:\n            raise Unavailable(\n"
+            '                f"{partition} has {sign} and no',
         ),
     ),
     *LOST_START.edits(
@@ -67,6 +126,52 @@ EDITS: tuple[Edit, ...] = (
             "H2: a lost start is set though the settings have a problem",
             "        if problem is not None:\n",
             "        if problem is ...:\n",
+        ),
+        (
+            "H6: a lost start is set at our own trim though the ledger has lost the segments",
+            "        if count:\n",
+            "        if count < 0:\n",
+        ),
+        (
+            "H6: a lost start is set at our own trim though a store cannot be asked",
+            "        if listing.errors:\n",
+            "        if listing.errors is ...:\n",
+        ),
+        (
+            "H12: the ledger is not read again once the stores were listed",
+            "        await self._ledger.barrier(led.key, self._barrier_deadline_ms)\n"
+            "        if listing.errors:",
+            "        if listing.errors:",
+        ),
+        (
+            "a kept topic whose start was lost can neither be enabled nor adopted",
+            'if topic is None or topic.state == "deleting" or',
+            'if topic is None or topic.state != "enabled" or',
+        ),
+        (
+            "H4: a start is set of a topic that ends",
+            'if topic is None or topic.state == "deleting" or',
+            "if topic is None or",
+        ),
+    ),
+    *VERBS.edits(
+        (
+            "H39: a service ends what is remote of the topic that it enables by itself",
+            "                    yes=True,\n                )",
+            "                    yes=True,\n"
+            "                    remains=Remains.END,\n                )",
+        ),
+        (
+            "what a retention ends of what is kept is not shown",
+            "keeps_remains=options.remains is Remains.KEEP",
+            "keeps_remains=False",
+        ),
+    ),
+    *API.edits(
+        (
+            "H1: --keep-remote keeps nothing",
+            "Remains.of(keep=request.keep_remote, end=request.yes)",
+            "Remains.of(keep=False, end=request.yes)",
         ),
     ),
     *ENABLING.edits(

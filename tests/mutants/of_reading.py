@@ -247,13 +247,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: a view does not change with the ledger",
-            "(led, snapshot, start, version, self._ledger.problem, empty, window_starts)",
-            "(led, snapshot, start, 0, self._ledger.problem, empty, window_starts)",
+            "            version,\n            self._ledger.problem,\n",
+            "            0,\n            self._ledger.problem,\n",
         ),
         (
             "H17: a view does not change with the remote start",
-            "(led, snapshot, start, version, self._ledger.problem, empty, window_starts)",
-            "(led, snapshot, 0, version, self._ledger.problem, empty, window_starts)",
+            "            start,\n            version,\n",
+            "            0,\n            version,\n",
         ),
         (
             "H17: a view does not change with a new snapshot",

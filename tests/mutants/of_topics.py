@@ -33,7 +33,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: a topic is enabled before its remote log starts are written",
-            "        await self._dependencies.starts.ensure(seen.topic)\n"
+            "        await self._dependencies.starts.ensure(seen.topic, options.remains)\n"
             "        await self._dependencies.shortening.announce(\n"
             "            seen.topic, change, by=options.by, writing=seen.writing\n"
             "        )\n"
@@ -42,11 +42,11 @@ EDITS: tuple[Edit, ...] = (
             "            seen.topic, change, by=options.by, writing=seen.writing\n"
             "        )\n"
             "        await self._publish(seen, record)\n"
-            "        await self._dependencies.starts.ensure(seen.topic)\n",
+            "        await self._dependencies.starts.ensure(seen.topic, options.remains)\n",
         ),
         (
             "H2: the remote log starts of a topic are never written",
-            "        await self._dependencies.starts.ensure(seen.topic)\n",
+            "        await self._dependencies.starts.ensure(seen.topic, options.remains)\n",
             "",
         ),
         (

@@ -14,6 +14,7 @@ from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.tier import EpochEnd, TopicRef, Watermarks
 from rlmm.replay import LedgerState
+from rlmm.settings_records import TrimRecord
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import OTHER_WRITER, PARTITION, metadata
 from tests.builders.log_dir import CLUSTER_ID
@@ -83,6 +84,11 @@ async def test_h02_what_is_remote_is_withheld_where_the_remote_log_start_was_los
     view = await site.barrier()
     assert view is not None
     assert not view.frozen, "a partition of which nothing was copied yet"
+    trim = TrimRecord(partition=PARTITION.key, bound=250, planned_epoch=0)
+    site.rig.settings.write(trim, epoch=0)
+    view = await site.barrier()
+    assert view is not None
+    assert view.frozen, "the ledger is lost, too"
 
 
 async def test_a_topic_that_is_not_tiered_is_none(site: Site) -> None:

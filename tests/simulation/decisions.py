@@ -9,6 +9,7 @@ import random
 from typing import TYPE_CHECKING
 
 from kip405.errors import RemoteStorageError
+from rlm.remote_log.log_starts import Remains
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions, Outcome, TopicVerbs
 from tests.builders.log_dir import TOPIC
@@ -121,7 +122,9 @@ async def enable(world: "World") -> str | None:
         retention_bytes=UNLIMITED.retention_bytes,
         local_retention_ms=0,
     )
-    options = EnableOptions(by="the simulation", trim=True, retention=retention, yes=True)
+    options = EnableOptions(
+        by="the simulation", trim=True, retention=retention, yes=True, remains=Remains.END
+    )
     try:
         outcome = await service.call(service.topics.verbs.enable(TOPIC, options))
     except RemoteStorageError as error:

@@ -6,7 +6,7 @@ know.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from kip405.errors import RemoteStorageError
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
@@ -237,6 +237,7 @@ async def _adopt_where_frozen(world: "World") -> None:
         broker=service.client,
         settings=service.settings,
         ledger=service.ledger,
+        unlisted=cast(Any, None),  # asked only where a start is lost
         starts=service.starts,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
     )

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field
 
 from kip405.errors import Fenced, NotFound, RemoteStorageError, Unavailable
-from kip405.ids import PartitionKey, Uuid
+from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlm.api.clients import ClusterClients
 from rlm.api.copy_limits import ClusterCopyLimits
 from rlm.api.peers import Peers
@@ -26,6 +26,7 @@ from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.copy_progress import Copying, Progress
 from rlm.tasks.copy_runs import CopyEvent, CopyTarget
+from rlm.tasks.unlisted_segments import Listing
 from rlm.tasks.verify_runs import Event
 from rlm.topics.copy_limits import CopyLimitDecisions
 from rlm.topics.discards import DiscardPlan, PendingDiscard
@@ -108,12 +109,20 @@ class ApiDiscards:
         )
 
 
+class NothingStored:
+    """UnlistedSegments of empty stores."""
+
+    async def listing(self, partition: TopicIdPartition) -> Listing:
+        return Listing()
+
+
 def adoption(broker: OwnOffsets, settings: ServiceSettings, ledger: Ledger) -> Adoption:
     starts = LogStarts(settings=settings, audit=MemoryAudit(), barrier_deadline_ms=1_000)
     return Adoption(
         broker=broker,
         settings=settings,
         ledger=ledger,
+        unlisted=NothingStored(),
         starts=starts,
         barrier_deadline_ms=1_000,
     )

@@ -103,6 +103,22 @@ async def test_what_becomes_deletable_is_printed_and_needs_yes() -> None:
         assert again.stdout.splitlines()[0].startswith("deletable")
 
 
+async def test_h01_what_is_remote_of_an_unknown_topic_is_kept_or_ended_by_an_operator() -> None:
+    """Its settings were lost, or its remote log has ended: nobody else knows."""
+    for option, start in (("--keep-remote", 0), ("--yes", 100)):
+        cluster = Cluster()
+        cluster.log_starts = {0: 100}
+        async with api_node(cluster) as node:
+            node.service.ledger.copied(stored(1, 0, 100, at_ms=node.service.clock.now_ms()))
+            refused = await asked(node, "topics", "enable", TOPIC)
+            assert refused.exit_code == 1
+            assert "1 remote segments (100 bytes, offsets 0 to 99)" in refused.output
+            assert "--keep-remote" in refused.output and "--yes" in refused.output
+            assert node.service.start_of(0) is None
+            assert (await asked(node, "topics", "enable", TOPIC, option)).exit_code == 0
+            assert node.service.start_of(0) == start
+
+
 async def test_a_change_that_ends_nothing_prints_nothing_deletable() -> None:
     async with api_node(Cluster()) as node:
         assert (await as_json(node, "topics", "enable", TOPIC))["deletable"] == []

@@ -82,7 +82,6 @@ def test_segments_of_a_dead_history_are_added_as_they_were_and_counted() -> None
     ("known", "words"),
     [
         (replace(EMPTY, is_topic_known=False), "do not know the topic"),
-        (replace(EMPTY, remote_log_start_offset=None), "no remote log start"),
         (replace(EMPTY, remote_log_start_offset=39), "have lost records too"),
     ],
 )
@@ -94,6 +93,18 @@ def test_h02_nothing_is_added_where_it_might_bring_deleted_records_back(
     assert words in (plan.refused or "")
     with_start = replace(EMPTY, remote_log_start_offset=40)
     assert plan_rebuild(PARTITION, [stored(1, 0, 100, log_start=40)], with_start).added
+
+
+def test_h02_without_a_start_all_comes_back_unless_one_is_needed() -> None:
+    """Nothing is read or deleted before an operator sets the start that the settings have lost."""
+    lost, segments = replace(EMPTY, remote_log_start_offset=None), [stored(1, 40, 100)]
+    plan = plan_rebuild(PARTITION, segments, lost)
+    assert (starts(plan), plan.refused, plan.is_start_lost) == ([40], None, True)
+    assert (plan.remote_log_start_offset, plan.gaps, plan.ended) == (40, (), 0)
+    refused = plan_rebuild(PARTITION, segments, lost, needs_start=True)
+    assert (refused.added, refused.is_start_lost) == ((), False)
+    assert "no remote log start" in (refused.refused or "")
+    assert not plan_rebuild(PARTITION, segments, EMPTY).is_start_lost
 
 
 def test_nothing_is_added_of_a_partition_whose_deletion_is_recorded() -> None:

@@ -67,6 +67,7 @@ async def test_h15_they_are_on_record_as_holes_in_which_nobody_misses_anything(r
 
 async def test_h15_holes_that_others_recorded_stay_on_record(rig: Rig) -> None:
     lost = Hole(start=120, end=130, cause="accepted")
+    rig.remote_start(0)
     rig.settings.write(HolesRecord(partition=PARTITION.key, holes=(lost,)), epoch=0)
     await rig.copy.run(rig.led)
     assert lost in rig.settings.view.holes(PARTITION.key)

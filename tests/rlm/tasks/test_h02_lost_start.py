@@ -4,21 +4,26 @@ The broker's log start is our own trim by then. As the start it would end the wh
 with unlimited retention.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from kip405.errors import Fenced, RemoteStorageError, Unavailable
+from kip405.errors import Fenced, NotFound, RemoteStorageError, Unavailable
+from kip405.segments import RemoteLogSegmentState
 from rlm.plans.coverage import ACCEPTED
 from rlm.remote_log.log_starts import LogStarts
 from rlm.topics.partition_records import Adoption
 from rlmm.ledger import Hole
-from rlmm.settings_records import HolesRecord, StartRecord
+from rlmm.settings_records import HolesRecord, StartRecord, TrimRecord
 from tests.builders.audit import MemoryAudit
-from tests.builders.ledger import FINISHED, PARTITION
+from tests.builders.ledger import FINISHED, PARTITION, metadata
 from tests.builders.rig import Rig
+from tests.builders.store import STORE_ID
+from tests.rlm.tasks.test_h06_ledger_rebuild import rebuild, survey
 
+STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 START = f"{StartRecord.KIND}/{PARTITION.key}"
 
 
@@ -143,6 +148,7 @@ def adoption(rig: Rig) -> Adoption:
         broker=rig.broker,
         settings=cast(Any, rig.settings),
         ledger=rig.ledger,
+        unlisted=rig.unlisted(),
         starts=starts,
         barrier_deadline_ms=1_000,
     )
@@ -178,3 +184,87 @@ async def test_h02_a_start_that_an_operator_sets_is_not_above_what_the_broker_ha
     rig.broker.log_start_offset = 50
     await adoption(rig).adopt_log_start(rig.led, frozen="", by="ann")
     assert rig.settings.view.remote_log_start(PARTITION.key) == 50
+
+
+def lose_start_and_ledger(rig: Rig) -> None:
+    rig.settings.compact(START, keep=0)
+    rig.settings.restart()
+    rig.ledger.log.clear()
+    rig.ledger.restart()
+
+
+async def test_h06_a_lost_start_is_not_made_up_where_the_ledger_is_lost_too(rig: Rig) -> None:
+    """Our own trim is on record. As the start it would end all that a rebuild brings back."""
+    lose_start_and_ledger(rig)
+    rig.heartbeat()
+    with pytest.raises(Unavailable, match="a record of our own trim to 300 and no remote log"):
+        await rig.copy.run(rig.led)
+    with pytest.raises(Unavailable, match=r"lost 3 segments .*`rlm ledger rebuild` comes first"):
+        await adoption(rig).adopt_log_start(rig.led, frozen="", by="ann")
+    task = rebuild(rig, rig.ledger)
+    plans = await task.plan([await survey(rig)])
+    assert [one.is_start_lost for one in plans] == [True]
+    assert await task.write(plans) == 3
+    assert rig.settings.published == []
+    await adoption(rig).adopt_log_start(rig.led, frozen="", by="ann")
+    assert rig.settings.view.remote_log_start(PARTITION.key) == 0
+    await rig.copy.run(rig.led)
+    for run in (rig.expiry, rig.cleanup):
+        await run.run(rig.led)
+    assert rig.audit.deleted == []
+    assert len(rig.names(".log")) == 3
+
+
+async def test_h02_a_lost_start_is_the_brokers_once_every_store_shows_that_nothing_is_remote(
+    rig: Rig,
+) -> None:
+    """All has expired; remains of an attempt hold nobody up."""
+    lose_start_and_ledger(rig)
+    store = rig.shelf.stores.pop(STORE_ID)
+    with pytest.raises(Unavailable, match="whether a store has is not known"):
+        await adoption(rig).adopt_log_start(rig.led, frozen="", by="ann")
+    rig.shelf.stores[STORE_ID] = store
+    for name in rig.names(".rsm-manifest"):
+        del rig.store.objects[name]
+    await adoption(rig).adopt_log_start(rig.led, frozen="", by="ann")
+    assert rig.settings.view.remote_log_start(PARTITION.key) == 300
+
+
+async def test_h12_what_the_ledger_lists_after_the_stores_were_listed_counts(rig: Rig) -> None:
+    lose_start_and_ledger(rig)
+    rig.store.objects.clear()
+    first = metadata(1, 100, 200, {0: 0})
+    barriers = iter((False, True))
+    rig.ledger.on_barrier = lambda: rig.ledger.write(first) if next(barriers) else None
+    await adoption(rig).adopt_log_start(rig.led, frozen="", by="ann")
+    assert rig.settings.view.remote_log_start(PARTITION.key) == 100
+
+
+async def test_h06_an_interrupted_copy_shows_that_there_was_a_start(rig: Rig) -> None:
+    """It may have its manifest, and be the only copy."""
+    lose_start_and_ledger(rig)
+    rig.settings.compact(f"{TrimRecord.KIND}/{PARTITION.key}", keep=0)
+    rig.settings.restart()
+    rig.ledger.write(metadata(1, 0, 100, {0: 0}, state=STARTED))
+    rig.heartbeat()
+    with pytest.raises(Unavailable, match="1 remote segments and no remote log start"):
+        await rig.copy.run(rig.led)
+    await adoption(rig).adopt_log_start(rig.led, frozen="", by="ann")
+    assert rig.settings.view.remote_log_start(PARTITION.key) == 0
+
+
+@pytest.mark.parametrize(("state", "is_set"), [("kept", True), ("deleting", False)])
+async def test_h02_a_lost_start_of_a_kept_topic_is_set_so_that_it_can_be_enabled_again(
+    rig: Rig, state: str, is_set: bool
+) -> None:
+    another = rig.settings.view.topic(PARTITION.topic_id)
+    assert another is not None
+    rig.settings.write(replace(another, state=state), epoch=0)
+    rig.settings.compact(START, keep=0)
+    rig.settings.restart()
+    if is_set:
+        await adoption(rig).adopt_log_start(rig.led, frozen="", by="ann")
+    else:
+        with pytest.raises(NotFound, match="is not enabled"):
+            await adoption(rig).adopt_log_start(rig.led, frozen="", by="ann")
+    assert rig.settings.view.remote_log_start(PARTITION.key) == (0 if is_set else None)

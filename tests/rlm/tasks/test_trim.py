@@ -380,6 +380,7 @@ async def with_a_dead_attempt(path: Path) -> tuple[Rig, RemoteLogSegmentMetadata
     rig.disk.epochs({0: 0, 2: 200})
     dead = metadata(99, 100, 250, {1: 100})
     started = dead.in_state(STARTED, event_timestamp_ms=0, broker_id=2)
+    rig.remote_start(0)
     rig.ledger.write(started, epoch=1, writer=OTHER_WRITER)
     rig.broker.elect(1, 2)
     await rig.copy.run(rig.led)

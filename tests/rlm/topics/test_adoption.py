@@ -7,8 +7,10 @@ remote log.
 import pytest
 
 from kip405.errors import Invalid, NotFound
+from kip405.ids import TopicIdPartition
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.log_starts import LogStarts
+from rlm.tasks.unlisted_segments import Listing
 from rlm.topics.partition_records import Adoption
 from rlmm.settings_records import DiscardRecord, SettingsRecord, StartRecord, TrimRecord
 from tests.builders.audit import MemoryAudit
@@ -30,6 +32,13 @@ class Written(MemorySettings):
         raise AssertionError(f"{key} is removed")
 
 
+class NothingStored:
+    """UnlistedSegments of empty stores."""
+
+    async def listing(self, partition: TopicIdPartition) -> Listing:
+        return Listing()
+
+
 def start(offset: int) -> StartRecord:
     return StartRecord(
         partition=PARTITION.key, remote_log_start_offset=offset, cause="enable", decided_epoch=0
@@ -46,6 +55,7 @@ def adoption(
         broker=broker,
         settings=settings,
         ledger=MemoryLedger(),
+        unlisted=NothingStored(),
         starts=starts,
         barrier_deadline_ms=1_000,
     )
