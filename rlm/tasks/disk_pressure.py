@@ -6,11 +6,14 @@ the broker has deleted and that are held open (rlm.tasks.segment_holds) take spa
 log shows them; so those that lie on such a disk are let go.
 
 A topic with a log there that cannot be read is left out, and that is a finding: how much local
-retention keeps of it is not known. What is known of other topics must make room all the same.
+retention keeps of it is not known. What is known of other topics must make room all the same. But
+a log may be unreadable for a moment, as while the broker renames its files, and what a topic will
+free that was asked already is not known then either. So nothing more is asked of others while it is
+unread, for `MOST_UNREAD_CHECKS` checks: what they give back goes uncopied.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -33,14 +36,19 @@ from rlmm.settings_records import STOPS_TRIM, TopicRecord
 from rsm_plugins.threads import Threads
 
 log = structlog.get_logger()
+MOST_UNREAD_CHECKS = 3
+"""In a row, per log directory; a log that stays unreadable must not let the disk fill up."""
 
 
 @dataclass(slots=True)
 class _Logs:
-    """Logs of one log directory by topic id, and why some of them, or it, are not known."""
+    """Logs of one log directory by topic id, and why some of them, or it, are not known;
+    `topics_unread`: the topics of these.
+    """
 
     known: dict[Uuid, list[ReplicaLog]] = field(default_factory=dict)
     unread: list[Finding] = field(default_factory=list)
+    topics_unread: set[Uuid] = field(default_factory=set)
 
 
 class DiskPressure:
@@ -67,6 +75,7 @@ class DiskPressure:
         self.asked: Mapping[Uuid, int] = {}
         self._pressed: frozenset[str] = frozenset()
         self._unread: tuple[Finding, ...] = ()
+        self._unread_checks: dict[str, int] = {}
 
     def findings(self) -> tuple[Finding, ...]:
         """What could not be read on a nearly full disk, by the last check."""
@@ -86,7 +95,7 @@ class DiskPressure:
         pressed = [one for one in self._watch.reports() if one.under_pressure]
         self._pressed = frozenset(one.path for one in pressed)
         if not (self._gives_back and pressed and self._settings.is_ready):
-            self.asked, self._unread = {}, ()
+            self.asked, self._unread, self._unread_checks = {}, (), {}
             return
         records = {
             record.name: record
@@ -127,13 +136,23 @@ class DiskPressure:
                 continue
             logs = self._logs(here, records)
             unread += logs.unread
+            before = _given_back(records[topic] for topic, _ in here if topic in records) | wanted
+            if self._waits(report.path, logs.topics_unread & before.keys()):
+                wanted = before
+                continue
             going = sum(_deleted_bytes(directory) for directory in here.values())
             wanted = give_back(
                 (log for several in logs.known.values() for log in several),
                 relief_bytes(self._watch.floor_bytes) - (report.free_bytes or 0) - going,
-                _given_back(records[topic] for topic, _ in here if topic in records) | wanted,
+                before,
             )
         return wanted, tuple(unread)
+
+    def _waits(self, path: str, asked_unread: Collection[Uuid]) -> bool:
+        """Whether it is too early to ask more: what these topics free is not known just now."""
+        count = self._unread_checks.get(path, 0) + 1 if asked_unread else 0
+        self._unread_checks[path] = count
+        return 0 < count <= MOST_UNREAD_CHECKS
 
     def _logs(self, here: Iterable[tuple[str, int]], records: Mapping[str, TopicRecord]) -> _Logs:
         found = _Logs()
@@ -147,11 +166,12 @@ class DiskPressure:
                 continue  # the broker has removed it meanwhile
             except (OSError, RemoteStorageError) as error:
                 found.unread.append(_unread_log(TopicPartition(topic, partition), error))
+                found.topics_unread.add(record.topic_id)
                 continue
             if replica is not None:
                 found.known.setdefault(record.topic_id, []).append(replica)
-        for one in found.unread:
-            found.known.pop(records[one.topic].topic_id, None)
+        for topic_id in found.topics_unread:
+            found.known.pop(topic_id, None)
         return found
 
     def _replica(self, topic: str, partition: int, record: TopicRecord) -> ReplicaLog | None:

@@ -57,6 +57,26 @@ EDITS: tuple[Edit, ...] = (
     ),
     *PRESSURE.edits(
         (
+            "H18: what cannot be read for a moment makes other topics lose records",
+            "        return 0 < count <= MOST_UNREAD_CHECKS\n",
+            "        return False\n",
+        ),
+        (
+            "H18: what stays unreadable lets the disk fill up",
+            "        return 0 < count <= MOST_UNREAD_CHECKS\n",
+            "        return 0 < count\n",
+        ),
+        (
+            "H18: moments in which a log cannot be read add up",
+            "get(path, 0) + 1 if asked_unread else 0\n",
+            "get(path, 0) + bool(asked_unread)\n",
+        ),
+        (
+            "H18: a log that nobody asked anything keeps others from making room",
+            "logs.topics_unread & before.keys()",
+            "logs.topics_unread",
+        ),
+        (
             "H18: the default policy gives back",
             "if not (self._gives_back and pressed and self._settings.is_ready):",
             "if not (pressed and self._settings.is_ready):",
@@ -88,8 +108,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H18: a topic makes room though local retention of one of its logs is not known",
-            "            found.known.pop(records[one.topic].topic_id, None)\n",
-            "            found.known.get(records[one.topic].topic_id)\n",
+            "            found.known.pop(topic_id, None)\n",
+            "            found.known.get(topic_id)\n",
         ),
         (
             "H18: a log dir that cannot be listed keeps every other one from making room",

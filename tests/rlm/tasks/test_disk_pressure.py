@@ -9,7 +9,7 @@ import pytest
 from kip405.ids import Uuid
 from rlm.log_dir.scanner import LogDirs
 from rlm.plans.problems import ProblemKind
-from rlm.tasks.disk_pressure import DiskPressure
+from rlm.tasks.disk_pressure import MOST_UNREAD_CHECKS, DiskPressure
 from rlm.tasks.disk_watch import DiskWatch
 from rlmm.settings_records import GivenBack
 from tests.builders.ledger import PARTITION
@@ -249,3 +249,43 @@ async def test_h18_a_log_dir_that_cannot_be_listed_keeps_no_other_one_from_makin
     [(subject, text)] = named(pressed)
     assert subject == f"logs in {gone.path}"
     assert "no log makes room there" in text
+
+
+async def test_h18_what_cannot_be_read_for_a_moment_asks_no_other_topic(rig: Rig) -> None:
+    """The broker renames files while it is scanned. What is asked of others they lose uncopied."""
+    other = add_other_topic(rig)
+    size_bytes = len(other.segment(0, 100, fill=b"x" * 3_000))
+    pressed = Pressed(rig)
+    pressed.fill(size_bytes=QUOTA_BYTES - FLOOR_BYTES - size_bytes)
+    limits = await pressed.asked()
+    assert set(limits) == {OTHER}
+    epochs = other.path / "leader-epoch-checkpoint"
+    text = epochs.read_text()
+    epochs.write_text("0\n2\n0 0\n")
+    assert await pressed.asked() == limits
+    assert [subject for subject, _ in named(pressed)] == ["clicks-0"]
+    epochs.write_text(text)
+    assert await pressed.asked() == limits
+    assert named(pressed) == []
+
+
+async def test_h18_what_stays_unreadable_does_not_let_the_disk_fill_up(rig: Rig) -> None:
+    other = add_other_topic(rig)
+    size_bytes = len(other.segment(0, 100, fill=b"x" * 3_000))
+    pressed = Pressed(rig)
+    filler = pressed.fill(size_bytes=QUOTA_BYTES - FLOOR_BYTES - size_bytes)
+    limits = await pressed.asked()
+    epochs = other.path / "leader-epoch-checkpoint"
+    text = epochs.read_text()
+    for _ in range(2):
+        epochs.write_text("0\n2\n0 0\n")
+        for _ in range(MOST_UNREAD_CHECKS):
+            assert await pressed.asked() == limits
+        epochs.write_text(text)
+        assert await pressed.asked() == limits, "and it is counted anew"
+    epochs.write_text("0\n2\n0 0\n")
+    for _ in range(MOST_UNREAD_CHECKS):
+        assert await pressed.asked() == limits
+    assert set(await pressed.asked()) == {OTHER, PARTITION.topic_id}
+    filler.unlink()
+    assert await pressed.asked() == {}
