@@ -21,7 +21,8 @@ file whose bytes were lost in a crash or by a failing disk looks the same, and t
 detect it. Other replicas may still have those records, so nothing may be trimmed beyond it, nor may
 readers learn that nothing was there. It is proven empty when the range was durably on the disk
 (recovery point), the log cleaner has processed it (its own checkpoint), and its indexes are empty
-too.
+too. An operator may have accepted its loss. If a copy of a part is there after all, the accepted
+hole is only what the copy leaves, and both together settle the segment.
 
 Offsets are lost when neither a store nor the leader's log has them. What the leader still has is
 copied again, so it is not lost. A segment of 0 bytes in the leader's log that is not proven empty
@@ -29,7 +30,7 @@ is lost: neither it nor a store has its records.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from kip405.errors import Invalid
@@ -269,31 +270,68 @@ class DoubtfulSegment:
     why: str
 
 
-def empty_ranges(log: PartitionLog, holes: Iterable[Hole] = ()) -> tuple[OffsetRange, ...]:
+Copies = Callable[[], Cover]
+"""The offsets that copies have; asked only where a log has closed segments of 0 bytes."""
+
+
+def no_copies() -> Cover:
+    """Where nothing is known of copies, or only our own log counts."""
+    return Cover()
+
+
+def empty_ranges(
+    log: PartitionLog, holes: Iterable[Hole] = (), copies: Copies = no_copies
+) -> tuple[OffsetRange, ...]:
     """Offsets of closed segments that are proven to hold no records, ascending.
 
-    Recorded `holes`, as of a loss that an operator accepted, replace the proof.
+    Recorded `holes`, as of a loss that an operator accepted, replace the proof. Where they cover
+    only what `copies` leave of a segment, that is what is empty.
     """
-    accepted = _cover(holes)
-    return tuple(
-        OffsetRange(start=one.base_offset, next_offset=end)
-        for one, end in _empty(log)
-        if why_doubtful(one, log) is None or accepted.holds(one.base_offset, end)
-    )
+    settled = _Settled.of(log, holes, copies)
+    found: list[OffsetRange] = []
+    for one, end in _empty(log):
+        if why_doubtful(one, log) is None:
+            found.append(OffsetRange(start=one.base_offset, next_offset=end))
+        elif settled.holds(one.base_offset, end):
+            found += settled.not_copied(one.base_offset, end)
+    return tuple(found)
 
 
 def doubtful_segments(
-    log: PartitionLog, start: int, holes: Iterable[Hole] = ()
+    log: PartitionLog, start: int, holes: Iterable[Hole] = (), copies: Copies = no_copies
 ) -> tuple[DoubtfulSegment, ...]:
-    """Closed segments of 0 bytes that hold offsets from `start` on and are not proven empty."""
-    accepted = _cover(holes)
+    """Closed segments of 0 bytes that hold offsets from `start` on, are not proven empty, and are
+    not covered by recorded holes and copies.
+    """
+    settled = _Settled.of(log, holes, copies)
     return tuple(
         DoubtfulSegment(base_offset=one.base_offset, next_offset=end, path=one.path, why=why)
         for one, end in _empty(log)
         if end > start
-        and not accepted.holds(one.base_offset, end)
+        and not settled.holds(one.base_offset, end)
         and (why := why_doubtful(one, log)) is not None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What holes on record and copies have of the segments of 0 bytes."""
+
+    copied: Cover
+    both: Cover
+
+    @classmethod
+    def of(cls, log: PartitionLog, holes: Iterable[Hole], copies: Copies) -> "_Settled":
+        copied = copies() if any(True for _ in _empty(log)) else Cover()
+        return cls(copied, Cover.of((*copied.ranges, *_cover(holes).ranges)))
+
+    def holds(self, start: int, next_offset: int) -> bool:
+        return self.both.holds(start, next_offset)
+
+    def not_copied(self, start: int, next_offset: int) -> Iterator[OffsetRange]:
+        taken = tuple((one.start, one.next_offset) for one in self.copied.ranges)
+        for first, end in missed([(start, next_offset)], taken):
+            yield OffsetRange(start=first, next_offset=end)
 
 
 def why_doubtful(segment: LocalSegment, log: PartitionLog) -> str | None:

@@ -5,13 +5,13 @@ The disk is then at least as new as the last stable offset, the ledger at least 
 a copy that another task finished meanwhile cannot appear to extend beyond the log's end.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import Corrupt, Fenced, NotFound, Unavailable
-from kip405.ids import MAX_OFFSET, PartitionKey
+from kip405.ids import MAX_OFFSET, PartitionKey, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from rlm.broker.answers import TopicConfigValue, TopicDescription
@@ -19,7 +19,7 @@ from rlm.broker.leadership import LedPartition
 from rlm.log_dir.identity import check_topic_id
 from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.copy import TopicState
-from rlm.plans.coverage import NO_RECORDS, empty_ranges
+from rlm.plans.coverage import NO_RECORDS, Cover, covered, empty_ranges
 from rlm.plans.discard import both, discard_freeze
 from rlm.plans.freeze import NONE_ACCEPTED, Frozen, freeze
 from rlm.plans.guards import DeletionGuards
@@ -85,9 +85,15 @@ class PartitionSnapshot:
             if not one.disputed and one.metadata.start_offset < end
         )
 
+    def copied(self, without: Container[Uuid] = ()) -> Cover:
+        """The offsets that undisputed copies have, but for some."""
+        return covered(self.ledger, self.lineage, self.log_end_offset, without)
+
     def empty_segments(self, holes: Iterable[Hole]) -> tuple[Hole, ...]:
-        """Closed segments of the log, in its state then, that are proven to have no records."""
-        ranges = empty_ranges(self.log, holes)
+        """Closed segments of the log, in its state then, that are proven to have no records; of
+        those that recorded holes and copies settle together, what no copy has.
+        """
+        ranges = empty_ranges(self.log, holes, self.copied)
         return tuple(Hole(start=one.start, end=one.next_offset, cause=NO_RECORDS) for one in ranges)
 
 

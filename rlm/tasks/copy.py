@@ -15,6 +15,7 @@ from the records.
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 import structlog
@@ -434,7 +435,9 @@ class CopyTask:
 
     def _doubtful(self, snapshot: PartitionSnapshot) -> tuple[DoubtfulSegment, ...]:
         start = max(snapshot.watermarks.log_start_offset, snapshot.remote_log_start_offset or 0)
-        return doubtful_segments(snapshot.log, start, self._settings.view.holes(snapshot.key))
+        holes = self._settings.view.holes(snapshot.key)
+        gone = {one.segment_id.id for one in self._lost.suspects(snapshot)}
+        return doubtful_segments(snapshot.log, start, holes, partial(snapshot.copied, gone))
 
     def _note_copied(self, snapshot: PartitionSnapshot, next_offset: int, size_bytes: int) -> None:
         now_ms = self.copied_at_ms = self._clock.monotonic_ms()

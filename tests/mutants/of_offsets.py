@@ -4,6 +4,9 @@ from tests.mutants.edits import Edit, Target
 
 FETCH = Target("rlm/plans/fetch.py", ("tests/rlm/plans/test_fetch.py",))
 COVER = Target("rlm/plans/coverage.py", ("tests/rlm/plans/test_copy.py", "tests/rlm/plans"))
+EMPTY = Target("rlm/plans/coverage.py", ("tests/rlm/plans/test_empty_segments.py",))
+DOUBTFUL = Target("rlm/tasks/copy.py", ("tests/rlm/tasks/test_empty_segments.py",))
+SNAPSHOT = Target("rlm/remote_log/snapshots.py", ("tests/rlm/tasks/test_empty_segments.py",))
 OFFSET_INDEX = Target("kip405/indexes.py", ("tests/rlm/plans/test_fetch.py",))
 RETENTION = Target("rlm/plans/retention.py", ("tests/rlm/plans/test_retention.py",))
 UNSETTLED = Target("rlm/plans/coverage.py", ("tests/rlm/plans/test_unsettled.py",))
@@ -107,6 +110,42 @@ EDITS: tuple[Edit, ...] = (
             "a segment counts as read to its end when a chunk is missing",
             "exhausted = end >= window.log_size_bytes",
             "exhausted = True",
+        ),
+    ),
+    *EMPTY.edits(
+        (
+            "H15: an accepted loss of which a part is found again holds the trims for ever",
+            "copied = copies() if any(True for _ in _empty(log)) else Cover()",
+            "copied = Cover()",
+        ),
+        (
+            "every segment of the ledger is decoded though no file is empty",
+            "copied = copies() if any(True for _ in _empty(log)) else Cover()",
+            "copied = copies()",
+        ),
+        (
+            "H15: what a copy has counts as empty",
+            "            found += settled.not_copied(one.base_offset, end)\n",
+            "            found.append(OffsetRange(start=one.base_offset, next_offset=end))\n",
+        ),
+    ),
+    *DOUBTFUL.edits(
+        (
+            "H11: a copy that is gone settles a file that lost its bytes",
+            "partial(snapshot.copied, gone)",
+            "snapshot.copied",
+        ),
+        (
+            "H15: an alarm stays for a loss that was accepted, and of which a part is found again",
+            "return doubtful_segments(snapshot.log, start, holes, partial(snapshot.copied, gone))",
+            "return doubtful_segments(snapshot.log, start, holes)",
+        ),
+    ),
+    *SNAPSHOT.edits(
+        (
+            "H15: an accepted loss of which a part is found again holds the trims for ever",
+            "empty_ranges(self.log, holes, self.copied)",
+            "empty_ranges(self.log, holes)",
         ),
     ),
     *COVER.edits(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rlm.log_dir.scanner import PartitionLog
-from rlm.plans.coverage import OffsetRange, doubtful_segments, empty_ranges
+from rlm.plans.coverage import Cover, OffsetRange, doubtful_segments, empty_ranges
 from rlmm.ledger import Hole
 from tests.rlm.plans.views import lineage, local
 
@@ -68,6 +68,49 @@ def test_h15_an_accepted_loss_stands_for_the_proof_if_it_covers_the_segment() ->
     part = [Hole(start=100, end=199, cause="accepted")]
     assert empty_ranges(log, part) == ()
     assert len(doubtful_segments(log, 0, part)) == 1
+
+
+def copies(*ranges: tuple[int, int]) -> Cover:
+    return Cover.of(OffsetRange(start=start, next_offset=end) for start, end in ranges)
+
+
+@pytest.mark.parametrize(
+    ("copied", "hole", "empty"),
+    [
+        ((0, 150), (150, 200), (150, 200)),
+        ((150, 250), (90, 160), (100, 150)),
+        ((0, 250), (100, 101), None),
+    ],
+)
+def test_h15_what_an_accepted_loss_leaves_a_copy_has(
+    copied: tuple[int, int], hole: tuple[int, int], empty: tuple[int, int] | None
+) -> None:
+    """The copy was found again, and its part is on record as lost no longer."""
+    log = partition_log(cleaned_up_to=None)
+    holes = [Hole(start=hole[0], end=hole[1], cause="accepted")]
+    expected = (OffsetRange(start=empty[0], next_offset=empty[1]),) if empty else ()
+    assert doubtful_segments(log, 0, holes, lambda: copies(copied)) == ()
+    assert empty_ranges(log, holes, lambda: copies(copied)) == expected
+    assert len(doubtful_segments(log, 0, holes)) == 1
+
+
+@pytest.mark.parametrize(("copied", "hole"), [((0, 150), (151, 200)), ((0, 149), (150, 200))])
+def test_h15_what_neither_has_keeps_the_segment_in_doubt(
+    copied: tuple[int, int], hole: tuple[int, int]
+) -> None:
+    log = partition_log(cleaned_up_to=None)
+    holes = [Hole(start=hole[0], end=hole[1], cause="accepted")]
+    assert len(doubtful_segments(log, 0, holes, lambda: copies(copied))) == 1
+    assert empty_ranges(log, holes, lambda: copies(copied)) == ()
+
+
+def test_copies_are_asked_only_where_a_segment_has_no_bytes() -> None:
+    def never() -> Cover:
+        raise AssertionError("decodes every segment of the ledger")
+
+    log = partition_log(segments=local(0, 100))
+    assert empty_ranges(log, (), never) == ()
+    assert doubtful_segments(log, 0, (), never) == ()
 
 
 def test_the_active_segment_is_not_empty_but_new() -> None:

@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from kip405.errors import NotFound
 from kip405.indexes import AbortedTransaction, TransactionIndexEntry, encode_transaction_index
 from kip405.segments import RemoteLogSegmentState
-from rlm.plans.coverage import NO_RECORDS
-from rlmm.ledger import Hole
+from rlm.plans.coverage import ACCEPTED, NO_RECORDS
+from rlmm.ledger import Hole, SegmentEntry
 from rlmm.settings_records import HolesRecord
+from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.ledger import PARTITION
+from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -86,6 +89,52 @@ async def test_g1_beyond_a_file_that_may_have_lost_its_bytes_nothing_is_trimmed(
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
     assert rig.settings.view.holes(PARTITION.key) == (Hole(start=100, end=200, cause=NO_RECORDS),)
+
+
+async def a_part_is_found_again(path: Path) -> Rig:
+    """[100, 200) is of 0 bytes here. Of an earlier leader's copies [100, 150) is there again; the
+    rest of what was accepted as lost is lost.
+    """
+    rig = Rig(path)
+    rig.write_log(0, 100, 150, 200, 300, end=350)
+    await rig.copy.run(rig.led)
+    for found in rig.disk.path.glob(f"{150:020d}.*"):
+        found.unlink()
+    rig.disk.empty(100, 200)
+    (gone,) = [one for one in rig.ledger.view.in_state(FINISHED) if copied_from(one) == 150]
+    rig.ledger.write(None, segment_id=gone.metadata.segment_id, previous=int(FINISHED))
+    lost = Hole(start=150, end=200, cause=f"{ACCEPTED}: op")
+    rig.settings.write(HolesRecord(partition=PARTITION.key, holes=(lost,)), epoch=0)
+    return rig
+
+
+def copied_from(entry: SegmentEntry) -> int:
+    return entry.metadata.start_offset
+
+
+async def test_h15_an_accepted_loss_of_which_a_part_is_found_again_holds_no_trim(
+    tmp_path: Path,
+) -> None:
+    rig = await a_part_is_found_again(tmp_path)
+    await rig.copy.run(rig.led)
+    assert rig.copy.statuses[PARTITION.key].doubtful == ()
+    await rig.trim.run(rig.led)
+    assert rig.broker.deleted == [300]
+    (hole,) = rig.settings.view.holes(PARTITION.key)
+    assert (hole.start, hole.end) == (150, 200), "the copy has records"
+
+
+async def test_h11_a_copy_that_is_gone_again_settles_nothing(tmp_path: Path) -> None:
+    rig = await a_part_is_found_again(tmp_path)
+    (part,) = [one for one in rig.ledger.view.in_state(FINISHED) if copied_from(one) == 100]
+    for kind in ObjectKind:
+        del rig.store.objects[object_name(part.metadata.locator(CLUSTER_ID), kind)]
+    with pytest.raises(NotFound):
+        await rig.trim.run(rig.led)
+    assert rig.broker.deleted == []
+    rig.lost.suspect(PARTITION.key, [part.metadata.segment_id.id])
+    await rig.copy.run(rig.led)
+    assert [one.base_offset for one in rig.copy.statuses[PARTITION.key].doubtful] == [100]
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
