@@ -91,6 +91,12 @@ class TopicBasedRemoteLogMetadataManager:
         """
         return self._log.damage or next(iter(self._unreadable.values()), None)
 
+    def damage_of(self, key: PartitionKey) -> str | None:
+        """The same of the ledger partition that has a user partition's records."""
+        own = ledger_partition(key)
+        unread = (why for (at, _), why in self._unreadable.items() if at == own)
+        return self._log.damage or next(unread, None)
+
     def ledger(self, key: PartitionKey) -> PartitionLedger:
         """The partition as known now; empty where no record was seen."""
         state = self._state(key)

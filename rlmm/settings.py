@@ -108,12 +108,11 @@ class Settings:
             return "the settings were not read to their end yet"
         return self._log.problem or self.view.problem or self._foreign_topics()
 
-    @property
-    def damage(self) -> str | None:
-        """Why what was read may not be all there is (see MetadataLog.damage); None = it is, as far
-        as it was read.
+    def damage_of_start(self, partition: PartitionKey) -> str | None:
+        """Why what was read may not be all there is (see MetadataLog.damage) of what shows a
+        partition's remote log start; None = it is, as far as it was read.
         """
-        return self._log.damage or self.view.problem
+        return self._log.damage or self.view.problem_of_start(partition)
 
     async def barrier(self, deadline_ms: int) -> None:
         """Return once the view knows all that was published before this call; Unavailable after

@@ -52,6 +52,7 @@ from rlmm.settings_records import (
 MOST_SKEW_MS = 60_000
 """A writer's clock further away from the brokers' is an alarm."""
 _HEARTBEATS = ServiceRecord, ReaderRecord
+_OF_STARTS = (StartRecord.KIND, TrimRecord.KIND, HolesRecord.KIND)
 _Kind = TypeVar("_Kind", bound=SettingsRecord)
 
 
@@ -129,12 +130,22 @@ class SettingsView:
         """Why nothing may be deleted or trimmed; None = all was understood."""
         return next(iter(self._problems.values()), None)
 
+    def problem_of_start(self, partition: PartitionKey) -> str | None:
+        """Why what is known of a partition's remote log start, of its topic, or of what shows that
+        there was a start, may not be all; None = it is. A key that is no text may be any of them.
+        """
+        keys = {f"{kind}/{partition}".encode() for kind in _OF_STARTS}
+        keys.add(f"{TopicRecord.KIND}/{partition.topic_id}".encode())
+        found = (why for key, why in self._problems.items() if key in keys or not _is_text(key))
+        return next(found, None)
+
     @property
     def reassert(self) -> tuple[AdoptedRecord, ...]:
         """Adopted settings records that a newer record denies; the leader of the partition
-        publishes them again.
+        publishes them again. Not those whose newest record cannot be read: nobody may write them.
         """
-        known = (self._adopted.get(key) for key in self._overruled)
+        keys = (key for key in self._overruled if self._unread(key) is None)
+        known = map(self._adopted.get, keys)
         return tuple(one for one in known if one is not None)
 
     def get(self, key: str) -> AdoptedRecord | None:
@@ -440,6 +451,13 @@ class SettingsView:
             return
         self._overruled.pop(key, None)
         self._adopted.put(key, newcomer)
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        return bool(key.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _topic_of(record: SettingsRecord) -> Uuid | None:

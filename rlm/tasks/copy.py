@@ -322,7 +322,10 @@ class CopyTask:
                 start,
                 leader_epoch=snapshot.led.leader_epoch,
                 ledger=snapshot.ledger,
-                damage=self._ledger.damage or self._settings.damage,
+                damage=(
+                    self._ledger.damage_of(snapshot.key)
+                    or self._settings.damage_of_start(snapshot.key)
+                ),
             )
         return start
 

@@ -80,7 +80,9 @@ class Starts:
                 start,
                 leader_epoch=topic.partitions[partition].leader_epoch,
                 ledger=self._ledger.ledger(names.key),
-                damage=self._ledger.damage or self._settings.damage,
+                damage=(
+                    self._ledger.damage_of(names.key) or self._settings.damage_of_start(names.key)
+                ),
                 remains=remains,
             )
         except Fenced:

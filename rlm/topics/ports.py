@@ -27,10 +27,9 @@ class Settings(Protocol):
         """Why nothing may be deleted or trimmed now."""
         ...
 
-    @property
-    def damage(self) -> str | None:
-        """Why what was read may not be all there is (rlmm.metadata_log): no mere lack of an answer,
-        which a barrier shows.
+    def damage_of_start(self, partition: PartitionKey) -> str | None:
+        """Why what was read of a partition's remote log start may not be all there is
+        (rlmm.metadata_log): no mere lack of an answer, which a barrier shows.
         """
         ...
 
@@ -119,9 +118,8 @@ class Ledger(Protocol):
         """Why nothing may be deleted or trimmed now (H6)."""
         ...
 
-    @property
-    def damage(self) -> str | None:
-        """See `Settings.damage`."""
+    def damage_of(self, key: PartitionKey) -> str | None:
+        """The same of the partition's segments."""
         ...
 
     def ledger(self, key: PartitionKey) -> PartitionLedger: ...

@@ -102,6 +102,9 @@ class MemoryLedger:
         self.after_publish: Callable[[RemoteLogSegmentMetadata], None] = lambda _: None
         self.after_partition_delete: Callable[[RemotePartitionDeleteState], None] = lambda _: None
 
+    def damage_of(self, key: PartitionKey) -> str | None:
+        return self.damage
+
     def ledger(self, key: PartitionKey) -> PartitionLedger:
         """The same object until something has changed, as rlmm's manager has it."""
         state = self.state.partitions.get(key)
@@ -283,6 +286,9 @@ class WithProblem:
     @property
     def damage(self) -> str | None:
         return self._problem or self.view.problem
+
+    def damage_of_start(self, partition: PartitionKey) -> str | None:
+        return self._problem or self.view.problem_of_start(partition)
 
 
 class MemorySettings(WithProblem):

@@ -3,7 +3,11 @@
 from tests.mutants.edits import Edit, Target
 
 _LOST = "tests/rlm/tasks/test_h02_lost_start.py"
-VIEW = Target("rlmm/settings_view.py", ("tests/rlmm/test_settings_view.py", _LOST))
+VIEW = Target(
+    "rlmm/settings_view.py",
+    ("tests/rlmm/test_settings_view.py", "tests/rlmm/test_settings.py", _LOST),
+)
+MANAGER = Target("rlmm/manager.py", ("tests/rlmm/test_manager.py",))
 FIRST = Target("rlm/remote_log/log_starts.py", (_LOST, "tests/rlm/topics/test_h02_lost_starts.py"))
 LOST_START = Target("rlm/topics/partition_records.py", (_LOST,))
 ENABLING = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_h02_lost_starts.py",))
@@ -12,6 +16,18 @@ API = Target("rlm/api/admin.py", ("tests/rlm/cli/test_deletions.py",))
 TIER = Target("rlm/remote_log/leader_view.py", ("tests/rlm/test_local_tier.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *MANAGER.edits(
+        (
+            "one record of the ledger that cannot be read stops every first start",
+            "in self._unreadable.items() if at == own)",
+            "in self._unreadable.items() if at >= 0)",
+        ),
+        (
+            "H6: a start is made up though the ledger may have lost records",
+            "        return self._log.damage or next(unread, None)\n",
+            "        return next(unread, None)\n",
+        ),
+    ),
     *VIEW.edits(
         (
             "H2: a record that cannot be read is written over",
@@ -23,6 +39,26 @@ EDITS: tuple[Edit, ...] = (
             "a heartbeat of a later version stops those of this one",
             "None if isinstance(record, _HEARTBEATS) else self._unread(record.key)",
             "self._unread(record.key)",
+        ),
+        (
+            "one record that cannot be read, anywhere, stops every first start",
+            "for key, why in self._problems.items() if key in keys or not _is_text(key))",
+            "for key, why in self._problems.items())",
+        ),
+        (
+            "H2: a start is made up where the key of its record may be damaged",
+            "if key in keys or not _is_text(key))",
+            "if key in keys)",
+        ),
+        (
+            "H1: a trim or a topic that cannot be read is no sign of a start",
+            "if key in keys or not _is_text(key))",
+            'if key == f"start/{partition}".encode() or not _is_text(key))',
+        ),
+        (
+            "H3: a record that cannot be read keeps all others from being asserted, and repaired",
+            "(key for key in self._overruled if self._unread(key) is None)",
+            "(key for key in self._overruled)",
         ),
         (
             "H2: a record that cannot be read is removed",
@@ -177,8 +213,8 @@ EDITS: tuple[Edit, ...] = (
     *ENABLING.edits(
         (
             "no topic is enabled until the topics of the service were verified again",
-            "damage=self._ledger.damage or self._settings.damage,",
-            "damage=self._ledger.problem or self._settings.problem,",
+            "self._ledger.damage_of(names.key) or self._settings.damage_of_start(names.key)",
+            "self._ledger.problem or self._settings.problem",
         ),
     ),
 )

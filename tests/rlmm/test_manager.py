@@ -270,6 +270,10 @@ async def test_h06_a_record_that_cannot_be_read_is_a_problem_until_its_key_is_me
     ours.log.read_all()
     assert "offset 2" in (ours.manager.problem or "")
     assert ours.manager.damage == ours.manager.problem
+    others = (PartitionKey(KEY.topic_id, number) for number in range(100))
+    other = next(one for one in others if ledger_partition(one) != ledger_partition(KEY))
+    assert ours.manager.damage_of(KEY) == ours.manager.damage
+    assert ours.manager.damage_of(other) is None, "its records are elsewhere"
     topics.append(written(segment(3, STARTED), 3))
     ours.log.read_all()
     assert ours.manager.problem
@@ -319,6 +323,7 @@ def test_h06_the_problems_of_the_log_are_the_ledgers(ours: Process) -> None:
     assert error_text() == ("topic was recreated", None)
     ours.log.damage = "records were removed before being read"
     assert error_text() == (ours.log.damage, ours.log.damage)
+    assert ours.manager.damage_of(KEY) == ours.log.damage
     ours.log.is_ready = False
     assert error_text() == ("the ledger was not read to its end yet", ours.log.damage)
 

@@ -307,6 +307,23 @@ async def test_fields_of_a_later_version_are_written_again(ours: Process) -> Non
     assert (found.trim, found.extra) == (True, {"later": 1})
 
 
+async def test_h02_a_record_that_cannot_be_read_keeps_no_other_from_being_asserted(
+    ours: Process, topics: FakeTopics
+) -> None:
+    """Cleanup does this first, and repairs the ledger then."""
+    first = PartitionKey(TOPIC_ID, 0)
+    for record in (start(60, first), topic(trim=True)):
+        await ours.settings.publish(record, LEADER_EPOCH)
+    for denied in (start(10, first), topic(trim=False)):
+        topics.append(written(denied, LEADER_EPOCH - 1))
+    unread = written(start(10, first), LEADER_EPOCH)
+    topics.append(replace(unread, value=b'{"v":2}'))
+    ours.log.read_all()
+    assert await ours.settings.reassert(first, LEADER_EPOCH) == 1
+    assert not ours.settings.view.reassert
+    assert ours.settings.problem is not None
+
+
 async def test_h02_a_leader_asserts_its_own_partitions_records_only(
     ours: Process, topics: FakeTopics
 ) -> None:

@@ -120,6 +120,29 @@ def test_h02_nobody_writes_over_what_cannot_be_read_but_heartbeats() -> None:
     assert view.objection_to_removal(start(5).key, knew) is None
 
 
+@pytest.mark.parametrize(
+    ("key", "counts"),
+    [
+        (f"start/{KEY}".encode(), True),
+        (f"trim/{KEY}".encode(), True),
+        (f"holes/{KEY}".encode(), True),
+        (f"topic/{TOPIC_ID}".encode(), True),
+        (b"\xff\xfe", True),
+        (b"", True),
+        (f"start/{TOPIC_ID}/77".encode(), False),
+        (f"topic/{uuid(9)}".encode(), False),
+        (b"reader/gone", False),
+    ],
+)
+def test_h02_only_what_may_show_its_start_keeps_a_partition_without_one(
+    key: bytes, counts: bool
+) -> None:
+    view = SettingsView()
+    view.apply(key=key, value=b'{"v":2}', offset=0)
+    assert view.problem is not None
+    assert (view.problem_of_start(KEY) == view.problem) is counts
+
+
 def test_a_kind_of_the_future_is_no_problem() -> None:
     view = SettingsView()
     value = {"v": 1, "kind": "lease", "node_id": 1, "leader_epoch": -1, "time_ms": 1}

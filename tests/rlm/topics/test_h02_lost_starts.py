@@ -227,6 +227,16 @@ async def test_h02_no_topic_is_enabled_where_its_start_cannot_be_read() -> None:
     assert cluster.record() is None
 
 
+async def test_a_record_of_somebody_else_that_cannot_be_read_keeps_no_topic_disabled() -> None:
+    """As the heartbeat of a reader that is gone."""
+    cluster = Cluster()
+    cluster.append(b"reader/gone", b'{"v":2}', (), 0)
+    service = ServiceUnderTest(cluster)
+    await service.verbs.enable(TOPIC, EnableOptions())
+    assert service.settings.problem is not None
+    assert service.start_of(0) is not None
+
+
 async def test_h14_a_topic_record_that_cannot_be_read_is_not_replaced() -> None:
     """It has the originals; the topic's present retention is ours."""
     cluster = Cluster()
