@@ -305,7 +305,8 @@ def settle_gap(
 
     A segment ends where the next one of the broker begins, and compaction may have removed its last
     records. A consumer that has read the ones before is no step further with an empty answer: it
-    goes on behind the gap, as over any other that compaction left.
+    goes on where the broker's log begins, as over any other gap that compaction left. That may be
+    before the remote data ends: what compaction took from a copy the leader may still have.
     """
     watermarks, offset = partition.watermarks, partition.asked.fetch_offset
     is_same = view is not None and view.topic_id == read_from.topic_id and view.led_here
@@ -320,7 +321,7 @@ def settle_gap(
     ):
         not_ready(partition, watermarks)
     else:
-        ask_offset = max(view.remote_next_offset, watermarks.log_start_offset)
+        ask_offset = max(offset, watermarks.log_start_offset)
         _answer_from(partition, Source.HOLE, watermarks, ask_offset)
 
 

@@ -185,8 +185,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H15: behind a gap a consumer meets the hole in the broker's log",
-            "max(view.remote_next_offset, watermarks.log_start_offset)",
+            "max(offset, watermarks.log_start_offset)",
             "view.remote_next_offset",
+        ),
+        (
+            "G7: a consumer is led past records that the broker has",
+            "max(offset, watermarks.log_start_offset)",
+            "max(view.remote_next_offset, watermarks.log_start_offset)",
+        ),
+        (
+            "G7: a consumer is led back",
+            "max(offset, watermarks.log_start_offset)",
+            "watermarks.log_start_offset",
         ),
     ),
     *GAP_READS.edits(

@@ -99,7 +99,8 @@ TRIMMED_LESS = replace(WATERMARKS, log_start_offset=95)
     [
         (tier_partition(), WATERMARKS, Source.HOLE, 100),
         (tier_partition(), HOLE_BEHIND, Source.HOLE, 120),
-        (tier_partition(), TRIMMED_LESS, Source.HOLE, 100),
+        (tier_partition(), TRIMMED_LESS, Source.HOLE, 95),
+        (tier_partition(), replace(WATERMARKS, log_start_offset=80), Source.HOLE, 90),
         (tier_partition(unsettled_next_offset=90), WATERMARKS, Source.HOLE, 100),
         (tier_partition(unsettled_next_offset=91), WATERMARKS, Source.NOT_READY, 200),
         (tier_partition(remote_next_offset=150), WATERMARKS, Source.NOT_READY, 200),
