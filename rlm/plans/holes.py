@@ -8,9 +8,11 @@ rest, a range is a hole where this leader saw uncopied records of it in its own 
 every store was listed and has no whole segment that may hold it.
 """
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from kip405.ids import Uuid
 from kip405.lineage import Lineage
 from rlm.log_dir.scanner import PartitionLog
 from rlm.plans.coverage import Cover, OffsetRange, Ranges, lost_offsets, missed, unsettled
@@ -97,15 +99,31 @@ def copies_of_lost(view: GapView) -> tuple[UsableSegment, ...]:
     """The undisputed copies, by start offset, that the ledger lists of records which are on record
     as lost. Whether they have their objects is not known here.
     """
-    lost = lost_offsets(view.holes, view.remote_log_start_offset)
+    lost = union(lost_offsets(view.holes, view.remote_log_start_offset))
     if not lost:
         return ()
-    usable = view.ledger.usable(view.lineage, view.log_end_offset, view.remote_log_start_offset)
-    return tuple(
+    found = (
         one
-        for one in usable
-        if not one.disputed and in_both(((one.metadata.start_offset, one.next_offset),), lost)
+        for one in view.ledger.extents(
+            view.lineage, view.log_end_offset, view.remote_log_start_offset
+        )
+        if not one.disputed and _meet(lost, one.start_offset, one.next_offset)
     )
+    entries = view.ledger.entries  # decodes those alone that are asked for
+    return tuple(
+        UsableSegment(
+            metadata=entries[Uuid(one.segment)].metadata,
+            next_offset=one.next_offset,
+            disputed=False,
+        )
+        for one in found
+    )
+
+
+def _meet(ranges: Ranges, start: int, end: int) -> bool:
+    """Whether any of the ascending, disjoint ranges has an offset of [start, end)."""
+    at = bisect_right(ranges, start, key=lambda one: one[1])
+    return at < len(ranges) and ranges[at][0] < end
 
 
 def unlisted_gaps(view: GapView, open_ranges: Ranges) -> Ranges:
