@@ -95,12 +95,19 @@ class RemotePartitionState:
     unread: str | None = None
 
     def refuse_unreadable(self) -> None:
-        """Fenced: the partition is frozen. Unavailable: this version cannot read whether it is."""
+        """Fenced: the partition is frozen. Unavailable: this version cannot read whether it is, or
+        where its remote log starts is lost, and what has ended is not known.
+        """
         if self.frozen is not None:
             raise Fenced(f"{self.topic_id_partition} is frozen: {self.frozen}")
         if self.unread is not None:
             why = f"what its leader published cannot be read: {self.unread}"
             raise Unavailable(f"{self.topic_id_partition}: {why}")
+        if self.written_start is None:
+            raise Unavailable(
+                f"{self.topic_id_partition} has no remote log start: the settings have lost it; "
+                "`rlm topics adopt-log-start` sets it"
+            )
 
     @property
     def log_start_offset(self) -> int:

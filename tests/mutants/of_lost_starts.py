@@ -13,6 +13,7 @@ LOST_START = Target("rlm/topics/partition_records.py", (_LOST,))
 ENABLING = Target("rlm/topics/partition_records.py", ("tests/rlm/topics/test_h02_lost_starts.py",))
 VERBS = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_h02_lost_starts.py",))
 API = Target("rlm/api/admin.py", ("tests/rlm/cli/test_deletions.py",))
+READER = Target("rlm/remote_log/remote_only.py", ("tests/rlm/api/test_remote_only.py",))
 TIER = Target("rlm/remote_log/leader_view.py", ("tests/rlm/test_local_tier.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -76,6 +77,13 @@ EDITS: tuple[Edit, ...] = (
             "H2: readers are led past what was trimmed where the ledger is lost too",
             "return sign_of_start(self._settings.view, self._ledger.ledger(key)) is not None",
             "return self._ledger.ledger(key).finished_total.segments > 0",
+        ),
+    ),
+    *READER.edits(
+        (
+            "H2: a reader without a broker reads what has ended where the start is lost",
+            "        if self.written_start is None:\n",
+            "        if self.written_start is ...:\n",
         ),
     ),
     *FIRST.edits(

@@ -136,6 +136,17 @@ async def test_h02_below_the_remote_log_start_there_is_nothing(site: Site) -> No
     assert (await site.ask("ListOffsets", positions(-2))).offset == 120
 
 
+async def test_h02_without_a_remote_log_start_nobody_reads_what_may_have_ended(
+    site: Site,
+) -> None:
+    """The settings have lost it, as where `rlm ledger rebuild` has just added the segments."""
+    site.rig.settings.remove(f"start/{PARTITION.key}")
+    with pytest.raises(Unavailable, match="has no remote log start"):
+        await site.read(0)
+    site.rig.remote_start(0)
+    assert offsets(await site.read(300))
+
+
 async def test_h02_a_start_that_moves_up_ends_the_stream_that_is_below_it(site: Site) -> None:
     pieces = site.reading.stream(REF, 0, _wanted(0))
     assert (await anext(pieces)).next_offset < 200
