@@ -8,7 +8,6 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from kafka_protocol.apis import FETCH
 from kafka_protocol.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE, OFFSET_OUT_OF_RANGE
@@ -230,9 +229,9 @@ class _OneFetch:
         response, checked = self._answered
         if checked.is_unsettled or self._must_wait(response, checked):
             return False
-        while begun := self._further.begin(partial(self._answer.unread, response)):
+        if self._further.begin(self._answer.unread(response)):
             self._reads_begun_ms = self._clock.monotonic_ms()
-            if self._reads.are_running(begun):
+            if self._further.goes_on:
                 return False
         if self._reads.has_gaps:
             return False
@@ -265,8 +264,7 @@ class _OneFetch:
             for partition in asked_again:
                 not_ready(partition, partition.watermarks)
             if await self._hold(response, checked):
-                unread = partial(self._answer.unread, response)
-                await self._further.read(unread, self._until_ms())
+                await self._further.read(self._answer.unread(response), self._until_ms())
                 if not self._reads.has_gaps:
                     return await self._answer_with(response, checked)
             slice_ms = _SLICE_MS if self._is_ours_to_hold else self._left_ms()

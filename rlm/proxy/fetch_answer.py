@@ -4,6 +4,8 @@ Sizes (KIP-74), watermarks (H4) and errors (H25) are rules for the whole answer,
 a part. Record bytes are passed by reference. This module must not know how long anything waited.
 """
 
+from dataclasses import replace
+
 import structlog
 
 from kafka_protocol.error_codes import (
@@ -29,7 +31,8 @@ from rlm.proxy.fetch_plan import (
     Source,
     first_batch_bytes,
 )
-from rlm.proxy.reads import Permit, RemoteReads, frozen, is_lost
+from rlm.proxy.further_reads import Unread
+from rlm.proxy.reads import Permit, RemoteReads, frozen, is_lost, taken_bytes
 from rlm.proxy.settings import ProxyMetrics
 from rlm.proxy.splice import (
     CheckedAnswer,
@@ -105,27 +108,27 @@ class FetchAnswer:
         outcome = self.reads.outcome(partition)
         if not isinstance(outcome, RemoteRecords):
             return None
-        return _taken_bytes(outcome, partition.asked.partition_max_bytes)
+        return taken_bytes(outcome, partition.asked.partition_max_bytes)
 
-    def unread(self, response: FetchResponse) -> tuple[list[tuple[PartitionFetch, int]], int]:
-        """See rlm.proxy.further_reads: by the order asked (KIP-74), and without what is running."""
-        found: list[tuple[PartitionFetch, int]] = []
+    def unread(self, response: FetchResponse) -> list[Unread]:
+        """By the order asked (KIP-74), and without what is running. Goes through all partitions."""
+        found: list[Unread] = []
         if all(map(self.reads.is_begun, self.plan.sources(Source.REMOTE))):
-            return found, 0
+            return found
         room = AnswerRoom(self.plan.request.max_bytes)
         for _, partition, answered in self._in_order(response):
             limit_bytes = room.limit(partition.asked.partition_max_bytes)
             is_unread = partition.source is Source.REMOTE and not self.reads.is_begun(partition)
             records = self._records(partition)
-            taken_bytes = 0
+            given_bytes = 0
             if _is_brokers(partition, answered):
-                taken_bytes = max(answered.records_size, 0)
+                given_bytes = max(answered.records_size, 0)
             elif records is not None:
-                taken_bytes = _taken_bytes(records, limit_bytes)
+                given_bytes = taken_bytes(records, limit_bytes)
             elif is_unread and (limit_bytes or room.is_empty):
-                found.append((partition, limit_bytes))
-            room.take(taken_bytes if room.is_empty else min(taken_bytes, limit_bytes))
-        return found, room.left_bytes
+                found.append(Unread(partition, limit_bytes, replace(room)))
+            room.take(given_bytes if room.is_empty else min(given_bytes, limit_bytes))
+        return found
 
     async def pieces(
         self, frame: bytearray, response: FetchResponse, checked: CheckedAnswer, until_ms: int
@@ -213,7 +216,7 @@ class FetchAnswer:
             return None, NONE
         fitting = await self._fitting(partition, records, limit_bytes, room.is_empty, until_ms)
         if fitting is not None:
-            room.take(_taken_bytes(fitting, limit_bytes))
+            room.take(taken_bytes(fitting, limit_bytes))
         return fitting, NONE
 
     def without_records(self, partition: PartitionFetch) -> SplicedPartition:
@@ -271,14 +274,6 @@ class FetchAnswer:
             return None
         outcome = await self.reads.read_again(partition, limit_bytes, is_first, until_ms)
         return None if outcome is None or outcome.next_offset > upper else outcome
-
-
-def _taken_bytes(records: RemoteRecords, limit_bytes: int) -> int:
-    """The bytes of the answer that records use up; a broker fills them up with a part of the next
-    batch.
-    """
-    is_all = records.exhausted or not records.size_bytes
-    return records.size_bytes if is_all else max(records.size_bytes, limit_bytes)
 
 
 def _fit_brokers(

@@ -347,6 +347,11 @@ class RemoteReads:
         running = self._running.get(partition.key)
         return None if running is None else running.outcome
 
+    def given_bytes(self, partition: PartitionFetch, limit_bytes: int) -> int:
+        """What a read has given of the answer, within a limit; 0 without records."""
+        found = self.outcome(partition)
+        return taken_bytes(found, limit_bytes) if isinstance(found, RemoteRecords) else 0
+
     async def wait(self, duration_ms: float) -> None:
         """Wait until one more read is complete or has failed for now, at most this long."""
         self._changed.clear()
@@ -383,6 +388,14 @@ class RemoteReads:
         self._running.clear()
         self._begun.clear()
         self._gaps.clear()
+
+
+def taken_bytes(records: RemoteRecords, limit_bytes: int) -> int:
+    """The bytes of the answer that records use up; a broker fills them up with a part of the next
+    batch.
+    """
+    is_all = records.exhausted or not records.size_bytes
+    return records.size_bytes if is_all else max(records.size_bytes, limit_bytes)
 
 
 def frozen(outcome: object) -> bool:

@@ -19,6 +19,7 @@ READS = Target("rlm/proxy/reads.py", ("tests/rlm/proxy/test_purgatory.py",))
 _FURTHER = ("tests/rlm/proxy/test_further_reads.py",)
 FURTHER = Target("rlm/proxy/further_reads.py", _FURTHER)
 UNREAD = Target("rlm/proxy/fetch_answer.py", _FURTHER)
+UNREAD_SIZES = Target("rlm/proxy/fetch_answer.py", ("tests/rlm/proxy/test_sizes.py",))
 _UNHELD = ("tests/rlm/proxy/test_h20_unheld.py",)
 UNHELD = Target("rlm/proxy/fetch.py", _UNHELD)
 _GAPS = ("tests/rlm/proxy/test_h15_gaps.py", "tests/rlm/proxy/test_splice.py")
@@ -122,25 +123,47 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "reads beyond the plan go on one after the other",
-            "            if (begun and left_bytes <= 0) or not self._permit.may_read():\n",
-            "            if begun or not self._permit.may_read():\n",
+            "            if begun and left_bytes <= wanted_bytes:\n",
+            "            if begun:\n",
         ),
         (
             "more is read beyond the plan than an answer has room for",
-            "            if (begun and left_bytes <= 0) or not self._permit.may_read():\n",
-            "            if not self._permit.may_read():\n",
+            "            if begun and left_bytes <= wanted_bytes:\n                break\n",
+            "",
+        ),
+        (
+            "what a round has read takes no room from the next one",
+            "            self._given_bytes += given_bytes if",
+            "            self._given_bytes = 0 * given_bytes if",
+        ),
+        (
+            "G6: a Fetch of many small partitions stops the event loop",
+            "            await next_turn()\n",
+            "",
+        ),
+        (
+            "G6: a Fetch of many small partitions reads them for as long as there are any",
+            "            if self._clock.monotonic_ms() >= end_ms or not self._has_more():\n",
+            "            if not self._has_more():\n",
         ),
         (
             "G6: partitions behind others that hang never have their turn",
-            "            self._turns.took(partition.key)\n",
+            "                self._turns.took(one.partition.key)\n",
             "",
         ),
     ),
     *UNREAD.edits(
         (
             "what is being read is not read for want of room that it does not take",
-            "    room.take(taken_bytes if room.is_empty else min(taken_bytes, limit_bytes))",
+            "    room.take(given_bytes if room.is_empty else min(given_bytes, limit_bytes))",
             "    room.take(limit_bytes)",
+        ),
+    ),
+    *UNREAD_SIZES.edits(
+        (
+            "local records take the room of old ones that the request names before them",
+            "limit_bytes, replace(room)",
+            "limit_bytes, room",
         ),
     ),
     *UNHELD.edits(

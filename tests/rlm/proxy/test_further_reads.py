@@ -1,15 +1,19 @@
 """Reads of a Fetch beyond those that were planned: together, within one short wait, in turn."""
 
 import asyncio
+import contextlib
 import math
+import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from kafka_protocol.apis import FETCH
+from rlm.proxy.fetch_answer import FetchAnswer
 from rlm.reading.values import RemoteRead, RemoteRecords
 from tests.rlm.proxy.border import ONE_PROCESS, grace_ms
 from tests.rlm.proxy.fakes import (
@@ -30,6 +34,7 @@ PLANNED = 10
 ALL = 40
 LOCAL = ALL
 MOST_TRIES = 3
+MANY = 2_000
 
 
 @dataclass
@@ -57,8 +62,8 @@ class SlowTier(FakeTier):
         return replace(found, exhausted=found.next_offset >= request.upper_offset)
 
 
-def slow_tier(hanging: Collection[int], duration_ms: int = 0) -> SlowTier:
-    views = {n: tier_partition(partition=n) for n in range(ALL)}
+def slow_tier(hanging: Collection[int], duration_ms: int = 0, count: int = ALL) -> SlowTier:
+    views = {n: tier_partition(partition=n) for n in range(count)}
     return SlowTier(partitions=views, hanging=hanging, duration_ms=duration_ms)
 
 
@@ -146,3 +151,67 @@ async def test_the_room_of_an_answer_bounds_what_is_read_for_it() -> None:
         records = given(await client.call(FETCH, 12, request))
         assert sum(map(len, records.values())) == PLANNED * 500
         assert len(w.tier.reads) == PLANNED + 1
+
+
+@pytest.mark.parametrize("border", [ONE_PROCESS], indirect=True)
+async def test_the_room_of_an_answer_bounds_what_many_rounds_read_for_it() -> None:
+    """The first partition has half of what it may have, and the others behind the plan 100 bytes
+    each: two of them fit, and half of a third one.
+    """
+    async with world(slow_tier(())) as w:
+        client = await w.connect()
+        rows = [asked(75, 0, 500), *(asked(0, n, 500) for n in range(1, PLANNED))]
+        rows += [asked(90, n, 500) for n in range(PLANNED, ALL)]
+        request = fetch_request(12, *rows, max_bytes=PLANNED * 500, max_wait_ms=60_000)
+        records = given(await client.call(FETCH, 12, request))
+        assert sum(map(len, records.values())) == PLANNED * 500
+        assert len(w.tier.reads) == PLANNED + 3
+
+
+class Steps:
+    """How often all partitions of an answer were gone through, and how much was read from one turn
+    of the event loop to the next.
+    """
+
+    def __init__(self, tier: FakeTier) -> None:
+        self.passes = self.most_reads = 0
+        self._tier = tier
+
+    async def watch(self) -> None:
+        while True:
+            before = len(self._tier.reads)
+            await asyncio.sleep(0)
+            self.most_reads = max(self.most_reads, len(self._tier.reads) - before)
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        watching = asyncio.create_task(self.watch())
+        sys.setprofile(self._called)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            watching.cancel()
+
+    def _called(self, frame: FrameType, event: str, argument: object) -> None:
+        self.passes += event == "call" and frame.f_code is FetchAnswer.unread.__code__
+
+
+@pytest.mark.parametrize("border", [ONE_PROCESS], indirect=True)
+async def test_g6_a_fetch_of_very_many_small_partitions_keeps_nobody_from_the_event_loop() -> None:
+    """Each may have the whole answer and has 100 bytes, which are there at once."""
+    async with world(slow_tier((), count=MANY)) as w:
+        client = await w.connect()
+        rows = [asked(90, n, 1_000_000) for n in range(MANY)]
+        steps = Steps(w.tier)
+        seen: set[int] = set()
+        for _ in range(3):
+            with steps.counted():
+                request = fetch_request(12, *rows, max_bytes=1_000_000, max_wait_ms=10)
+                records = given(await client.call(FETCH, 12, request))
+            assert set(records.values()) == {blob(90, 100)}
+            assert len(w.tier.reads) < MANY  # there is one short wait for all
+            assert not (records.keys() - {0}) & seen  # the others have their turn
+            seen |= records.keys()
+        assert steps.passes <= 2 * 3
+        assert steps.most_reads <= 3
