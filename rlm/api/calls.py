@@ -111,13 +111,13 @@ class Gate:
         if self._principals is not None:
             known = self._known(self._principals(), shown, context)
             if known is not None:
-                return Caller(principal=known, address=_address_of(context), is_proven=True)
+                return Caller(principal=known, address=address_of(context), is_proven=True)
         else:
             self._check_token(shown)
         return Caller(
             principal=principal_of(context),
             forwarded_by=metadata.get(FORWARDED_KEY, ""),
-            address=_address_of(context),
+            address=address_of(context),
         )
 
     def refuse_token(self, shown: str | None, knows_certificates: bool) -> None:
@@ -130,6 +130,10 @@ class Gate:
             self._of_token(self._principals(), shown)
         elif not knows_certificates:
             raise Unauthenticated(_NEITHER)
+
+    def needs_certificate(self, shown: str | None) -> bool:
+        """Whether nobody but its certificate says who calls, if `refuse_token` refuses nothing."""
+        return self._principals is not None and shown is None
 
     def _check_token(self, shown: str | None) -> None:
         tokens = self._tokens()
@@ -196,7 +200,7 @@ def _certificate_of(context: Context) -> bytes | None:
     return None if found is None else ssl.PEM_cert_to_DER_cert(found.decode("ascii"))
 
 
-def _address_of(context: Context) -> str:
+def address_of(context: Context) -> str:
     """The host of `ipv4:10.0.0.1:40000` and `ipv6:%5B::1%5D:40000`; `unix` for a socket."""
     kind, _, rest = unquote(context.peer() or "").partition(":")
     if kind not in ("ipv4", "ipv6"):

@@ -26,8 +26,8 @@ EDITS: tuple[Edit, ...] = (
     *_STRANGERS.edits(
         (
             "H36: strangers take all calls by streams that never end",
-            "            if self._open[watches] >= OPEN_CALLS_MAX:\n",
-            "            if self._open[watches] < 0:\n",
+            "            async with self._watching.one(context):\n",
+            "            async with contextlib.nullcontext():\n",
         ),
         (
             "H36: strangers take all calls by sending no message",
@@ -36,8 +36,33 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "slots of health and reflection never come back",
-            "                self._open[watches] -= 1\n",
-            "                self._open[watches] -= 0\n",
+            "            self._taken[host] -= 1\n",
+            "            self._taken[host] -= 0\n",
+        ),
+        (
+            "H36: one host takes all calls that watch",
+            "or self._taken[host] >= self._of_a_host:",
+            "or self._taken[host] < 0:",
+        ),
+        (
+            "H36: calls without a message are as many as may be from hosts together",
+            "self._taken.total() >= self._most or",
+            "self._taken.total() < 0 or",
+        ),
+        (
+            "H36: health checks without a message take the slots of those with one",
+            "            async with self._waiting.one(context):\n",
+            "            async with self._answered.one(context):\n",
+        ),
+        (
+            "H36: a certificate that is nobody's keeps slots by sending no message",
+            "        async with Answering(gate, context, operation):\n            pass\n",
+            "",
+        ),
+        (
+            "H36: whoever shows a certificate need not be anybody to have a slot",
+            "        if not self._gate.needs_certificate(shown):\n",
+            "        if shown is None:\n",
         ),
     ),
     *_GATE.edits(

@@ -16,7 +16,7 @@ from rlm.v1 import fetch_pb2, fetch_pb2_grpc
 
 MIB = 1 << 20
 _SETTINGS, _HEADERS, _DATA, _END_HEADERS = 4, 1, 0, 4
-_FETCH = b"/rlm.v1.FetchService/Fetch"
+FETCH = b"/rlm.v1.FetchService/Fetch"
 
 
 def http2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
@@ -28,12 +28,12 @@ def http2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + http2_frame(_SETTINGS, 0, 0, b"")
 
 
-def _headers() -> bytes:
+def _headers(path: bytes) -> bytes:
     """Of a call; literal headers (RFC 7541)."""
     headers = {
         b":method": b"POST",
         b":scheme": b"http",
-        b":path": _FETCH,
+        b":path": path,
         b":authority": b"a",
         b"te": b"trailers",
         b"content-type": b"application/grpc",
@@ -44,11 +44,11 @@ def _headers() -> bytes:
     )
 
 
-def begun_calls(count: int) -> bytes:
+def begun_calls(count: int, path: bytes = FETCH) -> bytes:
     """gRPC calls that have sent nothing of a message."""
     streams = range(1, 2 * count, 2)
     return _PREFACE + b"".join(
-        http2_frame(_HEADERS, _END_HEADERS, stream, _headers()) for stream in streams
+        http2_frame(_HEADERS, _END_HEADERS, stream, _headers(path)) for stream in streams
     )
 
 
