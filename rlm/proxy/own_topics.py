@@ -2,10 +2,11 @@
 
 Whoever writes the ledger or the settings commands the service, so the proxy refuses every request
 that would change one of these topics, whatever the broker's ACLs say. Clients name topics by name
-or, in newer versions of Produce and DeleteTopics, by id. The ids are known once a process of the
-service has seen its topics, and later ones have them from the state dir; until then the versions
-that have ids are not offered, so that no such request can pass. Reading is the broker's to allow.
-This module must not know who a client is.
+or, in newer versions of Produce and DeleteTopics, by id. The ids are known once this service has
+seen its topics; until then the versions that have ids are not offered. An earlier process may have
+seen other ids: a topic that was recreated since has a new one. So what it has left in the state dir
+only lets clients go on that remember those versions (H24). Without that no such request can pass.
+Reading is the broker's to allow. This module must not know who a client is.
 """
 
 from collections.abc import Callable
@@ -36,18 +37,28 @@ def unknown_ids() -> frozenset[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTopics:
-    """Tells topics of the service from all others."""
+    """Tells topics of the service from all others. `remembered`: ids that an earlier process has
+    seen, which count until there are `ids`.
+    """
 
     ids: OwnTopicIds
+    remembered: frozenset[bytes] = frozenset()
 
     def highest(self, api_key: int) -> int | None:
-        """A `Highest` of kafka_protocol.api_versions."""
+        """A `Highest` of kafka_protocol.api_versions: what is offered."""
         return None if self.ids() else _HIGHEST_WITHOUT_IDS.get(api_key)
+
+    def highest_taken(self, api_key: int) -> int | None:
+        """Likewise, of requests: more than is offered, for clients that do not ask again."""
+        return None if self._known() else _HIGHEST_WITHOUT_IDS.get(api_key)
+
+    def _known(self) -> frozenset[bytes]:
+        return self.ids() or self.remembered
 
     def has(self, name: str | None, topic_id: bytes | None) -> bool:
         """Whether the topic with this name or id is ours."""
         is_named = name is not None and name.startswith(PREFIX)
-        return is_named or (topic_id is not None and topic_id in self.ids())
+        return is_named or (topic_id is not None and topic_id in self._known())
 
     def has_named(self, topic: Buffer) -> bool:
         """As `has`, of bytes that are a name up to Produce v12, and the id from v13 on. A name that
@@ -55,8 +66,8 @@ class OwnTopics:
         """
         if bytes(topic[: len(_PREFIX_BYTES)]) == _PREFIX_BYTES:
             return True
-        return len(topic) == _ID_BYTES and bytes(topic) in self.ids()
+        return len(topic) == _ID_BYTES and bytes(topic) in self._known()
 
     def may_be_in(self, frame: bytes) -> bool:
         """Whether any bytes of a whole request look like one of our topics. False is certain."""
-        return _PREFIX_BYTES in frame or any(one in frame for one in self.ids())
+        return _PREFIX_BYTES in frame or any(one in frame for one in self._known())

@@ -70,6 +70,7 @@ class ProxyServer:
     `own_topic_ids` are unknown, no request that names topics by id and changes them is offered.
     `clients`: what is counted of each client.
     `tokens`: a client with a certificate is the principal of that to the broker, too.
+    `remembered_ids`: see `rlm.proxy.own_topics.OwnTopics`.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class ProxyServer:
         own_topic_ids: OwnTopicIds = unknown_ids,
         clients: ClientTable | None = None,
         tokens: ClientTokens | None = None,
+        remembered_ids: frozenset[bytes] = frozenset(),
     ) -> None:
         self._settings = settings
         self._tier = tier
@@ -92,8 +94,9 @@ class ProxyServer:
         self._deletions = deletions
         self._clock = clock
         self._metrics = metrics
-        self._own_topics = OwnTopics(ids=own_topic_ids)
+        self._own_topics = OwnTopics(ids=own_topic_ids, remembered=remembered_ids)
         self.purgatory = RemoteFetchPurgatory(clock, self._metrics)
+        self.memory = ConnectionMemory(settings.memory_max_bytes)
         self._fetch_dependencies = FetchDependencies(
             settings=settings,
             clock=clock,

@@ -439,7 +439,7 @@ class RequestCutter:
 
 def _check_offered(api_key: int, api_version: int, own_topics: OwnTopics) -> None:
     """Clients that ignore ApiVersions lose the connection, as at a broker."""
-    highest = own_topics.highest(api_key)
+    highest = own_topics.highest_taken(api_key)
     is_too_new = highest is not None and api_version > highest
     if is_too_new or not is_offered(api_key, api_version):
         raise SessionError("version_not_offered", f"API {api_key} v{api_version} is not offered")

@@ -80,9 +80,10 @@ class OwnProxy:
             shared.throttle,
             lookup_of(shared.node_addresses),
             tls_contexts(proxy_tls(shared.config)),
-            _own_topic_ids(shared, remembered_own_topics(shared.config)),
+            _own_topic_ids(shared),
             ClientTable(entering(metrics)),
             tokens,
+            frozenset(one.raw for one in remembered_own_topics(shared.config)),
         )
 
     async def start(self) -> None:
@@ -258,20 +259,14 @@ def proxy_tls(config: ServiceConfig) -> ProxyTls:
     return ProxyTls(listener=listener, upstream=upstream)
 
 
-def own_topic_ids(
-    known_ids: Callable[[], frozenset[Uuid]], remembered: frozenset[Uuid] = frozenset()
-) -> OwnTopicIds:
-    """The raw ids, made again where `known_ids` are others: see rlmm.topic.TopicGuards.
-
-    `remembered` count until there are any: a client that remembers versions of an earlier process
-    would be cut off meanwhile (H24).
-    """
+def own_topic_ids(known_ids: Callable[[], frozenset[Uuid]]) -> OwnTopicIds:
+    """The raw ids, made again where `known_ids` are others: see rlmm.topic.TopicGuards."""
     known: frozenset[Uuid] = frozenset()
     raw: frozenset[bytes] = frozenset()
 
     def ids() -> frozenset[bytes]:
         nonlocal known, raw
-        now = known_ids() or remembered
+        now = known_ids()
         if now is not known:
             known, raw = now, frozenset(topic_id.raw for topic_id in now)
         return raw
@@ -279,8 +274,8 @@ def own_topic_ids(
     return ids
 
 
-def _own_topic_ids(shared: Dependencies, remembered: frozenset[Uuid] = frozenset()) -> OwnTopicIds:
-    return own_topic_ids(lambda: shared.metadata.log.known_topic_ids, remembered)
+def _own_topic_ids(shared: Dependencies) -> OwnTopicIds:
+    return own_topic_ids(lambda: shared.metadata.log.known_topic_ids)
 
 
 def _name(path: Path | None) -> str:

@@ -33,16 +33,13 @@ class _Shown:
 class TierMirror:
     """Kept when the core goes away: then `ready` is False, and what is known is only shown.
 
-    `addresses`: those that the supervisor knew, None = none are replaced. `own_topic_ids`:
-    likewise, until a core has sent them.
+    `addresses`: those that the supervisor knew, None = none are replaced.
     """
 
-    def __init__(
-        self, addresses: NodeAddresses | None = None, own_topic_ids: frozenset[bytes] = frozenset()
-    ) -> None:
+    def __init__(self, addresses: NodeAddresses | None = None) -> None:
         self.ready = False
         self.addresses = addresses
-        self.own_topic_ids = own_topic_ids
+        self.own_topic_ids: frozenset[bytes] = frozenset()
         self._now = _Shown()
         self._before: _Shown | None = None
         """What an earlier core had shown, while the one of now is not ready."""

@@ -63,11 +63,8 @@ class RemoteCore:
         greeted: Callable[[pb.CoreHello], None],
         waited: Callable[[pb.ClientWaits], None],
         addresses: NodeAddresses | None = None,
-        own_topic_ids: frozenset[bytes] = frozenset(),
     ) -> None:
-        """Until the core has sent newer ones: `addresses` of nodes, None = none are replaced; and
-        `own_topic_ids`, empty = not known.
-        """
+        """`addresses` of nodes, until the core has sent newer ones; None = none are replaced."""
         self._path = path
         self._worker = worker
         self._recent_ends = recent_ends
@@ -75,7 +72,7 @@ class RemoteCore:
         self._memory = memory
         self._greeted = greeted
         self._waited = waited
-        self._mirror = TierMirror(addresses, own_topic_ids)
+        self._mirror = TierMirror(addresses)
         self._link: FrameLink | None = None
         self._has_greeted = False
         self._numbers = count(1)
@@ -212,7 +209,7 @@ class RemoteCore:
         return self._mirror.addresses
 
     def own_topic_ids(self) -> frozenset[bytes]:
-        """An OwnTopicIds: likewise."""
+        """An OwnTopicIds: those that a core has seen, likewise."""
         return self._mirror.own_topic_ids
 
     # Tier.

@@ -55,7 +55,8 @@ class WorkerSettings:
     """`records_memory_bytes`: for records of the remote tier (see RecordsMemory). `recent_ends`:
     how often this worker has ended by itself lately. `proxies`: last known addresses of proxies by
     node id (proxy.attach: rewrite), until the core has sent newer ones; None = none is rewritten.
-    `own_topic_ids`: likewise, of the service's own topics, as hexadecimal text; none = not known.
+    `own_topic_ids`: of the service's own topics as an earlier process has seen them, as hexadecimal
+    text; none = not known.
     `token_mechanism`: by which clients with certificates are logged in; empty = they are not.
     """
 
@@ -125,7 +126,6 @@ class Worker:
             greeted=self._greeted,
             waited=self._quota.answered,
             addresses=settings.addresses(),
-            own_topic_ids=frozenset(map(bytes.fromhex, settings.own_topic_ids)),
         )
         self.proxy = ProxyServer(
             settings.proxy,
@@ -139,6 +139,7 @@ class Worker:
             self._core.own_topic_ids,
             self._clients,
             self._tokens(settings.token_mechanism),
+            frozenset(map(bytes.fromhex, settings.own_topic_ids)),
         )
         self._acceptor = Acceptor(listening, self.proxy.has_room, self.proxy.serve, clock)
         self._accepting: asyncio.Task[None] | None = None

@@ -2,7 +2,7 @@
 
 from tests.mutants.edits import Edit, Target
 
-_PROXY = ("tests/rlm/proxy/test_own_topics.py",)
+_PROXY = ("tests/rlm/proxy/test_own_topics.py", "tests/rlm/proxy/test_own_topic_ids.py")
 SCANNER = Target(
     "kafka_protocol/produce_request.py", ("tests/kafka_protocol/test_produce_request.py",)
 )
@@ -19,7 +19,6 @@ MIRROR = Target("rlm/workers/mirror.py", ("tests/rlm/workers/test_views.py",))
 _REMEMBERED = ("tests/rlm/service/test_own_topic_ids.py",)
 REMEMBERED = Target("rlm/service/metadata.py", _REMEMBERED)
 SUPERVISED = Target("rlm/service/supervised.py", _REMEMBERED)
-IN_PROCESS = Target("rlm/service/clients.py", _REMEMBERED)
 
 EDITS: tuple[Edit, ...] = (
     *TABLES.edits(
@@ -81,27 +80,42 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "our topics are written by their ids",
-            "        return len(topic) == _ID_BYTES and bytes(topic) in self.ids()\n",
+            "        return len(topic) == _ID_BYTES and bytes(topic) in self._known()\n",
             "        return False\n",
         ),
         (
             "our topics are deleted by their ids",
-            "        return is_named or (topic_id is not None and topic_id in self.ids())\n",
+            "        return is_named or (topic_id is not None and topic_id in self._known())\n",
             "        return is_named\n",
         ),
         (
             "requests with ids pass before our ids are known",
-            "        return None if self.ids() else _HIGHEST_WITHOUT_IDS.get(api_key)\n",
+            "        return None if self._known() else _HIGHEST_WITHOUT_IDS.get(api_key)\n",
             "        return None\n",
         ),
         (
+            "by its new id anybody writes to a topic of ours that was recreated meanwhile",
+            "        return None if self.ids() else _HIGHEST_WITHOUT_IDS.get(api_key)\n",
+            "        return None if self._known() else _HIGHEST_WITHOUT_IDS.get(api_key)\n",
+        ),
+        (
+            "H24: a client that remembers versions is cut off until our ids are seen",
+            "        return self.ids() or self.remembered\n",
+            "        return self.ids()\n",
+        ),
+        (
+            "remembered ids count on when ours are seen",
+            "        return self.ids() or self.remembered\n",
+            "        return self.remembered or self.ids()\n",
+        ),
+        (
             "a short Produce is not looked at",
-            "        return _PREFIX_BYTES in frame or any(one in frame for one in self.ids())\n",
+            "        return _PREFIX_BYTES in frame or any(one in frame for one in self._known())\n",
             "        return False\n",
         ),
         (
             "a short Produce is not looked at for ids",
-            "        return _PREFIX_BYTES in frame or any(one in frame for one in self.ids())\n",
+            "        return _PREFIX_BYTES in frame or any(one in frame for one in self._known())\n",
             "        return _PREFIX_BYTES in frame\n",
         ),
     ),
@@ -250,16 +264,6 @@ EDITS: tuple[Edit, ...] = (
             "self.own_topic_ids = frozenset(views",
             "self.own_topic_ids = self.own_topic_ids or frozenset(views",
         ),
-        (
-            "a worker without a core forgets what is remembered of our topics",
-            "        self.own_topic_ids = own_topic_ids\n",
-            "        self.own_topic_ids = frozenset(own_topic_ids and ())\n",
-        ),
-        (
-            "a worker goes on with what was remembered of our topics",
-            "        if views.own_topic_ids:\n",
-            "        if views.own_topic_ids and not self.own_topic_ids:\n",
-        ),
     ),
     *REMEMBERED.edits(
         (
@@ -278,13 +282,6 @@ EDITS: tuple[Edit, ...] = (
             "H24: a client that remembers versions is cut off after a restart",
             "proxies=rows, own_topic_ids=own).line()",
             "proxies=rows, own_topic_ids=own[:0]).line()",
-        ),
-    ),
-    *IN_PROCESS.edits(
-        (
-            "H24: a client that remembers versions is cut off by a proxy without workers",
-            "now = known_ids() or remembered\n",
-            "now = known_ids()\n",
         ),
     ),
 )

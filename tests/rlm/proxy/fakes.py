@@ -436,9 +436,12 @@ async def proxied(
     own_topic_ids: OwnTopicIds = lambda: frozenset({OWN_ID.raw}),
     tokens: ClientTokens | None = None,
     clock: Clock | None = None,
+    remembered: frozenset[bytes] = frozenset(),
     **settings: Any,
 ) -> AsyncIterator[Proxied]:
-    """A proxy between a fake broker and a tier. `nodes`: which addresses it gives to clients."""
+    """A proxy between a fake broker and a tier. `nodes`: which addresses it gives to clients.
+    `remembered`: ids of the service's own topics that an earlier process has seen.
+    """
     server = await asyncio.start_server(broker.serve, "127.0.0.1", 0, ssl=broker_context())
     broker.port = server.sockets[0].getsockname()[1]
     metrics, host = Counting(), "127.0.0.1"
@@ -452,7 +455,7 @@ async def proxied(
         near = await stack.enter_async_context(reach(tier, *ours))
         clock = clock or SystemClock()
         parts = near.tier, near.deletions, clock, metrics, quota or NoQuota(), nodes
-        more = proxy_contexts(), near.own_topic_ids, None, tokens
+        more = proxy_contexts(), near.own_topic_ids, None, tokens, remembered
         await (proxy := ProxyServer(made, *parts, *more)).start()
         stack.push_async_callback(proxy.close)
 

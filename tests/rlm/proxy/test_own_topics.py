@@ -12,7 +12,6 @@ from kafka_protocol.api_versions import READ_APIS
 from kafka_protocol.apis import (
     ADD_PARTITIONS_TO_TXN,
     ALTER_CONFIGS,
-    API_VERSIONS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
     DELETE_RECORDS,
@@ -183,35 +182,6 @@ async def test_the_first_refusal_of_a_connection_is_logged() -> None:
                 await client.call(PRODUCE, 9, produce(9, (OWN, [0])))
     [line] = [one for one in logs if one["event"] == "own_topics_refused"]
     assert (line["api"], line["log_level"]) == ("Produce", "warning")
-
-
-@pytest.mark.parametrize("border", [ONE_PROCESS], indirect=True)
-async def test_no_version_with_ids_is_offered_while_ours_are_unknown() -> None:
-    known: set[bytes] = set()
-    tier = FakeTier(partitions={0: tier_partition()})
-    async with proxied(tier, FakeBroker(), own_topic_ids=lambda: frozenset(known)) as p:
-        wide = [(api.key, *api.versions) for api in (PRODUCE, DELETE_TOPICS, DELETE_RECORDS)]
-        rows = [{"api_key": k, "min_version": low, "max_version": high} for k, low, high in wide]
-        p.broker.script[API_VERSIONS.key] = lambda *_: {"api_keys": rows}
-
-        async def highest() -> list[int]:
-            answer = await client.call(API_VERSIONS, 3, {})
-            return [one["max_version"] for one in answer["api_keys"]]
-
-        client = await p.connect()
-        assert await highest() == [12, 5, DELETE_RECORDS.versions.high]
-        assert answered(12, await client.call(PRODUCE, 12, produce(12, (OWN, [0])))) == [
-            (OWN, 0, REFUSED)
-        ]
-        client.writer.write(client.encode(PRODUCE, 13, produce(13, (OWN, [0]))))
-        assert await ended(client)
-        await settle(lambda: p.metrics.causes == ["version_not_offered"])
-        assert len(p.broker.requests(PRODUCE)) == 1
-        known.add(OWN_ID.raw)
-        client = await p.connect()
-        assert await highest() == [13, 6, DELETE_RECORDS.versions.high]
-        answer = await client.call(PRODUCE, 13, produce(13, (OWN, [0])))
-        assert answered(13, answer) == [(OWN, 0, REFUSED)]
 
 
 async def test_a_topic_of_ours_that_was_recreated_is_refused_by_its_new_id() -> None:

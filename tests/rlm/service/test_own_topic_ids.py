@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from kip405.ids import Uuid
 from rlm.config import ServiceConfig
-from rlm.service.clients import own_topic_ids
 from rlm.service.metadata import RememberedTopics
 from rlm.service.supervised import _worker_line
 from rlm.workers.worker import WorkerSettings
@@ -36,7 +34,7 @@ def test_h24_a_worker_begins_with_the_ids_that_an_earlier_process_has_seen(tmp_p
 
 
 def test_one_of_two_ids_is_none(tmp_path: Path) -> None:
-    """With it the versions would be offered that have ids, and nothing would be refused by the
+    """With it requests would be taken that name topics by id, and nothing would be refused by the
     other one.
     """
     config = broker_config(tmp_path, {})
@@ -58,12 +56,3 @@ def test_ids_of_another_cluster_and_files_that_are_not_ours_count_for_nothing(
     with capture_logs() as logs:
         assert worker_ids(config) == set()
     assert [one["event"] for one in logs] == ["own_topics_not_read"]
-
-
-def test_h24_a_proxy_in_one_process_knows_the_remembered_ids_until_there_are_others() -> None:
-    now: list[frozenset[Uuid]] = [frozenset()]
-    ids = own_topic_ids(lambda: now[0], frozenset({uuid(4), uuid(5)}))
-    assert ids() == {uuid(4).raw, uuid(5).raw}
-    now[0] = frozenset({uuid(6), uuid(5)})
-    assert ids() == {uuid(6).raw, uuid(5).raw}
-    assert own_topic_ids(frozenset)() == frozenset()

@@ -248,12 +248,3 @@ async def test_workers_learn_the_ids_of_the_services_topics_and_keep_them() -> N
     now[0] = frozenset({b"1" * 16, b"3" * 16})  # a topic was recreated
     await feed.compare_all()
     assert [mirror.own_topic_ids for mirror in mirrors] == [now[0], now[0]]
-
-
-def test_what_a_core_has_seen_of_the_services_topics_replaces_what_was_remembered() -> None:
-    remembered, seen = frozenset({b"1" * 16, b"2" * 16}), frozenset({b"1" * 16, b"3" * 16})
-    mirror = TierMirror(None, remembered)
-    mirror.take(pb.Views(is_whole=True))  # of a core that has just begun
-    assert mirror.own_topic_ids == remembered
-    mirror.take(pb.Views(own_topic_ids=seen))
-    assert mirror.own_topic_ids == seen
