@@ -110,20 +110,31 @@ class _Progress:
     request_from_bytes: int
 
 
-class ClientDeadlines:
-    """Checks all clients at intervals."""
+R = TypeVar("R", bound=RequestingClient)
+
+
+def _may_stay(client: RequestingClient) -> str | None:
+    return None
+
+
+class ClientDeadlines(Generic[R]):
+    """Checks all clients at intervals. `stayed` is called for one that has been there for longer
+    than a first request may take, with each check; it returns a cause where the client ends now.
+    """
 
     def __init__(
         self,
         *,
-        clients: Callable[[], Iterable[RequestingClient]],
+        clients: Callable[[], Iterable[R]],
         clock: Clock,
         settings: DeadlineSettings,
+        stayed: Callable[[R], str | None] = _may_stay,
     ) -> None:
         self._clients = clients
+        self._stayed = stayed
         self._clock = clock
         self._settings = settings
-        self._progress: dict[RequestingClient, _Progress] = {}
+        self._progress: dict[R, _Progress] = {}
 
     async def run(self) -> None:
         """Check until cancelled."""
@@ -141,7 +152,7 @@ class ClientDeadlines:
                 log.info("client_ended", peer=client.peer, cause=cause)
                 client.abort(cause)
 
-    def _progress_of(self, client: RequestingClient, now_ms: int) -> _Progress:
+    def _progress_of(self, client: R, now_ms: int) -> _Progress:
         known = self._progress.get(client)
         moved_bytes = client.received_bytes + client.taken_bytes
         is_still = known is not None and known.moved_bytes == moved_bytes and client.is_read
@@ -162,14 +173,16 @@ class ClientDeadlines:
         is_slow = sent_bytes < self._settings.stalled_request_min_bytes
         return is_slow and client.is_read and client.requests.is_within_frame
 
-    def _overdue(self, client: RequestingClient, progress: _Progress, now_ms: int) -> str | None:
+    def _overdue(self, client: R, progress: _Progress, now_ms: int) -> str | None:
         """Why the client is overdue, if it is. The first request has an absolute deadline, which
         single bytes do not move.
         """
         settings, still_ms = self._settings, now_ms - progress.since_ms
+        has_stayed = now_ms - progress.first_seen_ms >= settings.first_request_timeout_ms
         if not client.requests.has_request:
-            known_ms = now_ms - progress.first_seen_ms
-            return "no_request" if known_ms >= settings.first_request_timeout_ms else None
+            return "no_request" if has_stayed else None
+        if has_stayed and (cause := self._stayed(client)) is not None:
+            return cause
         if client.requests.is_within_frame:
             if now_ms - progress.request_since_ms < settings.stalled_request_timeout_ms:
                 return None

@@ -105,9 +105,11 @@ class ProxyServer:
             quota=quota,
             purgatory=self.purgatory,
             node_addresses=node_addresses,
+            others_wait=lambda: self.memory.is_work_waited_for,
         )
         self.clients = ClientTable() if clients is None else clients
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, Callable[[], None] | None] = {}
+        """Each with what counts it by its certificate, until that was done."""
         self.identities = Identities(
             addresses=Shares(settings.max_connections_per_address),
             principals=Shares(settings.max_connections_per_principal),
@@ -118,16 +120,11 @@ class ProxyServer:
         self._listening = contextlib.ExitStack()
         self._sockets: tuple[socket.socket, ...] = ()
         self._accepting: asyncio.Task[None] | None = None
-        self.memory = ConnectionMemory(settings.memory_max_bytes)
         self._deadlines = ClientDeadlines(
             clients=lambda: self.connections,
+            stayed=self._count_by_certificate,
             clock=clock,
-            settings=DeadlineSettings(
-                first_request_timeout_ms=settings.first_request_timeout_ms,
-                stalled_request_timeout_ms=settings.stalled_request_timeout_ms,
-                max_idle_ms=settings.max_idle_ms,
-                stalled_request_min_bytes=settings.stalled_request_min_bytes,
-            ),
+            settings=_deadlines_of(settings),
         )
         self._ending: asyncio.Task[None] | None = None
         self._pipes = Pipes()
@@ -362,14 +359,17 @@ class ProxyServer:
             WRITE_TXN_MARKERS.key: changes.write_markers,
             **dict.fromkeys(SASL_APIS, sasl),
         }
-        accept = partial(self._accept, identity, counts)
 
-        def admitted() -> None:
-            counts.admitted()
+        def count_by_certificate() -> None:
             name = identity.principal
             if name is not None and not watch.has_let_in:
                 self.identities.prove(identity, name, by_sasl=False)
 
+        def admitted() -> None:
+            counts.admitted()
+            count_by_certificate()
+
+        accept = partial(self._accept, identity, counts, count_by_certificate)
         introduced = _Introduced(view, counts, admitted)
         return Connection(self._shared_with(view), handlers, accept, introduced, login)
 
@@ -387,17 +387,35 @@ class ProxyServer:
         lookup = partial(_produce_log_start, lambda: view.last_tier)
         return replace(self._shared, produce_log_start=lookup)
 
+    def _count_by_certificate(self, connection: Connection) -> str | None:
+        """A client that only asks what anybody may ask is never let in; the cause why it ends."""
+        count = self._connections.get(connection)
+        if count is None:
+            return None
+        self._connections[connection] = None
+        try:
+            count()
+        except SessionError as error:
+            return error.cause
+        return None
+
     @property
     def _is_full(self) -> bool:
         open_count = len(self._connections) + len(self._handshakes)
         return open_count >= self._settings.max_connections
 
-    def _accept(self, identity: Identity, counts: ClientCounts, connection: Connection) -> bool:
+    def _accept(
+        self,
+        identity: Identity,
+        counts: ClientCounts,
+        count_by_certificate: Callable[[], None],
+        connection: Connection,
+    ) -> bool:
         if self._is_full:
             log.warning("connection_refused", limit=self._settings.max_connections)
             self.identities.leave(identity)
             return False
-        self._connections.add(connection)
+        self._connections[connection] = count_by_certificate
         self._metrics.connection_opened()
         self._group.create_task(self._run(connection, identity, counts))
         return True
@@ -408,8 +426,7 @@ class ProxyServer:
         except Exception:  # a bug in one connection must not end the others
             log.exception("connection_crashed")
         finally:
-            with contextlib.suppress(KeyError):
-                self._connections.remove(connection)
+            self._connections.pop(connection, None)
             self.identities.leave(identity)
             counts.ended()
             self._one_left.set()
@@ -429,6 +446,15 @@ class _Introduced:
 
     def admitted(self) -> None:
         self.on_admitted()
+
+
+def _deadlines_of(settings: ProxySettings) -> DeadlineSettings:
+    return DeadlineSettings(
+        first_request_timeout_ms=settings.first_request_timeout_ms,
+        stalled_request_timeout_ms=settings.stalled_request_timeout_ms,
+        max_idle_ms=settings.max_idle_ms,
+        stalled_request_min_bytes=settings.stalled_request_min_bytes,
+    )
 
 
 def _produce_log_start(

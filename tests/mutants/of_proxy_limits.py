@@ -131,6 +131,13 @@ EDITS: tuple[Edit, ...] = (
             "            if name is None and not watch.has_let_in:\n",
         ),
     ),
+    *SHARED.edits(
+        (
+            "a certificate has as many connections as it likes that only ask for versions",
+            "            stayed=self._count_by_certificate,\n",
+            "",
+        ),
+    ),
     *SERVER.edits(
         (
             "a principal that is known has no quota",

@@ -40,8 +40,11 @@ class Watched:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.client = Client()
+        self.cause: str | None = None
+        self.asked_ms: list[int] = []
         self.deadlines = ClientDeadlines(
             clients=lambda: [] if self.client.ended else [self.client],
+            stayed=self.stayed,
             clock=self.clock,
             settings=DeadlineSettings(
                 first_request_timeout_ms=30_000,
@@ -50,6 +53,10 @@ class Watched:
                 stalled_request_min_bytes=1_000,
             ),
         )
+
+    def stayed(self, client: Client) -> str | None:
+        self.asked_ms.append(self.clock.monotonic_ms())
+        return self.cause
 
     def after(self, duration_ms: int) -> str | None:
         """The cause of its end, so much later."""
@@ -73,6 +80,16 @@ def test_h36_a_client_without_a_request_is_ended_even_if_it_sends_a_byte_now_and
         watched.client.requests.is_within_frame = True
         assert watched.after(1_000) is None
     assert watched.after(1_000) == "no_request"
+
+
+def test_h36_who_stays_longer_than_a_first_request_may_take_is_looked_at(watched: Watched) -> None:
+    watched.client.requests.has_request = True
+    began_ms = watched.clock.monotonic_ms()
+    for _ in range(31):
+        assert watched.after(1_000) is None
+    assert watched.asked_ms == [began_ms + 30_000, began_ms + 31_000]
+    watched.cause = "too many"
+    assert watched.after(1_000) == "too many"
 
 
 def test_h36_a_request_that_stops_in_the_middle_is_ended(watched: Watched) -> None:
