@@ -76,11 +76,13 @@ class Settling:
         is right (H37).
         """
         view = await self._barrier(partition, max(self._left_ms(), _LEAST_BARRIER_MS))
-        if isinstance(view, RemoteStorageError):
-            if not frozen(view):
-                not_ready(partition, partition.watermarks)
-            return
-        settle_doubted(partition, view, None if view is None else self._epoch_end(partition, view))
+        if frozen(view):
+            refuse_storage(partition, partition.watermarks)
+        elif isinstance(view, RemoteStorageError):
+            not_ready(partition, partition.watermarks)
+        else:
+            epoch_end = None if view is None else self._epoch_end(partition, view)
+            settle_doubted(partition, view, epoch_end)
 
     async def gap(self, partition: PartitionFetch, read_from: TierPartition) -> None:
         """Decide what is behind the last remote records, where a read of this view found none up to

@@ -316,8 +316,10 @@ def settle_gap(
     partition.tiered = view
     if view.frozen:
         _refuse(partition, KAFKA_STORAGE_ERROR, watermarks)
-    elif view.remote_next_offset != read_from.remote_next_offset or (
-        offset < view.unsettled_next_offset
+    elif (
+        view.remote_next_offset != read_from.remote_next_offset
+        or view.leader_epoch != read_from.leader_epoch  # whose lineage may have other segments
+        or offset < view.unsettled_next_offset
     ):
         not_ready(partition, watermarks)
     else:

@@ -27,6 +27,7 @@ GAPS = Target("rlm/proxy/splice.py", _GAPS)
 GAP_READS = Target("rlm/proxy/reads.py", _GAPS)
 GAP_FETCHES = Target("rlm/proxy/fetch.py", _GAPS)
 GAP_BARRIERS = Target("rlm/proxy/settling.py", _GAPS)
+DOUBTS = Target("rlm/proxy/settling.py", ("tests/rlm/proxy/test_h37_diverging_epochs.py",))
 HELD_OFFSETS = Target("rlm/proxy/fetch_plan.py", _UNHELD)
 
 STRANGERS = ("tests/rlm/proxy/test_g8_strangers.py",)
@@ -193,13 +194,18 @@ EDITS: tuple[Edit, ...] = (
     *GAPS.edits(
         (
             "H15: a gap is passed in which records may come back",
-            "        offset < view.unsettled_next_offset\n    ):\n",
-            "        view.unsettled_next_offset < 0 and offset < 0\n    ):\n",
+            "        or offset < view.unsettled_next_offset\n",
+            "",
         ),
         (
             "H15: records copied meanwhile are passed with the gap before them",
-            "    elif view.remote_next_offset != read_from.remote_next_offset or (\n",
-            "    elif view.remote_next_offset < read_from.remote_next_offset or (\n",
+            "        view.remote_next_offset != read_from.remote_next_offset\n",
+            "        view.remote_next_offset < read_from.remote_next_offset\n",
+        ),
+        (
+            "H15: a gap of one leadership is passed in another, which may have other segments",
+            "        or view.leader_epoch != read_from.leader_epoch  # whose",
+            "        or view.leader_epoch < read_from.leader_epoch  # whose",
         ),
         (
             "H7: a gap of one topic is passed in another",
@@ -239,6 +245,21 @@ EDITS: tuple[Edit, ...] = (
             "a consumer stands still at the end of the remote data",
             "            if self._reads.has_gaps or self._reads.ended():\n",
             "            if self._reads.ended():\n",
+        ),
+    ),
+    *DOUBTS.edits(
+        (
+            "H37: of a partition that is frozen behind the barrier a divergence is believed",
+            "            refuse_storage(partition, partition.watermarks)\n"
+            "        elif isinstance(view, RemoteStorageError):\n"
+            "            not_ready(partition, partition.watermarks)\n"
+            "        else:\n"
+            "            epoch_end",
+            "            pass\n"
+            "        elif isinstance(view, RemoteStorageError):\n"
+            "            not_ready(partition, partition.watermarks)\n"
+            "        else:\n"
+            "            epoch_end",
         ),
     ),
     *GAP_BARRIERS.edits(

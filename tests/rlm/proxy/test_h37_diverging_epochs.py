@@ -10,7 +10,7 @@ import pytest
 
 from kafka_protocol.apis import FETCH, OFFSET_FOR_LEADER_EPOCH
 from kafka_protocol.fetch import FetchPartition
-from kip405.errors import Unavailable
+from kip405.errors import Fenced, Unavailable
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 from rlm.proxy.fetch_plan import EpochVerdict, check_epoch
@@ -171,6 +171,35 @@ async def test_h17_h37_no_divergence_is_reported_before_a_barrier() -> None:
         assert verdict_of(only(await client.call(FETCH, 12, request))) == (0, UNDEFINED, False, 200)
         w.tier.barrier_error = None
         assert verdict_of(await ask(w, 120, 3)) == (0, (3, 60), False, 200)
+
+
+async def test_h37_where_a_partition_is_frozen_behind_the_barrier_no_divergence_is_reported() -> (
+    None
+):
+    """Nobody can say whether the broker's cut epochs, (3, 100), are right."""
+    async with world(tier(), trimmed()) as w:
+        w.tier.barrier_error = Fenced("frozen")
+        client = await w.connect()
+        request = fetch_request(12, asked(120, last_fetched_epoch=3), max_wait_ms=50)
+        answer = only(await client.call(FETCH, 12, request))
+        assert verdict_of(answer) == (56, UNDEFINED, False, 200)
+
+
+async def test_h37_a_partition_that_is_frozen_behind_the_barrier_is_asked_for_once() -> None:
+    """It has records, but not enough, beside a partition that the tier is still reading."""
+    two = tier()
+    two.partitions[1] = tier_partition(partition=1)
+    two.gate.clear()
+    two.barrier_error = Fenced("frozen")
+    async with world(two, trimmed()) as w:
+        client = await w.connect()
+        doubtful = asked(100, 0, last_fetched_epoch=3)
+        request = fetch_request(12, doubtful, asked(40, 1), max_wait_ms=1_000, min_bytes=1_000_000)
+        answer = await client.call(FETCH, 12, request)
+        first, second = answer["responses"][0]["partitions"]
+        assert verdict_of(first) == (56, UNDEFINED, False, 200)
+        assert verdict_of(second) == (0, UNDEFINED, False, 200)
+        assert two.barriers == 1
 
 
 async def test_h37_what_the_broker_still_knows_needs_no_barrier() -> None:

@@ -105,6 +105,7 @@ TRIMMED_LESS = replace(WATERMARKS, log_start_offset=95)
         (tier_partition(unsettled_next_offset=91), WATERMARKS, Source.NOT_READY, 200),
         (tier_partition(remote_next_offset=150), WATERMARKS, Source.NOT_READY, 200),
         (tier_partition(remote_next_offset=95), WATERMARKS, Source.NOT_READY, 200),
+        (tier_partition(leader_epoch=10), WATERMARKS, Source.NOT_READY, 200),
         (tier_partition(frozen=True), WATERMARKS, Source.REFUSED, 200),
         (tier_partition(remote_next_offset=90), WATERMARKS, Source.BROKER, None),
         (tier_partition(remote_log_start_offset=91), WATERMARKS, Source.BROKER, None),
