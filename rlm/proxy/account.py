@@ -1,11 +1,15 @@
 """What one connection of the proxy holds of the memory of all, and what it may do next (H36). Pure.
 
 A request in work counts `WORK_TIMES` its bytes from its beginning to its answer, also while it is
-a long poll that only waits for the broker. This module must not know sockets or frames.
+a long poll that only waits for the broker. What the broker answers at once never waits for the room
+of such work: a client that logs in again would lose its connection meanwhile, and a transaction its
+time. It counts as received until it is answered, so it is bounded like all that is received. This
+module must not know sockets or frames.
 """
 
 from typing import NamedTuple
 
+from kafka_protocol.apis import ADD_PARTITIONS_TO_TXN, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from rlm.proxy.memory import SMALL_BYTES, ConnectionMemory, Holder, Verdict
 from rlm.proxy.session import SessionError
 
@@ -19,6 +23,8 @@ each answer may be one that must be changed. Measured by tracemalloc, with the r
 the copy that the broker is asked: 450 bytes for each partition, which are 14 times the bytes of a
 request of v12 on, and 17 times those of v9 to v11. What older clients send takes up to 28 times.
 """
+ANSWERED_AT_ONCE = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key, ADD_PARTITIONS_TO_TXN.key})
+"""APIs whose requests may not be held by a client as a Fetch may, and are kept as they came."""
 _MAX_QUEUED_BYTES = 262_144
 
 
@@ -44,7 +50,7 @@ class Account:
         self._memory = memory
         self._holder = holder
         self._is_stranger = True
-        self._work_bytes = self._covered_bytes = 0
+        self._work_bytes = self._covered_bytes = self._kept_bytes = 0
         self._asked_bytes = 0
         self.frame_bytes = 0
         """Of the broker's answer from which the client's last one was made."""
@@ -74,7 +80,7 @@ class Account:
         if self._is_stranger and self._holder.is_admitted:
             self._is_stranger = False
             self._memory.admit(self._holder)
-        self._received_bytes = received_bytes + to_broker_bytes
+        self._received_bytes = received_bytes + self._kept_bytes + to_broker_bytes
         self._to_broker_bytes = to_broker_bytes
         answer_bytes = assembled_bytes + self._asked_bytes
         self._answers_bytes = max(0, answer_bytes - self._covered_bytes) + unsent_bytes
@@ -117,26 +123,41 @@ class Account:
             raise too_many_strangers()
         return verdict is Verdict.GO_ON
 
-    def may_work(self, frame_bytes: int) -> bool:
+    def may_work(self, api_key: int, frame_bytes: int) -> bool:
         """Whether the work on a request of this size may begin, which then counts until `settled`;
-        otherwise the connection is notified.
+        otherwise the connection is notified, and the request counts as received.
         """
+        self._kept_bytes = frame_bytes
+        if api_key in ANSWERED_AT_ONCE:
+            return True
         work_bytes = WORK_TIMES * frame_bytes
         if not self._memory.may_work(self._holder, work_bytes):
             return False
         self._work_bytes = work_bytes
-        self._covered_bytes = ANSWER_TIMES * frame_bytes
+        self._covered_bytes, self._kept_bytes = ANSWER_TIMES * frame_bytes, 0
         return True
 
-    def asks(self) -> None:
-        """The broker is asked for the request in work; what it answered before is not kept."""
-        self._asked_bytes = 0
+    def asks(self) -> bool:
+        """The broker is asked for the request in work; what it answered before is not kept. Whether
+        there was anything.
+        """
+        has_answer, self._asked_bytes = self._asked_bytes > 0, 0
+        return has_answer
 
     def answered(self, frame_bytes: int) -> None:
         """An answer of the broker has come whole for the request in work."""
         self._asked_bytes = frame_bytes
 
     def settled(self) -> None:
-        """The request in work was answered."""
+        """The request in work was answered. Who waits for its memory has it before the next request
+        of this client, which may have come already.
+        """
         self.frame_bytes = self._asked_bytes
-        self._asked_bytes = self._work_bytes = self._covered_bytes = 0
+        self._asked_bytes = self._work_bytes = self._covered_bytes = self._kept_bytes = 0
+        if self._memory.is_work_waited_for:
+            self._memory.hold(
+                self._holder,
+                received_bytes=self._received_bytes,
+                work_bytes=0,
+                answers_bytes=self._answers_bytes,
+            )

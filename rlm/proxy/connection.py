@@ -159,9 +159,8 @@ class Connection:
         return is_spliced or not self.client.is_paused
 
     def _report(self) -> None:
-        put_off_bytes = 0 if self._put_off is None else len(self._put_off.frame)
         self._account.report(
-            received_bytes=self.requests.held_bytes + put_off_bytes,
+            received_bytes=self.requests.held_bytes,
             to_broker_bytes=self._to_broker_bytes,
             assembled_bytes=self.responses.held_bytes,
             unsent_bytes=self.unsent_bytes,
@@ -233,7 +232,7 @@ class Connection:
     def _take_up(self, taken: Taken) -> None:
         """Begin to handle a request; without memory for the work it waits until there is."""
         self._is_settling = True
-        may_work = self._account.may_work(len(taken.frame))
+        may_work = self._account.may_work(taken.api_key, len(taken.frame))
         self._put_off = None if may_work else taken
         if not may_work:
             return
@@ -345,7 +344,8 @@ class Connection:
         task.add_done_callback(self._beside.discard)
 
     def _ask(self, frame: Buffer, expected: Expected) -> Awaitable[bytearray | None]:
-        self._account.asks()
+        if self._account.asks():
+            self.flow()  # what it answered before may be why it is not read
         return self._asked.ask(None if self.is_over else self._broker, frame, expected)
 
     async def settled(self) -> None:

@@ -38,6 +38,7 @@ from rlm.proxy.fetch_plan import (
     is_consumer,
     is_incremental,
     plan_fetch,
+    within_bound,
 )
 from rlm.proxy.further_reads import FurtherReads, Turns
 from rlm.proxy.passing import PassedFetch
@@ -71,7 +72,8 @@ _MOST_REPEATS = 8  # of requests repeated because an answer changed what has to 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchDependencies:
     """What fetches work with; all connections share `high_watermarks`, `quota` and `purgatory`.
-    `node_addresses`: of the nodes that an answer names.
+    `node_addresses`: of the nodes that an answer names. `others_wait`: whether other requests wait
+    for the memory that those in work hold.
     """
 
     settings: ProxySettings
@@ -81,6 +83,7 @@ class FetchDependencies:
     quota: FetchQuota
     purgatory: RemoteFetchPurgatory
     node_addresses: AddressLookup
+    others_wait: Callable[[], bool]
 
 
 class FetchHandler:
@@ -109,8 +112,16 @@ class FetchHandler:
         client.
         """
         client_id, request = self._requests.scan(taken.frame)
+        request = within_bound(request, self._dependencies.others_wait)
         if not is_consumer(request):
-            await upstream.ask(taken.frame, taken.api_version, taken.correlation_id, STREAMED)
+            frame = patch_fetch_request(
+                taken.frame,
+                request,
+                sessionless=False,
+                max_wait_ms=request.max_wait_ms,
+                replacements={},
+            )
+            await upstream.ask(frame, taken.api_version, taken.correlation_id, STREAMED)
             return None
         if is_incremental(request):
             await upstream.settled()

@@ -45,6 +45,8 @@ READ_COMMITTED = 1
 _FULL_SESSION_EPOCHS = (0, -1)
 NO_EPOCH = -1
 _FIRST_WITH_LOG_START = 5  # older answers cannot prove that the broker's log is the known one
+_MOST_WAIT_MS = 60_000
+_MOST_WAIT_BESIDE_OTHERS_MS = 5_000
 _REMEMBERED_TOPICS = 4096
 _MOST_REMEMBERED = 200_000
 _MOST_READABLE = 1_000  # topics of one connection; each name may be as long as a name can be
@@ -334,6 +336,16 @@ def topic_ref(name: str | None, topic_id: bytes | None) -> TopicRef:
 @lru_cache(maxsize=_REMEMBERED_TOPICS)
 def _remembered_ref(name: str | None, topic_id: bytes | None) -> TopicRef:
     return TopicRef(name=name) if topic_id is None else TopicRef(topic_id=Uuid(topic_id))
+
+
+def within_bound(request: FetchRequest, others_wait: Callable[[], bool]) -> FetchRequest:
+    """The request with a wait that is bounded, and shorter where `others_wait` for the memory that
+    it holds meanwhile (H36): a client may be answered early that there is nothing.
+    """
+    if request.max_wait_ms <= _MOST_WAIT_BESIDE_OTHERS_MS:
+        return request
+    most_ms = _MOST_WAIT_BESIDE_OTHERS_MS if others_wait() else _MOST_WAIT_MS
+    return request._replace(max_wait_ms=min(request.max_wait_ms, most_ms))
 
 
 def is_consumer(request: FetchRequest) -> bool:

@@ -4,8 +4,8 @@ Memory must follow the bytes that were received, with one bound for any number o
 bound has parts, in an order in which each waits for later ones only, so that nothing ever waits for
 memory that it would free itself:
 
-1. Requests that are being received, that wait for their turn, or that the broker's socket has not
-   taken: two sixteenths.
+1. Requests that are being received, that wait for their turn, that the broker answers at once, or
+   that its socket has not taken: two sixteenths.
 2. Requests in work: half. Each counts many times its bytes (`rlm.proxy.account`), and that covers
    an answer of the broker without records. So a long poll that ends is answered whatever else is
    held.
@@ -192,6 +192,11 @@ class ConnectionMemory:
     def is_waited_for(self) -> bool:
         """Whether anybody waits to receive, or for room for an answer."""
         return self.answers.is_waited_for or self.received.is_waited_for
+
+    @property
+    def is_work_waited_for(self) -> bool:
+        """Whether anybody waits for the memory of requests in work."""
+        return self.work.is_waited_for or self.strangers_work.is_waited_for
 
     def is_full_for(self, holder: Holder) -> bool:
         """Whether no more than a little of its requests is received at a time."""

@@ -162,16 +162,15 @@ class TopicChangesHandler:
 
     async def add_partitions(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
         """The answer to AddPartitionsToTxn: the broker's, which was passed on, or a refusal."""
-        api, request = ADD_PARTITIONS_TO_TXN, decode_request(ADD_PARTITIONS_TO_TXN, taken)
-        of_brokers = request["transactions"]  # v4 on
-        topics = [*request["v3_and_below_topics"], *(t for o in of_brokers for t in o["topics"])]
-        ours = {one["name"] for one in topics if self._own_topics.has(one["name"], None)}
+        api = ADD_PARTITIONS_TO_TXN
+        # What is decoded is many times the request, and is not kept while the broker works on it.
+        ours = _added_to(decode_request(api, taken), self._own_topics)
         if not ours:
             await pass_on(taken, upstream)
             return None
         self._refused(api, sorted(ours))
         await upstream.settled()
-        body = _nothing_added(request, ours)
+        body = _nothing_added(decode_request(api, taken), ours)
         return [encode_response(api, taken.api_version, taken.correlation_id, body)]
 
     async def write_markers(self, taken: Taken, upstream: Upstream) -> list[Buffer] | None:
@@ -192,6 +191,13 @@ class TopicChangesHandler:
         for topic in topics:
             self._metrics.answered("topic_changes", REFUSED)
             log.warning("own_topics_refused", api=api.name, topic=topic)
+
+
+def _added_to(request: Value, own_topics: OwnTopics) -> set[str]:
+    """The names of our topics in an AddPartitionsToTxn."""
+    of_brokers = request["transactions"]  # v4 on
+    topics = [*request["v3_and_below_topics"], *(t for o in of_brokers for t in o["topics"])]
+    return {one["name"] for one in topics if own_topics.has(one["name"], None)}
 
 
 def _nothing_added(request: Value, ours: Collection[str]) -> Value:

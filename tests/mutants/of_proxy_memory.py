@@ -10,6 +10,9 @@ WORK = Target("rlm/proxy/account.py", _POLLS)
 STRANGERS = Target("rlm/proxy/account.py", ("tests/rlm/proxy/test_h36_memory.py",))
 CONNECTION = Target("rlm/proxy/connection.py", _POLLS)
 FETCH = Target("rlm/proxy/fetch.py", _POLLS)
+REPLICAS = Target("rlm/proxy/fetch.py", _POLLS)
+WAITS = Target("rlm/proxy/fetch_plan.py", _POLLS)
+WAITED_FOR = Target("rlm/proxy/memory.py", _POLLS)
 HELD = Target("rlm/proxy/connection.py", ("tests/rlm/proxy/test_held_answers.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -68,8 +71,23 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H36: an answer that is asked for again counts twice",
-            'is not kept."""\n        self._asked_bytes = 0\n',
-            'is not kept."""\n',
+            "        has_answer, self._asked_bytes = self._asked_bytes > 0, 0\n",
+            "        has_answer = self._asked_bytes > 0\n",
+        ),
+        (
+            "H36: a login that is due waits for long polls of others",
+            "        if api_key in ANSWERED_AT_ONCE:\n            return True\n",
+            "",
+        ),
+        (
+            "H36: what the broker answers at once counts as nothing",
+            "self._received_bytes = received_bytes + self._kept_bytes + to_broker_bytes",
+            "self._received_bytes = received_bytes + to_broker_bytes",
+        ),
+        (
+            "H36: a request in work counts as received, too",
+            "ANSWER_TIMES * frame_bytes, 0\n",
+            "ANSWER_TIMES * frame_bytes, frame_bytes\n",
         ),
         (
             "H36: a client is not read while its request is in work, and its end is not seen",
@@ -78,6 +96,11 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *WORK.edits(
+        (
+            "H36: a client that sends ahead keeps the place beyond the bound for ever",
+            "        if self._memory.is_work_waited_for:\n",
+            "        if self._memory.is_work_waited_for and self._work_bytes:\n",
+        ),
         (
             "H36: the work on a request begins whatever is held",
             "        if not self._memory.may_work(self._holder, work_bytes):\n"
@@ -99,9 +122,9 @@ EDITS: tuple[Edit, ...] = (
             "            pass\n",
         ),
         (
-            "H36: a request that waits for its turn counts as nothing",
-            "received_bytes=self.requests.held_bytes + put_off_bytes,",
-            "received_bytes=self.requests.held_bytes,",
+            "H36: a client is not read because of an answer that is let go",
+            "        if self._account.asks():\n            self.flow()",
+            "        if self._account.asks():\n            pass",
         ),
     ),
     *FETCH.edits(
@@ -109,6 +132,32 @@ EDITS: tuple[Edit, ...] = (
             "H36: an answer is kept while the next one waits for its memory",
             "        self._frame = bytearray()  # the next",
             "        # the next",
+        ),
+    ),
+    *WAITS.edits(
+        (
+            "H36: a long poll holds the memory of others for as long as its client likes",
+            "    if request.max_wait_ms <= _MOST_WAIT_BESIDE_OTHERS_MS:\n",
+            "    if request.max_wait_ms <= 2**31:\n",
+        ),
+        (
+            "H36: others wait for long polls for a minute each time",
+            "_MOST_WAIT_BESIDE_OTHERS_MS if others_wait() else _MOST_WAIT_MS",
+            "_MOST_WAIT_MS",
+        ),
+    ),
+    *REPLICAS.edits(
+        (
+            "H36: who says that it is a replica holds the memory of others as long as it likes",
+            "                max_wait_ms=request.max_wait_ms,\n",
+            "                max_wait_ms=None,\n",
+        ),
+    ),
+    *WAITED_FOR.edits(
+        (
+            "H36: nobody learns that others wait for the memory of requests in work",
+            "        return self.work.is_waited_for or self.strangers_work.is_waited_for\n",
+            "        return self.strangers_work.is_waited_for\n",
         ),
     ),
     *HELD.edits(

@@ -10,7 +10,7 @@ from kafka_protocol.apis import FETCH
 from kafka_protocol.fetch import FetchRequests, patch_fetch_request
 from kafka_protocol.frames import encode_request
 from kip405.ids import Uuid
-from rlm.proxy.account import ANSWER_TIMES, WORK_TIMES, Account
+from rlm.proxy.account import ANSWER_TIMES, ANSWERED_AT_ONCE, WORK_TIMES, Account
 from rlm.proxy.fetch_plan import FetchPlan, plan_fetch
 from rlm.proxy.memory import SMALL_BYTES, ConnectionMemory, MemoryPool, Verdict
 from rlm.proxy.session import SessionError
@@ -170,10 +170,10 @@ def memory() -> ConnectionMemory:
     return ConnectionMemory(16 * PART_BYTES)
 
 
-def full_of_requests() -> ConnectionMemory:
+def full_of_requests(full: Held | None = None, beyond: Held | None = None) -> ConnectionMemory:
     """All parts of them are full, and one connection exceeds each."""
-    known, beyond = memory(), Held()
-    hold(known, Held(), received=2 * MIB, work=WORK_BYTES)
+    known, beyond = memory(), beyond or Held()
+    hold(known, full or Held(), received=2 * MIB, work=WORK_BYTES)
     assert known.may_receive(beyond, 3 * MIB) is Verdict.GO_ON
     assert known.may_work(beyond, 9 * MIB)
     hold(known, beyond, received=3 * MIB, work=9 * MIB)
@@ -294,7 +294,7 @@ def test_h36_what_was_held_is_given_back_exactly() -> None:
 
 def working(known: ConnectionMemory, frame_bytes: int = 100_000) -> Account:
     one = Account(known, Held())
-    assert one.may_work(frame_bytes)
+    assert one.may_work(FETCH.key, frame_bytes)
     report(one)
     return one
 
@@ -345,6 +345,43 @@ def test_h36_an_answer_with_records_counts_and_is_let_go_before_the_next_one() -
     report(one)
     assert known.answers.held_bytes == 0
     assert known.work.held_bytes == WORK_TIMES * 100_000
+
+
+def test_h36_what_the_broker_answers_at_once_counts_as_received_until_then() -> None:
+    known = full_of_requests()
+    received_bytes, work_bytes = known.received.held_bytes, known.work.held_bytes
+    one = Account(known, Held())
+    for api_key in ANSWERED_AT_ONCE:
+        assert one.may_work(api_key, MIB)
+        report(one)
+        assert known.received.held_bytes == received_bytes + MIB
+        assert known.work.held_bytes == work_bytes
+        one.settled()
+        report(one)
+        assert known.received.held_bytes == received_bytes
+
+
+def test_h36_a_request_that_waits_for_its_turn_counts_as_received() -> None:
+    full, beyond = Held(), Held()
+    known = full_of_requests(full, beyond)
+    received_bytes = known.received.held_bytes
+    one = Account(known, Held())
+    assert not one.may_work(FETCH.key, MIB)
+    report(one)
+    assert known.received.held_bytes == received_bytes + MIB
+    for other in (full, beyond):
+        known.leave(other)
+    assert one.may_work(FETCH.key, MIB // WORK_TIMES)
+    report(one)
+    assert known.received.held_bytes == 0
+
+
+def test_h36_only_the_first_question_frees_nothing() -> None:
+    one = working(memory())
+    assert not one.asks()
+    one.answered(MIB)
+    assert one.asks()
+    assert not one.asks()
 
 
 def test_h36_a_client_whose_request_is_in_work_is_read_a_little_in_any_case() -> None:

@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from kafka_protocol.apis import FETCH
+from kafka_protocol.apis import ADD_PARTITIONS_TO_TXN, FETCH, SASL_AUTHENTICATE
 from kafka_protocol.frames import encode_request
 from kafka_protocol.node_addresses import keep_addresses
 from kafka_protocol.primitives import Buffer
@@ -23,9 +24,11 @@ from rlm.proxy.memory import OVERDRAFT_BYTES, Verdict
 from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.session import FetchEntries, Taken
 from rlm.proxy.settings import ProxySettings
+from rlm.remote_log.tier import TierPartition, TopicRef
 from rlm.remote_log.visible import VisibleTiers
 from tests.rlm.proxy.fakes import (
     PLAIN,
+    TOPIC,
     FakeBroker,
     FakeTier,
     Log,
@@ -40,6 +43,7 @@ from tests.rlm.proxy.fakes import (
 )
 from tests.rlm.proxy.holders import Held, hold
 from tests.rlm.proxy.raw_client import RawClient
+from tests.rlm.proxy.test_pass_through import raw_request
 from tests.rlm.proxy.uncounted import NoMetrics, NoQuota
 
 MIB = 1 << 20
@@ -49,6 +53,8 @@ EACH = 500
 FIT = 8
 END_OFFSET = 200
 QUESTIONS = 3
+FOR_EVER_MS = 2**31 - 1
+LONGEST_MS, BESIDE_OTHERS_MS = 60_000, 5_000
 
 
 def request(number: int, version: int, max_wait_ms: int = 250_000) -> Value:
@@ -145,6 +151,138 @@ async def test_h36_long_polls_that_fill_the_bound_are_answered_without_each_othe
         assert not any(one.done() for one in p.answers[12:])
         assert p.most_work_bytes <= BOUND_BYTES // 2 + WORK_TIMES * p.frame_bytes
         assert p.w.metrics.causes == []
+
+
+async def test_h36_what_the_broker_answers_at_once_waits_for_no_long_poll() -> None:
+    """A login that is due would come too late, and a transaction would not go on."""
+    async with polls(11) as p:
+        known = p.w.proxy.memory
+        await p.connect(FIT + 3)
+        p.send(FIT + 3, max_wait_ms=FOR_EVER_MS)
+        await until(lambda: len(known.work._waiting) >= 2)
+        for key in (SASL_AUTHENTICATE.key, ADD_PARTITIONS_TO_TXN.key):
+            p.w.broker.raw_answers[key] = b"done"
+        client = await p.w.connect()
+        client.writer.write(raw_request(SASL_AUTHENTICATE.key, 1, bytes(2_000)))
+        client.writer.write(add_partitions(client, 3_000))
+        async with asyncio.timeout(20):
+            answers = [await client.frame() for _ in range(2)]
+        assert [int.from_bytes(one[:4], "big") for one in answers] == [1, 101]
+        assert p.w.metrics.causes == []
+        asked_ms = {one["max_wait_ms"] for one in p.w.broker.requests(FETCH)[-FIT:]}
+        assert asked_ms == {LONGEST_MS}
+
+
+def add_partitions(client: RawClient, count: int) -> bytes:
+    """Of a transaction."""
+    topic = {"name": PLAIN, "partitions": list(range(count))}
+    ids = {"v3_and_below_transactional_id": "tx", "v3_and_below_producer_id": 1}
+    more = {"v3_and_below_producer_epoch": 0, "v3_and_below_topics": [topic]}
+    return client.encode(ADD_PARTITIONS_TO_TXN, 3, ids | more)
+
+
+@pytest.mark.parametrize("replica_id", [-1, 5], ids=["consumer", "replica"])
+async def test_h36_a_long_poll_has_an_end_and_soon_where_others_wait_for_its_memory(
+    replica_id: int,
+) -> None:
+    async with polls(11) as p:
+        known, full, beyond = p.w.proxy.memory, Held(), Held()
+        await p.connect(3)
+
+        def waits_ms(number: int) -> int:
+            """What the broker was asked for."""
+            seen = p.w.broker.requests(FETCH)
+            mine = [one for one in seen if first_partition(one) == number * EACH]
+            return int(mine[-1]["max_wait_ms"])
+
+        def send(number: int) -> None:
+            asking = request(number, 11, FOR_EVER_MS) | {"replica_id": replica_id}
+            client = p.clients[number]
+            client.writer.write(client.encode(FETCH, 11, asking | {"min_bytes": FOR_EVER_MS}))
+
+        send(0)
+        await until(lambda: known.work.held_bytes > 0)
+        hold(known, full, work=BOUND_BYTES)
+        assert known.may_work(beyond, MIB)
+        hold(known, beyond, work=MIB)
+        send(1)
+        await until(lambda: len(known.work._waiting) == 1)
+        send(2)
+        await until(lambda: len(known.work._waiting) == 2)
+        before = len(p.w.broker.requests(FETCH))
+        known.leave(beyond)
+        await until(lambda: len(p.w.broker.requests(FETCH)) > before)
+        assert [waits_ms(0), waits_ms(1)] == [LONGEST_MS, BESIDE_OTHERS_MS]
+
+
+def first_partition(asking: Value) -> int:
+    """The number of the first partition in a Fetch."""
+    return int(asking["topics"][0]["partitions"][0]["partition"])
+
+
+async def test_h36_a_client_that_sends_ahead_exceeds_the_bound_only_in_turn() -> None:
+    async with polls(11) as p:
+        known = p.w.proxy.memory
+        await p.connect(2)
+        ahead, other = p.clients
+        hold(known, Held(), work=BOUND_BYTES)
+        waits_ms = [60_000, 1, 1, 1, 1]
+        for number, wait_ms in enumerate(waits_ms):
+            ahead.writer.write(ahead.encode(FETCH, 11, request(number, 11, wait_ms)))
+        await until(lambda: known.work._beyond is not None and known.received.held_bytes > 0)
+        last = len(waits_ms)
+        other.writer.write(other.encode(FETCH, 11, request(last, 11, 1)))
+        await until(lambda: len(known.work._waiting) == 1)
+        p.append([0])
+        async with asyncio.timeout(30):
+            await other.answer(FETCH, 11)
+            for _ in waits_ms:
+                await ahead.answer(FETCH, 11)
+        order = [first_partition(one) // EACH for one in p.w.broker.requests(FETCH)[-last - 1 :]]
+        assert sorted(order) == list(range(last + 1))
+        assert order.index(last) < order.index(2)
+
+
+@dataclass
+class LateTier(FakeTier):
+    """Its barriers wait until `may_pass`."""
+
+    may_pass: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def barrier(
+        self, topic: TopicRef, partition: int, deadline_ms: int
+    ) -> TierPartition | None:
+        await self.may_pass.wait()
+        return await super().barrier(topic, partition, deadline_ms)
+
+
+async def test_h36_a_client_whose_answer_is_let_go_is_answered_though_answers_fill_the_bound() -> (
+    None
+):
+    """A barrier is waited for with an answer of one MiB; then the broker is asked once more."""
+    tier = LateTier(partitions={0: tier_partition(remote_next_offset=80)})
+    async with world(tier, memory_max_bytes=BOUND_BYTES) as w:
+        known, beyond = w.proxy.memory, Held()
+        w.broker.logs[TOPIC, 1] = Log(high_watermark=1_100, record_bytes=1_000)
+        client = await w.connect()
+        await client.call(FETCH, 12, fetch_request(12, asked(150), topic=PLAIN))
+        rows = asked(100, 1, MIB, last_fetched_epoch=3), asked(90, 0)
+        asking = fetch_request(12, *rows, max_bytes=2 * MIB, max_wait_ms=60_000)
+        client.writer.write(client.encode(FETCH, 12, asking))
+        await until(lambda: known.answers.held_bytes > 900_000)
+        hold(known, Held(), answers=BOUND_BYTES)
+        assert known.may_answer(beyond, 0, MIB) is Verdict.GO_ON
+        hold(known, beyond, answers=MIB)
+        [connection] = w.proxy.connections
+        connection.flow()
+        assert known.answers.lacking_bytes > 0
+        w.broker.logs[TOPIC, 1] = Log(high_watermark=100)
+        tier.may_pass.set()
+        async with asyncio.timeout(20):
+            answer = await client.answer(FETCH, 12)
+        first, second = answer["responses"][0]["partitions"]
+        assert (first["error_code"], first["records"]) == (0, b"")
+        assert (second["error_code"], second["records"]) == (0, blob(100, 200))
 
 
 async def test_h36_forty_times_as_many_long_polls_as_fit_stay_within_the_bound() -> None:
@@ -307,6 +445,7 @@ async def test_h36_an_answer_is_let_go_before_the_broker_is_asked_again() -> Non
         quota=NoQuota(),
         purgatory=RemoteFetchPurgatory(clock, NoMetrics()),
         node_addresses=keep_addresses,
+        others_wait=lambda: False,
     )
     counts = ClientCounts(ClientTable(), "", tier.partition)
     view = VisibleTiers(tier, HistoryRules()).client()
