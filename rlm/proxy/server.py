@@ -396,6 +396,7 @@ class ProxyServer:
         try:
             count()
         except SessionError as error:
+            log.warning("client_not_counted", peer=connection.peer, why=str(error))
             return error.cause
         return None
 
