@@ -19,6 +19,7 @@ from tests.sandbox_fixtures import with_workers
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, row_of, text_value
 from tests.scenarios.java import java_read, printable
 from tests.scenarios.test_h38_problems import Operator
+from tests.service_log import events_of
 
 pytestmark = pytest.mark.integration
 
@@ -225,6 +226,19 @@ def test_rlm_clients_shows_who_reads_and_who_reads_past_the_proxy(archive: Archi
         return sum(float(one.removeprefix(counter)) for one in lines if one.startswith(counter))
 
     archive.cluster.wait_for(lambda: groups() >= 1, "the group is counted")
+    archive.cluster.wait_for(lambda: bool(_entered(archive, group)), "the line of the group")
+    [entered] = _entered(archive, group)
+    assert (entered["kind"], entered["client_id"]) == ("group", "reader-1")
+    assert (entered["address"], entered["principal"]) == ("127.0.0.1", "")
+    # Proxy workers may report what was read before another one reports the group.
+    assert entered["topic"] in (archive.topic, "")
+
+
+def _entered(archive: Archive, group: str) -> list[dict[str, Any]]:
+    """The lines that say that the group gets remote data."""
+    lines = events_of(archive.cluster.sandbox.layout.log("rlm:1"))
+    found = (line for line in lines if line["event"] == "remote_reader_entered")
+    return [line for line in found if line["name"] == group]
 
 
 def test_a_topic_that_is_not_there(archive: Archive) -> None:
