@@ -123,9 +123,9 @@ def use(cluster: Planted, folder: Path) -> None:
     cluster.command("topics", "enable", topic, "--trim", "--local-retention-bytes", "1048576")
     cluster.wait_trimmed(topic)
     assert_same(cluster.read_all(topic), acked)
-    for words in (("status",), ("topics", "list"), ("segments", topic), ("doctor",)):
-        cluster.rlm(*words, check=False)
-        cluster.said += cluster.rlm(*words, "--json", check=False).stdout
+    for words in (("status",), ("topics", "list"), ("segments", topic), ("doctor", "--store")):
+        cluster.command(*words)
+        cluster.command(*words, "--json")
     cluster.command("topics", "enable", "there-is-no-such-topic", fails=True)
     wrong = folder / "wrong-token"
     wrong.write_text(WRONG)
