@@ -8,12 +8,13 @@ file: they keep every worker busy until the end.
 
 import pytest
 
-ONE, WORKERS, STORES, SPARK, THREE, BROKER = SHARED = (
+ONE, WORKERS, STORES, SPARK, THREE, SECURED, BROKER = SHARED = (
     "one broker",
     "one broker with proxy workers",
     "stores",
     "spark",
     "three brokers",
+    "secured clusters",
     "a broker alone",
 )
 """The longest first: then no worker is left with a long one while the others have nothing to do."""
@@ -23,6 +24,7 @@ _FIXTURES = {
     "hdfs_ha_server": STORES,
     "hdfs_server": STORES,
     "s3_server": STORES,
+    "secured_sandbox": SECURED,
     "three_brokers": THREE,
 }
 _OF_ONE_BROKER = {"one_broker": ONE, "sandbox": ONE, "kafka_cluster": BROKER}

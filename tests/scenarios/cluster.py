@@ -109,9 +109,9 @@ class Cluster:
     """
 
     def __init__(self, sandbox: Sandbox, client: Mapping[str, Any] | None = None) -> None:
-        """`client`: what clients need besides to go through the proxies."""
+        """`client`: what clients of librdkafka need besides to go through the proxies."""
         self.sandbox = sandbox
-        self._client = dict(client or {})
+        self.client = dict(client or {})
         self.bootstrap = sandbox.bootstrap
         self.direct = sandbox.direct_bootstrap
         self._open = contextlib.ExitStack()
@@ -144,13 +144,15 @@ class Cluster:
     def store_kind(self) -> str:
         return str(self.sandbox.json["store"]["kind"])
 
-    def rlm(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def rlm(
+        self, *arguments: str, check: bool = True, timeout_s: float = _COMMAND_TIMEOUT_S
+    ) -> subprocess.CompletedProcess[str]:
         """Run an `rlm` command against this sandbox; `status` may find alarms (1)."""
         done = subprocess.run(
             [sys.executable, "-m", "rlm.cli.main", *arguments],
             capture_output=True,
             text=True,
-            timeout=_COMMAND_TIMEOUT_S,
+            timeout=timeout_s,
             env={**os.environ, "RLM_SANDBOX": str(self.sandbox.json["dir"])},
             check=False,
         )
@@ -271,7 +273,7 @@ class Cluster:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "batch.size": 32_768,  # many batches a segment
-                **self._client,
+                **self.client,
                 **config,
             }
         )
@@ -330,7 +332,7 @@ class Cluster:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "check.crcs": True,
-                **self._client,
+                **self.client,
                 **config,
             }
         )

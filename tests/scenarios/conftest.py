@@ -16,6 +16,11 @@ from tests.scenarios.cluster import STORES, WORKERS, Cluster
 from tests.scenarios.faults import whole
 from tests.scenarios.replicas import heal
 
+_SECURED_SETTINGS = (
+    "rlm.remote.delete.delay.ms=3600000",
+    "rlm.topic.deletion.grace.ms=2000",
+    "rlm.retention.check.interval.ms=1000",
+)
 _RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
@@ -60,6 +65,25 @@ def three(three_brokers: Sandbox) -> Iterator[Cluster]:
         finally:
             heal(cluster)
             cluster.delete_topics()
+
+
+@pytest.fixture(scope="session", params=["sasl_ssl", "mtls", "sasl_plaintext"])
+def secured_sandbox(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Sandbox]:
+    """One broker with that security and StandardAuthorizer, and a reader where there is TLS, until
+    the last test. What is decided to be deleted can be undone for an hour.
+    """
+    spec = SandboxSpec(
+        security=request.param,
+        readers=0 if request.param == "sasl_plaintext" else 1,
+        jvm="quick",
+        overrides=tuple(map(Override.parse, _SECURED_SETTINGS)),
+    )
+    made = Sandbox.up(tmp_path_factory.mktemp("secured"), with_workers(spec))
+    keep = os.environ.get("RLM_KEEP_SANDBOX")
+    with ended_early(request, lambda: made.down(delete=not keep)):
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -135,6 +135,7 @@ def _producer(cluster: Cluster, codec: str, **extra: str) -> Producer:
             "compression.type": codec,
             "enable.idempotence": True,
             "linger.ms": 5,
+            **cluster.client,
             **extra,
         }
     )

@@ -4,7 +4,7 @@ denies what no ACL allows. The services are User:rlm, and clients are who they a
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -15,10 +15,8 @@ from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.security.cluster_security import security_of
 from rlm_sandbox.security.files import SecurityFiles
 from rlm_sandbox.security.principals import saved_secrets
-from rlm_sandbox.spec import SandboxSpec
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders import secured_clients
-from tests.sandbox_fixtures import with_workers
 from tests.scenarios.authorizer import binding_of, filter_of
 from tests.scenarios.cluster import Cluster, Row, assert_same
 from tests.scenarios.readers import first_error
@@ -29,6 +27,10 @@ pytestmark = pytest.mark.integration
 
 class PrincipalCluster(Cluster):
     """Clients of the proxy are `admin` unless a test says who; so is the admin client, past it."""
+
+    @classmethod
+    def of_sandbox(cls, sandbox: Sandbox) -> Self:
+        return cls(sandbox, secured_clients.librdkafka(sandbox.json, "admin", proxy=True))
 
     def _new_admin(self) -> AdminClient:
         return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
@@ -69,19 +71,10 @@ class PrincipalCluster(Cluster):
         return secured_clients.librdkafka(self.sandbox.json, name, mechanism=mechanism, proxy=True)
 
 
-@pytest.fixture(scope="module", params=["sasl_plaintext", "sasl_ssl", "mtls"])
-def secured(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[PrincipalCluster]:
-    readers = 1 if request.param == "sasl_ssl" else 0
-    spec = SandboxSpec(security=request.param, readers=readers, jvm="quick")
-    made = Sandbox.up(tmp_path_factory.mktemp("secured"), with_workers(spec))
-    try:
-        admin = secured_clients.librdkafka(made.json, "admin", proxy=True)
-        with PrincipalCluster(made, admin) as cluster:
-            yield cluster
-    finally:
-        made.down(delete=True)
+@pytest.fixture(scope="module")
+def secured(secured_sandbox: Sandbox) -> Iterator[PrincipalCluster]:
+    with PrincipalCluster.of_sandbox(secured_sandbox) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
