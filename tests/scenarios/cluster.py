@@ -367,14 +367,11 @@ class Cluster:
 
     def status(self, topic: str, partition: int = 0) -> dict[str, Any]:
         """The row of a partition in `rlm status`, once the service that answers knows of it."""
-        found: list[dict[str, Any]] = []
+        asked, found = (topic, partition), list[dict[str, Any]]()
 
         def is_shown() -> bool:
-            found[:] = [
-                dict(row)
-                for row in self.rlm_json("status")["partitions"]
-                if (row["topic"], row["partition"]) == (topic, partition)
-            ]
+            rows = self.rlm_json("status")["partitions"]
+            found[:] = [row for row in rows if (row["topic"], row["partition"]) == asked]
             return len(found) == 1
 
         self.wait_for(is_shown, f"the row of {topic}-{partition}")

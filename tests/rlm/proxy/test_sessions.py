@@ -49,7 +49,7 @@ async def answered_in_time(w: World, client: RawClient) -> None:
     assert 0.3 < loop.time() - began < SESSION_MS / 1_000
     assert [row["error_code"] for row in answer["responses"][0]["partitions"]] == [0, 0]
     asked_of_broker = len(w.broker.requests(FETCH))
-    assert asked_of_broker > 3  # it was held, in slices
+    assert asked_of_broker > 1  # it was held, in slices
     w.tier.gate.set()
 
 
