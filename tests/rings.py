@@ -8,13 +8,13 @@ file: they keep every worker busy until the end.
 
 import pytest
 
-ONE, WORKERS, STORES, SPARK, THREE, SECURED, BROKER = SHARED = (
+ONE, WORKERS, STORES, SECURED, SPARK, THREE, BROKER = SHARED = (
     "one broker",
     "one broker with proxy workers",
     "stores",
+    "secured clusters",
     "spark",
     "three brokers",
-    "secured clusters",
     "a broker alone",
 )
 """The longest first: then no worker is left with a long one while the others have nothing to do."""

@@ -43,7 +43,11 @@ from tests.scenarios.verbs import Verbs, leaves
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.timeout(1200),
-    pytest.mark.parametrize("secured_sandbox", ["sasl_ssl", "mtls"], indirect=True),
+    pytest.mark.parametrize(
+        "secured_sandbox",
+        ["sasl_ssl", pytest.param("mtls", marks=pytest.mark.long)],
+        indirect=True,
+    ),
 ]
 
 OPERATOR = "operator"
