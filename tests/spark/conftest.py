@@ -129,7 +129,7 @@ def made_twins(cluster: Cluster, *, passes: int = history.PASSES) -> Twins:
     for topic in (tiered, plain):
         history.write(cluster, topic, passes=passes)
     partitions = range(history.PARTITIONS)
-    starts = tuple(_wait_trimmed(cluster, tiered, partition) for partition in partitions)
+    starts = tuple(trimmed_to_active(cluster, tiered, partition) for partition in partitions)
     ends = [cluster.log_end(plain, partition) for partition in partitions]
     assert ends == [cluster.log_end(tiered, partition) for partition in partitions]
     assert sum(starts) >= 0.8 * sum(ends), f"only {starts} of {ends} are remote only"
@@ -157,7 +157,7 @@ def _read(cluster: Cluster, topic: str, isolation: IsolationLevel) -> tuple[Row,
     return tuple(cluster.read_all(topic, end=ends, bootstrap=cluster.direct, **level))
 
 
-def _wait_trimmed(cluster: Cluster, topic: str, partition: int) -> int:
+def trimmed_to_active(cluster: Cluster, topic: str, partition: int) -> int:
     """Until the broker has only the segment that it writes; answers where that begins."""
     end = cluster.log_end(topic, partition)
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -46,17 +46,20 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """A Spark beside a cluster. `source`: the format that is under test."""
+    """A Spark beside a cluster. `source`: the format that is under test. `security`: the options by
+    which queries are somebody.
+    """
 
     spark: SparkSession
     cluster: Cluster
     source: str = TIERED
+    security: Mapping[str, str] = field(default_factory=dict)
 
     def connection(self) -> dict[str, str]:
         """Options that lead to the cluster: Kafka itself, not its proxy, and the fetch API."""
         if self.source != TIERED:
             return {"kafka.bootstrap.servers": self.cluster.direct}
-        return connection(self.cluster)
+        return {**connection(self.cluster), **self.security}
 
     @property
     def endpoint(self) -> str:
