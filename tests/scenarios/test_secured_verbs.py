@@ -8,32 +8,25 @@ and nothing else; all others ask the service, which is User:rlm.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import grpc
 import pytest
 import yaml
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import (
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
 
 from rlm.api.call_metadata import call_metadata
 from rlm.cli.output import Wanted, user_records
-from rlm.clock import new_uuid
 from rlm.plans.rights import USUAL_CASES, Role, Topics, When, least_acls
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlm_sandbox.sandbox import Sandbox
-from rlm_sandbox.security.acls import Grant, create_acls, knows_acls
-from rlm_sandbox.security.certificates import Authority
+from rlm_sandbox.security.clients import service_settings
 from rlm_sandbox.security.cluster_security import ClusterSecurity, security_of
 from rlmm.topic import LEDGER_TOPIC
 from tests.scenarios.cluster import Row, assert_same, fresh
 from tests.scenarios.mixed import Load, Mixed
+from tests.scenarios.new_principals import grant, with_principal
 from tests.scenarios.objects import finished_segments, names_of, objects_of
 from tests.scenarios.test_foreign_retention import alarms, bound
 from tests.scenarios.test_h38_problems import Operator
@@ -250,33 +243,16 @@ def _operators(verbs: Verbs, cluster: PrincipalCluster, archive: Archive, folder
 
 
 def _grant(cluster: PrincipalCluster, security: ClusterSecurity, cases: frozenset[When]) -> None:
-    """The operator's least rights in these cases; returns when the broker knows them."""
-    grants = tuple(
-        Grant(acl.principal, acl.resource_type, acl.resource_name, acl.operation)
-        for acl in least_acls(Role.OPERATOR, PRINCIPAL, Topics(), cases)
-    )
-    port = cluster.sandbox.state.ports[1].direct
-    create_acls(port, security.admin, grants)
-    cluster.wait_for(lambda: knows_acls(port, security.admin, grants), "the operator's ACLs")
+    """The operator's least rights in these cases."""
+    grant(cluster, security, least_acls(Role.OPERATOR, PRINCIPAL, Topics(), cases))
 
 
 def _config_of_operator(cluster: PrincipalCluster, security: ClusterSecurity, folder: Path) -> Path:
     """The configuration of the service, with the operator in its place."""
+    made = with_principal(cluster, security, OPERATOR)
+    password, keystore = made.files.password(OPERATOR), made.files.keystore(OPERATOR)
     config = yaml.safe_load(cluster.sandbox.layout.rlm_config(1).read_text())
-    secret = folder / "operator.secret"
-    if security.kind == "mtls":
-        now, day = datetime.now(UTC), timedelta(days=1)
-        issued = Authority.load(security.files).issue(OPERATOR, begin=now - day, end=now + day)
-        secret.write_text(issued.key + issued.certificate)
-        config["kafka.ssl.keystore.location"] = str(secret)
-    else:
-        password = new_uuid().raw.hex()
-        secret.write_text(password)
-        config["kafka.sasl.username"] = OPERATOR
-        config["kafka.sasl.password.file"] = str(secret)
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        wanted = UserScramCredentialUpsertion(OPERATOR, info, password.encode())
-        cluster.admin.alter_user_scram_credentials([wanted])[OPERATOR].result(30)
+    config |= service_settings(made.identity(OPERATOR), password, keystore)
     path = folder / "operator.yaml"
     path.write_text(yaml.safe_dump(config))
     return path
