@@ -40,12 +40,14 @@ def java_read(
     partition: int | None = 0,
     isolation: str = "read_committed",
     config: Mapping[str, str] | None = None,
+    config_file: Path | None = None,
     on_row: Callable[[int], None] | None = None,
     log4j: Path | None = None,
 ) -> tuple[list[tuple[int, int, bytes]], str]:
     """Read partition from its offset 0 up to `count` records; rows and what it said on stderr.
 
     Without a partition, it is a member of a group, which begins where the configuration says.
+    `config_file`: properties besides, as of a secured client.
 
     `on_row` runs between two lines, while the consumer is held up by its full pipe. Values must
     not contain line feeds. auto.offset.reset=none: a reset ends the read.
@@ -57,6 +59,8 @@ def java_read(
     arguments += ["--max-messages", str(count), "--timeout-ms", str(_IDLE_MS)]
     for name, value in settings.items():
         arguments += ["--command-property", f"{name}={value}"]
+    if config_file is not None:
+        arguments += ["--command-config", str(config_file)]
     for name, value in FORMATTER_PROPERTIES.items():
         arguments += ["--formatter-property", f"{name}={value}"]
     command = cluster.sandbox.dist.tool_command("console-consumer", *arguments)

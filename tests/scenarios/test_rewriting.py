@@ -4,6 +4,7 @@ rewriting addresses, and no client that comes to a proxy is sent past one (H17, 
 
 import asyncio
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -11,8 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 
 from kafka_protocol.apis import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
 from kafka_protocol.frames import parse_response_header
@@ -20,10 +23,11 @@ from kafka_protocol.schema import Api, decode
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import SandboxError, SandboxSpec
 from tests.sandbox_fixtures import with_workers
-from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, text_value
-from tests.scenarios.java import java_read
+from tests.scenarios.cluster import Cluster, Row, assert_same, collect, fresh, text_value
+from tests.scenarios.java import java_read, printable
 from tests.scenarios.raw import Value, connection
 from tests.scenarios.readers import aiokafka_read
+from tests.scenarios.test_secured import PrincipalCluster
 
 pytestmark = pytest.mark.integration
 
@@ -37,6 +41,10 @@ SLOW: dict[str, Any] = {
 
 DEAD_AFTER_S = 7
 """Three heartbeats of a sandbox, and a little more."""
+
+_READ_LIMIT_S = 120
+_UNREAD = 1_000
+"""Records that are more than a pipe holds, and fewer than one partition has."""
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +265,112 @@ def test_h24_without_a_topic_the_clients_of_a_dead_service_come_to_its_broker(
                 wait_named(cluster, at, proxies)
     finally:
         made.down(delete=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_h19_clients_of_a_secured_listener_come_to_the_proxies_alone(tmp_path: Path) -> None:
+    """As members of groups that know one proxy; the listener is SASL_SSL, and brokers use it among
+    themselves, too.
+    """
+    spec = SandboxSpec(brokers=3, jvm="quick", heap_mib=256, attach="rewrite", security="sasl_ssl")
+    made = Sandbox.up(tmp_path / "sandbox", with_workers(spec))
+    try:
+        with PrincipalCluster.of_sandbox(made) as cluster:
+            _read_past_no_proxy(cluster)
+    finally:
+        made.down(delete=True)
+
+
+def _read_past_no_proxy(cluster: PrincipalCluster) -> None:
+    proxies, topic = addresses(cluster, "proxy"), fresh("secured")
+
+    def all_are_named() -> bool:
+        return all(_named(cluster, one) == proxies for one in proxies.values())
+
+    cluster.wait_for(all_are_named, "each proxy names all proxies")
+    rows = trimmed(cluster, topic)
+    ends = {row.partition: row.offset + 1 for row in rows}
+    read, connected = _group_read(cluster, topic, ends)
+    assert_same(read, rows)
+    assert connected == set(proxies.values())
+    seen: set[str] = set()
+
+    def note_addresses(count: int) -> None:
+        if count == len(rows) - _UNREAD:
+            seen.update(_connections_of_java())
+
+    cluster.bootstrap = proxies[1]
+    properties = Path(cluster.sandbox.json["security"]["reader"]["proxy_client_properties"])
+    config = {"auto.offset.reset": "earliest", "group.id": fresh("group")}
+    printed, said = java_read(
+        cluster,
+        topic,
+        len(rows),
+        partition=None,
+        config=config,
+        config_file=properties,
+        on_row=note_addresses,
+    )
+    assert sorted(printed) == printable(rows), said
+    assert seen == set(proxies.values())
+
+
+def _named(cluster: PrincipalCluster, address: str) -> dict[int, str]:
+    """The brokers as a client of librdkafka learns them at one proxy."""
+    with AdminClient({**cluster.of("reader"), "bootstrap.servers": address}) as client:
+        found = client.list_topics(timeout=10).brokers.values()
+    return {one.id: f"{one.host}:{one.port}" for one in found}
+
+
+def _group_read(
+    cluster: PrincipalCluster, topic: str, ends: Mapping[int, int]
+) -> tuple[list[Row], set[str]]:
+    """What a group of one member reads that knows node 1's proxy, and where it connected to."""
+    connected: set[str] = set()
+
+    def note(statistics: str) -> None:
+        for one in json.loads(statistics)["brokers"].values():
+            if one["connects"] and one["source"] != "internal" and one["nodename"]:
+                connected.add(one["nodename"])
+
+    def is_noted() -> bool:
+        consumer.poll(0.1)
+        return len(connected) >= len(NODES)
+
+    consumer = Consumer(
+        {
+            **cluster.of("reader"),
+            "bootstrap.servers": addresses(cluster, "proxy")[1],
+            "group.id": fresh("group"),
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "statistics.interval.ms": 200,
+            "stats_cb": note,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        rows = collect(consumer, ends, _READ_LIMIT_S)
+        cluster.wait_for(is_noted, "the statistics of all connections")
+    finally:
+        consumer.close()
+    return rows, connected
+
+
+def _connections_of_java() -> set[str]:
+    """The addresses that Kafka's console consumer, a child of this process, is connected to."""
+    found: set[str] = set()
+    for one in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # it has ended
+            if any(word.endswith("ConsoleConsumer") for word in one.cmdline()):
+                found |= {
+                    f"{tcp.raddr.ip.removeprefix('::ffff:')}:{tcp.raddr.port}"
+                    for tcp in one.net_connections(kind="tcp")
+                    if tcp.status == psutil.CONN_ESTABLISHED
+                }
+    return found
 
 
 QUESTIONS: tuple[tuple[Api, str, Value], ...] = (
