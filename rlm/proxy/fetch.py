@@ -242,7 +242,7 @@ class _OneFetch:
             return False
         if self._further.begin(self._answer.unread(response)):
             self._reads_begun_ms = self._clock.monotonic_ms()
-            if self._further.goes_on:
+            if self._further.goes_on():
                 return False
         if self._reads.has_gaps:
             return False

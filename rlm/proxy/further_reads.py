@@ -70,7 +70,6 @@ class FurtherReads:
         self._unread, self._given_bytes = deque(self._turns.ordered(unread)), 0
         return self._begin_round()
 
-    @property
     def goes_on(self) -> bool:
         """Whether a read of the last round is running, or there is room for another round."""
         return self._is_running or self._has_more()
@@ -102,7 +101,7 @@ class FurtherReads:
         """Whether there is room for another round after the last one, which is over."""
         for one in self._begun:
             given_bytes = self._reads.given_bytes(one.partition, one.limit_bytes)
-            is_first = one.room.is_empty and not self._given_bytes
+            is_first = self._is_first(one)
             self._given_bytes += given_bytes if is_first else min(given_bytes, one.limit_bytes)
         self._begun = []
         while self._unread and not self._has_room(self._unread[0]):
@@ -111,8 +110,11 @@ class FurtherReads:
 
     def _has_room(self, one: Unread) -> bool:
         """Whether it may have anything beside what was read before it."""
-        is_empty = one.room.is_empty and not self._given_bytes
-        return is_empty or one.room.left_bytes > self._given_bytes
+        return self._is_first(one) or one.room.left_bytes > self._given_bytes
+
+    def _is_first(self, one: Unread) -> bool:
+        """Whether nothing else has given the answer any bytes."""
+        return one.room.is_empty and not self._given_bytes
 
     def _begin_round(self) -> bool:
         begun, wanted_bytes = list[Unread](), 0
