@@ -223,6 +223,17 @@ class Cluster:
         metadata = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
         return int(metadata[partition].leader) if partition in metadata else -1
 
+    def wait_led(self, topic: str, partition: int = 0) -> int:
+        """The leader, once there is one: a broker that seems dead for a moment leads nothing."""
+        found = [-1]
+
+        def is_led() -> bool:
+            found[0] = self.leader(topic, partition)
+            return found[0] >= 0
+
+        self.wait_for(is_led, f"a leader of {topic}-{partition}")
+        return found[0]
+
     def log_start(self, topic: str, partition: int = 0) -> int:
         """The broker's own log start, past the proxy."""
         return self._offset(topic, partition, OffsetSpec.earliest())
@@ -380,8 +391,7 @@ class Cluster:
     def wait_settled(self, topic: str, partition: int = 0) -> int:
         """Wait until nothing is left to copy or trim; answers where the broker's log starts.
 
-        What the status says of the trim may be older than the end of the log, so the log is looked
-        at, too.
+        The status of the trim may be older than the end of the log, so the log is looked at, too.
         """
         self.wait_copied(topic, partition)
         self.wait_for(
@@ -412,15 +422,7 @@ class Cluster:
         self.wait_for(is_copied, f"{topic}-{partition} is copied up to {active}")
 
     def _leaders_log_dirs(self, topic: str, partition: int) -> list[str]:
-        """A broker that is taken for dead for a moment leads nothing."""
-        found = [-1]
-
-        def is_led() -> bool:
-            found[0] = self.leader(topic, partition)
-            return found[0] >= 0
-
-        self.wait_for(is_led, f"a leader of {topic}-{partition}")
-        return [str(one) for one in self.sandbox.log_dirs(found[0])]
+        return [str(one) for one in self.sandbox.log_dirs(self.wait_led(topic, partition))]
 
     def wait_for_expiration_tasks(self) -> None:
         """Wait until expiration tasks have run again: a topic that is written now is trimmed."""

@@ -35,7 +35,7 @@ def manifests(cluster: Cluster, topic: str) -> Iterator[Manifest]:
             try:
                 manifest = Manifest.parse(objects.read(name))
             except Exception:
-                if name in _sizes(objects):
+                if name in objects.sizes():
                     raise
                 continue
             if manifest.topic == topic:
@@ -44,16 +44,7 @@ def manifests(cluster: Cluster, topic: str) -> Iterator[Manifest]:
 
 def names_of(objects: StoreObjects, topic: str) -> list[str]:
     """Names of the objects of a topic: `.../<topic>-<topic id>/<partition>/<stem>.<kind>`."""
-    return [name for name in _sizes(objects) if name.split("/")[-3:][0].startswith(f"{topic}-")]
-
-
-def _sizes(objects: StoreObjects) -> dict[str, int]:
-    """Asked again where a folder of the local store was removed while it was listed."""
-    while True:
-        try:
-            return objects.sizes()
-        except FileNotFoundError:
-            continue
+    return [name for name in objects.sizes() if name.split("/")[-3:][0].startswith(f"{topic}-")]
 
 
 def audited(cluster: Cluster, topic: str) -> list[dict[str, Any]]:

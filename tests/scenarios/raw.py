@@ -33,10 +33,10 @@ def proxy_of(cluster: Cluster, node: int) -> str:
 
 def at_leader(cluster: Cluster, topic: str, work: Callable[[RawClient], Awaitable[T]]) -> T:
     """Run `work` on a connection to the proxy of partition 0's leader, once there is one."""
-    cluster.wait_for(lambda: cluster.leader(topic) >= 0, f"a leader of {topic}")
+    proxy = proxy_of(cluster, cluster.wait_led(topic))
 
     async def run() -> T:
-        async with connection(proxy_of(cluster, cluster.leader(topic))) as client:
+        async with connection(proxy) as client:
             return await work(client)
 
     return asyncio.run(run())
