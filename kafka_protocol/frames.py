@@ -32,6 +32,34 @@ _NOT_KAFKA: dict[bytes, str] = {
 }
 
 
+SHORT_PART_BYTES = 256
+
+
+class PartialRead:
+    """When bytes that ended too early are read again: with an eighth more of them, or whole. A part
+    that comes in single bytes would otherwise cost the square of its length. Up to
+    `SHORT_PART_BYTES` it is read again each time.
+    """
+
+    __slots__ = ("_next_bytes",)
+
+    def __init__(self) -> None:
+        self._next_bytes = 0
+
+    def is_due(self, size_bytes: int, whole_bytes: int) -> bool:
+        """Whether so many bytes, of at most `whole_bytes` that will come, are to be read."""
+        return size_bytes >= min(self._next_bytes, whole_bytes)
+
+    def ended_early(self, size_bytes: int) -> None:
+        """So many bytes were too few."""
+        if size_bytes >= SHORT_PART_BYTES:
+            self._next_bytes = size_bytes + size_bytes // 8
+
+    def succeeded(self) -> None:
+        """Other bytes come next."""
+        self._next_bytes = 0
+
+
 class FrameAssembler:
     """Cuts a byte stream into frames, copying each byte once; memory follows the bytes received."""
 

@@ -52,15 +52,19 @@ class ProduceRequestScanner(TopicWalk):
         not a Produce request.
         """
         view = view[: self.left_bytes]
+        if not self._partial.is_due(len(view), self.left_bytes):
+            return 0, 0
         reader = Reader(view, what=f"Produce v{self._version} request")
         passed_bytes = records_bytes = 0
         try:
+            self._partial.succeeded()
             while self._part is not Part.END and not records_bytes:
                 records_bytes = self._step(reader)
                 passed_bytes = reader.position
         except WireError:
             if len(view) == self.left_bytes or len(view) - passed_bytes > MAX_HEAD_BYTES:
                 raise
+            self._partial.ended_early(len(view) - passed_bytes)
         self.left_bytes -= passed_bytes + records_bytes
         if self.left_bytes < 0 or (self._part is Part.END) != (self.left_bytes == 0):
             raise reader.fail(f"{self.left_bytes} bytes left")

@@ -8,6 +8,8 @@ read; which one is next follows from that. This module must not know what is in 
 
 import enum
 
+from kafka_protocol.frames import PartialRead
+
 
 class Part(enum.Enum):
     """What comes next in the frame."""
@@ -28,6 +30,7 @@ class TopicWalk:
     def __init__(self, *, is_flexible: bool) -> None:
         self._is_flexible = is_flexible
         self._part = Part.HEAD
+        self._partial = PartialRead()
         self._topics = self._partitions = 0
 
     def _begin_topics(self, count: int) -> None:

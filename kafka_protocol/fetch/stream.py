@@ -67,6 +67,8 @@ class FetchResponseScanner(TopicWalk):
         passed at once. Raises `WireError` where the frame is not a Fetch response.
         """
         view = view[: self.left_bytes]
+        if not self._partial.is_due(len(view), self.left_bytes):
+            return 0, None
         try:
             if self._part is Part.PARTITION:
                 head = fetched_partition_head(view, self.api_version)
@@ -76,6 +78,7 @@ class FetchResponseScanner(TopicWalk):
         except _INCOMPLETE as error:
             if len(view) == self.left_bytes:
                 raise self._fail(str(error)) from error
+            self._partial.ended_early(len(view))
             return 0, None
         except ValueError as error:
             raise self._fail(str(error)) from error
@@ -92,6 +95,7 @@ class FetchResponseScanner(TopicWalk):
         self._count(head.end)
 
     def _count(self, size_bytes: int) -> None:
+        self._partial.succeeded()
         self.left_bytes -= size_bytes
         if (self._part is Part.END) != (self.left_bytes == 0):
             raise self._fail(f"{self.left_bytes} bytes left at {self._part.name}")

@@ -31,7 +31,7 @@ from kafka_protocol.apis import (
     WRITE_TXN_MARKERS,
 )
 from kafka_protocol.fetch import FetchedPartition
-from kafka_protocol.frames import FrameAssembler, parse_request_header
+from kafka_protocol.frames import FrameAssembler, PartialRead, parse_request_header
 from kafka_protocol.primitives import Buffer, WireError
 from kafka_protocol.produce import read_acks, usual_acks
 from kafka_protocol.produce_request import MAX_HEAD_BYTES, ProduceRequestScanner
@@ -221,6 +221,7 @@ class RequestCutter:
         self._held = bytearray()
         self._passing_bytes = 0
         self._scanner: ProduceRequestScanner | None = None
+        self._partial = PartialRead()
         self._frame: bytearray | None = None
         self._missing_bytes = 0
         self._begun: tuple[int, int, int] = (0, 0, 0)
@@ -367,7 +368,7 @@ class RequestCutter:
         intercept = self._intercepts.get(api_key, Intercept.NOTHING)
         has_answer = True
         if api_key == PRODUCE.key:
-            acks = _acks(head, size_bytes, api_version)
+            acks = self._acks(head[LENGTH_BYTES:][:size_bytes], size_bytes, api_version)
             if acks is None:
                 return False
             has_answer = acks != 0
@@ -389,6 +390,22 @@ class RequestCutter:
             )
         self.has_request = True
         return True
+
+    def _acks(self, frame: memoryview, size_bytes: int, api_version: int) -> int | None:
+        """Acks of the Produce request that begins here, None when more bytes are needed."""
+        usual = usual_acks(frame, api_version)
+        if usual is not None:
+            return usual
+        if not self._partial.is_due(len(frame), size_bytes):
+            return None
+        self._partial.succeeded()
+        try:
+            return read_acks(frame, parse_request_header(frame))
+        except WireError as error:
+            if len(frame) == size_bytes or len(frame) > MAX_HEAD_BYTES:
+                raise SessionError("bad_frame", str(error)) from error
+            self._partial.ended_early(len(frame))
+            return None
 
     def _may_be_refused(self, frame: memoryview, size_bytes: int) -> bool:
         """False for a short Produce that names none of our topics: most need no other look."""
@@ -445,17 +462,3 @@ def _check_offered(api_key: int, api_version: int, own_topics: OwnTopics) -> Non
         raise SessionError("version_not_offered", f"API {api_key} v{api_version} is not offered")
     if api_key == SASL_HANDSHAKE.key and api_version == 0:
         raise SessionError("sasl_handshake_v0", "SASL tokens outside of Kafka frames (v0)")
-
-
-def _acks(head: memoryview, size_bytes: int, api_version: int) -> int | None:
-    """Acks of the Produce request that begins here, None when more bytes are needed."""
-    frame = head[LENGTH_BYTES : LENGTH_BYTES + size_bytes]
-    usual = usual_acks(frame, api_version)
-    if usual is not None:
-        return usual
-    try:
-        return read_acks(frame, parse_request_header(frame))
-    except WireError as error:
-        if len(frame) == size_bytes or len(frame) > MAX_HEAD_BYTES:
-            raise SessionError("bad_frame", str(error)) from error
-        return None

@@ -20,9 +20,48 @@ LOSSES = Target("rlm/remote_log/history.py", ("tests/rlm/test_losses.py",))
 SIDES = Target("rlm/proxy/sides.py", _FLOWING)
 SPLICING = Target("rlm/proxy/splicing.py", ("tests/rlm/proxy/test_splicing.py",))
 
+_SINGLE_BYTES = ("tests/kafka_protocol/test_single_bytes.py",)
+PARTIAL = Target("kafka_protocol/frames.py", _SINGLE_BYTES)
+PARTIAL_ANSWER = Target("kafka_protocol/fetch/stream.py", _SINGLE_BYTES)
+PARTIAL_PRODUCE = Target("kafka_protocol/produce_request.py", _SINGLE_BYTES)
+PARTIAL_ACKS = Target("rlm/proxy/session.py", _SINGLE_BYTES)
+
 PRODUCE = Target("kafka_protocol/produce.py", ("tests/kafka_protocol/test_produce.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *PARTIAL.edits(
+        (
+            "H36: a part that comes in single bytes is read again with each",
+            "            self._next_bytes = size_bytes + size_bytes // 8\n",
+            "            self._next_bytes = size_bytes\n",
+        ),
+        (
+            "a part that has come whole waits for more bytes for ever",
+            "size_bytes >= min(self._next_bytes, whole_bytes)",
+            "size_bytes >= self._next_bytes",
+        ),
+    ),
+    *PARTIAL_ANSWER.edits(
+        (
+            "H36: the head of a Fetch answer is read again with each byte",
+            "            self._partial.ended_early(len(view))\n",
+            "",
+        ),
+    ),
+    *PARTIAL_PRODUCE.edits(
+        (
+            "H36: the head of a Produce request is read again with each byte",
+            "            self._partial.ended_early(len(view) - passed_bytes)\n",
+            "",
+        ),
+    ),
+    *PARTIAL_ACKS.edits(
+        (
+            "H36: the acks of a Produce request are read again with each byte",
+            "            self._partial.ended_early(len(frame))\n",
+            "",
+        ),
+    ),
     *PRODUCE.edits(
         (
             "H22: the errors of a Produce answer are read as the next partition",
