@@ -7,8 +7,8 @@
 #   make long             the tests with the full numbers, and the scenarios with proxy workers
 #   make mutants          takes one guard away at a time and sees which tests notice (ARGS=--help)
 #   make lint             format, lint, types, import rules, fresh generated code, locks, the site
-#   make check            the same and the tests of generated pages, locks, licences,
-#                         links and commands in pages, house rules
+#   make check            the same and the tests of generated pages, locks, licences, known
+#                         weaknesses, links and commands in pages, house rules
 #   make bench            the benchmark of reads; make bench-copying: copies of a backlog to a directory
 #   make bench-native     the same of Kafka's own tiered storage, pair by pair with ours
 #   make bench-latency    how long records take to be acknowledged while a backlog is copied
@@ -29,6 +29,8 @@
 #   make docs             docs/ as a site in build/docs; a warning is an error
 #   make lock             resolve the locks again (UPGRADE=1: newest versions), record their wheels
 #   make check-wheels     record again which wheels exist for the locks (needs the network)
+#   make audit ADVISORIES=FOLDER  record which locked versions have known weaknesses, from a clone
+#                         of pypa/advisory-database (needs no network; `make check` reads the record)
 #   make sbom             build/sbom.json: every locked package, its hashes and licence (CycloneDX)
 #   make clean            remove .venv and what tools left behind
 # PYTHON=/path/to/python3.11 names the interpreter; pip's own variables (PIP_INDEX_URL, ...) work.
@@ -37,6 +39,7 @@ SHELL = /bin/sh
 PYTHON ?=
 KEEP ?=
 STORE ?=
+ADVISORIES =
 TESTS = tests
 ARGS =
 WORKERS = 3
@@ -51,7 +54,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --m
 ## From nothing each time: pages that are read from Sphinx's cache do not repeat their warnings.
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
-.PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock sbom clean
+.PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock audit sbom clean
 .PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
 .PHONY: bench-stores bench-scale bench-ledger bench-ledger-snapshot bench-idle bench-pass-through bench-spark mutants
 .PHONY: bench-connections bench-floors bench-all
@@ -90,6 +93,7 @@ lint: setup
 	$(BIN)/lint-imports --no-logo
 	$(RUN) build_tools.proto --check
 	$(RUN) build_tools.wheels --check
+	$(RUN) build_tools.audit --check
 	$(SITE)
 
 check: lint
@@ -159,6 +163,9 @@ docs: setup
 lock: setup
 	$(RUN) build_tools.lock $(if $(UPGRADE),--upgrade)
 	$(RUN) build_tools.wheels
+
+audit: setup
+	@$(RUN) build_tools.audit "$(ADVISORIES)"
 
 sbom: setup
 	@$(RUN) build_tools.sbom

@@ -1,6 +1,6 @@
 """Paths of the locks, and their parser; shared by the installer and the checks.
 
-Knows the requirements format that uv writes and the record of wheels beside it. Standard library
+Knows the requirements format that uv writes and the records beside it. Standard library
 only, because the installer runs it before anything is installed. Must not know pip or make.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
 RECORD = REQUIREMENTS / "wheels.json"
+AUDIT = REQUIREMENTS / "audit.json"
 DEMO_PROFILES = ("demo", "demo-s3", "demo-hdfs", "demo-spark")
 """The profiles of `make demo`, by STORE, and of `make demo-spark`."""
 

@@ -5,12 +5,13 @@ needs no network, and the same locks give the same bytes.
 """
 
 import json
-import re
 import sys
 import tomllib
 from collections.abc import Mapping
 from importlib.metadata import Distribution, distributions
 from typing import Any
+
+from packaging.utils import canonicalize_name
 
 from build_tools.licences import Metadata, expression_of, faults
 from build_tools.locks import PROFILES, ROOT, Pin, lock_path, read_pins
@@ -26,11 +27,7 @@ def locked() -> dict[str, tuple[Pin, ...]]:
 
 def installed() -> dict[str, Metadata]:
     """What the packages of this environment say of themselves, by their name in locks."""
-    return {_name(one.metadata["Name"]): _metadata(one) for one in distributions()}
-
-
-def _name(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return {canonicalize_name(one.metadata["Name"]): _metadata(one) for one in distributions()}
 
 
 def _metadata(found: Distribution) -> Metadata:
