@@ -113,9 +113,19 @@ class ProxyClientsConfig(CommonConfig):
         "proxy.max.connections.per.principal",
         10_000,
         "Client connections at a time of one principal, from all addresses: the SASL user of PLAIN "
-        "and SCRAM once the broker has accepted it, or the subject of the client's certificate "
-        "where there is no SASL. Each proxy worker has its share of the limit.",
+        "and SCRAM, or the owner of a token of OAUTHBEARER, once the broker has accepted it, or "
+        "the subject of the client's certificate where there is no SASL. Each proxy worker has its "
+        "share of the limit.",
         most=1_000_000,
+    )
+    proxy_sasl_oauthbearer_sub_claim_name: str = setting(
+        "proxy.sasl.oauthbearer.sub.claim.name",
+        TEXT,
+        "Claim of a token of OAUTHBEARER that names its owner: what the tiered listener has as "
+        "sasl.oauthbearer.sub.claim.name. Limits, rules and counts by principal take the owner "
+        "from there, once the broker has accepted the token. Owners of tokens without this claim, "
+        "and of opaque ones, have no name at the proxy.",
+        default="sub",
     )
     proxy_stalled_request_min_bytes: int = _size(
         "proxy.stalled.request.min.bytes",

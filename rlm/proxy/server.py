@@ -335,7 +335,8 @@ class ProxyServer:
         if identity.principal is not None:
             known(identity.principal)
         login = self._login(identity, proved)
-        watch = SaslHandler(proved, self._clock)
+        claim = self._settings.sasl_oauthbearer_sub_claim_name
+        watch = SaslHandler(proved, self._clock, sub_claim_name=claim)
         sasl: Handle = watch.handle if login is None else _refuse_sasl
         fetches.session_left_ms = (login or watch).session_left_ms
         positions = PositionHandler(self._settings, view, self._clock, self._metrics)

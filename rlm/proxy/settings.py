@@ -19,7 +19,8 @@ class ProxySettings:
     end a client that does not complete its TLS handshake, that sends no first request, that does
     not complete a request, or that is idle (H36). A client in the middle of a request has to send
     `stalled_request_min_bytes` within `stalled_request_timeout_ms`. `history`: how much of the past
-    each client is shown.
+    each client is shown. `sasl_oauthbearer_sub_claim_name`: the claim of a token that is its
+    owner's principal to the broker.
     """
 
     listen_host: str
@@ -42,6 +43,7 @@ class ProxySettings:
     shutdown_timeout_ms: int = 5_000
     barrier_wait_ms: int = 5_000
     history: HistoryRules = field(default_factory=HistoryRules)
+    sasl_oauthbearer_sub_claim_name: str = "sub"
 
 
 class ProxyMetrics(Protocol):

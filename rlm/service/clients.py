@@ -231,6 +231,7 @@ def proxy_settings(config: ServiceConfig) -> ProxySettings:
         stalled_request_min_bytes=config.proxy_stalled_request_min_bytes,
         shutdown_timeout_ms=config.shutdown_timeout_ms,
         history=HistoryRules(config.proxy_history, config.proxy_history_rules),
+        sasl_oauthbearer_sub_claim_name=config.proxy_sasl_oauthbearer_sub_claim_name,
     )
 
 

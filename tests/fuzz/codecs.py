@@ -108,10 +108,14 @@ def _delete_records(case: Case, request: Value, response: Value) -> None:
 
 def sasl(case: Case) -> str:
     """A server that answers anything, and a client that names itself by anything."""
-    watch, rng = SaslWatch(), case.rng
+    watch, rng = SaslWatch("sub"), case.rng
     watch.began(rng.choice(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "")))
-    for token in (b"\0user\0secret", b"n,,n=us=2Cer,r=abc", b"c=biws,r=abcdef,p=AAAA"):
-        name = watch.accepted(mutated(token, rng)[:_TRIED_BYTES])
+    claims = base64.urlsafe_b64encode(mutated(b'{"sub":"user","n":[[1]]}', rng)).rstrip(b"=")
+    bearer = b"n,a=user,\x01auth=Bearer e30." + claims + b".AAAA\x01x=y\x01\x01"
+    tokens = (b"\0user\0secret", b"n,,n=us=2Cer,r=abc", b"c=biws,r=abcdef,p=AAAA", bearer)
+    for token in tokens:
+        tried = mutated(token, rng)[:_TRIED_BYTES] if rng.random() < 0.8 else token
+        name = watch.accepted(tried, rng.choice((b"", b"{}")))
         assert name is None or (name.isprintable() and 0 < len(name) < 250)
     exchange = rng.choice(
         (

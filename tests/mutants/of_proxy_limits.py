@@ -33,8 +33,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "the first message of SCRAM proves a name",
-            '"SCRAM-SHA-512": 2}',
-            '"SCRAM-SHA-512": 1}',
+            '"SCRAM-SHA-512": 2, ',
+            '"SCRAM-SHA-512": 1, ',
         ),
         (
             "a name with a line end gets into the log",
@@ -55,6 +55,26 @@ EDITS: tuple[Edit, ...] = (
             "a second login begins in the middle of the first",
             "= mechanism, 0, None",
             "= mechanism, self._accepted, None",
+        ),
+        (
+            "a bearer token that the broker refuses by a challenge proves a name",
+            "        if self._mechanism == OAUTHBEARER and challenge:\n            return None\n",
+            "",
+        ),
+        (
+            "of two bearer tokens the one that the broker has not read proves a name",
+            " if len(auths) == 1 else None",
+            "",
+        ),
+        (
+            "a token counts for its claim where the broker takes another one",
+            " and matched[1] in (None, name.encode()) else None",
+            " else None",
+        ),
+        (
+            "H36: claims that nest too deeply end the proxy's connection",
+            "    except (ValueError, RecursionError):",
+            "    except ValueError:",
         ),
     ),
     *SESSION.edits(

@@ -307,6 +307,22 @@ def consumer_of(site: Site, name: str, *, proxy: bool, **more: Any) -> Consumer:
     )
 
 
+def test_the_owner_of_a_bearer_token_is_the_principal_that_rlm_clients_shows(site: Site) -> None:
+    consumer = consumer_of(site, "reads", proxy=True, **{"client.id": "by-token"})
+    try:
+        consumer.assign([TopicPartition(site.old, 0, 0)])
+        first = consumer.poll(60)
+        assert first is not None and first.error() is None and first.offset() == 0
+
+        def principals() -> set[str]:
+            rows = site.rlm_json("clients", site.old)["clients"]
+            return {row.get("principal", "") for row in rows if row["client_id"] == "by-token"}
+
+        site.wait_for(lambda: principals() == {"reads"}, "the principal of the client")
+    finally:
+        consumer.close()
+
+
 @pytest.mark.parametrize("proxy", [False, True], ids=["broker", "proxy"])
 def test_g8_an_acl_that_is_revoked_in_mid_read_is_an_error_and_the_position_stays(
     site: Site, proxy: bool

@@ -68,6 +68,7 @@ def test_limits_reach_the_proxy_and_each_worker_has_its_share(
     more = {
         "proxy.max.connections.per.address": 30,
         "proxy.max.connections.per.principal": 20,
+        "proxy.sasl.oauthbearer.sub.claim.name": "azp",
         "proxy.stalled.request.min.bytes": 17,
         "remote.fetch.principal.max.bytes.per.second": 2_000_000,
     }
@@ -76,6 +77,7 @@ def test_limits_reach_the_proxy_and_each_worker_has_its_share(
     assert (one.max_connections_per_address, one.max_connections_per_principal) == (30, 20)
     assert one.stalled_request_min_bytes == 17
     shares = [worker_settings(config, number, 2).proxy for number in range(2)]
+    assert {share.sasl_oauthbearer_sub_claim_name for share in (one, *shares)} == {"azp"}
     assert [share.max_connections_per_address for share in shares] == [15, 15]
     assert [share.max_connections_per_principal for share in shares] == [10, 10]
     throttle = build_throttle(config, ManualClock())
