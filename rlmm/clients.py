@@ -192,9 +192,15 @@ def read_log_end(answer: Any) -> LogEnd:
     raise KafkaError("an empty answer")
 
 
-def error_text(error: BaseException, needs: Acl) -> str:
-    """An error of aiokafka in words; a refusal for want of an ACL names it."""
-    return f"{error!r}: missing ACL: {needs}" if isinstance(error, NOT_AUTHORIZED) else repr(error)
+def error_text(error: BaseException, *needs: Acl) -> str:
+    """An error of aiokafka in words; a refusal for want of an ACL names that of the topic that was
+    refused, or all of them where it does not say which.
+    """
+    if not isinstance(error, NOT_AUTHORIZED):
+        return repr(error)
+    refused = [getattr(one, "topic", one) for one in error.args]
+    named = [acl for acl in needs if acl.resource_name in refused] or needs
+    return f"{error!r}: missing ACL: {'; '.join(map(str, named))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

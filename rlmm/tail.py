@@ -252,10 +252,9 @@ class Tail:
     async def _fail(self, event: str, error: BaseException) -> None:
         delay = _BACKOFF_MS[min(self._failures, len(_BACKOFF_MS) - 1)]
         self._failures += 1
-        topics = ",".join(
-            sorted({topic_partition.topic for topic_partition in self._topic_partitions})
-        )
-        log.warning(event, error=error_text(error, topic_acl("Read", topics)), retry_in_ms=delay)
+        topics = sorted({topic_partition.topic for topic_partition in self._topic_partitions})
+        needs = [topic_acl("Read", topic) for topic in topics]
+        log.warning(event, error=error_text(error, *needs), retry_in_ms=delay)
         await self._sleep_ms(delay)
 
     def _followed(self) -> tuple[TopicPartition, ...]:

@@ -6,14 +6,14 @@ without performing any: Kafka adds them to Metadata and DescribeCluster on reque
 one bit an operation.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from kafka_clients.channel_security import ChannelSecurity
 from kafka_protocol.apis import DESCRIBE_CLUSTER, DESCRIBE_CONFIGS, LIST_OFFSETS, METADATA
 from kip405.acls import topic_acl
 from kip405.addresses import Address
-from kip405.errors import NotFound, RemoteStorageError
+from kip405.errors import NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.broker.answers import (
     OffsetAnswer,
@@ -55,6 +55,25 @@ OPERATIONS = {
 """The codes of org.apache.kafka.common.acl.AclOperation."""
 
 Operations = frozenset[str]
+B = TypeVar("B")
+T = TypeVar("T")
+
+
+async def first_answer(brokers: list[B], ask: Callable[[B], Awaitable[T]]) -> T:
+    """The answer of the first broker that gives one, which is asked first from then on.
+    Unavailable: none does.
+    """
+    failures: list[Unavailable] = []
+    for broker in list(brokers):
+        try:
+            answer = await ask(broker)
+        except Unavailable as error:
+            failures.append(error)
+            continue
+        brokers.remove(broker)
+        brokers.insert(0, broker)
+        return answer
+    raise Unavailable("; ".join(str(error) for error in failures)) from failures[0]
 
 
 class OffsetQuestion(NamedTuple):
@@ -301,3 +320,26 @@ class AllowedOperations:
 
     async def close(self) -> None:
         await self._connection.close()
+
+
+class AllowedByAny:
+    """The same of whichever broker answers: all of them know the same ACLs."""
+
+    def __init__(
+        self, addresses: Sequence[Address], *, client_id: str, security: ChannelSecurity
+    ) -> None:
+        self._brokers = [
+            AllowedOperations(one, client_id=client_id, security=security) for one in addresses
+        ]
+
+    async def on_cluster(self) -> Operations | None:
+        """See AllowedOperations. Unavailable: no broker answers."""
+        return await first_answer(self._brokers, lambda broker: broker.on_cluster())
+
+    async def on_topics(self, topics: Sequence[str]) -> Mapping[str, Operations | None]:
+        """Likewise."""
+        return await first_answer(self._brokers, lambda broker: broker.on_topics(topics))
+
+    async def close(self) -> None:
+        for broker in self._brokers:
+            await broker.close()

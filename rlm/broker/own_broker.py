@@ -12,7 +12,7 @@ not answer.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeGuard, TypeVar
 
 from kafka_clients.channel_security import ChannelSecurity
@@ -29,7 +29,7 @@ from kafka_protocol.fetch import CONSUMER_REPLICA_ID
 from kafka_protocol.schema import Value
 from kip405.acls import Acl, MissingAcls, cluster_acl, topic_acl
 from kip405.addresses import Address
-from kip405.errors import Internal, NotFound, RemoteStorageError, Unavailable
+from kip405.errors import Internal, NotFound, RemoteStorageError
 from kip405.ids import TopicPartition, Uuid
 from rlm.broker.answers import (
     BrokerNode,
@@ -44,7 +44,13 @@ from rlm.broker.answers import (
 )
 from rlm.broker.connection import BrokerConnection
 from rlm.broker.deletions import DeletionConnection
-from rlm.broker.many import TOPIC_RESOURCE, ConfigValues, Many, OffsetQuestion
+from rlm.broker.many import (
+    TOPIC_RESOURCE,
+    ConfigValues,
+    Many,
+    OffsetQuestion,
+    first_answer,
+)
 from rlm.broker.versions import check_new_enough, newest_versions
 from rlmm.coalesced import Coalesced
 from rlmm.publisher import OutcomeUnknown
@@ -381,28 +387,15 @@ class AnyBroker:
 
     async def topic(self, name: str) -> TopicDescription:
         """NotFound: positively unknown. Unavailable: no broker answers."""
-        return await self._first(lambda broker: broker.topic(name))
+        return await first_answer(self._brokers, lambda broker: broker.topic(name))
 
     async def topic_config(self, topic: str) -> Mapping[str, TopicConfigValue]:
         """Effective configuration; errors likewise."""
-        return await self._first(lambda broker: broker.topic_config(topic))
+        return await first_answer(self._brokers, lambda broker: broker.topic_config(topic))
 
     async def describe_cluster(self) -> ClusterDescription:
         """Unavailable: no broker answers."""
-        return await self._first(lambda broker: broker.describe_cluster())
-
-    async def _first(self, ask: Callable[[OwnBroker], Awaitable[T]]) -> T:
-        failures: list[Unavailable] = []
-        for broker in list(self._brokers):
-            try:
-                answer = await ask(broker)
-            except Unavailable as error:
-                failures.append(error)
-                continue
-            self._brokers.remove(broker)
-            self._brokers.insert(0, broker)
-            return answer
-        raise Unavailable("; ".join(str(error) for error in failures)) from failures[0]
+        return await first_answer(self._brokers, lambda broker: broker.describe_cluster())
 
     async def close(self) -> None:
         for broker in self._brokers:

@@ -257,6 +257,11 @@ class CommonConfig(KafkaClientConfig):
         "are under way ask for 32 MiB at most, beside fetch.chunk.cache.bytes. 0: none.",
         default=5,
     )
+    access_check_interval_ms: int = milliseconds(
+        "access.check.interval.ms",
+        30_000,
+        "How often the service asks a broker whether it has the ACLs that it needs.",
+    )
     heartbeat_interval_ms: int = milliseconds(
         "heartbeat.interval.ms", 10_000, "How often this service publishes its heartbeat."
     )

@@ -242,11 +242,6 @@ class ServiceConfig(ProxyClientsConfig):
         default=None,
         default_doc="audit.log in state.dir",
     )
-    access_check_interval_ms: int = _ms(
-        "access.check.interval.ms",
-        30_000,
-        "How often the service asks the broker whether it has the ACLs that it needs.",
-    )
     retention_takeover: str = setting(
         "retention.takeover",
         choice("enforce", "warn", "external"),

@@ -138,7 +138,9 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "A broker and the service's own Kafka clients do not accept each other: TLS, certificates "
         "or SASL. They try again and again."
     ),
-    ProblemKind.ACL_MISSING: _alarm("The broker refuses the service an operation that it needs."),
+    ProblemKind.ACL_MISSING: _alarm(
+        "The broker refuses the service, or the reader, an operation that it needs."
+    ),
     ProblemKind.HUNG_THREADS: _alarm("Work on a disk or in a library does not return."),
     ProblemKind.PROCESS_MISSING: _alarm(
         "A proxy worker is away, or hangs: fewer processes than proxy.workers serve Kafka clients "

@@ -52,6 +52,7 @@ from rlm.topics.giveback import DiskGiveback
 from rlm.topics.keeper import RecreatedTopicWatch, RetentionKeeper
 from rlm.topics.leftovers import Leftovers
 from rlm.topics.local_logs import DiskLogs, LogDirSpace, Scan
+from rlm.topics.needed_acls import needed_acls
 from rlm.topics.partition_records import Adoption, Freezes, LocalStarts, Starts
 from rlm.topics.presence import TopicPresence
 from rlm.topics.purge import Purge
@@ -240,12 +241,12 @@ def _principal(dependencies: Dependencies) -> str | None:
 
 
 def _access_watch(dependencies: Dependencies, *, alters_configs: bool) -> AccessWatch:
+    settings = dependencies.metadata.settings
     return AccessWatch(
         allowed=dependencies.allowed,
-        settings=dependencies.metadata.settings,
+        needed=lambda: needed_acls(settings.view.topics(), alters_configs=alters_configs),
         clock=dependencies.clock,
         interval_ms=dependencies.config.access_check_interval_ms,
-        alters_configs=alters_configs,
         principal=_principal(dependencies),
     )
 

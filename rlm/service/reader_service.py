@@ -13,6 +13,7 @@ from functools import partial
 import structlog
 
 from kafka_clients.channel_security import ChannelSecurity
+from kip405.acls import OUR_PRINCIPAL
 from kip405.errors import Invalid, Unavailable
 from kip405.process import (
     KEPT_BY_A_SERVICE_BYTES,
@@ -24,11 +25,14 @@ from rlm.api.authorization import Authorization
 from rlm.api.calls import token_source
 from rlm.api.endpoints import NO_NODE, READER, Endpoint, Endpoints
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
+from rlm.broker.many import AllowedByAny
 from rlm.broker.own_broker import AnyBroker
 from rlm.clock import Clock, SystemClock, new_uuid
 from rlm.config import ReaderConfig
+from rlm.config.common import BY_KAFKA
 from rlm.log_dir.identity import ReaderLock
 from rlm.plans.problems import Finding, ProblemKind
+from rlm.plans.rights import Role, Topics, When, least_acls
 from rlm.remote_log.history import LineageReader, Losses
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
@@ -67,6 +71,7 @@ from rlm.service.read_path import (
 )
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.stores.opened import OpenStores, PluginTerms, open_stores
+from rlm.topics.access import AccessWatch, ClusterRights
 from rlmm.manager import Metadata
 from rlmm.settings_records import ReaderRecord
 from rsm_plugins.contract.client import Deadlines
@@ -134,7 +139,9 @@ class ReaderService:
         )
         lost = partial(_lost_segments, self.segments.losses, metadata)
         common = _sources(config, metadata, stores, threads, security, self._certificates, clock)
-        self._problems = problems = ProblemWatch((*common.sources(), lost), clock)
+        self._allowed = allowed = _allowed(config, security)
+        self._access = access = _access_watch(config, allowed, clock)
+        self._problems = problems = ProblemWatch((*common.sources(), lost, access.findings), clock)
         view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=clock)
         fetch = RemoteFetchService(
             RemoteDependencies(
@@ -147,11 +154,8 @@ class ReaderService:
                 throttle=throttle,
             )
         )
-        metrics = ServiceMetrics()
+        metrics = _metrics(threads, problems, stores)
         metrics.add_gauges(
-            lambda: thread_gauges(threads.pools()),
-            lambda: problem_gauges(problems.current()),
-            lambda: store_gauges(stores.statuses()),
             lambda: read_gauges(reader, disk_cache) | hedge_gauges(stores.routed.hedges),
             lambda: throttle_gauges(throttle.counts),
         )
@@ -180,6 +184,7 @@ class ReaderService:
             "metadata read": partial(remember_reads, *files),
             "ledger snapshot": self._ledger_snapshots.run,
             "heartbeat": self._heartbeat.run,
+            "access": self._access.run,
             "certificates": self._certificates.run,
             **self._callers.background_tasks(),
             "problems": self._problems.run,
@@ -207,6 +212,7 @@ class ReaderService:
         await self._listening.close()
         await self._ledger_snapshots.close()
         await self._stores.close()
+        await self._allowed.close()
         await self._brokers.close()
 
 
@@ -220,6 +226,35 @@ def _heartbeat(config: ReaderConfig, metadata: Metadata, clock: Clock) -> Reader
             version=software_version(),
         ),
         interval_ms=config.heartbeat_interval_ms,
+    )
+
+
+def _metrics(threads: ServiceThreads, problems: ProblemWatch, stores: OpenStores) -> ServiceMetrics:
+    """Of everything but reads."""
+    metrics = ServiceMetrics()
+    metrics.add_gauges(
+        lambda: thread_gauges(threads.pools()),
+        lambda: problem_gauges(problems.current()),
+        lambda: store_gauges(stores.statuses()),
+    )
+    return metrics
+
+
+def _allowed(config: ReaderConfig, security: ChannelSecurity) -> AllowedByAny:
+    servers = config.kafka_bootstrap_servers
+    return AllowedByAny(servers, client_id=_CLIENT_ID, security=security)
+
+
+def _access_watch(config: ReaderConfig, allowed: ClusterRights, clock: Clock) -> AccessWatch:
+    """What a reader needs does not change while it runs."""
+    cases = {When.ALWAYS, When.API} if config.authorization == BY_KAFKA else {When.ALWAYS}
+    needed = least_acls(Role.READER, OUR_PRINCIPAL, Topics(), cases)
+    return AccessWatch(
+        allowed=allowed,
+        needed=lambda: needed,
+        clock=clock,
+        interval_ms=config.access_check_interval_ms,
+        principal=config.kafka_security().principal,
     )
 
 

@@ -11,12 +11,15 @@ from functools import partial
 from typing import TypeVar
 
 from kafka_clients.channel_security import ChannelSecurity
+from kip405.acls import OUR_PRINCIPAL, missing_acls, of_principal
 from kip405.contracts import RemoteStorageManager
 from kip405.errors import Invalid, Unavailable
 from kip405.ids import Uuid
+from rlm.broker.many import AllowedByAny
 from rlm.broker.own_broker import AnyBroker
 from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
+from rlm.plans.rights import Role, Topics, When, least_acls
 from rlm.service.metadata import (
     BARRIER_DEADLINE_MS,
     build_command_metadata,
@@ -28,6 +31,8 @@ from rlm.stores.opened import OpenPlugin, beside, with_plugins
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.ledger_rebuild import UnlistedEvidence, check_all_stores, proven_cluster
 from rlm.tasks.store_survey import StoreSurvey, StoreSurveyor
+from rlm.topics.access import ClusterRights
+from rlm.topics.needed_acls import not_granted, topics_of
 from rlmm.manager import Metadata
 from rlmm.settings_records import ClusterRecord
 from rlmm.settings_view import SettingsView
@@ -67,10 +72,12 @@ async def run_store_command(
 ) -> T:
     """Call `act` with everything opened, and close it. `without`: stores that are left out.
 
-    Invalid where the brokers are another cluster's, Unavailable where none answers.
+    Invalid where the brokers are another cluster's or refuse what it needs, Unavailable where none
+    answers.
     """
     security = ChannelSecurity(config.kafka_security())
     brokers = AnyBroker(config.kafka_bootstrap_servers, client_id=_CLIENT_ID, security=security)
+    allowed = AllowedByAny(config.kafka_bootstrap_servers, client_id=_CLIENT_ID, security=security)
     threads = FileThreads(1)
 
     async def with_stores(plugins: Sequence[OpenPlugin]) -> T:
@@ -87,10 +94,23 @@ async def run_store_command(
                 f"kafka.bootstrap.servers belong to cluster {found}, cluster.id is "
                 f"{config.cluster_id}"
             )
+        await _check_rights(config, allowed)
         return await with_plugins(config, clock, with_stores)
     finally:
         await threads.finish(FINISH_MS)
+        await allowed.close()
         await brokers.close()
+
+
+async def _check_rights(config: ServiceConfig, allowed: ClusterRights) -> None:
+    """MissingAcls where this command's principal could not read what it needs, which would be a
+    timeout without a reason. What brokers do not report is not missing.
+    """
+    needed = least_acls(Role.OPERATOR, OUR_PRINCIPAL, Topics(), {When.ALWAYS})
+    missing = not_granted(needed, await allowed.on_topics(topics_of(needed)))
+    if missing:
+        principal = config.kafka_security().principal
+        raise missing_acls("nothing was read", of_principal(missing, principal))
 
 
 class StoreCommand:

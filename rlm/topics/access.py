@@ -6,7 +6,7 @@ DeleteRecords up to offset 0 lies below every log start, whatever changes meanwh
 are altered with validate_only. DeleteRecords and Fetch go to a partition's leader, so each leader's
 service proves its own rights, at its own broker (H40). Must not know gRPC.
 
-AccessWatch checks periodically that this service still has every ACL that it needs (H40). When a
+AccessWatch checks periodically that this process still has every ACL that it needs (H40). When a
 right is revoked, no call may fail at once, and the calls that fail later may not point to the ACL.
 A missing ACL is one problem until it is granted again; the problem watch
 (rlm/service/problems.py) logs it once.
@@ -24,8 +24,8 @@ from rlm.broker.answers import LocalRecords, TopicDescription
 from rlm.clock import Clock
 from rlm.plans.problem_rules import acl_finding
 from rlm.plans.problems import Finding
-from rlm.topics.needed_acls import needed_acls, not_granted, topics_of
-from rlm.topics.ports import Broker, Groups, Settings, ShareGroups
+from rlm.topics.needed_acls import not_granted, topics_of
+from rlm.topics.ports import Broker, Groups, ShareGroups
 from rlm.topics.retention_configs import TAKEN_OVER, UNLIMITED
 
 _BELOW_EVERY_LOG = 0
@@ -235,23 +235,21 @@ class ClusterRights(Protocol):
 
 class AccessWatch:
     """`run` checks until cancelled; `missing` is the result of the last check, None = unknown.
-    `principal`: see ClusterAccess.
+    `needed`: what this process needs now. `principal`: see ClusterAccess.
     """
 
     def __init__(
         self,
         *,
         allowed: ClusterRights,
-        settings: Settings,
+        needed: Callable[[], Sequence[Acl]],
         clock: Clock,
         interval_ms: int,
-        alters_configs: bool,
         principal: str | None,
     ) -> None:
         self._principal = principal
-        self._alters_configs = alters_configs
         self._allowed = allowed
-        self._settings = settings
+        self._needed = needed
         self._clock = clock
         self._interval_ms = interval_ms
         self.missing: tuple[Acl, ...] | None = None
@@ -269,8 +267,7 @@ class AccessWatch:
 
     async def check(self) -> None:
         """Check now."""
-        topics = self._settings.view.topics()
-        needed = needed_acls(topics, alters_configs=self._alters_configs)
+        needed = self._needed()
         try:
             allowed = {
                 CLUSTER_NAME: await self._allowed.on_cluster(),

@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from aiokafka import errors as kafka_errors
 
 from kafka_clients.refusals import NoTokenNow, SecurityRefused
 from kafka_protocol import error_codes as codes
+from kip405.acls import Acl, topic_acl
 from rlm_spark import clock
 from rlm_spark.errors import KafkaClientError, TopicChangedError
 from rlm_spark.stopping import Stop
@@ -60,6 +62,9 @@ _FINAL: Final = (
     kafka_errors.IncompatibleBrokerVersion,
     kafka_errors.UnsupportedVersionError,
 )
+
+_OF_THE_QUERY: Final = "of this query"
+"""In an error's text, where only the brokers know the principal's name."""
 
 T = TypeVar("T")
 
@@ -146,7 +151,7 @@ class KafkaClient:
         answer = await client.send_to(_leader(topic, topic_partition), request)
         if answer.error_code == codes.OFFSET_OUT_OF_RANGE:
             return None
-        _check(answer.error_code, str(topic_partition))
+        self._check(answer.error_code, str(topic_partition), topic_acl("Read", topic.name))
         return answer
 
     async def _offsets(
@@ -183,7 +188,8 @@ class KafkaClient:
             request = list_offsets_request(timestamps, read_committed=read_committed)
             answer = await client.send_to(node, request)
             for topic_partition, (error_code, offset) in answer.items():
-                _check(error_code, str(topic_partition))
+                needs = topic_acl("Describe", topic_partition.topic)
+                self._check(error_code, str(topic_partition), needs)
                 found[topic_partition] = offset if offset >= 0 else None
 
     async def _topic(self, name: str) -> TopicMetadata:
@@ -201,8 +207,24 @@ class KafkaClient:
             if topic.error_code in (codes.NONE, codes.LEADER_NOT_AVAILABLE):
                 found[topic.name] = self._topics[topic.name] = topic
             elif topic.error_code != codes.UNKNOWN_TOPIC_OR_PARTITION:
-                _check(topic.error_code, f"topic {topic.name}")
+                needs = topic_acl("Describe", topic.name)
+                self._check(topic.error_code, f"topic {topic.name}", needs)
         return found
+
+    def _check(self, error_code: int, what: str, needs: Acl) -> None:
+        """Raise what an answer's error code means. `needs`: the right without which Kafka refuses
+        the request.
+        """
+        if error_code == codes.NONE:
+            return
+        name = kafka_errors.for_code(error_code).__name__
+        if error_code in _PASSING:
+            raise _Passing(f"{what}: {name} ({error_code})")
+        why = ""
+        if error_code == codes.TOPIC_AUTHORIZATION_FAILED:
+            principal = self._settings.security.principal or _OF_THE_QUERY
+            why = f": missing ACL: {replace(needs, principal=principal)}"
+        raise KafkaClientError(f"{what}: Kafka answers {name} ({error_code}){why}")
 
     async def _connected(self) -> BrokerConnections:
         if self._connecting is None:
@@ -270,16 +292,6 @@ def _leader(topic: TopicMetadata, topic_partition: TopicPartition) -> int:
     if leader < 0:
         raise _Passing(f"{topic_partition} has no leader now")
     return leader
-
-
-def _check(error_code: int, what: str) -> None:
-    """Raise what an answer's error code means."""
-    if error_code == codes.NONE:
-        return
-    name = kafka_errors.for_code(error_code).__name__
-    if error_code in _PASSING:
-        raise _Passing(f"{what}: {name} ({error_code})")
-    raise KafkaClientError(f"{what}: Kafka answers {name} ({error_code})")
 
 
 def _refuse_final(what: str, error: Exception) -> None:

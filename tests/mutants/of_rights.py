@@ -4,6 +4,10 @@ from tests.mutants.edits import Edit, Target
 
 _RIGHTS = Target("rlm/plans/rights.py", ("tests/rlm/plans/test_rights.py",))
 _AUTHORIZER = Target("rlm/plans/authorizer.py", ("tests/rlm/plans/test_authorizer.py",))
+_READER = Target("rlm/service/reader_service.py", ("tests/rlm/test_reader_service.py",))
+_OPERATOR = Target("rlm/service/store_command.py", ("tests/rlm/service/test_store_command.py",))
+_SPARK = Target("rlm_spark/tiers/kafka_client.py", ("tests/rlm_spark/test_kafka_client.py",))
+_REFUSED = Target("rlmm/clients.py", ("tests/rlmm/test_publisher.py",))
 _COMMAND = Target("rlm/cli/acls.py", ("tests/rlm/cli/test_acls.py",))
 _POLICIES = Target("rsm_plugins/s3/rights.py", ("tests/rsm_plugins/s3/test_policy.py",))
 _RECORDED = Target("rsm_plugins/s3/rights.py", ("tests/rsm_plugins/s3/test_rights.py",))
@@ -20,6 +24,34 @@ EDITS: tuple[Edit, ...] = (
             "a prefix is given as a name",
             "return ((self.prefix, PREFIXED),)",
             'return ((self.prefix, "literal"),)',
+        ),
+    ),
+    *_READER.edits(
+        (
+            "H40: a reader that lacks a right says nothing",
+            "lost, access.findings)",
+            "lost)",
+        ),
+    ),
+    *_OPERATOR.edits(
+        (
+            "H40: a command that may not read waits for minutes and gives no reason",
+            "        await _check_rights(config, allowed)\n",
+            "",
+        ),
+    ),
+    *_SPARK.edits(
+        (
+            "H40: a query that is refused names another right than it lacks",
+            'topic_acl("Read", topic.name)',
+            'topic_acl("Describe", topic.name)',
+        ),
+    ),
+    *_REFUSED.edits(
+        (
+            "H40: the right to another topic is named beside the one that is missing",
+            " or needs\n",
+            " and needs\n",
         ),
     ),
     *_AUTHORIZER.edits(

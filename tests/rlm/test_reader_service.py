@@ -12,30 +12,28 @@ import pytest
 import structlog
 from grpc import aio
 
-from kafka_protocol.apis import DESCRIBE_CLUSTER
+from kafka_protocol.apis import DESCRIBE_CLUSTER, METADATA
+from kip405.acls import OUR_PRINCIPAL, Acl
 from kip405.addresses import Address
 from kip405.errors import Invalid, NotFound
 from rlm.api.call_metadata import call_metadata
 from rlm.clock import SystemClock
 from rlm.config.loader import reader_from_mapping
 from rlm.log_dir.identity import ReaderLock
+from rlm.plans.problems import ProblemKind
+from rlm.plans.rights import Role, Topics, When, least_acls
 from rlm.service.reader_service import ReaderService
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlm_sandbox.ports import PortReservation
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.fake_broker import FakeBroker
 from tests.builders.ledger import PARTITION, MemoryLedger, metadata
+from tests.builders.rights import CLUSTER, topics_with_rights
 from tests.builders.threads import all_of, some_threads
 
-CLUSTER: dict[str, object] = {
-    "throttle_time_ms": 0,
-    "error_code": 0,
-    "error_message": None,
-    "cluster_id": "another",
-    "controller_id": 1,
-    "brokers": [],
-    "cluster_authorized_operations": -1,
-}
+ACL_MISSING = ProblemKind.ACL_MISSING.value
+OF_READER = least_acls(Role.READER, OUR_PRINCIPAL, Topics(), {When.ALWAYS})
 
 
 @asynccontextmanager
@@ -117,6 +115,32 @@ async def test_h11_a_lost_segment_is_a_problem_of_the_reader_that_found_it(tmp_p
             assert health["health"] == "alarm"
         finally:
             running.cancel()
+
+
+@pytest.mark.parametrize("acl", OF_READER, ids=str)
+async def test_h40_a_right_that_a_reader_lacks_is_its_problem(acl: Acl, tmp_path: Path) -> None:
+    async with FakeBroker().running() as broker:
+        broker.on(DESCRIBE_CLUSTER, CLUSTER | {"cluster_id": "ours"})
+        broker.on(METADATA, topics_with_rights((LEDGER_TOPIC, SETTINGS_TOPIC), [acl]))
+        async with reader(tmp_path, broker.address) as (service, config):
+            running = asyncio.ensure_future(service.run())
+            try:
+                async with (
+                    asyncio.timeout(60),
+                    aio.insecure_channel(str(config.grpc_listen)) as api,
+                ):
+                    await api.channel_ready()
+                    missing: list[Any] = []
+                    while not missing:
+                        health = json.loads(await _get(config.http_listen, "/healthz"))
+                        missing = [row for row in health["problems"] if row["kind"] == ACL_MISSING]
+                [row] = missing
+                assert row["text"].startswith(
+                    f"missing ACL: principal User:ANONYMOUS, operation {acl.operation}, "
+                    f"resource Topic:{acl.resource_name}; kafka-acls.sh --add "
+                )
+            finally:
+                running.cancel()
 
 
 async def _get(address: object, path: str) -> str:

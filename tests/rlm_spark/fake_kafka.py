@@ -26,7 +26,8 @@ class FakeKafka:
     """Topic `t` with partition 0: records [log_start, end) in batches of `per_batch`.
 
     `newest`: the highest Fetch and Metadata versions offered. `errors`: what the next fetches
-    are answered with. `advertised_port`: where clients are sent, None = here.
+    are answered with; likewise `metadata_errors` and `offset_errors`. `advertised_port`: where
+    clients are sent, None = here.
     """
 
     log_start: int = 0
@@ -39,6 +40,7 @@ class FakeKafka:
     bytes_a_fetch: int = 400
     errors: deque[int] = field(default_factory=deque)
     metadata_errors: deque[int] = field(default_factory=deque)
+    offset_errors: deque[int] = field(default_factory=deque)
     advertised_port: int | None = None
     broker: FakeBroker = field(default_factory=FakeBroker)
     _loop: LoopThread = field(default_factory=lambda: LoopThread("fake-kafka"))
@@ -120,6 +122,7 @@ class FakeKafka:
         for topic in request["topics"]:
             rows = []
             for asked in topic["partitions"]:
+                refusal = self.offset_errors.popleft() if self.offset_errors else 0
                 timestamp = asked["timestamp"]
                 dated = max(self.log_start, timestamp - 1_000)
                 found = {-1: self.end, -2: self.log_start}.get(timestamp, dated)
@@ -128,7 +131,7 @@ class FakeKafka:
                 rows.append(
                     {
                         "partition_index": asked["partition_index"],
-                        "error_code": 0 if topic["name"] == self.topic else UNKNOWN_TOPIC,
+                        "error_code": refusal if topic["name"] == self.topic else UNKNOWN_TOPIC,
                         "timestamp": -1,
                         "offset": found if found <= self.end else -1,
                     }

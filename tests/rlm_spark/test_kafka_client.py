@@ -142,12 +142,19 @@ def test_a_broker_that_goes_away_after_a_query_is_no_news(
     assert not caplog.records
 
 
-def test_what_kafka_refuses_for_good_is_raised_at_once() -> None:
+def test_h40_each_right_that_kafka_refuses_is_named_at_once() -> None:
     with FakeKafka().running() as kafka:
         client = client_of(kafka)
+        missing = "AuthorizationFailed.*: missing ACL: principal User:ANONYMOUS, operation {}, "
+        kafka.metadata_errors.append(29)
+        with pytest.raises(KafkaClientError, match=missing.format("Describe") + "resource Topic:t"):
+            client.topic("t", Stop())
         kafka.errors.append(29)
-        with pytest.raises(KafkaClientError, match="TopicAuthorizationFailed"):
+        with pytest.raises(KafkaClientError, match=missing.format("Read") + "resource Topic:t"):
             client.fetch(TOPIC_PARTITION, TOPIC_ID, 0, read_committed=False, stop=Stop())
+        kafka.offset_errors.append(29)
+        with pytest.raises(KafkaClientError, match=missing.format("Describe") + "resource Topic:t"):
+            client.offsets({TOPIC_PARTITION: -1}, read_committed=False, stop=Stop())
         client.close()
 
 

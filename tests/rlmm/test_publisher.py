@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
+from aiokafka import structs
 from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
@@ -248,3 +249,12 @@ def test_h40_an_error_of_the_client_names_the_acl_where_one_is_missing_and_only_
         f"missing ACL: {needs}"
     )
     assert "ACL" not in error_text(KafkaConnectionError(), needs)
+
+
+@pytest.mark.parametrize("named", ["facts", structs.TopicPartition("facts", 0)])
+def test_h40_of_two_topics_the_one_that_was_refused_is_named(named: object) -> None:
+    needs = [topic_acl("Read", topic) for topic in ("facts", "others")]
+    text = error_text(TopicAuthorizationFailedError(named), *needs)
+    assert text.endswith(f"missing ACL: {needs[0]}")
+    unnamed = error_text(TopicAuthorizationFailedError(), *needs)
+    assert unnamed.endswith(f"missing ACL: {needs[0]}; {needs[1]}")

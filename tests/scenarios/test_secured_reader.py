@@ -6,7 +6,7 @@ rights are taken away first.
 
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from rlmm.topic import SETTINGS_TOPIC
 from tests.builders import secured_clients
 from tests.scenarios.authorizer import binding_of, filter_of
 from tests.scenarios.cluster import Cluster, fresh
+from tests.service_log import events_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -35,9 +36,11 @@ class ReaderCluster(Cluster):
     def _new_admin(self) -> AdminClient:
         return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
 
-    def give_only(self, acls: tuple[Acl, ...], *, instead_of: tuple[Acl, ...]) -> None:
-        for deleted in self.admin.delete_acls([filter_of(acl) for acl in instead_of]).values():
+    def take_away(self, acls: Iterable[Acl]) -> None:
+        for deleted in self.admin.delete_acls([filter_of(acl) for acl in acls]).values():
             assert list(deleted.result(30)), "there was no such ACL"
+
+    def give(self, acls: Iterable[Acl]) -> None:
         for created in self.admin.create_acls([binding_of(acl) for acl in acls]).values():
             created.result(30)
 
@@ -50,6 +53,11 @@ class ReaderCluster(Cluster):
             return int(end)
         finally:
             consumer.close()
+
+    def missing(self) -> list[str]:
+        """Texts of the reader's problems of missing ACLs."""
+        problems = self.health()["problems"]
+        return [str(one["text"]) for one in problems if one["kind"] == "acl-missing"]
 
     def health(self) -> dict[str, Any]:
         (ports,) = self.sandbox.state.reader_ports.values()
@@ -79,7 +87,8 @@ def test_h40_a_reader_needs_what_the_table_gives_it(secured: ReaderCluster) -> N
     secured.wait_trimmed(topic)
     secured.sandbox.stop("reader:1")
     secured.sandbox.stop("rlm:1")
-    secured.give_only(OF_READER, instead_of=OF_SERVICE)
+    secured.take_away(OF_SERVICE)
+    secured.give(OF_READER)
     secured.sandbox.start("reader:1")
     secured.wait_for(lambda: bool(secured.health()["ready"]), "the reader is ready")
     log = secured.sandbox.layout.log("reader:1")
@@ -87,3 +96,22 @@ def test_h40_a_reader_needs_what_the_table_gives_it(secured: ReaderCluster) -> N
     before = secured.settings_end()
     secured.wait_for(lambda: secured.settings_end() > before, "a heartbeat, which needs Write")
     assert "heartbeat_failed" not in log.read_text("utf-8")
+    for acl in OF_READER:
+        if acl.operation != "Describe":  # it comes with Read
+            _assert_named_while_it_is_missing(secured, acl)
+
+
+def _assert_named_while_it_is_missing(secured: ReaderCluster, acl: Acl) -> None:
+    """By one problem, and one line of the log; the reader goes on when it is granted again."""
+    secured.take_away([acl])
+    secured.wait_for(lambda: bool(secured.missing()), f"a problem for {acl}")
+    (found,) = secured.missing()
+    assert found.startswith(f"missing ACL: {acl}; kafka-acls.sh --add ")
+    secured.give([acl])
+    secured.wait_for(lambda: not secured.missing(), f"no problem for {acl}")
+    lines = events_of(secured.sandbox.layout.log("reader:1"))
+    of_acl = [line for line in lines if line["event"] == "problem" and str(acl) in line["problem"]]
+    assert [line["problem"] for line in of_acl] == [found]
+    before = secured.settings_end()
+    secured.wait_for(lambda: secured.settings_end() > before, "a heartbeat")
+    assert secured.health()["ready"]

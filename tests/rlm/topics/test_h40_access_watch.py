@@ -1,15 +1,15 @@
 """H40: an ACL that is taken away is one line and one problem, whoever would need it next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 import structlog
 
-from kip405.acls import CLUSTER_NAME, Acl, cluster_acl, topic_acl
+from kip405.acls import CLUSTER_NAME, OUR_PRINCIPAL, Acl, cluster_acl, topic_acl
 from kip405.errors import Unavailable
 from rlm.plans.problems import ProblemKind
-from rlm.plans.rights import GROUPS_TOPIC
+from rlm.plans.rights import EVERY_CASE, GROUPS_TOPIC, Role, Topics, least_acls
 from rlm.service.problems import ProblemWatch
 from rlm.topics.access import AccessWatch
 from rlm.topics.needed_acls import needed_acls, not_granted
@@ -53,15 +53,18 @@ async def watched(options: EnableOptions) -> tuple[BrokerWithAcls, AccessWatch]:
     service = ServiceUnderTest(Cluster())
     await service.verbs.enable(TOPIC, options)
     broker = BrokerWithAcls()
-    watch = AccessWatch(
-        allowed=broker,
-        settings=service.settings,
-        clock=service.clock,
-        interval_ms=1_000,
-        alters_configs=True,
-        principal=None,
+    return broker, access_watch(
+        broker, lambda: needed_acls(service.settings.view.topics(), alters_configs=True)
     )
-    return broker, watch
+
+
+def access_watch(broker: BrokerWithAcls, needed: Callable[[], Sequence[Acl]]) -> AccessWatch:
+    return AccessWatch(
+        allowed=broker, needed=needed, clock=ManualClock(), interval_ms=1_000, principal=None
+    )
+
+
+OF_READER = least_acls(Role.READER, OUR_PRINCIPAL, Topics(), EVERY_CASE)
 
 
 NEEDED = [
@@ -83,6 +86,18 @@ NEEDED = [
 @pytest.mark.parametrize("acl", NEEDED, ids=str)
 async def test_h40_each_right_taken_away_is_one_line_and_one_problem(acl: Acl) -> None:
     broker, watch = await watched(EnableOptions(trim=True))
+    await assert_one_line_and_one_problem(broker, watch, acl)
+
+
+@pytest.mark.parametrize("acl", OF_READER, ids=str)
+async def test_h40_each_right_of_a_reader_taken_away_is_one_line_and_one_problem(acl: Acl) -> None:
+    broker = BrokerWithAcls()
+    await assert_one_line_and_one_problem(broker, access_watch(broker, lambda: OF_READER), acl)
+
+
+async def assert_one_line_and_one_problem(
+    broker: BrokerWithAcls, watch: AccessWatch, acl: Acl
+) -> None:
     problems = ProblemWatch((watch.findings,), ManualClock())
     await watch.check()
     assert problems.current() == ()
