@@ -89,11 +89,14 @@ class PacedWriter:
 
     def write(self, piece: Buffer) -> None:
         """Queue a piece and send what the socket takes; the piece must not change afterwards."""
-        if not len(piece) or self._is_finishing:
-            return
-        self._queue.append(memoryview(piece))
-        self.queued_bytes += len(piece)
-        self._send()
+        if not self._is_finishing:
+            self._put(piece)
+            self._send()
+
+    def _put(self, piece: Buffer) -> None:
+        if len(piece):
+            self._queue.append(memoryview(piece))
+            self.queued_bytes += len(piece)
 
     def pass_on(self, view: Buffer) -> None:
         """Write bytes that may change after this call: what the socket takes is not copied."""
@@ -144,18 +147,21 @@ class PacedWriter:
         self._send()
 
     def write_all(self, pieces: Iterable[Buffer]) -> None:
-        """Queue pieces in order, small neighbours joined: one system call, one packet."""
+        """Queue pieces in order, small neighbours joined, and send what the socket takes: one
+        system call where it takes all.
+        """
+        if self._is_finishing:
+            return
         small: list[Buffer] = []
         for piece in pieces:
             if len(piece) < _SMALL_BYTES:
                 small.append(piece)
                 continue
-            if small:
-                self.write(b"".join(small))
-                small = []
-            self.write(piece)
-        if small:
-            self.write(b"".join(small))
+            self._put(b"".join(small))
+            small = []
+            self._put(piece)
+        self._put(b"".join(small))
+        self._send()
 
     def pause(self) -> None:
         """The transport holds bytes that the socket has not taken."""

@@ -19,14 +19,16 @@ import sys
 import threading
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 SLOT_BYTES = 1 << 20
 SLOTS_AT_ONCE = 16
 
-Chunk: TypeAlias = bytes | bytearray | ctypes.Array[ctypes.c_ubyte]
+Slot: TypeAlias = ctypes.Array[ctypes.c_ubyte]
+Chunk: TypeAlias = bytes | bytearray | Slot
 """The bytes of one chunk, as an object that each view of them refers to."""
-ChunkBuffer: TypeAlias = bytearray | ctypes.Array[ctypes.c_ubyte]
+ChunkBuffer: TypeAlias = bytearray | Slot
 
 _Slot = ctypes.c_ubyte * SLOT_BYTES
 _MADV_POPULATE_WRITE = 23  # Linux 5.14; an older kernel refuses it, and the pages come one by one
@@ -34,11 +36,10 @@ _madvise = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
 
 
 class _FreeSlot(NamedTuple):
-    """Where a slot is, and whether it has held a chunk before."""
+    """Where a slot is."""
 
     mapping: mmap.mmap
     position: int
-    is_used: bool
 
 
 def view_of(chunk: Chunk) -> memoryview:
@@ -48,47 +49,65 @@ def view_of(chunk: Chunk) -> memoryview:
 
 class ChunkMemory:
     """Slots for whole chunks, from any thread. There are never more of them than were in use at one
-    time, rounded up to `SLOTS_AT_ONCE`, so whoever bounds the chunks bounds this memory.
+    time, rounded up to `SLOTS_AT_ONCE`, so whoever bounds the chunks bounds this memory. Of slots
+    that are free again, those beyond `kept_bytes` give their pages back; None = none does.
     """
 
-    def __init__(self) -> None:
-        self._free: deque[_FreeSlot] = deque()  # used ones are at its end, and are taken first
+    def __init__(self, kept_bytes: int | None = None) -> None:
+        self._kept_bytes = kept_bytes
+        self._free: deque[_FreeSlot] = deque()
+        self._unused: deque[_FreeSlot] = deque()  # without pages
         self._growing = threading.Lock()
         self.mapped_bytes = 0
-        """Everything that was taken from the system."""
+        """All slots."""
 
     @property
     def free_bytes(self) -> int:
         """Slots that hold no chunk."""
-        return len(self._free) * SLOT_BYTES
+        return (len(self._free) + len(self._unused)) * SLOT_BYTES
+
+    @property
+    def resident_bytes(self) -> int:
+        """Slots that have pages: those that hold a chunk, and those that are kept for the next."""
+        return self.mapped_bytes - len(self._unused) * SLOT_BYTES
 
     def buffer(self, size_bytes: int) -> ChunkBuffer:
         """Memory for one chunk, with any content. Only whole chunks get a slot: the others, the
         last ones of their logs, would waste the rest of it.
         """
-        if size_bytes != SLOT_BYTES:
-            return bytearray(size_bytes)
-        free = self._take()
+        return self.slot() if size_bytes == SLOT_BYTES else bytearray(size_bytes)
+
+    def slot(self) -> Slot:
+        """Memory of SLOT_BYTES, with any content, for as long as anything refers to it."""
+        free, has_pages = self._take()
         slot = _Slot.from_buffer(free.mapping, free.position)
-        gone = weakref.finalize(slot, self._free.append, free._replace(is_used=True))
+        gone = weakref.finalize(slot, self._dropped, free)
         gone.atexit = False
-        if not free.is_used and _madvise is not None:
+        if not has_pages and _madvise is not None:
             _madvise(ctypes.byref(slot), ctypes.c_size_t(SLOT_BYTES), _MADV_POPULATE_WRITE)
         return slot
 
-    def _take(self) -> _FreeSlot:
+    def _dropped(self, slot: _FreeSlot) -> None:
+        if self._kept_bytes is None or len(self._free) * SLOT_BYTES < self._kept_bytes:
+            self._free.append(slot)
+        else:
+            slot.mapping.madvise(mmap.MADV_DONTNEED, slot.position, SLOT_BYTES)
+            self._unused.append(slot)
+
+    def _take(self) -> tuple[_FreeSlot, bool]:
+        """A slot, and whether it has its pages."""
         while True:
-            try:
-                return self._free.pop()
-            except IndexError:
-                self._grow()
+            for slots in (self._free, self._unused):
+                with suppress(IndexError):
+                    return slots.pop(), slots is self._free
+            self._grow()
 
     def _grow(self) -> None:
         with self._growing:
-            if self._free:
+            if self._free or self._unused:
                 return  # another thread has just done it, or a chunk was dropped
             size_bytes = SLOTS_AT_ONCE * SLOT_BYTES
             mapping = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self.mapped_bytes += size_bytes
             positions = range(0, size_bytes, SLOT_BYTES)
-            self._free.extendleft(_FreeSlot(mapping, position, False) for position in positions)
+            self._unused.extend(_FreeSlot(mapping, position) for position in reversed(positions))

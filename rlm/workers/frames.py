@@ -1,52 +1,72 @@
 """Frames between a proxy worker and the core: a message, and raw bytes behind it.
 
-proto/rlm/workers/v1/core.proto describes them. Raw bytes are received where they stay: large ones
-go straight into memory of their own. This module must not know what messages mean.
+proto/rlm/workers/v1/core.proto describes them. Raw bytes are not copied on their way: they are sent
+from where they are (rlm.proxy.writer), and received where they stay. This module must not know what
+messages mean.
 """
 
 import asyncio
+import socket
 import struct
+from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from kafka_protocol.primitives import Buffer
+from rlm.proxy.writer import PacedWriter
 
 _HEAD = struct.Struct(">II")
-_SCRATCH_BYTES = 65_536
+_SCRATCH_BYTES = 8_192
 _MAX_MESSAGE_BYTES = 256 << 20
 _MAX_RAW_BYTES = 1 << 30
 _QUEUE_BYTES = 4 << 20
+_SOCKET_BYTES = 1 << 20
+"""What the socket may hold for the other side, if the system allows it: an answer of one chunk."""
+
+RawBytes: TypeAlias = tuple[memoryview, ...]
+"""The raw bytes of a frame, in order; each view keeps the memory that it is of."""
+RawMemory: TypeAlias = Callable[[int], Sequence[memoryview]]
+"""Gives memory for so many bytes that are to be received: as many bytes, in one or more views."""
+Received: TypeAlias = Callable[[bytes, RawBytes], None]
 
 
-class RawBytes(bytearray):
-    """The raw bytes of a frame; a bytearray that one can refer to weakly."""
-
-    __slots__ = ("__weakref__",)
-
-
-Received = Callable[[bytes, RawBytes], None]
+def new_memory(size_bytes: int) -> Sequence[memoryview]:
+    """A RawMemory without a bound, of a side that is sent no raw bytes worth mentioning."""
+    return (memoryview(bytearray(size_bytes)),) if size_bytes else ()
 
 
 class FrameLink(asyncio.BufferedProtocol):
     """One end of a connection. `received` gets each frame, `closed` is called once at the end."""
 
-    def __init__(self, received: Received, closed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        received: Received,
+        closed: Callable[[], None],
+        memory: RawMemory = new_memory,
+    ) -> None:
         self._received = received
         self._closed = closed
+        self._memory = memory
         self._transport: asyncio.Transport | None = None
+        self._writer: PacedWriter | None = None
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._held = bytearray()
         """The start of a frame whose message has not come whole."""
         self._message = b""
-        self._raw: RawBytes | None = None
-        self._filled_bytes = 0
+        self._raw: RawBytes = ()
+        self._rooms: deque[memoryview] = deque()
+        """What is still to be filled of the raw bytes."""
         self._may_write = asyncio.Event()
         self._may_write.set()
+        self._is_ending = False
         self.problem = ""
         """Why this end has closed the connection, empty = it has not."""
 
     @property
     def is_open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
+        if self._transport is None or self._is_ending:
+            return False
+        return not self._transport.is_closing()
 
     @property
     def is_full(self) -> bool:
@@ -54,59 +74,80 @@ class FrameLink(asyncio.BufferedProtocol):
         return not self._may_write.is_set()
 
     def send(self, message: bytes, raw: Sequence[Buffer] = ()) -> None:
-        """Queue a frame; nothing is sent any more once the connection has ended."""
-        if self._transport is None or self._transport.is_closing():
+        """Queue a frame; nothing is sent any more once the connection has ended. The raw bytes must
+        not change, and are referred to until the socket has taken them.
+        """
+        if self._writer is None or not self.is_open:
             return
         raw_bytes = sum(len(piece) for piece in raw)
-        self._transport.write(_HEAD.pack(len(message), raw_bytes) + message)
-        for piece in raw:
-            self._transport.write(piece)
+        self._writer.write_all((_HEAD.pack(len(message), raw_bytes), message, *raw))
+        if self._writer.untaken_bytes > _QUEUE_BYTES:
+            self._may_write.clear()
 
     async def drained(self) -> None:
-        """Wait until the other side has taken most of what was sent, or is gone. Who sends first
-        then may fill the queue again: the others wait on.
+        """Wait until the other side has taken what was sent, or is gone. Who sends first then may
+        fill the queue again: the others wait on.
         """
         while not self._may_write.is_set():
             await self._may_write.wait()
 
     def close(self, problem: str = "") -> None:
-        """End the connection, after what was sent."""
+        """End the connection, after what was sent. Nothing is received any more."""
         self.problem = self.problem or problem
-        if self._transport is not None:
-            self._transport.close()
+        if self._writer is not None and self._transport is not None:
+            self._is_ending = True
+            self._drop_raw()
+            self._transport.pause_reading()
+            self._writer.finish()
+
+    def _drop_raw(self) -> None:
+        """What has come of a frame is given back."""
+        self._rooms.clear()
+        self._raw = ()
 
     # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a stream, as asked for
-        transport.set_write_buffer_limits(high=_QUEUE_BYTES)
+        used: socket.socket | None = transport.get_extra_info("socket")
+        if used is not None:
+            used.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
+        self._writer = PacedWriter(transport, self._may_write.set)
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        if self._writer is not None:
+            self._writer.drop()
+        self._writer = self._transport = None
+        self._drop_raw()
         self._may_write.set()
         self._closed()
 
     def pause_writing(self) -> None:
-        self._may_write.clear()
+        if self._writer is not None:
+            self._writer.pause()
 
     def resume_writing(self) -> None:
-        self._may_write.set()
+        if self._writer is not None:
+            self._writer.resume()
 
     def eof_received(self) -> bool:
+        """The other side is gone: it never ends one direction alone."""
+        if self._writer is not None:
+            self._writer.drop()
         return False
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._scratch if self._raw is None else memoryview(self._raw)[self._filled_bytes :]
+        return self._rooms[0] if self._rooms else self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._raw is None:
-            self._take(bytes(self._scratch[:nbytes]))
+        if not self._rooms:
+            self._take(self._scratch[:nbytes])
             return
-        self._filled_bytes += nbytes
-        self._end_raw(self._raw)
+        self._filled(nbytes)
+        self._end_raw()
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: memoryview) -> None:
         self._held += data
         at = 0
         while self.is_open and len(self._held) - at >= _HEAD.size:
@@ -117,15 +158,30 @@ class FrameLink(asyncio.BufferedProtocol):
             if len(self._held) < end:
                 break
             self._message = bytes(self._held[begin:end])
-            raw, has = RawBytes(raw_bytes), min(raw_bytes, len(self._held) - end)
-            raw[:has] = self._held[end : end + has]
-            at = end + has
-            self._raw, self._filled_bytes = raw, has
-            self._end_raw(raw)
+            self._rooms.extend(self._memory(raw_bytes))
+            self._raw = tuple(self._rooms)
+            at = end + self._fill(self._held[end : end + raw_bytes])
+            self._end_raw()
         del self._held[:at]
 
-    def _end_raw(self, raw: RawBytes) -> None:
+    def _fill(self, data: bytearray) -> int:
+        """Copy what came with the message; returns how much that is."""
+        left = memoryview(data)
+        while left:
+            size_bytes = min(len(left), len(self._rooms[0]))
+            self._rooms[0][:size_bytes] = left[:size_bytes]
+            self._filled(size_bytes)
+            left = left[size_bytes:]
+        return len(data)
+
+    def _filled(self, size_bytes: int) -> None:
+        """So many bytes of the first room were received."""
+        room = self._rooms.popleft()
+        if size_bytes < len(room):
+            self._rooms.appendleft(room[size_bytes:])
+
+    def _end_raw(self) -> None:
         """Hand over the frame once its raw bytes are whole."""
-        if self._filled_bytes == len(raw):
-            self._raw = None
-            self._received(self._message, raw)
+        if not self._rooms:
+            raw, self._raw = self._raw, ()
+            self._received(self._message, tuple(view.toreadonly() for view in raw))

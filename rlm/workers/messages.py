@@ -217,8 +217,8 @@ def records_message(records: RemoteRecords) -> pb.ReadAnswer:
 
 def records_of(message: pb.ReadAnswer, raw: RawBytes) -> RemoteRecords:
     return RemoteRecords(
-        records=(memoryview(raw),) if raw else (),
-        size_bytes=len(raw),
+        records=raw,
+        size_bytes=sum(map(len, raw)),
         next_offset=message.next_offset,
         aborted=tuple((one.producer_id, one.first_offset) for one in message.aborted),
         exhausted=message.exhausted,

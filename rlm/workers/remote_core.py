@@ -105,7 +105,7 @@ class RemoteCore:
         loop = asyncio.get_running_loop()
         with socket_address(self._path) as address:
             _, link = await loop.create_unix_connection(
-                lambda: FrameLink(self._received, over.set), address
+                lambda: FrameLink(self._received, over.set, self._memory.take), address
             )
         return link
 
@@ -254,7 +254,6 @@ class RemoteCore:
         try:
             call = read_message(replace(request, max_bytes=max_bytes))
             said, raw = await self._ask(pb.ToCore(read=call))
-            room.hold(raw)
             return records_of(said.read, raw)
         finally:
             room.release()

@@ -12,9 +12,7 @@ REPEATED = Target(
 )
 WRITER = Target("rlm/proxy/writer.py", ("tests/rlm/proxy/test_writer.py",))
 _KEPT_BY_SLOT = (
-    "        gone = weakref.finalize("
-    "slot, self._free.append, free._replace(is_used=True))\n"
-    "        gone.atexit = False\n"
+    "        gone = weakref.finalize(slot, self._dropped, free)\n        gone.atexit = False\n"
 )
 
 EDITS: tuple[Edit, ...] = (
@@ -72,7 +70,7 @@ EDITS: tuple[Edit, ...] = (
         (
             "G9: memory is used again while something refers to its chunk",
             _KEPT_BY_SLOT,
-            "        self._free.append(free._replace(is_used=True))\n",
+            "        self._dropped(free)\n",
         ),
         (
             "G10: memory of chunks is never used again",
@@ -81,8 +79,19 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G9: all slots of a mapping are the same memory",
-            "_FreeSlot(mapping, position, False)",
-            "_FreeSlot(mapping, 0, False)",
+            "_FreeSlot(mapping, position)",
+            "_FreeSlot(mapping, 0)",
+        ),
+        (
+            "G9: pages of a chunk that is in use are given back",
+            "madvise(mmap.MADV_DONTNEED, slot.position, SLOT_BYTES)",
+            "madvise(mmap.MADV_DONTNEED, 0, 3 * SLOT_BYTES)",
+        ),
+        (
+            "G10: a worker keeps all memory that it ever needed at a time",
+            "            slot.mapping.madvise(mmap.MADV_DONTNEED, slot.position, SLOT_BYTES)\n"
+            "            self._unused.append(slot)\n",
+            "            self._free.append(slot)\n",
         ),
         (
             "a view of a chunk can be written to",

@@ -3,7 +3,8 @@
 from tests.mutants.edits import Edit, Target
 
 _CALLS = ("tests/rlm/workers/test_h24_core_calls.py",)
-FRAMES = Target("rlm/workers/frames.py", ("tests/rlm/workers/test_frames.py",))
+_FRAMES = ("tests/rlm/workers/test_frames.py", "tests/rlm/workers/test_frames_on_sockets.py")
+FRAMES = Target("rlm/workers/frames.py", _FRAMES)
 MESSAGES = Target("rlm/workers/messages.py", ("tests/rlm/workers/test_messages.py",))
 VIEWS = Target("rlm/workers/views.py", ("tests/rlm/workers/test_views.py",))
 BARRIERS = Target("rlm/workers/views.py", _CALLS)
@@ -37,6 +38,36 @@ EDITS: tuple[Edit, ...] = (
             "G10: all that wait for a queue send at once",
             "        while not self._may_write.is_set():\n",
             "        if not self._may_write.is_set():\n",
+        ),
+        (
+            "G9: pieces of raw bytes are handed over in another order",
+            "self._raw = tuple(self._rooms)",
+            "self._raw = tuple(reversed(self._rooms))",
+        ),
+        (
+            "G9: raw bytes are received over those before them",
+            "self._rooms.appendleft(room[size_bytes:])",
+            "self._rooms.appendleft(room)",
+        ),
+        (
+            "G9: who has records can write to them",
+            "view.toreadonly() for view in raw",
+            "view for view in raw",
+        ),
+        (
+            "H36: a frame that broke off keeps its memory",
+            "self._writer = self._transport = None\n        self._drop_raw()\n",
+            "self._writer = self._transport = None\n",
+        ),
+        (
+            "H36: chunks wait for a worker without a bound",
+            "self._writer.untaken_bytes > _QUEUE_BYTES:",
+            "self._writer.untaken_bytes > _MAX_RAW_BYTES:",
+        ),
+        (
+            "what was sent before the end of a connection is lost",
+            "            self._writer.finish()\n",
+            "            self._writer.drop()\n            self._transport.close()\n",
         ),
     ),
     *MESSAGES.edits(
@@ -202,9 +233,14 @@ EDITS: tuple[Edit, ...] = (
     ),
     *MEMORY.edits(
         (
-            "H36: room that a read gets is given to another one first",
-            "        self._memory.add(len(raw) - reserved_bytes)\n",
-            "        self._memory.add(-reserved_bytes)\n        self._memory.add(len(raw))\n",
+            "H36: a read reserves less than its answer takes",
+            "        size_bytes = _taken_bytes(size_bytes)\n",
+            "",
+        ),
+        (
+            "H36: what has gone counts for ever",
+            "        weakref.finalize(piece, self.free, taken_bytes).atexit = False\n",
+            "",
         ),
         (
             "H36: a read passes those that wait",
@@ -218,8 +254,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H36: room of a read that was cancelled is lost",
-            "                    self.add(-size_bytes)\n",
-            "                    self.add(0)\n",
+            "                    self.free(size_bytes)\n",
+            "                    self.free(0)\n",
         ),
     ),
     *CHILDREN.edits(

@@ -120,6 +120,21 @@ def test_g09_a_slot_that_held_the_right_bytes_does_not_mend_a_short_file(tmp_pat
     assert memory.mapped_bytes == MAPPED
 
 
+def test_g10_slots_beyond_what_is_kept_give_their_pages_back() -> None:
+    memory = ChunkMemory(kept_bytes=2 * SLOT_BYTES)
+    chunks = [filled(memory, value) for value in range(1, 6)]
+    kept = view_of(chunks[2])
+    assert memory.resident_bytes == 5 * SLOT_BYTES
+    del chunks
+    assert memory.resident_bytes == 3 * SLOT_BYTES
+    assert memory.free_bytes == memory.mapped_bytes - SLOT_BYTES
+    assert bytes(kept) == bytes([3]) * SLOT_BYTES
+    again = [memory.slot() for _ in range(SLOTS_AT_ONCE - 1)]
+    assert memory.mapped_bytes == memory.resident_bytes == MAPPED
+    zeros = [one for one in again if not any(view_of(one)[:: SLOT_BYTES // 64])]
+    assert len(zeros) == SLOTS_AT_ONCE - 3  # all but those that were kept
+
+
 async def test_g09_a_file_cut_short_under_a_reader_changes_no_byte_that_was_read(
     local: Bench,
 ) -> None:

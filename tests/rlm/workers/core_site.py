@@ -200,7 +200,7 @@ class RawWorker:
         self.link = FrameLink(self._received, self.has_ended.set)
 
     def _received(self, message: bytes, raw: RawBytes) -> None:
-        self.said.append((pb.ToWorker.FromString(message), bytes(raw)))
+        self.said.append((pb.ToWorker.FromString(message), b"".join(raw)))
 
     async def connect(self, path: Path) -> "RawWorker":
         with socket_address(path) as address:

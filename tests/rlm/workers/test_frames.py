@@ -3,18 +3,25 @@
 import asyncio
 import random
 import struct
-import weakref
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm.workers.frames import RawBytes
+from rlm.workers.frames import FrameLink, RawBytes
+from rlm.workers.records_memory import RecordsMemory
 from tests.rlm.workers.wires import Frame, Received, written
 
 FRAMES = st.lists(
     st.tuples(st.binary(max_size=40), st.binary(max_size=200)), min_size=1, max_size=8
 )
 MIB = 1 << 20
+
+
+def test_a_short_message_does_not_fill_the_link() -> None:
+    one = Received()
+    one.link.pause_writing()
+    one.link.send(b"m", (bytes(MIB),))
+    assert not one.link.is_full
 
 
 @given(FRAMES, st.lists(st.integers(1, 60), max_size=60))
@@ -39,9 +46,12 @@ def test_large_frames_under_random_cuts() -> None:
     frames = [(chance.randbytes(300_000), chance.randbytes(3 * MIB)), (b"x", b""), (b"", b"yz")]
     data = written(*frames, *frames)
     for most in (1_000, 70_000, 10 * MIB):
-        one = Received()
+        memory = RecordsMemory(64 * MIB)
+        one = Received(memory.take)
         one.feed(data, [chance.randint(1, most) for _ in range(20_000)])
         assert one.frames == [*frames, *frames]
+        one.raws.clear()
+        assert memory.held_bytes == 0
 
 
 def test_a_frame_is_handed_over_once_its_last_byte_is_there() -> None:
@@ -59,14 +69,24 @@ def test_raw_bytes_of_several_pieces_are_one() -> None:
     assert other.frames == [(b"m", b"abcdef")]
 
 
-def test_raw_bytes_stay_where_they_were_received_for_as_long_as_somebody_has_them() -> None:
-    one = Received()
+def test_g09_raw_bytes_stay_as_they_are_for_as_long_as_somebody_has_a_view_of_them() -> None:
+    memory = RecordsMemory(64 * MIB)
+    one = Received(memory.take)
     one.feed(written((b"m", b"r" * MIB), (b"n", b"s" * MIB)))
-    kept, dead = one.raws[0], weakref.ref(one.raws[1])
+    assert memory.held_bytes == 2 * MIB
+    kept = one.raws[0][0][5:10]
     one.raws.clear()
-    assert dead() is None
-    one.feed(written((b"o", b"t" * MIB)))
-    assert bytes(kept) == b"r" * MIB
+    assert memory.held_bytes == MIB
+    for _ in range(20):
+        one.feed(written((b"o", b"t" * MIB)))
+    assert bytes(kept) == b"rrrrr"
+
+
+def test_nobody_writes_to_raw_bytes() -> None:
+    one = Received(RecordsMemory(64 * MIB).take)
+    one.feed(written((b"m", b"r" * (MIB + 5))))
+    assert [len(view) for view in one.raws[0]] == [MIB, 5]
+    assert all(view.readonly for view in one.raws[0])
 
 
 def test_a_frame_that_is_too_large_ends_the_connection_and_says_why() -> None:
@@ -112,16 +132,23 @@ def test_nothing_is_received_after_this_side_has_ended_it() -> None:
     assert frames == [b"a"]
 
 
+def fill(link: FrameLink) -> None:
+    """Pause the link, and send so much that others have to wait."""
+    link.pause_writing()
+    link.send(b"m", (bytes(5 * MIB),))
+    assert link.is_full
+
+
 async def test_drained_waits_while_the_other_side_takes_nothing() -> None:
     one = Received()
     await one.link.drained()
-    one.link.pause_writing()
+    fill(one.link)
     waiting = asyncio.ensure_future(one.link.drained())
     await asyncio.sleep(0)
     assert not waiting.done()
     one.link.resume_writing()
     await asyncio.wait_for(waiting, 60)
-    one.link.pause_writing()
+    fill(one.link)
     waiting = asyncio.ensure_future(one.link.drained())
     await asyncio.sleep(0)
     one.link.connection_lost(None)
@@ -131,13 +158,13 @@ async def test_drained_waits_while_the_other_side_takes_nothing() -> None:
 async def test_what_fills_the_queue_again_holds_all_others_that_wait() -> None:
     """Else all that wait would send at once, however much it is."""
     one = Received()
-    one.link.pause_writing()
+    fill(one.link)
     sent: list[int] = []
 
     async def send(number: int) -> None:
         await one.link.drained()
         sent.append(number)
-        one.link.pause_writing()
+        fill(one.link)
 
     tasks = [asyncio.ensure_future(send(number)) for number in range(5)]
     for count in range(1, 6):

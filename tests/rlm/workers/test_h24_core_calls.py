@@ -13,6 +13,7 @@ from kip405.ids import Uuid
 from rlm.proxy.begun import begin
 from rlm.reading.values import RemoteRead, TimestampedOffset
 from rlm.remote_log.tier import ChangedMeanwhile, TopicRef
+from rlm.workers.frames import FrameLink
 from rlm.workers.v1 import core_pb2 as pb
 from tests.builders.snapshots import epochs_from
 from tests.rlm.proxy.fakes import TOPIC_ID, WATERMARKS, FakeTier, blob, tier_partition
@@ -31,6 +32,12 @@ READ = RemoteRead(
 
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
+
+
+def queued_bytes(link: FrameLink | None) -> int:
+    """What waits for the other side."""
+    assert link is not None and link._writer is not None
+    return link._writer.untaken_bytes
 
 
 @pytest.fixture
@@ -179,6 +186,24 @@ async def test_h24_concurrent_reads_keep_their_own_bytes(path: Path) -> None:
         for read, records in zip(reads, await asyncio.gather(*tasks), strict=True):
             end = read.offset + max(1, read.offset % 4)
             assert b"".join(records.records) == blob(read.offset, end, 30_000)
+
+
+async def test_h36_an_answer_that_nobody_waits_for_any_more_is_not_kept(path: Path) -> None:
+    """It was on its way when its caller went."""
+    mib = 1 << 20
+    async with site(path, FakeTier(partitions={0: tier_partition()}, record_bytes=5 * mib)) as s:
+        (link,) = s.core.server._links
+        s.worker._link._transport.pause_reading()  # type: ignore[union-attr]
+        reading = asyncio.ensure_future(s.worker.read(replace(READ, max_bytes=5 * mib)))
+        await until(lambda: queued_bytes(link.frames) > 0)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert s.memory.held_bytes == 0
+        s.worker._link._transport.resume_reading()  # type: ignore[union-attr]
+        assert await s.worker.barrier(NAMED, 0, 60_000) == tier_partition()
+        assert s.memory.slots.mapped_bytes >= 5 * mib  # the answer has come
+        assert s.memory.held_bytes == 0
 
 
 async def test_h24_without_the_core_calls_fail_at_once_and_all_is_back_with_it(path: Path) -> None:
@@ -336,15 +361,14 @@ async def test_h24_a_worker_that_takes_nothing_does_not_fill_the_memory_of_the_c
         )
         raw.send(*(pb.ToCore(call_id=number, read=read) for number in range(1, 61)))
         await until(lambda: len(core.tier.reads) == 60)
-        queued = link.frames._transport.get_write_buffer_size  # type: ignore[union-attr]
         await asyncio.sleep(0.05)
-        most = queued()
+        most = queued_bytes(link.frames)
         assert most < 8 * mib
         name = "n" * 10_000
         for offset in range(1_000):
             core.tier.partitions[0] = tier_partition(remote_next_offset=offset, topic=name)
             await core.feed.compare_all()
-        assert queued() < most + 2 * mib
+        assert queued_bytes(link.frames) < most + 2 * mib
         raw.link._transport.resume_reading()  # type: ignore[union-attr]
         await until(lambda: len(raw.answers()) == 60)
         last = [said.views for said, _ in raw.said if said.WhichOneof("body") == "views"][-1]
@@ -363,14 +387,13 @@ async def test_h36_a_core_that_takes_nothing_does_not_fill_the_memory_of_a_worke
     async with site(path) as s:
         (link,) = s.core.server._links
         link.frames._transport.pause_reading()  # type: ignore[union-attr]
-        queued = s.worker._link._transport.get_write_buffer_size  # type: ignore[union-attr]
         counts = pb.Counts(spliced=[pb.ClientBytes(client_id="c" * 10_000, size_bytes=1)])
         for _ in range(2_000):
             with pytest.raises(Unavailable):
                 await s.worker.barrier(name, 0, 0)
             if s.worker.takes_reports:
                 s.worker.report(counts)
-        assert queued() < 6 * mib
+        assert 0 < queued_bytes(s.worker._link) < 6 * mib
         assert s.worker.ready()  # what it knows is as good as before
         with pytest.raises(Unavailable, match="takes nothing"):
             await s.worker.read(READ)

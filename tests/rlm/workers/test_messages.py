@@ -30,7 +30,6 @@ from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredPartition
 from rlm.remote_log.tier import ChangedMeanwhile, TierPartition, TopicRef, Watermarks
 from rlm.workers import messages
-from rlm.workers.frames import RawBytes
 from rlm.workers.messages import (
     NEWEST_PROTOCOL,
     OLDEST_PROTOCOL,
@@ -159,7 +158,7 @@ def test_records_there_and_back(
         exhausted=exhausted,
         missing=missing,
     )
-    found = records_of(sent(records_message(value)), RawBytes(raw))
+    found = records_of(sent(records_message(value)), (memoryview(raw),))
     assert b"".join(found.records) == raw
     assert replace(found, records=value.records) == value
 
@@ -210,7 +209,7 @@ def _mirrored(value: MirroredPartition) -> MirroredPartition:
 
 
 def _records(value: RemoteRecords) -> RemoteRecords:
-    found = records_of(sent(records_message(value)), RawBytes(b"".join(value.records)))
+    found = records_of(sent(records_message(value)), tuple(map(memoryview, value.records)))
     return replace(found, records=tuple(bytes(one) for one in found.records))
 
 

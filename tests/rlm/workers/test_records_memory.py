@@ -10,10 +10,11 @@ from contextlib import suppress
 import pytest
 
 from rlm.proxy.begun import begin
-from rlm.workers.frames import RawBytes
 from rlm.workers.records_memory import RecordsMemory, Room
+from tests.rlm.workers.wires import Received, written
 
 BOUND = 100
+MIB = 1 << 20
 
 
 async def turns() -> None:
@@ -75,12 +76,12 @@ async def test_one_read_may_be_larger_than_the_bound_when_nothing_else_is_held()
 async def test_h36_what_was_read_counts_until_nobody_refers_to_it() -> None:
     memory = RecordsMemory(BOUND)
     room = await memory.reserve(80)
-    raw = RawBytes(30)
-    room.hold(raw)
+    raw = memory.take(30)
+    assert memory.held_bytes == 110  # it may come whole, and be of another size
     room.release()
     assert memory.held_bytes == 30
     waiting = asyncio.ensure_future(memory.reserve(90))
-    part = memoryview(raw)[10:20]
+    part = raw[0][10:20]
     del raw
     await turns()
     assert (memory.held_bytes, waiting.done()) == (30, False)
@@ -95,8 +96,7 @@ async def test_h36_the_bound_holds_while_a_read_changes_from_reserved_to_held() 
     room = await memory.reserve(BOUND)
     waiting = asyncio.ensure_future(memory.reserve(BOUND))
     await turns()
-    raw = RawBytes(BOUND)
-    room.hold(raw)
+    raw = memory.take(BOUND)
     room.release()
     await turns()
     assert (memory.held_bytes, waiting.done()) == (BOUND, False)
@@ -109,10 +109,11 @@ async def test_a_read_that_got_less_than_it_reserved_makes_room() -> None:
     room = await memory.reserve(BOUND)
     waiting = asyncio.ensure_future(memory.reserve(70))
     await turns()
-    raw = RawBytes(30)
-    room.hold(raw)
+    raw = memory.take(30)
+    room.release()
     await asyncio.wait_for(waiting, 60)
     assert memory.held_bytes == BOUND
+    assert raw
 
 
 async def test_a_waiter_that_is_cancelled_takes_nothing_and_holds_nobody() -> None:
@@ -160,7 +161,7 @@ async def test_h36_the_bound_holds_for_any_order_of_events(seed: int) -> None:
     chance = random.Random(seed)
     memory = RecordsMemory(BOUND)
     tasks: deque[tuple[int, asyncio.Future[Room]]] = deque()
-    held: list[RawBytes] = []
+    held: list[list[memoryview]] = []
 
     for _ in range(300):
         act = chance.randrange(5)
@@ -176,15 +177,89 @@ async def test_h36_the_bound_holds_for_any_order_of_events(seed: int) -> None:
         elif tasks and tasks[0][1].done():
             size_bytes, task = tasks.popleft()
             with suppress(asyncio.CancelledError):
-                raw = RawBytes(chance.randint(0, size_bytes))
-                task.result().hold(raw)
-                held.append(raw)
-                del raw
+                room = task.result()
+                held.append(memory.take(chance.randint(0, size_bytes)))
+                room.release()
         assert 0 <= memory.held_bytes <= BOUND
-        assert sum(map(len, held)) <= memory.held_bytes
+        assert sum(len(view) for raw in held for view in raw) <= memory.held_bytes
     for _, task in tasks:
         task.cancel()
         with suppress(asyncio.CancelledError):
             (await task).release()
     held.clear()
     assert (memory.held_bytes, memory.lacking_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "pieces", "held_bytes"),
+    [
+        (0, [], 0),
+        (1, [1], 1),
+        (MIB * 3 // 4 - 1, [MIB * 3 // 4 - 1], MIB * 3 // 4 - 1),
+        (MIB * 3 // 4, [MIB * 3 // 4], MIB),
+        (MIB - 1, [MIB - 1], MIB),
+        (MIB, [MIB], MIB),
+        (MIB + 1, [MIB, 1], MIB + 1),
+        (3 * MIB + 900_000, [MIB, MIB, MIB, 900_000], 4 * MIB),
+    ],
+)
+async def test_h36_a_slot_counts_whole_and_less_than_one_as_it_is(
+    size_bytes: int, pieces: list[int], held_bytes: int
+) -> None:
+    memory = RecordsMemory(64 * MIB)
+    raw = memory.take(size_bytes)
+    assert [len(piece) for piece in raw] == pieces
+    assert memory.held_bytes == held_bytes
+    in_slots = memory.slots.mapped_bytes - memory.slots.free_bytes
+    assert 0 <= held_bytes - in_slots < MIB * 3 // 4
+    room = await memory.reserve(size_bytes)  # as much as it may take
+    del raw
+    assert memory.held_bytes == held_bytes
+    room.release()
+    assert memory.held_bytes == 0
+
+
+def test_h36_each_piece_is_given_back_by_itself() -> None:
+    memory = RecordsMemory(64 * MIB)
+    raw = memory.take(3 * MIB)
+    del raw[0]
+    assert memory.held_bytes == 2 * MIB
+    del raw[0], raw[0]
+    assert memory.held_bytes == 0
+
+
+def test_h36_an_answer_of_any_size_leaves_no_more_memory_than_is_kept_for_others() -> None:
+    memory = RecordsMemory(64 * MIB)
+    raw = memory.take(200 * MIB)
+    assert memory.slots.resident_bytes == 200 * MIB
+    del raw
+    assert memory.slots.resident_bytes == 32 * MIB
+    assert memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_h36_nothing_is_held_once_all_is_gone_whatever_the_order(seed: int) -> None:
+    """Answers that come in pieces, are kept in parts, or break off with their connection."""
+    chance = random.Random(seed)
+    memory, kept = RecordsMemory(64 * MIB), list[memoryview]()
+    for _ in range(4):
+        one = Received(memory.take)
+        sizes = [chance.choice((0, 9, 70_000, MIB - 9, MIB, 3 * MIB)) for _ in range(6)]
+        frames = [(b"m" * chance.randint(0, 90), chance.randbytes(size)) for size in sizes]
+        data = written(*frames)
+        one.feed(data[: chance.randint(0, len(data))], [chance.randint(1, 400_000)] * 99)
+        assert one.frames == frames[: len(one.frames)]
+        kept += [
+            view[len(view) // 3 :] for raw in one.raws for view in raw if chance.random() < 0.4
+        ]
+        one.raws.clear()
+        chance.shuffle(kept)
+        del kept[len(kept) // 2 :]
+        if chance.random() < 0.5:
+            one.link.close()
+        else:
+            one.link.connection_lost(None)
+        assert memory.held_bytes >= sum(map(len, kept))
+    kept.clear()
+    assert memory.held_bytes == 0
+    assert memory.slots.free_bytes == memory.slots.mapped_bytes

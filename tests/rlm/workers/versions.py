@@ -71,7 +71,7 @@ class _Pair:
         if not self._is_connected.is_set():
             self._early.append((message, raw))
             return
-        self.core.send(self._relay.to_core(message), (raw,))
+        self.core.send(self._relay.to_core(message), raw)
 
     def _from_core(self, message: bytes, raw: RawBytes) -> None:
-        self.worker.send(self._relay.to_worker(message), (raw,))
+        self.worker.send(self._relay.to_worker(message), raw)

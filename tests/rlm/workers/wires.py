@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import chain, repeat
 from typing import Any
 
-from rlm.workers.frames import FrameLink, RawBytes
+from rlm.workers.frames import FrameLink, RawBytes, RawMemory, new_memory
 
 Frame = tuple[bytes, bytes]
 
@@ -16,10 +16,18 @@ class KeptTransport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written = bytearray()
+        self.untaken_bytes = 0
         self.is_closed = False
+        self.is_paused = False
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """The test pauses by itself."""
+
+    def get_write_buffer_size(self) -> int:
+        return self.untaken_bytes
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
 
     def write(self, data: Any) -> None:
         assert not self.is_closed
@@ -35,16 +43,16 @@ class KeptTransport(asyncio.Transport):
 class Received:
     """A link and the frames that it got."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: RawMemory = new_memory) -> None:
         self.frames: list[Frame] = []
         self.raws: list[RawBytes] = []
         self.ends = 0
-        self.link = FrameLink(self._received, self._ended)
+        self.link = FrameLink(self._received, self._ended, memory)
         self.transport = KeptTransport()
         self.link.connection_made(self.transport)
 
     def _received(self, message: bytes, raw: RawBytes) -> None:
-        self.frames.append((message, bytes(raw)))
+        self.frames.append((message, b"".join(raw)))
         self.raws.append(raw)
 
     def _ended(self) -> None:
