@@ -72,6 +72,14 @@ async def in_task() -> None:
         await _InTask()
 
 
+def complete(awaited: asyncio.Future[None]) -> None:
+    """Let whoever awaits it go on, as an Event that is set, which takes 800 bytes of memory more.
+    Nothing where it is complete, or was cancelled with its waiter.
+    """
+    if not awaited.done():
+        awaited.set_result(None)
+
+
 class Steps:
     """Works on one thing after another in callbacks, as long as each waits for nothing but
     `awaited`; otherwise it goes on in a task.

@@ -18,7 +18,7 @@ import structlog
 from kafka_protocol.primitives import Buffer, WireError
 from rlm.proxy.account import Account
 from rlm.proxy.asked import AskedAnswer
-from rlm.proxy.begun import Steps, or_broken_off
+from rlm.proxy.begun import Steps, complete, or_broken_off
 from rlm.proxy.client_login import ClientLogin
 from rlm.proxy.introductions import Introduced
 from rlm.proxy.memory import SMALL_BYTES
@@ -88,8 +88,9 @@ class Connection:
         self._put_off: Taken | None = None  # until there is memory for it
         self._is_settling = False
         self._asked = AskedAnswer(self.responses, self._work)
-        self._over = asyncio.Event()
-        self._client_gone = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[None] = loop.create_future()
+        self._client_gone: asyncio.Future[None] = loop.create_future()
         self._is_direct, self._spliced_up_to = False, 0
         self._refusals = RefusedProduce(shared.metrics)
 
@@ -186,7 +187,7 @@ class Connection:
 
     def client_lost(self, error: Exception | None) -> None:
         """The client's socket was closed."""
-        self._client_gone.set()
+        complete(self._client_gone)
         self.client.writer.drop()
         self.end("client_closed" if error is None else "client_error")
 
@@ -360,7 +361,7 @@ class Connection:
             async with self._tasks:
                 try:
                     self.beside(self._connect())
-                    await self._over.wait()
+                    await self._over
                 finally:  # a task that crashed ends this wait, too
                     self.end("crashed")
                     self._work.stop()
@@ -378,7 +379,7 @@ class Connection:
         """Give a client that still reads the time to take what was already answered."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.shared.settings.shutdown_timeout_ms / 1000):
-                await self._client_gone.wait()
+                await self._client_gone
 
     async def _settle(self, handle: Callable[[], Awaitable[list[Buffer] | None]]) -> None:
         """Answer one request, or log in again; `_go_on` follows. Nothing refers to request and
@@ -485,7 +486,7 @@ class Connection:
         self.is_over = True
         self._cause = cause
         self.shared.memory.leave(self)
-        self._over.set()
+        complete(self._over)
         for side in (self.client, self._broker):
             if side is not None and side.splicing is not None:
                 side.splicing.stop()

@@ -351,9 +351,9 @@ class ProxyServer:
         changes = TopicChangesHandler(self._own_topics, self._metrics)
         handlers: dict[int, Handle] = {
             FETCH.key: fetches.handle,
-            LIST_OFFSETS.key: _in_task(positions.list_offsets),
-            OFFSET_FOR_LEADER_EPOCH.key: _in_task(positions.offset_for_leader_epoch),
-            DELETE_RECORDS.key: _in_task(deletes.handle),
+            LIST_OFFSETS.key: _InTask(positions.list_offsets),
+            OFFSET_FOR_LEADER_EPOCH.key: _InTask(positions.offset_for_leader_epoch),
+            DELETE_RECORDS.key: _InTask(deletes.handle),
             API_VERSIONS.key: _refuse_newer_api_versions,
             **dict.fromkeys(CHANGING_APIS, changes.handle),
             ADD_PARTITIONS_TO_TXN.key: changes.add_partitions,
@@ -469,14 +469,15 @@ def _produce_log_start(
     return view.remote_log_start_offset
 
 
-def _in_task(handle: Handle) -> Handle:
+@dataclass(frozen=True, slots=True)
+class _InTask:
     """The same handler, in a task from its beginning."""
 
-    async def handled(taken: Taken, connection: Connection) -> list[Buffer] | None:
-        await in_task()
-        return await handle(taken, connection)
+    handle: Handle
 
-    return handled
+    async def __call__(self, taken: Taken, connection: Connection) -> list[Buffer] | None:
+        await in_task()
+        return await self.handle(taken, connection)
 
 
 async def _refuse_sasl(taken: Taken, connection: Connection) -> list[Buffer]:

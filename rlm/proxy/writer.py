@@ -12,7 +12,6 @@ what the socket does not take is copied. This module must not know Kafka.
 import asyncio
 import os
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -56,7 +55,7 @@ class PacedWriter:
     def __init__(self, transport: asyncio.WriteTransport, on_drained: Callable[[], None]) -> None:
         self._transport = transport
         self._on_drained = on_drained
-        self._queue: deque[memoryview] = deque()
+        self._queue: list[memoryview] = []
         self._paused = False
         self._is_finishing = False
         self._is_lent = False
@@ -204,7 +203,7 @@ class PacedWriter:
         """
         if self._transport.is_closing():
             return False
-        pieces = [self._queue[at] for at in range(min(len(self._queue), _PIECES_AT_ONCE))]
+        pieces = self._queue[:_PIECES_AT_ONCE]
         try:
             if self._secured is not None:
                 taken_bytes = self._secured.send_pieces(pieces)
@@ -224,8 +223,10 @@ class PacedWriter:
         """So many queued bytes were given away."""
         self.queued_bytes -= size_bytes
         self._given_bytes += size_bytes
-        while size_bytes:
-            piece = self._queue.popleft()
-            if len(piece) > size_bytes:
-                self._queue.appendleft(piece[size_bytes:])
-            size_bytes = max(size_bytes - len(piece), 0)
+        whole = 0
+        while size_bytes and len(self._queue[whole]) <= size_bytes:
+            size_bytes -= len(self._queue[whole])
+            whole += 1
+        del self._queue[:whole]
+        if size_bytes:
+            self._queue[0] = self._queue[0][size_bytes:]

@@ -176,13 +176,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "bytes that the socket did not take are lost",
-            "                self._queue.appendleft(piece[size_bytes:])\n",
-            "                pass\n",
+            "            self._queue[0] = self._queue[0][size_bytes:]\n",
+            "            del self._queue[0]\n",
         ),
         (
             "bytes that the socket took are sent again",
-            "self._queue.appendleft(piece[size_bytes:])",
-            "self._queue.appendleft(piece)",
+            "        if size_bytes:\n            self._queue[0] =",
+            "        if False:\n            self._queue[0] =",
         ),
         (
             "G10: the transport copies what the socket does not take",
