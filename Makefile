@@ -21,6 +21,7 @@
 #   make bench-pass-through  what the proxy costs where it only passes bytes on
 #   make bench-floors     what the machine takes at least for the same bytes
 #   make bench-connections  thousands of waiting connections, fifty readers of remote data
+#   make bench-idle-connections  what clients that are silent cost the memory of a service
 #   make bench-all        all benchmarks, one after the other: a night
 #   make bench-idle       a service that leads 1,000 partitions and has nothing to do
 #   make bench-spark      the connector beside Spark's own Kafka source
@@ -57,7 +58,7 @@ SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep
 .PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock audit sbom clean
 .PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
 .PHONY: bench-stores bench-scale bench-ledger bench-ledger-snapshot bench-idle bench-pass-through bench-spark mutants
-.PHONY: bench-connections bench-floors bench-all
+.PHONY: bench-connections bench-idle-connections bench-floors bench-all
 
 help:
 	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
@@ -137,6 +138,9 @@ bench-idle: setup
 
 bench-connections: setup
 	@$(RUN) bench.connections $(ARGS)
+
+bench-idle-connections: setup
+	@$(RUN) bench.idle_connections $(ARGS)
 
 bench-floors: setup
 	@$(RUN) bench.floors $(ARGS)

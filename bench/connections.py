@@ -17,13 +17,12 @@ from dataclasses import asdict, dataclass
 from statistics import median, quantiles
 from typing import Any
 
-import psutil
 from confluent_kafka import Producer
 
 from bench.command import document, measure, parser, say, words
 from bench.machine import load_in_words
 from bench.plan import DIRECT, MIB, PROXY, RECORD_BYTES, order_of
-from bench.processes import BenchError, CpuMark, wait_idle
+from bench.processes import BenchError, CpuMark, resident_bytes, wait_idle
 from bench.production import production_sandbox, workers_override
 from bench.raw_readers import Work
 from bench.topics import enable, make_filled, make_topic, wait_remote
@@ -170,7 +169,7 @@ def _work(
 def _measured(sandbox: Sandbox, part: str, work: Work, variant: str, number: int) -> ConnectionsRun:
     broker = sandbox.json["brokers"][0]
     wait_idle(broker["rlm_pid"])
-    resident = _resident_bytes(broker["rlm_pid"])
+    resident = resident_bytes(broker["rlm_pid"])
     pids = {"service": broker["rlm_pid"], "plugin": broker["plugin_pid"]}
     pids["broker"] = broker["broker_pid"]
     child = subprocess.Popen(
@@ -183,7 +182,7 @@ def _measured(sandbox: Sandbox, part: str, work: Work, variant: str, number: int
         _say(child, json.dumps(asdict(work)))
         _said(child)
         wait_idle(broker["rlm_pid"])
-        grown = _resident_bytes(broker["rlm_pid"]) - resident
+        grown = resident_bytes(broker["rlm_pid"]) - resident
         before = CpuMark.now(pids)
         with _records_each_second(sandbox, part):
             _say(child, "go")
@@ -250,12 +249,6 @@ def _produce_each_second(bootstrap: str) -> None:
         sent += 1
         producer.poll(0)
         time.sleep(max(began_s + sent / _TAIL_PARTITIONS - time.monotonic(), 0))
-
-
-def _resident_bytes(pid: int) -> int:
-    """Of a process and its children."""
-    root = psutil.Process(pid)
-    return sum(one.memory_info().rss for one in (root, *root.children(recursive=True)))
 
 
 def _line(run: ConnectionsRun) -> str:

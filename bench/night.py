@@ -105,6 +105,7 @@ PARTS = (
     Part(name="ledger", module="bench.ledger_native"),
     Part(name="ledger-snapshot", module="bench.ledger_snapshot"),
     Part(name="idle", module="bench.idle", arguments=("--rounds", "5")),
+    Part(name="idle-connections", module="bench.idle_connections"),
 )
 
 

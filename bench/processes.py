@@ -30,6 +30,11 @@ def cpu_seconds(pid: int) -> float:
     return total
 
 
+def resident_bytes(pid: int) -> int:
+    """Of a process and its children."""
+    return sum(int(psutil.Process(one).memory_info().rss) for one in process_tree(pid))
+
+
 def process_tree(pid: int) -> list[int]:
     """The process and its children."""
     return [pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))]

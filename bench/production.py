@@ -9,9 +9,8 @@ from pathlib import Path
 from rlm.config.service import settings
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.services import QUICK_SERVICE
-from rlm_sandbox.spec import Override, SandboxSpec
+from rlm_sandbox.spec import PLAINTEXT, Override, SandboxSpec
 
-_HEAP_MIB = 1024
 _ANSWER_S = 10
 
 
@@ -21,6 +20,8 @@ def production_sandbox(
     *,
     brokers: int = 1,
     native_tiering: bool = False,
+    security: str = PLAINTEXT,
+    heap_mib: int = 1024,
     overrides: tuple[Override, ...] = (),
 ) -> Iterator[Sandbox]:
     """Up while the block runs, and gone after it. The store is a directory."""
@@ -30,7 +31,8 @@ def production_sandbox(
             native_tiering=native_tiering,
             store="local",
             jvm="full",
-            heap_mib=_HEAP_MIB,
+            security=security,
+            heap_mib=heap_mib,
             overrides=(*_default_intervals(), *overrides),
         )
         sandbox = Sandbox.up(Path(folder) / "sandbox", spec, progress=progress)
