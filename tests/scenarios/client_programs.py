@@ -25,13 +25,14 @@ from bench.java_classes import compiled, java_compiler, kafka_class_path
 from rlm_sandbox.files import one_at_a_time
 from rlm_sandbox.kafka_dist import cache_dir, java_environment, resolve_kafka
 from rlm_sandbox.maven import cached_jars
+from rlm_sandbox.spec import SandboxError
+from rlm_sandbox.store_servers.versitygw import go_command
 from tests.scenarios.client_table import Program, TestedClient
 from tests.scenarios.cluster import Cluster, Row
 from tests.scenarios.repeats import Commit
 
 PROGRAMS = Path(__file__).parent / "clients"
 EARLIEST = -2
-_USUAL_GO = "/usr/local/go/bin/go"
 _BUILD_LIMIT_S = 600
 _END_S = 60
 _STREAMS_MIB = 6
@@ -70,7 +71,7 @@ def command_of(client: TestedClient) -> tuple[str, ...]:
         python = _environment(client.version) / "bin" / "python"
         return (str(python), "-I", str(PROGRAMS / "reader.py"))
     if client.program is Program.GO:
-        return (str(_go_programs() / client.client.partition("-")[0]),)
+        return (str(_go_program(client.client.partition("-")[0])),)
     if client.program is Program.NODE:
         return (_node(), str(_node_program() / "reader.js"))
     return _java(client)
@@ -115,18 +116,24 @@ def _environment(version: str) -> Path:
     return _made(name, [lock], make) / "made"
 
 
-def _go_programs() -> Path:
-    go = shutil.which("go") or shutil.which(_USUAL_GO)
-    if go is None:
-        pytest.skip("there is no Go to build the reader with")
+def _go_program(name: str) -> Path:
+    """One of the folders with a main.go, with the modules whose hashes go.sum has. The compiler is
+    the one that builds the sandbox's servers.
+    """
     source = PROGRAMS / "go"
+    parts = (source / "go.mod", source / "go.sum", source / "rows", source / name)
 
     def make(folder: Path) -> None:
-        build = (go, "build", "-mod=readonly", "-o", f"{folder}/", "./...")
+        try:
+            go = go_command(cache_dir(), progress=lambda _: None)
+        except SandboxError as error:
+            pytest.skip(f"there is no Go to build the reader with: {error}")
+        build = (str(go), "build", "-mod=readonly", "-o", f"{folder}/", f"./{name}")
         if why := _failure(build, cwd=source, GOTOOLCHAIN="local"):
             pytest.skip(f"Go cannot build the reader: {why}")
 
-    return _made("go-clients", sorted(path for path in source.rglob("*") if path.is_file()), make)
+    files = sorted(path for part in parts for path in (part, *part.rglob("*")) if path.is_file())
+    return _made(f"go-{name}", files, make) / name
 
 
 def _node_program() -> Path:

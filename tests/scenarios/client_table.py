@@ -18,6 +18,16 @@ SECURITIES = (PLAINTEXT, SASL_SSL)
 CLASSIC, CONSUMER = "classic", "consumer"
 
 
+class InCi(enum.Enum):
+    """What CI has the time for, of the first of a client's protocols. All else is in `make long`.
+    The values are those of the documentation.
+    """
+
+    NOTHING = "no"
+    AS_A_MEMBER = "as a member of a group, with PLAINTEXT"
+    ALL = "yes"
+
+
 class Program(enum.Enum):
     """What runs a client's reader."""
 
@@ -31,9 +41,7 @@ class Program(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestedClient:
-    """One client in one version, with the securities that it can be given. `is_in_ci`: with the
-    first of its protocols; everything else is part of `make long`.
-    """
+    """One client in one version, with the securities that it can be given."""
 
     __test__ = False  # pytest takes the name for a class of tests
 
@@ -43,7 +51,7 @@ class TestedClient:
     program: Program
     protocols: tuple[str, ...] = (CLASSIC,)
     securities: tuple[str, ...] = SECURITIES
-    is_in_ci: bool = False
+    in_ci: InCi = InCi.NOTHING
     remark: str = ""
 
     @property
@@ -80,7 +88,7 @@ CLIENTS: tuple[TestedClient, ...] = (
         version=KAFKA_VERSION,
         program=Program.JAVA,
         protocols=(CONSUMER, CLASSIC),
-        is_in_ci=True,
+        in_ci=InCi.ALL,
     ),
     TestedClient(name=_JAVA, client="java", version=_LAST_JAVA_3, program=Program.JAVA),
     TestedClient(name=_JAVA, client="java", version=_OLDEST_JAVA, program=Program.JAVA),
@@ -103,7 +111,7 @@ CLIENTS: tuple[TestedClient, ...] = (
         client="aiokafka",
         version=metadata.version("aiokafka"),
         program=Program.HERE,
-        is_in_ci=True,
+        in_ci=InCi.ALL,
     ),
     TestedClient(
         name="kafka-python",
@@ -134,7 +142,13 @@ CLIENTS: tuple[TestedClient, ...] = (
         program=Program.GO,
         remark="`Config.Version` 3.6.0",
     ),
-    TestedClient(name="franz-go (Go)", client="franz", version="1.21.4", program=Program.GO),
+    TestedClient(
+        name="franz-go (Go)",
+        client="franz",
+        version="1.21.4",
+        program=Program.GO,
+        in_ci=InCi.AS_A_MEMBER,
+    ),
     TestedClient(
         name="segmentio kafka-go (Go)", client="segmentio", version="0.4.51", program=Program.GO
     ),
@@ -143,6 +157,7 @@ CLIENTS: tuple[TestedClient, ...] = (
         client="kafkajs",
         version="2.2.4",
         program=Program.NODE,
+        in_ci=InCi.AS_A_MEMBER,
         remark="it reads as a member of a group only, and goes back to its last commit when it "
         "learns that a leader has changed: see below",
     ),
@@ -158,9 +173,10 @@ class Cell:
     protocol: str
 
     @property
-    def is_in_ci(self) -> bool:
-        """Whether CI has the time for it: with SASL_SSL, all ways of reading at once."""
-        return self.client.is_in_ci and self.protocol == self.client.protocols[0]
+    def in_ci(self) -> InCi:
+        """With SASL_SSL, all ways of reading at once."""
+        is_first = self.protocol == self.client.protocols[0]
+        return self.client.in_ci if is_first else InCi.NOTHING
 
     @property
     def id(self) -> str:

@@ -19,7 +19,7 @@ from tests.builders import secured_clients
 from tests.sandbox.test_secured_cluster import written
 from tests.sandbox_fixtures import with_workers
 from tests.scenarios.client_programs import EARLIEST, Reading, command_of, spec_of
-from tests.scenarios.client_table import PLAINTEXT, SASL_SSL, Cell, cells
+from tests.scenarios.client_table import PLAINTEXT, SASL_SSL, Cell, InCi, cells
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.repeats import Repeat, repeats_of
 from tests.scenarios.replicas import lead, reassign, replicas, wait_isr
@@ -50,6 +50,7 @@ and it goes back if it commits in that moment.
 _CODEC: dict[str, Any] = {"compression.type": "gzip"}
 """All clients know it, also those that have no codec of their own language's."""
 
+_MEMBERS_IN_CI = [one for one in cells(PLAINTEXT) if one.in_ci is InCi.AS_A_MEMBER]
 _GOES_BACK = [one for one in cells(PLAINTEXT) if not one.client.reads_once]
 
 
@@ -153,7 +154,7 @@ class Meanwhile:
 
 def _params(security: str) -> list[object]:
     return [
-        pytest.param(cell, id=cell.id, marks=() if cell.is_in_ci else pytest.mark.long)
+        pytest.param(cell, id=cell.id, marks=() if cell.in_ci is InCi.ALL else pytest.mark.long)
         for cell in cells(security)
     ]
 
@@ -257,6 +258,12 @@ def test_client_reads_both_tiers(both: Both, cell: Cell) -> None:
     _reads(both, cell)
 
 
+@pytest.mark.parametrize("cell", _MEMBERS_IN_CI, ids=lambda one: one.id)
+def test_member_of_a_group_reads_both_tiers(both: Both, cell: Cell) -> None:
+    """From the very start: of clients in other languages this is what CI has the time for."""
+    _reads_in(both, cell, _reads_as_a_group)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("cell", _GOES_BACK, ids=lambda one: one.id)
 def test_client_that_is_given_records_again_is_so_by_the_brokers_too(
@@ -297,7 +304,7 @@ def test_clients_read_both_tiers_at_once_by_sasl_ssl(secured: Both) -> None:
     what CI has the time for.
     """
     cluster, topic, rows = secured.cluster, secured.topic, secured.rows
-    chosen = [cell for cell in cells(SASL_SSL) if cell.is_in_ci]
+    chosen = [cell for cell in cells(SASL_SSL) if cell.in_ci is InCi.ALL]
     node = cluster.leader(topic) % 3 + 1
     meanwhile = Meanwhile(lambda: lead(cluster, topic, node), readers=_WAYS * len(chosen))
     with contextlib.ExitStack() as open_readings:
@@ -332,9 +339,13 @@ def test_three_brokers_and_a_controller_are_secured_among_themselves(secured: Bo
 
 
 def _reads(both: Both, cell: Cell) -> None:
-    command_of(cell.client)
     chosen = (_reads_from_the_very_start, _reads_by_seek) if cell.client.seeks else ()
     for read in (*chosen, _reads_as_a_group):
-        began_s = time.monotonic()
-        read(both, cell)
-        print(f"{cell.id} {cell.security} {read.__name__}: {time.monotonic() - began_s:.1f} s")
+        _reads_in(both, cell, read)
+
+
+def _reads_in(both: Both, cell: Cell, read: Callable[[Both, Cell], object]) -> None:
+    command_of(cell.client)
+    began_s = time.monotonic()
+    read(both, cell)
+    print(f"{cell.id} {cell.security} {read.__name__}: {time.monotonic() - began_s:.1f} s")
