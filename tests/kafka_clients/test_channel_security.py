@@ -29,17 +29,12 @@ from rlm.broker.connection import BrokerConnection
 from rlmm.clients import ConnectionSettings, make_consumer, refresh_metadata
 from tests.builders.fake_broker import FakeBroker
 from tests.builders.sasl_broker import SaslBroker
+from tests.waiting import until
 
 PASSWORD = "nobody-may-see-this"
 PLAIN = f"\0rlm\0{PASSWORD}".encode()
 PAUSE_S = 2.0
 """Longer than a busy machine needs for a few calls."""
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - the fake broker has no event for what came in
-            await asyncio.sleep(0.005)
 
 
 def secured(login: Login, **more: object) -> ChannelSecurity:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 import pytest
@@ -20,6 +20,7 @@ from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment
 from tests.rlmm.running import RunningMetadata, running
 from tests.sandbox_fixtures import SandboxFactory
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -61,12 +62,6 @@ async def _topics(bootstrap: str) -> set[str]:
         return set(await admin.list_topics())
     finally:
         await admin.close()
-
-
-async def _until(condition: Callable[[], object], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - any condition
-            await asyncio.sleep(0.05)
 
 
 async def test_a_segment_lives_and_dies_in_every_readers_view(bootstrap: str) -> None:
@@ -161,7 +156,7 @@ async def test_h06_a_deleted_ledger_stays_absent_and_stops_everything(
         await admin.start()
         await admin.delete_topics([LEDGER_TOPIC])
         await admin.close()
-        await _until(lambda: records.manager.problem)
+        await until(lambda: records.manager.problem)
         with pytest.raises(Unavailable, match="missing"):
             await records.manager.publish(segment(2, STARTED), 5, -1)
         with pytest.raises(Unavailable, match="missing"):
@@ -175,7 +170,7 @@ async def test_h06_a_deleted_ledger_stays_absent_and_stops_everything(
         assert not restarted.manager.is_ready
         assert LEDGER_TOPIC not in await _topics(bootstrap)
     async with running(bootstrap, remembered={SETTINGS_TOPIC: new_uuid()}, wait=False) as foreign:
-        await _until(lambda: "recreated" in (foreign.log.problem or ""))
+        await until(lambda: "recreated" in (foreign.log.problem or ""))
     await _asking_creates_nothing(bootstrap)
 
 

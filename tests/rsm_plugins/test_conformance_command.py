@@ -5,7 +5,6 @@ that die in the middle of a copy.
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from tests.rsm_plugins.stores import (
     served,
     start_plugin,
 )
+from tests.waiting import until
 
 LARGE_BYTES = 64 << 20
 TRIES = 10
@@ -197,19 +197,11 @@ async def _copy_and_kill(rig: StoreRig, segment: StoredSegment, folder: Path) ->
                 address = address_of(process, folder)
                 subject = await dialled(rig, address, sources, stack, share=True)
                 copying = asyncio.create_task(_refused(subject, segment))
-                await _until(lambda: copying.done() or rig.hands.names() != before)
+                await until(lambda: copying.done() or rig.hands.names() != before)
                 process.kill()
                 return await copying
         finally:
             process.kill()
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    for _ in range(60_000):
-        if holds():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never came to hold")
 
 
 async def _refused(subject: Subject, segment: StoredSegment) -> bool:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from rlm_sandbox.ports import PortReservation
 from rsm_plugins.conformance.subject import StoredSegment, Subject, read_answer
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from tests.rsm_plugins.harness import new_uuid
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "rsm_plugins.process.main"]
@@ -168,14 +169,6 @@ async def test_killed_in_the_middle_of_a_copy(tmp_path: Path, port: int) -> None
         await subject.complete(segment)
         assert (await subject.presence(segment)).presence is Presence.COMPLETE
     await client.close()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    for _ in range(60_000):
-        if holds():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never came to hold")
 
 
 async def refused_copy(subject: Subject, segment: StoredSegment) -> str:

@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from rsm_plugins.contract.client import GrpcRemoteStorageManager
 from rsm_plugins.process.handshake import handshake, parse_handshake
 from rsm_plugins.process.spawned import OWN_COMMAND, SpawnedPlugin, SpawnTimes
+from tests import waiting
 from tests.rsm_plugins.harness import DEADLINES
+
+until = partial(waiting.until, timeout_s=240)
 
 ROOT = Path(__file__).parents[2]
 WAYS = ("linux", "other") if platform.system() == "Linux" else ("other",)
@@ -43,12 +47,6 @@ def script(code: str) -> list[str]:
 
 def problem_of(plugin: SpawnedPlugin) -> str:
     return str(plugin.problem)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(240):
-        while not holds():  # noqa: ASYNC110 - what is waited for is outside of this process
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """One connection to a broker: deadlines, several requests in flight, breaks and coming back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from kafka_protocol.schema import Value
 from kip405.errors import Corrupt, Unavailable
 from rlm.broker.connection import BrokerConnection
 from tests.builders.fake_broker import FakeBroker
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -30,12 +31,6 @@ async def connection(broker: FakeBroker) -> AsyncIterator[BrokerConnection]:
 async def cluster_id(connection: BrokerConnection, timeout_ms: int = 60_000) -> object:
     answer = await connection.call(DESCRIBE_CLUSTER, 0, {}, timeout_ms=timeout_ms)
     return answer["cluster_id"]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - the fake broker has no event for what came in
-            await asyncio.sleep(0.001)
 
 
 async def test_calls_share_one_connection_opened_when_needed(

@@ -23,7 +23,7 @@ from tests.rlm.proxy.fakes import (
 from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.test_introductions import of_group
 from tests.rlm.proxy.test_sasl import SaslBroker, log_in
-from tests.rlm.workers.core_site import until
+from tests.waiting import until
 
 JOIN_GROUP = 11
 

@@ -24,7 +24,8 @@ from tests.rlm.proxy.fakes import FakeBroker, Value, World, asked, blob, fetch_r
 from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.secured import Secured, secure, trusting
 from tests.rlm.proxy.test_pass_through import ended, produce_request, raw_request
-from tests.rlm.proxy.test_sasl import OPAQUE_KEY, asks, principals, until
+from tests.rlm.proxy.test_sasl import OPAQUE_KEY, asks, principals
+from tests.waiting import until
 
 MECHANISM = "SCRAM-SHA-512"
 FAILED, UNKNOWN_MECHANISM, ILLEGAL_STATE = 58, 33, 34

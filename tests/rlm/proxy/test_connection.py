@@ -23,6 +23,7 @@ from rlm.proxy.shared import READ_BUFFER_BYTES, Shared
 from rlm.proxy.splicing import Pipes
 from rlm.proxy.tls_files import PLAIN
 from tests.rlm.proxy.uncounted import Counting
+from tests.waiting import until
 
 HOST = "127.0.0.1"
 FETCH_11 = b"\0\x01\0\x0b" + b"\0\0\0\x01"
@@ -35,12 +36,6 @@ def no_garbage_collector() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
-
-
-async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
-            await asyncio.sleep(0.005)
 
 
 class Unheard:

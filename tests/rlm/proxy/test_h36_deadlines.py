@@ -9,7 +9,8 @@ from rlm.clock import SystemClock
 from rlm.proxy.limits import ClientDeadlines, DeadlineSettings
 from tests.builders.clock import ManualClock
 from tests.rlm.proxy.fakes import world
-from tests.rlm.proxy.test_h36_memory import fetch_head, gone, opaque_request, until
+from tests.rlm.proxy.test_h36_memory import fetch_head, gone, opaque_request
+from tests.waiting import until
 
 
 @dataclass

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from rlm.proxy.session import FetchEntries, Taken
 from rlm.proxy.settings import ProxySettings
 from rlm.remote_log.tier import TierPartition, TopicRef
 from rlm.remote_log.visible import VisibleTiers
+from tests import waiting
 from tests.rlm.proxy.fakes import (
     PLAIN,
     TOPIC,
@@ -45,6 +47,8 @@ from tests.rlm.proxy.holders import Held, hold
 from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.test_pass_through import raw_request
 from tests.rlm.proxy.uncounted import NoMetrics, NoQuota
+
+until = partial(waiting.until, timeout_s=200)
 
 MIB = 1 << 20
 BOUND_BYTES = 4 * MIB
@@ -118,12 +122,6 @@ async def polls(version: int) -> AsyncIterator[Polls]:
         finally:
             for task in (watching, *made.answers):
                 task.cancel()
-
-
-async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(200):
-        while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("version", [11, 12])

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import psutil
@@ -15,6 +15,7 @@ from rlm.proxy.session import RequestCutter, SessionError
 from tests.rlm.proxy.fakes import TOPIC, FakeBroker, Log, asked, blob, fetch_request, only, world
 from tests.rlm.proxy.holders import Held, hold
 from tests.rlm.proxy.raw_client import RawClient
+from tests.waiting import until
 
 MIB = 1 << 20
 CONNECTIONS = 1_000
@@ -78,12 +79,6 @@ async def gone(client: RawClient) -> bool:
         with contextlib.suppress(ConnectionError):
             return await client.reader.read() == b""
     return True
-
-
-async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
-            await asyncio.sleep(0.005)
 
 
 async def test_h36_large_requests_pass_once_the_broker_has_answered() -> None:

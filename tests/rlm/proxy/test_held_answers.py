@@ -6,7 +6,7 @@ The garbage collector is off here: it comes when it likes, and readers wait for 
 import asyncio
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -29,6 +29,7 @@ from tests.rlm.proxy.fakes import (
     world,
 )
 from tests.rlm.proxy.raw_client import RawClient
+from tests.waiting import until
 
 SIZE = 30_000_000
 
@@ -75,13 +76,6 @@ def no_garbage_collector() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
-
-
-async def until(done: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(60):
-        while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
-            await asyncio.sleep(0.005)
 
 
 async def test_an_answer_that_was_taken_is_let_go_while_its_client_is_idle() -> None:

@@ -4,7 +4,6 @@ import asyncio
 import random
 import resource
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -29,6 +28,7 @@ from tests.rlm.proxy.fakes import (
     world,
 )
 from tests.rlm.proxy.raw_client import RawClient
+from tests.waiting import until
 
 MIB = 1 << 20
 VERSIONS = range(4, FETCH.versions.high + 1)
@@ -68,12 +68,6 @@ class DyingBroker(FakeBroker):
             pass
         finally:
             writer.close()
-
-
-async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not done():  # noqa: ASYNC110 - the condition is of another task's plain values
-            await asyncio.sleep(0.005)
 
 
 def both(version: int = 12, offset: int = 40, *, first: int = LOCAL, **fields: int) -> Value:

@@ -18,6 +18,7 @@ from rlm.reading.throttle import ReadThrottle, ThrottleLimits
 from tests.rlm.proxy.fakes import FakeBroker, Value, World, asked, blob, fetch_request, only, world
 from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.test_pass_through import ended, raw_request
+from tests.waiting import until
 
 ILLEGAL_STATE, FAILED = 34, 58
 OPAQUE_KEY = 999
@@ -249,12 +250,6 @@ async def test_h23_bytes_of_a_principal_count_over_its_client_ids_and_connection
         assert (only(second)["records"], second["throttle_time_ms"] > 0) == (b"", True)
         assert only(await clients[2].call(FETCH, 12, request))["records"] == blob(0, 100)
         assert quota.counts.throttled_ms["principal"] > 0
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not reached():  # noqa: ASYNC110 - of what the proxy counts
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(

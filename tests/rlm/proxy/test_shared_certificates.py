@@ -12,7 +12,8 @@ from tests.rlm.proxy.border import ONE_PROCESS
 from tests.rlm.proxy.fakes import World, world
 from tests.rlm.proxy.secured import Secured, secure, trusting
 from tests.rlm.proxy.test_pass_through import ended
-from tests.rlm.proxy.test_sasl import SaslBroker, asks, log_in, principals, until
+from tests.rlm.proxy.test_sasl import SaslBroker, asks, log_in, principals
+from tests.waiting import until
 
 pytestmark = pytest.mark.parametrize("border", [ONE_PROCESS], indirect=True)
 

@@ -5,7 +5,7 @@ import contextlib
 import shutil
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,6 +41,7 @@ from tests.rlm.proxy.secured import (
     trusting,
 )
 from tests.rlm.proxy.test_pass_through import produce_request, raw_request
+from tests.waiting import until
 
 OPAQUE_KEY = 999
 here = pytest.mark.parametrize("border", [ONE_PROCESS], indirect=True)
@@ -50,12 +51,6 @@ here = pytest.mark.parametrize("border", [ONE_PROCESS], indirect=True)
 def secured(tmp_path: Path) -> Iterator[Secured]:
     with secure(Secured.of(tmp_path)) as made:
         yield made
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not reached():  # noqa: ASYNC110 - of what the proxy has counted
-            await asyncio.sleep(0.01)
 
 
 async def cause_of(w: World, client: ssl.SSLContext) -> str:

@@ -20,7 +20,8 @@ from tests.builders.fake_broker import FakeBroker
 from tests.builders.service import NODE_ID, built_service
 from tests.rlm.service.test_scrape import scraped
 from tests.rlm.test_startup import SAFE, kafka_3_3
-from tests.rlm.workers.core_site import RawWorker, until
+from tests.rlm.workers.core_site import RawWorker
+from tests.waiting import until
 
 CORE = CoreSettings(workers=2, recent_ends=0)
 

@@ -23,7 +23,7 @@ from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemorySettings
 from tests.builders.service import NODE_ID, broker_config, built_service
 from tests.builders.threads import all_of, some_threads
-from tests.rlm.workers.core_site import until
+from tests.waiting import until
 
 OWN = NodeAddress(host="broker-3", port=9_092)
 PEER = NodeAddress(host="proxy-1", port=19_092)

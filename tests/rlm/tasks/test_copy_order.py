@@ -21,6 +21,7 @@ from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
 from tests.builders.store import STORE_ID, MemoryStore
+from tests.waiting import until
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -71,12 +72,6 @@ def slow(rig: Rig) -> SlowStore:
     store = rig.shelf.stores[STORE_ID]
     assert isinstance(store, SlowStore)
     return store
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - files are read in threads
-            await asyncio.sleep(0.001)
 
 
 def starts_in(rig: Rig, *states: RemoteLogSegmentState) -> list[int]:

@@ -1,7 +1,7 @@
 """A copy task is requested when a partition rolls, and again until the segment is eligible."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tests.builders.clock import ManualClock
 from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 from tests.builders.threads import THREADS
+from tests.waiting import until
 
 INTERVAL_MS = 500
 ROW = LedPartition(
@@ -60,12 +61,6 @@ class Site:
         while self.clock.now <= now_ms:
             await self.watch.poll()
             self.clock.advance(INTERVAL_MS)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - files are read in threads
-            await asyncio.sleep(0.001)
 
 
 async def test_a_roll_requests_a_task_at_once_and_only_one() -> None:

@@ -26,7 +26,8 @@ from rlm.workers.views import ViewFeed
 from tests.rlm.proxy.border import Border, Near
 from tests.rlm.proxy.fakes import FakeTier
 from tests.rlm.proxy.uncounted import Counting
-from tests.rlm.workers.core_site import RATE, FakeThrottle, until
+from tests.rlm.workers.core_site import RATE, FakeThrottle
+from tests.waiting import until
 
 _COMPARES_MS = 5
 """More often than a core does, for the sake of short tests."""

@@ -1,7 +1,7 @@
 """A core with a fake tier, and a worker's side of it, over a real unix socket."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from rlm.workers.views import ViewFeed
 from tests.rlm.proxy.fake_deletions import FakeDeletions
 from tests.rlm.proxy.fakes import TOPIC, TOPIC_ID, FakeTier, tier_partition
 from tests.rlm.proxy.uncounted import Counting
+from tests.waiting import until
 
 RATE = 1_000
 NAMED = TopicRef(name=TOPIC)
@@ -142,13 +143,6 @@ class Site:
     path: Path
     hellos: list[pb.CoreHello]
     waits: list[pb.ClientWaits]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for it; TimeoutError after a minute."""
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - of whatever component
-            await asyncio.sleep(0.002)
 
 
 @asynccontextmanager

@@ -17,7 +17,8 @@ from rlm.workers.frames import FrameLink
 from rlm.workers.v1 import core_pb2 as pb
 from tests.builders.snapshots import epochs_from
 from tests.rlm.proxy.fakes import TOPIC_ID, WATERMARKS, FakeTier, blob, tier_partition
-from tests.rlm.workers.core_site import HELLO, NAMED, RATE, RawWorker, core_at, site, until
+from tests.rlm.workers.core_site import HELLO, NAMED, RATE, RawWorker, core_at, site
+from tests.waiting import until
 
 READ = RemoteRead(
     topic_id=TOPIC_ID,

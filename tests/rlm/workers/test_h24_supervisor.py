@@ -16,7 +16,7 @@ import pytest
 from rlm.clock import SystemClock
 from rlm.workers.children import Child, ChildPlan, Refused
 from rlm.workers.supervisor import watch_children_without_threads
-from tests.rlm.workers.core_site import until
+from tests.waiting import until
 
 NOTE = (
     "import os, signal, sys, time\n"

@@ -35,9 +35,10 @@ from tests.rlm.proxy.fakes import (
 )
 from tests.rlm.proxy.raw_client import RawClient
 from tests.rlm.proxy.uncounted import Counting, NoQuota
-from tests.rlm.workers.core_site import NAMED, Core, RawWorker, core_at, until
+from tests.rlm.workers.core_site import NAMED, Core, RawWorker, core_at
 from tests.rlm.workers.later_messages import as_later, of_a_later_kind, unchanged
 from tests.rlm.workers.versions import Relay
+from tests.waiting import until
 
 READ = RemoteRead(
     topic_id=TOPIC_ID,

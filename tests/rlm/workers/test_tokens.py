@@ -12,7 +12,8 @@ from rlm.clock import SystemClock
 from rlm.proxy.client_tokens import ClientToken, client_token
 from rlm.proxy.session import SessionError
 from rlm.workers.remote_tokens import RemoteTokens
-from tests.rlm.workers.core_site import Site, site, until
+from tests.rlm.workers.core_site import Site, site
+from tests.waiting import until
 
 SUBJECT = "CN=alice,O=x"
 LIFETIME_MS = 3_600_000

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from rlm.workers.frames import FrameLink, RawBytes
 from rlm.workers.socket_paths import socket_address
-from tests.rlm.workers.core_site import until
 from tests.rlm.workers.later_messages import Rewrite, unchanged
+from tests.waiting import until
 
 
 class Relay:
