@@ -32,6 +32,8 @@
 #   make check-wheels     record again which wheels exist for the locks (needs the network)
 #   make audit ADVISORIES=FOLDER  record which locked versions have known weaknesses, from a clone
 #                         of pypa/advisory-database (needs no network; `make check` reads the record)
+#   make dist             dist/: wheels and source distributions of kafka-rlm and kafka-rlm-spark;
+#                         WHEELHOUSE=1 also all they need, to install it without a network
 #   make sbom             build/sbom.json: every locked package, its hashes and licence (CycloneDX)
 #   make clean            remove .venv and what tools left behind
 # PYTHON=/path/to/python3.11 names the interpreter; pip's own variables (PIP_INDEX_URL, ...) work.
@@ -41,6 +43,7 @@ PYTHON ?=
 KEEP ?=
 STORE ?=
 ADVISORIES =
+WHEELHOUSE ?=
 TESTS = tests
 ARGS =
 WORKERS = 3
@@ -55,7 +58,7 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --m
 ## From nothing each time: pages that are read from Sphinx's cache do not repeat their warnings.
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
-.PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock audit sbom clean
+.PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock audit dist sbom clean
 .PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
 .PHONY: bench-stores bench-scale bench-ledger bench-ledger-snapshot bench-idle bench-pass-through bench-spark mutants
 .PHONY: bench-connections bench-idle-connections bench-floors bench-all
@@ -170,6 +173,9 @@ lock: setup
 
 audit: setup
 	@$(RUN) build_tools.audit "$(ADVISORIES)"
+
+dist: setup
+	@$(RUN) build_tools.dist $(if $(WHEELHOUSE),--wheelhouse $(if $(filter 1,$(WHEELHOUSE)),service,$(WHEELHOUSE)))
 
 sbom: setup
 	@$(RUN) build_tools.sbom

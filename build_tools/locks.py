@@ -17,7 +17,7 @@ AUDIT = REQUIREMENTS / "audit.json"
 DEMO_PROFILES = ("demo", "demo-s3", "demo-hdfs", "demo-spark")
 """The profiles of `make demo`, by STORE, and of `make demo-spark`."""
 
-PROFILES = ("bootstrap", *DEMO_PROFILES, "all")
+PROFILES = ("bootstrap", "service", *DEMO_PROFILES, "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

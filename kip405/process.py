@@ -15,6 +15,7 @@ once in any case. This module must not know what the memory is for.
 
 import ctypes
 import gc
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -31,13 +32,12 @@ _LARGEST_BLOCK_BYTES = 32 << 20  # the maximum that glibc accepts on 64 bits
 
 
 @cache
-@cache
 def software_version() -> str:
     """Version of the installed distribution; `0+unknown` when run from a bare tree."""
-    try:
-        return version("kafka-rlm")
-    except PackageNotFoundError:
-        return "0+unknown"
+    for distribution in ("kafka-rlm", "kafka-rlm-spark"):
+        with suppress(PackageNotFoundError):
+            return version(distribution)
+    return "0+unknown"
 
 
 def software_name() -> str:

@@ -137,9 +137,7 @@ def _cramjam() -> ModuleType:
     try:
         import cramjam
     except ImportError as error:
-        raise Invalid(
-            "compressed records need cramjam: pip install 'kafka-rlm[service]'"
-        ) from error
+        raise Invalid("compressed records need cramjam: pip install cramjam") from error
     return cramjam
 
 

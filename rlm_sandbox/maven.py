@@ -55,9 +55,14 @@ def fetch_jars(
     `alone`: these jars only. `repository` is the URL of a mirror (default: Maven Central). Raises
     SandboxError with one line.
     """
-    import requests
+    try:
+        import requests
 
-    context = _context(cache, repository)
+        context = _context(cache, repository)
+    except ImportError:
+        raise SandboxError(
+            "jars are downloaded with jgo, which is not installed: pip install 'kafka-rlm[sandbox]'"
+        ) from None
     try:
         progress("resolving dependencies")
         artifacts = (_alone if alone else _resolve)(context, coordinates)

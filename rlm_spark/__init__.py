@@ -22,7 +22,10 @@ def register(spark: "SparkSession") -> None:
         from rlm_spark.errors import SparkTooOldError
 
         raise SparkTooOldError(spark.version)
-    from rlm_spark.source.source import register as register_source
+    from rlm_spark.errors import needing_spark
+
+    with needing_spark():
+        from rlm_spark.source.source import register as register_source
 
     register_source(spark)
 
@@ -39,7 +42,10 @@ def read(
     columns. The topics and offsets are looked up now; needs pandas, as PySpark's mapInArrow does.
     Errors: OptionError and OffsetError at once, the rest when the DataFrame is used.
     """
-    from rlm_spark.source.legacy import read as read_planned
+    from rlm_spark.errors import needing_spark
+
+    with needing_spark():
+        from rlm_spark.source.legacy import read as read_planned
 
     texts = {
         name: str(value).lower() if isinstance(value, bool) else str(value)

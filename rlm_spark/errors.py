@@ -11,6 +11,9 @@ continues with the records that exist. The wording is Spark's, so that runbooks 
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, distribution
 from typing import Final
 
 from rlm_spark.values import DataLoss
@@ -48,6 +51,30 @@ class SparkTooOldError(ConnectorError):
             f'format("kafka_tiered") needs PySpark 4.0 or newer, and this is {self.version}: '
             "rlm_spark.read(spark, ...) gives the same rows as a batch"
         )
+
+
+class LibraryMissingError(ConnectorError):
+    """A library of the extra `spark` is not installed."""
+
+    def __init__(self, library: str) -> None:
+        super().__init__(library)
+        self.library = library
+
+    def __str__(self) -> str:
+        try:
+            distribution("kafka-rlm")
+        except PackageNotFoundError:  # kafka-rlm-spark, which has no extras
+            return f"this needs {self.library}: pip install {self.library}"
+        return f"this needs {self.library}: pip install 'kafka-rlm[spark]'"
+
+
+@contextmanager
+def needing_spark() -> Iterator[None]:
+    """LibraryMissingError where the block imports what is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise LibraryMissingError((error.name or "pyspark").partition(".")[0]) from error
 
 
 class DecodeError(ConnectorError):

@@ -7,6 +7,7 @@ of only that store. It must not know what a setting means.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ _MODULES = {
     "hdfs": "rsm_plugins.hdfs.manager",
 }
 KIND_NAMES = tuple(_MODULES)
+_LIBRARIES = {"s3": "aiobotocore", "hdfs": "hdfs_native"}
+"""What the extra of a kind brings; a kind without one needs nothing more."""
 _SETTINGS_APART = {"s3": "rsm_plugins.s3.settings", "hdfs": "rsm_plugins.hdfs.settings"}
 """Modules with a kind's rows that import no library of the kind."""
 
@@ -75,10 +78,19 @@ def store_kind(name: str) -> StoreKind:
     try:
         kind: StoreKind = import_module(_MODULES[name]).KIND
     except ModuleNotFoundError as error:
-        raise Invalid(
-            f"plugin {name} needs {error.name}: pip install 'kafka-rlm[{name}]'"
-        ) from error
+        raise Invalid(_lacks(name, error.name)) from error
     return kind
+
+
+def require_library(name: str) -> None:
+    """Invalid as store_kind, without importing the library: for who starts the plugin."""
+    library = _LIBRARIES.get(name)
+    if library is not None and find_spec(library) is None:
+        raise Invalid(_lacks(name, library))
+
+
+def _lacks(name: str, library: str | None) -> str:
+    return f"plugin {name} needs {library}: pip install 'kafka-rlm[{name}]'"
 
 
 def kind_settings(name: str) -> Table:

@@ -15,6 +15,8 @@ REASONS = (
     "there is no /proc",
     "there is no IPv6",
     "needs a device that is always full",
+    "bash is older than 4.4",
+    "there is no systemd-analyze",
     "pip cannot get ",
     "uv cannot get ",
     "npm cannot get ",

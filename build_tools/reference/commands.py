@@ -10,7 +10,7 @@ from rlm.cli.main import main as rlm
 from rlm.cli.target import service_options
 from rsm_plugins.process.main import main as rsm_plugin
 
-_PROGRAMS: Mapping[str, click.Command] = {"rlm": rlm, "rsm-plugin": rsm_plugin}
+PROGRAMS: Mapping[str, click.Command] = {"rlm": rlm, "rsm-plugin": rsm_plugin}
 _HEAD = """\
 # Commands
 
@@ -29,25 +29,25 @@ _ASKS = (
 
 @click.command()
 @service_options
-def _asking(**_values: object) -> None:
+def asking(**_values: object) -> None:
     """Has the options of every command that asks a service, and no others."""
 
 
-_COMMON = {param.name for param in _asking.params}
+COMMON = {param.name for param in asking.params}
 
 
 def generate_docs() -> str:
     """The page, whole."""
-    common = table(("option", "meaning"), _options(_asking, _context(_asking, "", None), set()))
+    common = table(("option", "meaning"), _options(asking, context_of(asking, "", None), set()))
     sections = (
         section
-        for name, program in _PROGRAMS.items()
-        for section in _sections(program, _context(program, name, None))
+        for name, program in PROGRAMS.items()
+        for section in _sections(program, context_of(program, name, None))
     )
     return _HEAD + common + "".join(sections)
 
 
-def _context(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
+def context_of(command: click.Command, name: str, parent: click.Context | None) -> click.Context:
     return click.Context(command, info_name=name, parent=parent, terminal_width=_WIDTH)
 
 
@@ -56,8 +56,8 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
     usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
     text = prose(inspect.cleandoc(command.help or "").replace("\b", ""))
     yield f"\n{level} {context.command_path}\n\n```text\n{usage}\n```\n\n{text}"
-    asks = {param.name for param in command.params} >= _COMMON
-    own = list(_options(command, context, _COMMON if asks else set()))
+    asks = {param.name for param in command.params} >= COMMON
+    own = list(_options(command, context, COMMON if asks else set()))
     if own:
         yield "\n" + table(("option", "meaning"), own)
     if asks:
@@ -66,7 +66,7 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None
-            yield from _sections(below, _context(below, name, context))
+            yield from _sections(below, context_of(below, name, context))
 
 
 def _options(

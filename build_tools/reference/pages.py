@@ -13,6 +13,7 @@ from build_tools.reference import (
     clients,
     commands,
     formats,
+    man,
     settings,
     store_rights,
 )
@@ -34,10 +35,14 @@ _PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/commands.md": commands.generate_docs,
     "docs/reference/api.md": api.generate_service_docs,
     "docs/reference/plugin-api.md": api.generate_plugin_docs,
+    "man/rlm.1": man.generate_rlm,
+    "man/rsm-plugin.1": man.generate_rsm_plugin,
 }
 GENERATED = tuple(_PAGES)
 
 
 def generate(name: str) -> str:
     """A generated page, whole."""
+    if not name.endswith(".md"):
+        return _PAGES[name]()
     return _HAZARD.sub(r"[H\1](../design/hazards.md#h\1)", _PAGES[name]())

@@ -4,17 +4,15 @@
 to Parquet files, each record once over any number of runs. This module imports no Spark.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import click
 
-from kip405.errors import Invalid
 from rlm.cli.main import EXIT_FAILED, EXIT_WRONG_USE, fail
 from rlm.cli.target import Connect, service_options
-from rlm_spark.errors import ConnectorError
+from rlm_spark.errors import ConnectorError, LibraryMissingError, needing_spark
 from rlm_spark.pipelines.arguments import AUDIT, EXPORT
 from rlm_spark.plan.offset_specs import OptionError
 
@@ -74,15 +72,6 @@ def _option(row: Argument) -> Callable[[F], F]:
     )
 
 
-@contextmanager
-def needing_spark() -> Iterator[None]:
-    """Invalid that says what to install, where an import in the block fails."""
-    try:
-        yield
-    except ImportError as error:
-        raise Invalid(f"this needs Spark: pip install 'kafka-rlm[spark]' ({error})") from error
-
-
 def connection_options(connect: Connect, *, needs_service: bool = True) -> dict[str, str]:
     """The data source's options for the service that `connect` means; none where none is needed.
 
@@ -117,12 +106,11 @@ def audit(*, topics: tuple[str, ...], connect: Connect, **values: Any) -> int:
     Sizes, checksums, batches, offsets, epochs, records, indexes, and holes between segments. The
     exit status is 1 where something is wrong.
     """
-    with needing_spark():
-        from rlm_spark.pipelines.commands import run_audit
-
     try:
+        with needing_spark():
+            from rlm_spark.pipelines.commands import run_audit
         return run_audit(topics, values, connection_options(connect), connect.as_json)
-    except OptionError as error:
+    except (OptionError, LibraryMissingError) as error:
         fail(str(error), EXIT_WRONG_USE)
     except ConnectorError as error:
         fail(str(error), EXIT_FAILED)
@@ -138,14 +126,13 @@ def export(*, topics: tuple[str, ...], connect: Connect, **values: Any) -> int:
     Files are in DIR/topic=T/date=D, by the record's timestamp in UTC. After any interruption the
     same command continues. Called again, it appends the records that came since.
     """
-    with needing_spark():
-        from rlm_spark.pipelines.commands import run_export
-
     needs_service = values["read_mode"] != "kafka_only"
     try:
+        with needing_spark():
+            from rlm_spark.pipelines.commands import run_export
         connection = connection_options(connect, needs_service=needs_service)
         return run_export(topics, values, connection, connect.as_json)
-    except OptionError as error:
+    except (OptionError, LibraryMissingError) as error:
         fail(str(error), EXIT_WRONG_USE)
     except ConnectorError as error:
         fail(str(error), EXIT_FAILED)

@@ -88,7 +88,7 @@ def prepare_security(layout: Layout, spec: SandboxSpec, *, now_ms: int) -> None:
     except ImportError:
         raise SandboxError(
             f"--security {spec.security} needs the package cryptography: "
-            "install the extra kafka-rlm[sandbox]"
+            "pip install 'kafka-rlm[sandbox]'"
         ) from None
     files = SecurityFiles(folder=layout.security)
     if files.jwks.as_uri() != f"file://{files.jwks}":

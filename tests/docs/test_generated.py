@@ -15,7 +15,8 @@ def test_generated_pages_are_fresh(name: str) -> None:
 
 def test_only_generated_pages_and_the_formats_are_in_the_reference() -> None:
     written = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs/reference").iterdir()}
-    assert written == {*GENERATED, "docs/reference/formats.md"}
+    pages = {name for name in GENERATED if name.startswith("docs/")}
+    assert written == {*pages, "docs/reference/formats.md"}
 
 
 def test_a_table_in_a_comment_becomes_a_table() -> None:

@@ -153,6 +153,7 @@ def _reports(verbs: Verbs, topic: str) -> None:
     verbs.run("verify", topic, "--deep", says="clean")
     verbs.run("copy", topic, says="done")
     verbs.run("bucket-policy", "--bucket", "archive", says="s3:GetObject")
+    verbs.run("completion", "bash", says="_RLM_COMPLETE")
 
 
 def _clients(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:

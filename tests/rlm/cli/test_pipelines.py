@@ -8,8 +8,9 @@ from click.testing import CliRunner
 
 from kip405.errors import Invalid
 from rlm.cli.main import main
-from rlm.cli.pipelines import audit, connection_options, export, needing_spark
+from rlm.cli.pipelines import audit, connection_options, export
 from rlm.cli.target import Connect
+from rlm_spark.errors import LibraryMissingError, needing_spark
 from rlm_spark.pipelines.arguments import AUDIT, EXPORT, Argument
 from rsm_plugins.contract.tls import Tls
 
@@ -70,5 +71,6 @@ def test_a_wrong_position_is_refused_before_spark_starts() -> None:
 
 
 def test_without_spark_it_says_what_to_install() -> None:
-    with pytest.raises(Invalid, match=r"pip install 'kafka-rlm\[spark\]'"), needing_spark():
-        raise ImportError("No module named 'pyspark'")
+    with pytest.raises(LibraryMissingError) as raised, needing_spark():
+        raise ModuleNotFoundError("No module named 'pyspark.sql'", name="pyspark.sql")
+    assert str(raised.value) == "this needs pyspark: pip install 'kafka-rlm[spark]'"
