@@ -54,10 +54,14 @@ class RefusedAs(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of value: `allowed` completes the words `must be`; `read` converts or refuses."""
+    """A kind of value: `allowed` completes the words `must be`; `read` converts or refuses.
+
+    A value that `is_structure` is a list or a mapping; the reader of the table checks it.
+    """
 
     allowed: str
     read: Callable[[Any], Any]
+    is_structure: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +297,7 @@ def checked_later(allowed: str) -> Kind:
     def read(value: Any) -> Any:
         return value
 
-    return Kind(allowed=allowed, read=read)
+    return Kind(allowed=allowed, read=read, is_structure=True)
 
 
 def as_text(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from kip405.settings import Setting, rows_of
 from rlm.config.history import HISTORY_ROWS
 from rlm.config.offload import OFFLOAD_ROWS
-from rlm.config.secured import KafkaClientConfig
+from rlm.config.secured import KafkaClientConfig, environment_name
 from rlm.config.service import ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
 from rsm_plugins.process.config import SETTINGS
@@ -15,17 +15,19 @@ from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 _HEAD = """\
 # Settings of `rlm serve`
 
-The service reads one YAML file with one setting a line. Made from
-`rlm/config/common.py`, `rlm/config/secured.py`, `rlm/config/service.py`,
-`rlm/config/stores.py` and `rlm/config/offload.py`; edit there.
+The service reads one YAML file with one setting a line. A variable of the environment
+overrides the file ([in the environment](#in-the-environment)); `rlm config check FILE` says what is
+wrong with both. Made from `rlm/config/common.py`, `rlm/config/secured.py`,
+`rlm/config/proxy_clients.py`, `rlm/config/service.py`, `rlm/config/stores.py` and
+`rlm/config/offload.py`; edit there.
 
 ## In every role
 
 A reader (`rlm serve --role reader`) has these settings and no others. It
 must set `cluster.id`, `kafka.bootstrap.servers` and a store.
 
-| key | value | default | meaning |
-|---|---|---|---|
+| key | variable | value | default | meaning |
+|---|---|---|---|---|
 """
 _SECURED = """\
 
@@ -35,8 +37,8 @@ In every role, too. They have Kafka's names behind `kafka.`; files are PEM. Ther
 GSSAPI (Kerberos). A secret is given by the setting, by a file of its own, which is better, or by
 a variable in the environment.
 
-| key | value | default | meaning |
-|---|---|---|---|
+| key | variable | value | default | meaning |
+|---|---|---|---|---|
 """
 _BROKERS = """\
 
@@ -44,8 +46,8 @@ _BROKERS = """\
 
 A reader with any of these settings does not start.
 
-| key | value | default | meaning |
-|---|---|---|---|
+| key | variable | value | default | meaning |
+|---|---|---|---|---|
 """
 _STORES = """\
 
@@ -64,13 +66,34 @@ storage.endpoint.rules:
   - {topics: 'audit\\..*', store: cold, prefix.entropy.bits: 5}
 ```
 
-| key | value | default | meaning |
-|---|---|---|---|
+| key | variable | value | default | meaning |
+|---|---|---|---|---|
 """
 _KIND = """\
-| `rsm.config.*` | plain values | none | As in the plugin's own file \
+| `rsm.config.*` | `RLM_RSM_CONFIG_*` | plain values | none | As in the plugin's own file \
 ([plugin settings](plugin-settings.md)). \
 For a plugin that runs by itself only `rsm.config.prefix` is recorded. |
+"""
+_ENVIRONMENT = """\
+
+## In the environment
+
+The variable of a setting is RLM_ and the key in capitals, with _ for each dot and hyphen:
+`proxy.listen` is `RLM_PROXY_LISTEN`. `rlm serve` and the commands that take `--config` read it.
+
+- It wins over the file. A secret wins over the `.file` that has it, and such a file over the
+  secret. An empty variable counts as none.
+- Texts are written as they are. Numbers, `true` and `false`, lists and mappings are YAML:
+  `RLM_STORAGE_ENDPOINT_RULES='[{topics: "audit.*", store: cold}]'`. Lists of addresses and of
+  paths may have commas instead.
+- The variables of a store are for a single one. Where the file has `stores`, `RLM_STORES`
+  replaces all of them.
+- A variable that looks like one of a setting and is none is refused, with the nearest name.
+  `RLM_ADDRESS`, `RLM_TOKEN_FILE`, `RLM_TLS_*` and `RLM_SANDBOX` are of [commands](commands.md);
+  `RLM_PRINCIPAL` is the principal of calls in commands and in services. What Kubernetes makes of
+  a Service named rlm is passed over.
+- The value of a secret is in no log and no message, and neither plugins nor proxy workers get its
+  variable.
 """
 _RULES = """\
 
@@ -127,26 +150,32 @@ def generate_service_docs() -> str:
     beside = (row for name, row in settings().items() if name not in in_every_role)
     rows = _rows(common) + _SECURED + _rows(secured.values()) + _BROKERS + _rows(beside)
     store = _STORES + _rows(STORE_ROWS) + _KIND
-    rules = _RULES + _rows(RULE_ROWS) + _OFFLOAD + _rows(OFFLOAD_ROWS)
-    rules += _HISTORY + _rows(HISTORY_ROWS)
-    return _HEAD + rows + store + rules
+    rules = _RULES + _parts(RULE_ROWS) + _OFFLOAD + _parts(OFFLOAD_ROWS)
+    rules += _HISTORY + _parts(HISTORY_ROWS)
+    return _HEAD + rows + store + rules + _ENVIRONMENT
 
 
 def generate_plugin_docs() -> str:
     """docs/reference/plugin-settings.md, whole."""
     tables = {"## Every plugin": SETTINGS}
     tables |= {f"## `plugin: {name}`": store_kind(name).settings for name in KIND_NAMES}
-    sections = (f"\n{head}\n\n{_TABLE_HEAD}{_rows(rows)}" for head, rows in tables.items())
+    sections = (f"\n{head}\n\n{_TABLE_HEAD}{_parts(rows)}" for head, rows in tables.items())
     return _PLUGIN_HEAD + "".join(sections)
 
 
 def _rows(rows: Iterable[Setting]) -> str:
-    return "".join(map(_row, rows))
+    """Settings, each with its variable."""
+    return "".join(f"| `{row.key}` | `{environment_name(row.key)}` {_row(row)}" for row in rows)
+
+
+def _parts(rows: Iterable[Setting]) -> str:
+    """What has no variable: parts of a setting, and the settings of a plugin by itself."""
+    return "".join(f"| `{row.key}` {_row(row)}" for row in rows)
 
 
 def _row(row: Setting) -> str:
     doc = f"{row.doc} Secret: never shown." if row.secret else row.doc
-    return f"| `{row.key}` | {row.allowed} | {_default(row)} | {doc} |\n"
+    return f"| {row.allowed} | {_default(row)} | {doc} |\n"
 
 
 def _default(row: Setting) -> str:

@@ -64,6 +64,11 @@ COMMANDS = {
         attribute="completion",
         summary="Print the completion of a shell for rlm and rsm-plugin.",
     ),
+    "config": LazyCommand(
+        module="rlm.cli.config",
+        attribute="config",
+        summary="Check the settings of a service.",
+    ),
     "copy": LazyCommand(
         module="rlm.cli.copy",
         attribute="copy",

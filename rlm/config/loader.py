@@ -1,9 +1,9 @@
 """Reads the YAML file of a role, fills gaps from the broker's files, and checks every rule."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -17,21 +17,18 @@ from rlm.config.broker_files import (
     read_meta_properties,
     read_server_properties,
 )
-from rlm.config.common import BY_FILE, BY_KAFKA, NOBODY_ASKS, CommonConfig
+from rlm.config.common import CommonConfig
+from rlm.config.environment import overridden
 from rlm.config.history import read_history_rules
 from rlm.config.offload import read_offload_rules
-from rlm.config.proxy_clients import check_proxy_clients
-from rlm.config.secured import (
-    KafkaClientConfig,
-    add_secrets_of_environment,
-    check_kafka_clients,
-    refuse_what_kafka_has,
-)
+from rlm.config.refusals import Refusals
+from rlm.config.rules import READER_RULES, SERVICE_RULES
+from rlm.config.secured import KafkaClientConfig, check_kafka_clients, refuse_what_kafka_has
 from rlm.config.service import REWRITE, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
-from rsm_plugins.contract.tls import require_both
 from rsm_plugins.process.config import yaml_fault
 
+C = TypeVar("C", bound=CommonConfig)
 _UNFIT_VALUES = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
 """What PyYAML raises, besides its own errors, for a value that is not of the type it looks like."""
 
@@ -74,13 +71,13 @@ def kafka_clients_from_mapping(
     """Bootstrap servers, and how to connect there, from the settings of any role; others are not
     looked at, so this works on machines without the broker's files. Empty: no servers are given.
     """
-    given = _given(content, environment)
+    given = _given(content, environment, Refusals())
     values = {
         name: row.read(given[row.key])
         for name, row in rows_of(KafkaClientConfig).items()
         if row.key in given
     }
-    check_kafka_clients(content)
+    check_kafka_clients(given, environment)
     rows = settings(ReaderConfig)
     servers, insecure = rows["kafka_bootstrap_servers"], rows["allow_insecure"]
     addresses = servers.read(given[servers.key]) if servers.key in given else ()
@@ -118,90 +115,130 @@ def from_mapping(
     content: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> ServiceConfig:
     """Check the given settings, fill what is missing, and build the configuration."""
-    given = _given(content, environment)
-    values = _values(given, ServiceConfig)
-    check_kafka_clients(content)
-    _fill_from_broker(values)
-    _fill_computed(values)
-    _require(values, ServiceConfig)
-    config = ServiceConfig(**values)
-    config.kafka_security()
-    _check_provider(config)
-    _check_tls(config)
-    _check_peers(config)
-    _check_authorization(config)
-    check_proxy_clients(config)
-    _check_exposure(config)
-    _check_grace(config)
-    _check_disk_pressure(config)
-    return config
+    return _built(build_service(content, environment, Refusals()))
 
 
 def reader_from_mapping(
     content: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> ReaderConfig:
     """The same for a reader: no broker's setting, and the stores that it reads from."""
-    given = _given(content, environment)
+    return _built(build_reader(content, environment, Refusals()))
+
+
+def build_service(
+    content: Mapping[str, Any], environment: Mapping[str, str], refusals: Refusals
+) -> ServiceConfig | None:
+    """See from_mapping. None: settings were refused. Rules between settings are checked once every
+    setting by itself is right, as one that is wrong would break others.
+    """
+    given = _given(content, environment, refusals)
+    values = _values(given, ServiceConfig, refusals)
+    for fill in (_fill_from_broker, _fill_computed):
+        with refusals.taken():
+            fill(values)
+    _require(values, given, ServiceConfig, refusals)
+    with refusals.taken():
+        check_kafka_clients(given, environment)
+    if refusals.found:
+        return None
+    config = ServiceConfig(**values)
+    for rule in SERVICE_RULES:
+        with refusals.taken():
+            rule(config)
+    return None if refusals.found else config
+
+
+def build_reader(
+    content: Mapping[str, Any], environment: Mapping[str, str], refusals: Refusals
+) -> ReaderConfig | None:
+    """See reader_from_mapping; otherwise as build_service."""
+    given = _given(content, environment, refusals)
     known = {row.key for row in settings(ReaderConfig).values()}
     for row in settings().values():
         if row.key in given and row.key not in known:
-            raise Invalid(f"{row.key}: a reader has no broker and copies nothing; take it out")
-    values = _values(given, ReaderConfig)
-    check_kafka_clients(content)
-    _fill_advertised(values)
+            with refusals.taken():
+                raise Invalid(f"{row.key}: a reader has no broker and copies nothing; take it out")
+    values = _values(given, ReaderConfig, refusals)
+    with refusals.taken():
+        _fill_advertised(values)
     values.setdefault("principal", "rlm-reader")
-    _require(values, ReaderConfig)
-    if not values["stores"]:
-        raise Invalid(
-            "stores: missing; a reader reads from stores: give `plugin` and rsm.config.*, "
-            "`plugin.address` or `stores` as the brokers' services have them"
-        )
+    _require(values, given, ReaderConfig, refusals)
+    with refusals.taken():
+        check_kafka_clients(given, environment)
+    with refusals.taken():
+        if values.get("stores") == ():
+            raise Invalid(
+                "stores: missing; a reader reads from stores: give `plugin` and rsm.config.*, "
+                "`plugin.address` or `stores` as the brokers' services have them"
+            )
+    if refusals.found:
+        return None
     config = ReaderConfig(**values)
-    config.kafka_security()
-    _check_tls(config)
-    _check_authorization(config)
-    _check_exposure(config)
+    for rule in READER_RULES:
+        with refusals.taken():
+            rule(config)
+    return None if refusals.found else config
+
+
+def _built(config: C | None) -> C:
+    assert config is not None  # noqa: S101 - what is refused was raised
     return config
 
 
-def _given(content: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+def _given(
+    content: Mapping[str, Any], environment: Mapping[str, str], refusals: Refusals
+) -> dict[str, Any]:
     """The values that are given. A key that is a setting of no role is refused."""
-    given = {key: one for key, one in content.items() if one is not None}
-    refuse_what_kafka_has(given)
+    in_file = {key: one for key, one in content.items() if one is not None}
     known = Table(*settings().values(), *STORE_ROWS, listed_in="docs/reference/settings.md")
-    known.refuse_unknown(key for key in given if not is_store_key(key))
-    add_secrets_of_environment(given, environment)
-    return given
+    for key in in_file:
+        with refusals.taken():
+            refuse_what_kafka_has(key)
+            if not is_store_key(key):
+                known.refuse_unknown([key])
+    return overridden(in_file, environment, refusals)
 
 
-def _values(given: Mapping[str, Any], config: type[CommonConfig]) -> dict[str, Any]:
+def _values(
+    given: Mapping[str, Any], config: type[CommonConfig], refusals: Refusals
+) -> dict[str, Any]:
     """The checked values that are given, by attribute."""
-    rows = settings(config)
-    values = {name: row.read(given[row.key]) for name, row in rows.items() if row.key in given}
-    _read_stores(values, given)
-    if "offload_rules" in values:
-        values["offload_rules"] = read_offload_rules(values["offload_rules"])
-    if "proxy_history_rules" in values:
-        values["proxy_history_rules"] = read_history_rules(values["proxy_history_rules"])
+    values: dict[str, Any] = {}
+    for name, row in settings(config).items():
+        if row.key in given:
+            with refusals.taken():
+                values[name] = row.read(given[row.key])
+    with refusals.taken():
+        _read_stores(values, given)
+    for name, read in _RULE_READERS.items():
+        if name in values:
+            with refusals.taken():
+                values[name] = read(values[name])
     return values
 
 
-def _require(values: Mapping[str, Any], config: type[CommonConfig]) -> None:
+_RULE_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "offload_rules": read_offload_rules,
+    "proxy_history_rules": read_history_rules,
+}
+
+
+def _require(
+    values: Mapping[str, Any],
+    given: Mapping[str, Any],
+    config: type[CommonConfig],
+    refusals: Refusals,
+) -> None:
+    """What is given and not among the values was refused before."""
     for name, row in settings(config).items():
-        if row.is_required and name not in values:
-            raise Invalid(missing(row))
-
-
-def _check_disk_pressure(config: ServiceConfig) -> None:
-    if config.on_disk_pressure == "giveback" and config.retention_takeover == "external":
-        raise Invalid(
-            "on.disk.pressure: must be alarm where retention.takeover is external: the service "
-            "alters no topic's configuration then, and can give no retention back"
-        )
+        if row.is_required and name not in values and row.key not in given:
+            with refusals.taken():
+                raise Invalid(missing(row))
 
 
 def _read_stores(values: dict[str, Any], given: Mapping[str, Any]) -> None:
     """Read the stores, and the rules that choose among them."""
+    values.pop("stores", None)  # until it is checked
     stores = values["stores"] = read_stores(given)
     if "storage_endpoint_rules" in values:
         values["storage_endpoint_rules"] = read_rules(values["storage_endpoint_rules"], stores)
@@ -327,117 +364,3 @@ def _fill_advertised(values: dict[str, Any]) -> None:
             key = settings()[advertised].key
             raise Invalid(f"{key}: must be an address to connect to, got {address}")
         values[advertised] = address
-
-
-def _check_provider(config: ServiceConfig) -> None:
-    try:
-        config.provider()
-    except Invalid as error:
-        raise Invalid(f"storage.endpoint.provider.class: {error}") from error
-
-
-def _check_grace(config: ServiceConfig) -> None:
-    """H12: what may still be at work must not be swept."""
-    if config.copy_deadline_ms >= config.sweep_grace_ms:
-        raise Invalid(
-            f"copy.deadline.ms: must be below sweep.grace.ms, which is {config.sweep_grace_ms}, "
-            f"got {config.copy_deadline_ms}"
-        )
-
-
-def _check_tls(config: CommonConfig) -> None:
-    """A certificate goes with its key, and all else about TLS with both."""
-    cert, key = config.grpc_tls_cert_file, config.grpc_tls_key_file
-    try:
-        require_both("grpc.tls.cert.file", cert, "grpc.tls.key.file", key)
-    except Invalid as error:
-        raise Invalid(str(error)) from error
-    http = config.http_tls_cert_file, config.http_tls_key_file
-    require_both("http.tls.cert.file", http[0], "http.tls.key.file", http[1])
-    for name in ("grpc_tls_client_ca_file", "grpc_tls_ca_file", "grpc_tls_server_name"):
-        if cert is None and getattr(config, name):
-            raise Invalid(f"{settings()[name].key}: goes with grpc.tls.cert.file")
-
-
-def _check_peers(config: ServiceConfig) -> None:
-    """Whoever writes the settings topic names the addresses of peers, and they get the token."""
-    if config.api_token_file and config.grpc_tls and config.grpc_tls_ca_file is None:
-        raise Invalid(
-            "grpc.tls.ca.file: missing; the service sends the token of api.token.file to its "
-            "peers, whose addresses the settings topic names, and without this file a certificate "
-            "of any public authority would be enough to get it. Name the authorities of your "
-            "services' certificates"
-        )
-
-
-def _check_authorization(config: CommonConfig) -> None:
-    """Where callers have rights, each must be known, and services know each other by a token."""
-    config.principal_mapping()
-    asked = config.authorization
-    if asked == NOBODY_ASKS:
-        if config.api_principals_file is not None:
-            raise Invalid(
-                "api.principals.file: goes with api.authorization `file` or `kafka`, which is none"
-            )
-        return
-    if asked == BY_FILE and config.api_principals_file is None:
-        raise Invalid("api.principals.file: missing; api.authorization is file")
-    if config.api_token_file is None:
-        raise Invalid(
-            f"api.token.file: missing; api.authorization is {asked}, and services know each other "
-            "by the token in that file. Give it to no other caller"
-        )
-    has_certificates = config.grpc_tls_client_ca_file is not None
-    if asked == BY_KAFKA and config.api_principals_file is None and not has_certificates:
-        raise Invalid(
-            "api.authorization: kafka, but no caller has a principal; give api.principals.file for "
-            "tokens, or grpc.tls.client.ca.file for client certificates"
-        )
-
-
-def _check_exposure(config: CommonConfig) -> None:
-    """A listener without TLS must be loopback, unless allow_insecure is set."""
-    if config.allow_insecure:
-        return
-    _check_api(config)
-    _check_http(config)
-    for store in config.stores:
-        if store.address and not store.address.is_private and store.tls is None:
-            raise Invalid(
-                f"{store.where}plugin.address: {store.address} is not loopback; give "
-                "plugin.tls.ca.file, use a loopback address, or set allow_insecure: true"
-            )
-
-
-def _check_http(config: CommonConfig) -> None:
-    """Beyond loopback HTTP needs TLS and a token."""
-    if config.http_listen.is_private:
-        return
-    what = f"http.listen: {config.http_listen} is not loopback"
-    if config.http_tls_cert_file is None:
-        raise Invalid(
-            f"{what} and has no TLS; give http.tls.cert.file and http.tls.key.file, use a loopback "
-            "address, or set allow_insecure: true"
-        )
-    if config.http_token_file is None:
-        raise Invalid(
-            f"{what} and everybody could read metrics there; give http.token.file, or set "
-            "allow_insecure: true"
-        )
-
-
-def _check_api(config: CommonConfig) -> None:
-    """Beyond loopback the API needs TLS, and tokens or client certificates."""
-    if config.grpc_listen.is_private:
-        return
-    what = f"grpc.listen: {config.grpc_listen} is not loopback"
-    if config.grpc_tls is None:
-        raise Invalid(
-            f"{what} and has no TLS; give grpc.tls.cert.file and grpc.tls.key.file, "
-            "use a loopback address, or set allow_insecure: true"
-        )
-    if config.api_token_file is None and config.grpc_tls_client_ca_file is None:
-        raise Invalid(
-            f"{what} and everybody could call there; give api.token.file or "
-            "grpc.tls.client.ca.file, or set allow_insecure: true"
-        )

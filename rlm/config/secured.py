@@ -2,7 +2,7 @@
 follows from them. Pure, but for the environment that is passed in.
 """
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ ENVIRONMENT_PREFIX = "RLM_"
 
 
 def environment_name(key: str) -> str:
-    """The variable for a secret setting: RLM_KAFKA_SASL_PASSWORD for kafka.sasl.password."""
-    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
+    """The variable of a setting: RLM_KAFKA_SASL_PASSWORD of kafka.sasl.password."""
+    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_").replace("-", "_")
 
 
 _MECHANISM = Kind(allowed=" or ".join(MECHANISMS), read=checked_mechanism)
@@ -192,9 +192,6 @@ def _text(path: Path | None) -> str | None:
 
 
 _ROWS = {row.key: row for row in rows_of(KafkaClientConfig).values()}
-SECRET_VARIABLES = frozenset(environment_name(row.key) for row in _ROWS.values() if row.secret)
-"""Variables that may hold a secret of the service's own: no child but its own core gets them."""
-
 _KAFKA_HAS = {
     "kafka.sasl.jaas.config": f"there is no JAAS here: give {USERNAME_KEY} and "
     f"{PASSWORD_KEY}.file, or {TOKEN_URL_KEY}",
@@ -206,32 +203,23 @@ _KAFKA_HAS = {
 }
 
 
-def refuse_what_kafka_has(given: Mapping[str, Any]) -> None:
+def refuse_what_kafka_has(key: str) -> None:
     """Invalid for a setting of Kafka's clients that has another place here."""
-    for key in given:
-        if key in _KAFKA_HAS:
-            raise Invalid(f"{key}: {_KAFKA_HAS[key]}")
+    if key in _KAFKA_HAS:
+        raise Invalid(f"{key}: {_KAFKA_HAS[key]}")
 
 
-def add_secrets_of_environment(
-    given: MutableMapping[str, Any], environment: Mapping[str, str]
-) -> None:
-    """The secrets that neither the file nor a file of their own gives, from the environment."""
-    for row in _ROWS.values():
-        if row.secret and row.key not in given and f"{row.key}.file" not in given:
-            value = environment.get(environment_name(row.key))
-            if value:
-                given[row.key] = value
-
-
-def check_kafka_clients(content: Mapping[str, Any]) -> None:
-    """Invalid for what a file gives twice, or what has no effect with the protocol."""
-    given = {key: value for key, value in content.items() if value is not None}
+def check_kafka_clients(given: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    """Invalid for what is given twice, or has no effect with the protocol, but for a secret of the
+    environment, which may be there for others too.
+    """
     for key in given:
         if f"{key}.file" in given:
             raise Invalid(f"{key}.file: {key} is given too; give one of them")
     protocol = given.get(PROTOCOL_KEY, "PLAINTEXT")
     for key in given:
+        if key in _ROWS and _ROWS[key].secret and environment.get(environment_name(key)):
+            continue
         fits = "SASL_PLAINTEXT or SASL_SSL" if key.startswith("kafka.sasl.") else "SSL or SASL_SSL"
         if key in _ROWS and key != PROTOCOL_KEY and not _has_effect(key, protocol):
             raise Invalid(f"{key}: goes with {PROTOCOL_KEY} {fits}, which is {protocol}")

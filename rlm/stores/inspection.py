@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from rlm.clock import Clock
-from rlm.config import ServiceConfig
+from rlm.config import CommonConfig
 from rlm.stores.connection import Connection
 from rlm.stores.opened import OpenPlugin, known_prefix, with_plugins
 from rlm.stores.reports import UNLIMITED, StoredTopic, StoreReport, evaluate, prefix_of
@@ -131,7 +131,7 @@ class Inspection:
 _ANY = StoredTopic(name="every topic", retention_ms=UNLIMITED)
 
 
-async def inspect_configured(config: ServiceConfig, clock: Clock) -> tuple[StoreReport, ...]:
+async def inspect_configured(config: CommonConfig, clock: Clock) -> tuple[StoreReport, ...]:
     """A report of each store; plugins started for the inspection are stopped again."""
     return await with_plugins(config, clock, _reports)
 

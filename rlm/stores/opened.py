@@ -13,8 +13,8 @@ from typing import Protocol, TypeVar
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import Clock
-from rlm.config import CommonConfig, ServiceConfig
-from rlm.config.secured import SECRET_VARIABLES
+from rlm.config import CommonConfig
+from rlm.config.environment import secret_variables
 from rlm.config.stores import PREFIX_KEY, StoreConfig
 from rlm.stores.connection import (
     Connection,
@@ -77,7 +77,7 @@ class OpenPlugin:
 
 
 async def with_plugins(
-    config: ServiceConfig, clock: Clock, act: Callable[[Sequence[OpenPlugin]], Awaitable[T]]
+    config: CommonConfig, clock: Clock, act: Callable[[Sequence[OpenPlugin]], Awaitable[T]]
 ) -> T:
     """Call `act` with the plugins of a configuration, for a command; those that were started are
     stopped again.
@@ -161,7 +161,7 @@ def _spawned(store: StoreConfig, terms: PluginTerms, clock: Clock) -> SpawnedPlu
         sleep=sleep,
         command=store.command or OWN_COMMAND,
         runtime_dir=terms.runtime_dir,
-        withheld=SECRET_VARIABLES,
+        withheld=secret_variables(),
     )
 
 

@@ -15,7 +15,7 @@ _PRINCIPALS = Target("rlm/api/principals.py", ("tests/rlm/api/test_principals.py
 _KAFKA = Target("rlm/api/authorizers.py", ("tests/rlm/api/test_kafka_authorizer.py",))
 _PEERS = Target("rlm/api/peers.py", ("tests/rlm/api/test_known_callers.py",))
 _HTTP = Target("rlm/service/listeners.py", ("tests/rlm/http/test_http_access.py",))
-_CONFIG = Target("rlm/config/loader.py", ("tests/rlm/config/test_authorization.py",))
+_CONFIG = Target("rlm/config/rules.py", ("tests/rlm/config/test_authorization.py",))
 _FILES = Target("rlm/config/loader.py", ("tests/rlm/api/test_principals.py",))
 _SPARK = Target("rlm_spark/tiers/service_calls.py", ("tests/rlm_spark/test_fetch_client.py",))
 

@@ -17,6 +17,7 @@ _CLIENT = Target(
     ("tests/kafka_clients/test_channel_security.py",),
 )
 _CONFIG = Target("rlm/config/secured.py", ("tests/rlm/config/test_secured.py",))
+_VARIABLES = Target("rlm/config/environment.py", ("tests/rlm/config/test_environment.py",))
 _SPAWNED = Target("rsm_plugins/process/spawned.py", ("tests/rsm_plugins/test_spawned.py",))
 _CHILDREN = Target("rlm/workers/children.py", ("tests/rlm/workers/test_h24_supervisor.py",))
 
@@ -135,6 +136,28 @@ EDITS: tuple[Edit, ...] = (
             "a password without a protocol that uses it is taken silently",
             "if key in _ROWS and key != PROTOCOL_KEY and not _has_effect(key, protocol):",
             "if False:",
+        ),
+    ),
+    *_VARIABLES.edits(
+        (
+            "children get the secrets of stores that the environment has",
+            "for name, row in variables().items() if row.secret)",
+            'for name, row in variables().items() if row.secret and "_RSM_" not in name)',
+        ),
+        (
+            "a variable with a slip is passed over, and the file's value stays",
+            "elif name not in COMMAND_VARIABLES and not _KUBERNETES.search(name):",
+            "elif False:",
+        ),
+        (
+            "the file wins over the environment",
+            "given[row.key] = value",
+            "given.setdefault(row.key, value)",
+        ),
+        (
+            "the file of a secret wins over the secret in the environment",
+            "given.pop(other, None)",
+            "given.get(other)",
         ),
     ),
     *_SPAWNED.edits(

@@ -195,7 +195,7 @@ async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
         (["segments", TOPIC], ["not enabled"], 1),
         (
             ["wrong"],
-            ["there are acls, audit, bucket-policy, clients, completion,", " copy, copy-limit, "],
+            ["there are acls, audit, bucket-policy, clients, completion, config,", " copy, "],
             2,
         ),
         (["status", "--bad"], ["--bad"], 2),

@@ -9,7 +9,6 @@ from kafka_clients.security import KafkaSecurity, PasswordLogin, TlsFiles, Token
 from kip405.errors import Invalid
 from kip405.settings import Secret
 from rlm.config.loader import kafka_clients_from_mapping, reader_from_mapping
-from rlm.config.secured import SECRET_VARIABLES
 
 HIDDEN = "hidden-from-all"
 SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512"}
@@ -75,7 +74,12 @@ def test_files_of_tls(tmp_path: Path) -> None:
         ({}, {"RLM_KAFKA_SASL_PASSWORD": HIDDEN}, Secret(HIDDEN)),
         (
             {"kafka.sasl.password.file": "/etc/pw"},
-            {"RLM_KAFKA_SASL_PASSWORD": "another"},
+            {"RLM_KAFKA_SASL_PASSWORD": HIDDEN},
+            Secret(HIDDEN),
+        ),
+        (
+            {"kafka.sasl.password": "another"},
+            {"RLM_KAFKA_SASL_PASSWORD_FILE": "/etc/pw"},
             Path("/etc/pw"),
         ),
     ],
@@ -103,14 +107,6 @@ def test_tokens(tmp_path: Path) -> None:
     assert security(tmp_path, given).login == TokenEndpoint(
         url="https://idp/token", client_id="rlm", client_secret=Secret(HIDDEN), scope="kafka"
     )
-
-
-def test_the_variables_of_all_secrets() -> None:
-    assert sorted(SECRET_VARIABLES) == [
-        "RLM_KAFKA_SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_SECRET",
-        "RLM_KAFKA_SASL_PASSWORD",
-        "RLM_KAFKA_SSL_KEY_PASSWORD",
-    ]
 
 
 @pytest.mark.parametrize(

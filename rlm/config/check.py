@@ -1,0 +1,118 @@
+"""Everything that can be said of a configuration without a broker and without a store.
+
+Unlike the start of a service, which ends at the first error, this finds all of them: unknown keys
+and variables, wrong values, missing ones, rules between settings, and files that settings name and
+this user cannot read. Of files with secrets it finds who else may read them.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kip405.errors import Invalid
+from kip405.settings import is_secret_name, rows_of
+from rlm.config.common import CommonConfig
+from rlm.config.environment import variables
+from rlm.config.loader import build_reader, build_service, read_yaml
+from rlm.config.refusals import CollectedRefusals
+from rsm_plugins.store_kinds import kind_settings, require_library
+
+ERROR, WARNING, NOTE = "error", "warning", "ok"
+_READ = (".file", ".location", ".keytab", ".path")
+_NOT_READ = frozenset({"audit.log.file", "fetch.chunk.cache.path"})
+"""Files of the service's own: it makes them."""
+_KEY_FILES = (".key.file", ".key.location", ".keystore.location", ".keytab", ".principals.file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line: how bad it is, and what it is. `text` begins with the key or file."""
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What was found, and the configuration, None where it cannot be used."""
+
+    findings: tuple[Finding, ...]
+    config: CommonConfig | None
+
+
+def check_file(path: Path, role: str, environment: Mapping[str, str] = os.environ) -> Checked:
+    """Read a file as a service of that role would, and check what it names."""
+    refusals = CollectedRefusals()
+    with refusals.taken():
+        content = read_yaml(path)
+        build = build_reader if role == "reader" else build_service
+        config = build(content, environment, refusals)
+        if config is not None:
+            found = (*_overrides(environment), *_libraries(config), *_files(path, config))
+            return Checked(findings=found, config=config)
+    found = tuple(Finding(level=ERROR, text=str(error)) for error in refusals.found)
+    return Checked(findings=found, config=None)
+
+
+def _overrides(environment: Mapping[str, str]) -> Iterator[Finding]:
+    for name, row in variables().items():
+        if environment.get(name):
+            yield Finding(level=NOTE, text=f"{row.key}: given by {name}")
+
+
+def _libraries(config: CommonConfig) -> Iterator[Finding]:
+    """What `rlm serve` refuses at its start on a machine that lacks the library."""
+    for store in config.stores:
+        try:
+            require_library(store.kind)
+        except Invalid as error:
+            yield Finding(level=ERROR, text=f"{store.where}plugin: {error}")
+
+
+def _files(path: Path, config: CommonConfig) -> Iterator[Finding]:
+    """Each file that a setting names; the settings themselves where they have a secret."""
+    if _has_secret(config):
+        yield _secret_file("the settings have a secret", path)
+    for key, file in _named_files(config):
+        if not os.access(file, os.R_OK):
+            reason = "cannot be read by this user" if file.exists() else "does not exist"
+            yield Finding(level=ERROR, text=f"{key}: {file} {reason}")
+        elif is_secret_name(key) or key.endswith(_KEY_FILES):
+            yield _secret_file(key, file)
+
+
+def _named_files(config: CommonConfig) -> Iterator[tuple[str, Path]]:
+    """Paths of settings that are files to read, with their keys; of stores, too."""
+    for name, row in rows_of(type(config)).items():
+        value = getattr(config, name)
+        if isinstance(value, Path) and row.key.endswith(_READ) and row.key not in _NOT_READ:
+            yield row.key, value
+    for store in config.stores:
+        if store.tls is not None:
+            ca, cert, key = store.tls.ca_file, store.tls.cert_file, store.tls.key_file
+            for part, file in (("ca", ca), ("cert", cert), ("key", key)):
+                if file is not None:
+                    yield f"{store.where}plugin.tls.{part}.file", file
+        for setting, given in store.config.items():
+            if store.kind and setting.endswith(_READ):
+                read = kind_settings(store.kind)[setting].read(given)
+                if isinstance(read, Path):
+                    yield f"{store.where}{setting}", read
+
+
+def _has_secret(config: CommonConfig) -> bool:
+    rows = rows_of(type(config)).items()
+    return any(row.secret and getattr(config, name) is not None for name, row in rows) or any(
+        store.secrets for store in config.stores
+    )
+
+
+def _secret_file(what: str, path: Path) -> Finding:
+    """Who may read it; others than its owner and group must not."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    said = f"{what}: {path} has mode {mode:04o}"
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        return Finding(level=WARNING, text=f"{said}, so that every user can read it: chmod o-rwx")
+    return Finding(level=NOTE, text=said)
