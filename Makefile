@@ -58,7 +58,8 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --m
 ## From nothing each time: pages that are read from Sphinx's cache do not repeat their warnings.
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
-.PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels proto reference docs lock audit dist sbom clean
+.PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels
+.PHONY: proto reference docs lock audit dist sbom clean
 .PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
 .PHONY: bench-stores bench-scale bench-ledger bench-ledger-snapshot bench-idle bench-pass-through bench-spark mutants
 .PHONY: bench-connections bench-idle-connections bench-floors bench-all

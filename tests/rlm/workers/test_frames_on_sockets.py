@@ -12,8 +12,8 @@ import pytest
 from rlm.reading.chunk_memory import SLOT_BYTES, ChunkMemory, view_of
 from rlm.workers.frames import FrameLink, RawBytes
 from rlm.workers.records_memory import RecordsMemory
-from tests.rlm.workers.core_site import until
 from tests.rlm.workers.wires import Frame, Received, written
+from tests.waiting import until
 
 MIB = 1 << 20
 
