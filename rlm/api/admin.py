@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from kip405.errors import Invalid, NotFound
 from kip405.topic_names import checked_name
-from rlm.api import deletion_messages, messages
+from rlm.api import deletion_messages, explanation_messages, messages
 from rlm.api.calls import Answering, Caller, Gate
 from rlm.api.clients import ClusterClients
 from rlm.api.cluster_copy import ClusterCopy
@@ -19,23 +19,19 @@ from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.copy_limits import ClusterCopyLimits
 from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.peers import Peers, Sent, Stubs
-from rlm.api.ports import Discards, Losses, PartitionStatuses, Purge, StoreDoctor
+from rlm.api.ports import Discards, Explanations, Losses, PartitionStatuses, Purge, StoreDoctor
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.log_starts import Remains
 from rlm.remote_log.topic_refs import TopicResolver
 from rlm.topics.acceptance import RetentionAcceptance
 from rlm.topics.access import Access
 from rlm.topics.deletions import PendingDeletions
 from rlm.topics.partition_records import Adoption, Freezes
 from rlm.topics.ports import NotLeader
-from rlm.topics.rules import (
-    RetentionOptions,
-)
-from rlm.topics.verbs import EnableOptions, TopicVerbs
+from rlm.topics.verbs import TopicVerbs
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import admin_pb2_grpc, fetch_pb2
-from rlmm.settings_records import OffloadThresholds, TopicRecord
+from rlmm.settings_records import TopicRecord
 from rsm_plugins.contract.answering import Context
 
 T = TypeVar("T")
@@ -66,6 +62,7 @@ class AdminDependencies:
     verify: ClusterVerify
     copies: ClusterCopy
     expiry_plans: ExpiryPlans
+    explanations: Explanations
     now_ms: Callable[[], int]
 
 
@@ -79,7 +76,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, request: pb.EnableTopicRequest, context: Context
     ) -> pb.TopicDescription:
         async with Answering(self._dependencies.gate, context, "enable topic") as caller:
-            options = _enable_options(request, caller)
+            options = messages.enable_options_of(request, by=caller.principal)
 
             async def here() -> pb.TopicDescription:
                 done = await self._dependencies.verbs.enable(checked_name(request.topic), options)
@@ -97,7 +94,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, request: pb.EnableTopicRequest, context: Context
     ) -> pb.RetentionPlan:
         async with Answering(self._dependencies.gate, context, "plan retention") as caller:
-            options = _enable_options(request, caller)
+            options = messages.enable_options_of(request, by=caller.principal)
 
             async def here() -> pb.RetentionPlan:
                 name = checked_name(request.topic)
@@ -398,6 +395,27 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 async for row in rows:
                     yield row
 
+    async def ExplainPartition(
+        self, request: pb.ExplainPartitionRequest, context: Context
+    ) -> pb.Explanation:
+        async with Answering(self._dependencies.gate, context, "explain partition") as caller:
+            offset = explanation_messages.offset_of(request)
+            await self._dependencies.summaries.by_name(checked_name(request.topic))
+
+            async def here(led: LedPartition) -> pb.Explanation:
+                found = await self._dependencies.explanations.explain(led, offset)
+                return explanation_messages.explanation_message(found)
+
+            return await self._at_partition(
+                request.topic,
+                request.partition,
+                caller,
+                here,
+                lambda stubs, sent, timeout: stubs.admin.ExplainPartition(
+                    request, metadata=sent, timeout=timeout
+                ),
+            )
+
     async def PlanExpiry(
         self, request: pb.PlanExpiryRequest, context: Context
     ) -> pb.PlanExpiryResponse:
@@ -472,27 +490,3 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     def _freezes(self) -> pb.FreezeResponse:
         rows = [messages.freeze_message(*row) for row in self._dependencies.freezes.listed()]
         return pb.FreezeResponse(freezes=rows)
-
-
-def _enable_options(request: pb.EnableTopicRequest, caller: Caller) -> EnableOptions:
-    def given(name: str) -> int | None:
-        return int(getattr(request, name)) if request.HasField(name) else None
-
-    return EnableOptions(
-        by=caller.principal,
-        trim=request.trim,
-        force=request.force,
-        yes=request.yes,
-        remains=Remains.of(keep=request.keep_remote, end=request.yes),
-        offload=OffloadThresholds(
-            copy_lag_ms=given("remote_copy_lag_ms"),
-            copy_lag_bytes=given("remote_copy_lag_bytes"),
-            deletion_lag_ms=given("offload_deletion_lag_ms"),
-        ),
-        retention=RetentionOptions(
-            retention_ms=given("retention_ms"),
-            retention_bytes=given("retention_bytes"),
-            local_retention_ms=given("local_retention_ms"),
-            local_retention_bytes=given("local_retention_bytes"),
-        ),
-    )

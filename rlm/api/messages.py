@@ -6,7 +6,7 @@ from kip405.acls import Acl
 from kip405.bytes_field import with_bytes_field
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
-from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
+from kip405.segments import EpochEntry
 from rlm.api.deletion_messages import deletion_message
 from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
@@ -18,6 +18,7 @@ from rlm.plans.problems import Problem
 from rlm.plans.verification import Issue
 from rlm.remote_log.aux_state import RemoteLogAuxState
 from rlm.remote_log.list_offsets import Position
+from rlm.remote_log.log_starts import Remains
 from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.reads import Piece
 from rlm.remote_log.remote_only import RemotePartitionState
@@ -27,15 +28,16 @@ from rlm.tasks.verification import PartitionReport
 from rlm.tasks.verify_runs import Event, Progress
 from rlm.topics.recreated import GoneTopic
 from rlm.topics.remarks import notes_of
-from rlm.topics.rules import Durability
+from rlm.topics.rules import Durability, RetentionOptions
+from rlm.topics.verbs import EnableOptions
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.ledger import SegmentEntry
 from rlmm.records import encode_value
 from rlmm.settings_records import (
     FreezeRecord,
+    OffloadThresholds,
     TopicRecord,
 )
-from rsm_plugins.layout.keys import segment_stem
 
 _BATCHES = fetch_pb2.FetchResponse.BATCHES_FIELD_NUMBER
 
@@ -122,6 +124,32 @@ def topic_message(
             deletion_lag_ms=offload.deletion_lag_ms,
             copy_lag_of=offload.of_copy_lag,
             deletion_lag_of=offload.of_deletion_lag,
+        ),
+    )
+
+
+def enable_options_of(request: admin_pb2.EnableTopicRequest, *, by: str) -> EnableOptions:
+    """`by`: the caller."""
+
+    def given(name: str) -> int | None:
+        return int(getattr(request, name)) if request.HasField(name) else None
+
+    return EnableOptions(
+        by=by,
+        trim=request.trim,
+        force=request.force,
+        yes=request.yes,
+        remains=Remains.of(keep=request.keep_remote, end=request.yes),
+        offload=OffloadThresholds(
+            copy_lag_ms=given("remote_copy_lag_ms"),
+            copy_lag_bytes=given("remote_copy_lag_bytes"),
+            deletion_lag_ms=given("offload_deletion_lag_ms"),
+        ),
+        retention=RetentionOptions(
+            retention_ms=given("retention_ms"),
+            retention_bytes=given("retention_bytes"),
+            local_retention_ms=given("local_retention_ms"),
+            local_retention_bytes=given("local_retention_bytes"),
         ),
     )
 
@@ -213,7 +241,8 @@ def report_message(report: StoreReport) -> admin_pb2.StoreReport:
     )
 
 
-def segment_message(topic: str, entry: SegmentEntry, cluster_id: str) -> fetch_pb2.Segment:
+def segment_message(topic: str, entry: SegmentEntry, stem: str) -> fetch_pb2.Segment:
+    """`stem`: of the names of its objects, see rsm_plugins.layout.keys.objects_stem."""
     metadata = entry.metadata
     partition = metadata.topic_id_partition
     return fetch_pb2.Segment(
@@ -230,7 +259,7 @@ def segment_message(topic: str, entry: SegmentEntry, cluster_id: str) -> fetch_p
         disputed=bool(entry.disputed),
         store_id=_store_id(entry).raw,
         broker_id=metadata.broker_id,
-        objects_stem=_objects_stem(metadata, cluster_id),
+        objects_stem=stem,
         custom_metadata=metadata.custom_metadata or b"",
     )
 
@@ -411,11 +440,3 @@ def _store_id(entry: SegmentEntry) -> Uuid:
         return entry.metadata.custom().store_id
     except ValueError:
         return Uuid(bytes(16))
-
-
-def _objects_stem(metadata: RemoteLogSegmentMetadata, cluster_id: str) -> str:
-    """Empty where the custom metadata is of an unknown version."""
-    try:
-        return segment_stem(metadata.locator(cluster_id))
-    except Invalid:
-        return ""

@@ -255,6 +255,7 @@ _ADMIN_RULES: Mapping[str, MethodRule] = {
         changes=_always,
         never_waits=True,
     ),
+    "ExplainPartition": MethodRule(words="describe on the topic", needs=_on_topic(_D)),
     "PlanExpiry": MethodRule(words="describe on the topic", needs=_on_topic(_D)),
     "Purge": MethodRule(
         words="delete on each topic that it names, or on every topic; describe for each topic that "

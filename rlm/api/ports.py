@@ -10,8 +10,10 @@ from typing import Any, Protocol
 
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import LocalRecords, OwnOffsets
+from rlm.broker.leadership import LedPartition
 from rlm.plans.coverage import LostRange
 from rlm.plans.deletions import PendingDeletion
+from rlm.plans.explanation import Explanation
 from rlm.plans.problems import Problem
 from rlm.plans.remote_extent import RemoteExtent
 from rlm.stores.reports import StoreReport
@@ -96,6 +98,16 @@ class CopyOutcome:
 
     first_uncopied_offset: int
     reason: str
+
+
+class Explanations(Protocol):
+    """Explains partitions that this service's broker leads (rlm.service.explanation)."""
+
+    async def explain(self, led: LedPartition, offset: int | None) -> Explanation:
+        """By a new snapshot; `offset` None = the partition as a whole. Fenced: not led here.
+        Unavailable: something is not up to date yet.
+        """
+        ...
 
 
 class CopyNow(Protocol):

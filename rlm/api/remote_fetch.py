@@ -23,6 +23,7 @@ from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1 import fetch_pb2_grpc
 from rsm_plugins.contract.answering import Context
+from rsm_plugins.layout.keys import objects_stem
 
 DEFAULT_MAX_BYTES = 1 << 20
 MOST_BYTES = 32 << 20
@@ -123,7 +124,8 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
                 states = (RemoteLogSegmentState.COPY_SEGMENT_FINISHED,)
             for key in keys:
                 for entry in self._remote.ledger.ledger(key).in_state(*states):
-                    yield messages.segment_message(topic, entry, self._remote.objects.cluster_id)
+                    stem = objects_stem(entry.metadata, self._remote.objects.cluster_id)
+                    yield messages.segment_message(topic, entry, stem)
 
     async def DescribeRemoteLog(
         self, request: pb.DescribeRemoteLogRequest, context: Context

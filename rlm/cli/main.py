@@ -94,6 +94,11 @@ COMMANDS = {
         attribute="doctor",
         summary="Find what endangers the data: how stores are set up.",
     ),
+    "explain": LazyCommand(
+        module="rlm.cli.explain",
+        attribute="explain",
+        summary="Say in sentences where an offset is, and why it is there.",
+    ),
     "export": LazyCommand(
         module="rlm.cli.pipelines",
         attribute="export",

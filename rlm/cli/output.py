@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -121,7 +120,9 @@ def human_time(time_ms: int) -> str:
     """UTC, to the second."""
     if time_ms < 0:
         return "-"
-    return f"{datetime.fromtimestamp(time_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}"
+    from rlm.plans.problems import human_utc
+
+    return human_utc(time_ms)
 
 
 def human_retention(time_ms: int, size_bytes: int) -> str:

@@ -16,6 +16,7 @@ from rlm.log_dir.scanner import Closed, LocalSegment
 from rlm.plans.coverage import Cover
 from rlm.plans.freeze import Frozen
 from rlm.plans.offload import CopyDelay
+from rlm.plans.problems import human_bytes
 
 
 class NeedsFlush(enum.Enum):
@@ -81,6 +82,13 @@ class CopyLag:
     segments: int = 0
     size_bytes: int = 0
 
+    @property
+    def words(self) -> str:
+        """For people."""
+        is_one = self.segments == 1
+        which = "1 closed segment is" if is_one else f"{self.segments} closed segments are"
+        return f"{which} not remote, {human_bytes(self.size_bytes)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPlan:
@@ -90,6 +98,12 @@ class CopyPlan:
     reason: WhyNot
     detail: str = ""
     lag: CopyLag = CopyLag()
+
+    @property
+    def summary(self) -> WhyNot:
+        """Why the plan ends there; "all is remote" is said only when it is true."""
+        ends_well = self.reason in (WhyNot.CAUGHT_UP, WhyNot.NO_CLOSED_SEGMENT, WhyNot.COPY_LAG)
+        return WhyNot.TO_BE_COPIED if self.segments and ends_well else self.reason
 
 
 def plan_copy(view: CopyView) -> CopyPlan:

@@ -180,8 +180,7 @@ def _lag_words(observed: CopyObservation, limits: Limits, now_ms: int) -> str:
     lag = known_lag(observed, limits, now_ms)
     if lag is None:
         return "how much is left to copy is not known"
-    segments = "1 closed segment is" if lag.segments == 1 else f"{lag.segments} closed segments are"
-    return f"{segments} not remote, {human_bytes(lag.size_bytes)}"
+    return lag.words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,12 +22,13 @@ To add a problem:
    changes from one time to the next (ages, counts) belongs in the text, which is one sentence and
    says what to do. `topic` is set where the problem is about one topic or one of its partitions.
 
-The module also has sizes and durations in words, for people.
+The module also has sizes, times and durations in words, for people.
 """
 
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 
 class Severity(enum.Enum):
@@ -417,6 +418,11 @@ def human_bytes(size_bytes: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     return f"{value:.1f} {_UNITS[-1]}"
+
+
+def human_utc(time_ms: int) -> str:
+    """`2026-01-31 12:00:00`, in UTC."""
+    return f"{datetime.fromtimestamp(time_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def human_duration(duration_ms: int) -> str:

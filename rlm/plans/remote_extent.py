@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from kip405.ids import PartitionKey
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from rlm.plans.problems import human_bytes
+from rlm.plans.problems import human_bytes, human_utc
 from rlmm.ledger import PartitionLedger
 
 
@@ -27,11 +26,7 @@ class RemoteExtent:
         what = f"{self.records} records in {self.segments} segments, {human_bytes(self.size_bytes)}"
         if self.oldest_ms is None or self.newest_ms is None:
             return what
-        return f"{what}, from {_utc(self.oldest_ms)} to {_utc(self.newest_ms)} UTC"
-
-
-def _utc(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}"
+        return f"{what}, from {human_utc(self.oldest_ms)} to {human_utc(self.newest_ms)} UTC"
 
 
 def extent_of(ledgers: Iterable[PartitionLedger]) -> RemoteExtent:

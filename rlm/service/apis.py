@@ -30,6 +30,7 @@ from rlm.plans.topic_end import EndLimits
 from rlm.remote_log.snapshots import PartitionSnapshot
 from rlm.remote_log.topic_refs import TopicResolver
 from rlm.service.dependencies import Dependencies, offload_policy
+from rlm.service.explanation import Explanations
 from rlm.service.fetch_api import endpoints
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.statuses import Statuses
@@ -395,6 +396,7 @@ def build_admin(
             resolver=TopicResolver(broker, settings),
             peers=peers,
             stores=dependencies.stores,
+            explanations=_explanations(dependencies, tasks),
             expiry_plans=ExpiryPlans(peers=peers, planner=tasks, broker=broker),
             copies=ClusterCopy(peers=peers, runs=tasks.copy_runs, broker=broker),
             verify=ClusterVerify(
@@ -402,6 +404,19 @@ def build_admin(
             ),
             now_ms=dependencies.clock.now_ms,
         )
+    )
+
+
+def _explanations(dependencies: Dependencies, tasks: TaskWiring) -> Explanations:
+    return Explanations(
+        cluster_id=dependencies.config.cluster_id,
+        snapshots=dependencies.snapshots,
+        settings=dependencies.metadata.settings,
+        ledger=dependencies.metadata.manager,
+        tasks=tasks.partition_tasks,
+        lost=tasks.lost,
+        stores=dependencies.stores.statuses,
+        clock=dependencies.clock,
     )
 
 

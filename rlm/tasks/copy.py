@@ -303,6 +303,12 @@ class CopyTask:
         is_due = bool(plan.segments) or plan.reason in _NOT_YET
         return is_due or self._lost.is_due(snapshot)
 
+    def planned(self, snapshot: PartitionSnapshot) -> CopyPlan:
+        """What a run would do now, by what is known of the stores; nothing is changed."""
+        suspects = {one.segment_id.id for one in self._lost.suspects(snapshot)}
+        gone = suspects | self._lost.damaged(snapshot).keys()
+        return self._plan(snapshot, snapshot.remote_log_start_offset or 0, gone)
+
     def waits_for_broker(self, key: PartitionKey) -> bool:
         """Whether the last snapshot showed a closed segment that will be eligible soon."""
         status = self._statuses.get(key)
@@ -411,7 +417,7 @@ class CopyTask:
             topic=snapshot.led.topic_id_partition.topic,
             partition=snapshot.led.topic_id_partition.partition,
             leader_epoch=snapshot.led.leader_epoch,
-            reason=_reason(plan).value,
+            reason=plan.summary.value,
             detail=plan.detail,
             frozen=snapshot.frozen.reason if snapshot.frozen else None,
             copied_next_offset=snapshot.ledger.highest_end(
@@ -464,12 +470,6 @@ class CopyTask:
 def _some(offsets: Sequence[int]) -> str:
     more = len(offsets) - 3
     return ", ".join(map(str, offsets[:3])) + (f" and {more} more" if more > 0 else "")
-
-
-def _reason(plan: CopyPlan) -> WhyNot:
-    """Why the plan ends there; "all is remote" is reported only when it is true."""
-    ends_well = plan.reason in (WhyNot.CAUGHT_UP, WhyNot.NO_CLOSED_SEGMENT, WhyNot.COPY_LAG)
-    return WhyNot.TO_BE_COPIED if plan.segments and ends_well else plan.reason
 
 
 def _behind_since(

@@ -167,14 +167,25 @@ class TrimTask:
         self, snapshot: PartitionSnapshot, planned_at_ms: int, keep_local_bytes: int | None = None
     ) -> TrimPlan | EndedPlan | None:
         """What is to be trimmed; None = nothing."""
-        led, record = snapshot.led, snapshot.topic.record
-        if record is None or snapshot.remote_log_start_offset is None:
+        record, plan = (
+            snapshot.topic.record,
+            await self.planned(snapshot, planned_at_ms, keep_local_bytes),
+        )
+        if record is None or plan is None:
             self._statuses.pop(snapshot.key, None)
             return None
-        answers = await self._cluster.recent(led.topic_id_partition, record)
-        plan = self._decide(snapshot, record, answers, planned_at_ms, keep_local_bytes)
         self._note(snapshot, record, plan)
         return None if isinstance(plan, Held) else plan
+
+    async def planned(
+        self, snapshot: PartitionSnapshot, planned_at_ms: int, keep_local_bytes: int | None = None
+    ) -> TrimPlan | EndedPlan | Held | None:
+        """What the rules say of a snapshot; nothing is changed. None: no settings, or no start."""
+        record = snapshot.topic.record
+        if record is None or snapshot.remote_log_start_offset is None:
+            return None
+        answers = await self._cluster.recent(snapshot.led.topic_id_partition, record)
+        return self._decide(snapshot, record, answers, planned_at_ms, keep_local_bytes)
 
     async def _carry_out(self, snapshot: PartitionSnapshot, plan: TrimPlan | EndedPlan) -> None:
         """All evidence is checked once more (H5): an old snapshot drops the plan."""

@@ -776,6 +776,72 @@ class CopiedPartition(_message.Message):
     why: str
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., node_id: _Optional[int] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., first_uncopied_offset: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., complete: _Optional[bool] = ..., why: _Optional[str] = ...) -> None: ...
 
+class ExplainPartitionRequest(_message.Message):
+    __slots__ = ("topic", "partition", "offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class Explanation(_message.Message):
+    __slots__ = ("topic", "partition", "leader", "leader_epoch", "offsets", "high_watermark", "offset", "location", "readable", "unreadable_reason", "segment", "store", "remote_since_ms", "local_segment", "remote_log_start_cause", "lag_segments", "lag_bytes", "copy_reason", "trim_reason", "frozen", "sentences")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    READABLE_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_REASON_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_LOG_START_CAUSE_FIELD_NUMBER: _ClassVar[int]
+    LAG_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COPY_REASON_FIELD_NUMBER: _ClassVar[int]
+    TRIM_REASON_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
+    SENTENCES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    offsets: PartitionOffsets
+    high_watermark: int
+    offset: int
+    location: str
+    readable: bool
+    unreadable_reason: str
+    segment: _fetch_pb2.Segment
+    store: str
+    remote_since_ms: int
+    local_segment: LocalSegment
+    remote_log_start_cause: str
+    lag_segments: int
+    lag_bytes: int
+    copy_reason: str
+    trim_reason: str
+    frozen: str
+    sentences: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., offsets: _Optional[_Union[PartitionOffsets, _Mapping]] = ..., high_watermark: _Optional[int] = ..., offset: _Optional[int] = ..., location: _Optional[str] = ..., readable: _Optional[bool] = ..., unreadable_reason: _Optional[str] = ..., segment: _Optional[_Union[_fetch_pb2.Segment, _Mapping]] = ..., store: _Optional[str] = ..., remote_since_ms: _Optional[int] = ..., local_segment: _Optional[_Union[LocalSegment, _Mapping]] = ..., remote_log_start_cause: _Optional[str] = ..., lag_segments: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., copy_reason: _Optional[str] = ..., trim_reason: _Optional[str] = ..., frozen: _Optional[str] = ..., sentences: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LocalSegment(_message.Message):
+    __slots__ = ("base_offset", "next_offset", "size_bytes")
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    def __init__(self, base_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
 class PlanExpiryRequest(_message.Message):
     __slots__ = ("topic", "local_only")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -153,6 +153,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.CopyClosedRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.CopyClosedResponse.FromString,
                 _registered_method=True)
+        self.ExplainPartition = channel.unary_unary(
+                '/rlm.v1.AdminService/ExplainPartition',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.ExplainPartitionRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.Explanation.FromString,
+                _registered_method=True)
         self.PlanExpiry = channel.unary_unary(
                 '/rlm.v1.AdminService/PlanExpiry',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.SerializeToString,
@@ -348,6 +353,15 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainPartition(self, request, context):
+        """Explains where an offset of a partition is, or where all of it is: in which tier, whether readers get it through the
+        proxy, why closed segments are not copied and the local log is not trimmed further. Nothing is changed. The leader's
+        service answers, from a new snapshot. NOT_FOUND: the topic has no settings. UNAVAILABLE: what is needed is not known now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PlanExpiry(self, request, context):
         """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service.
         """
@@ -491,6 +505,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CopyClosed,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.CopyClosedRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.CopyClosedResponse.SerializeToString,
+            ),
+            'ExplainPartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainPartition,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.ExplainPartitionRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.Explanation.SerializeToString,
             ),
             'PlanExpiry': grpc.unary_unary_rpc_method_handler(
                     servicer.PlanExpiry,
@@ -1115,6 +1134,33 @@ class AdminService:
             '/rlm.v1.AdminService/CopyClosed',
             rlm_dot_v1_dot_admin__pb2.CopyClosedRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.CopyClosedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainPartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/ExplainPartition',
+            rlm_dot_v1_dot_admin__pb2.ExplainPartitionRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.Explanation.FromString,
             options,
             channel_credentials,
             insecure,

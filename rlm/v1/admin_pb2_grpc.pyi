@@ -104,6 +104,11 @@ class AdminServiceStub:
     keep_local_bytes the local logs are trimmed then, under the conditions of any trim. Progress comes first, then one
     row for each partition. What was begun is finished although the call is cancelled; called again, it continues.
     """
+    ExplainPartition: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ExplainPartitionRequest, _admin_pb2.Explanation]
+    """Explains where an offset of a partition is, or where all of it is: in which tier, whether readers get it through the
+    proxy, why closed segments are not copied and the local log is not trimmed further. Nothing is changed. The leader's
+    service answers, from a new snapshot. NOT_FOUND: the topic has no settings. UNAVAILABLE: what is needed is not known now.
+    """
     PlanExpiry: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]
     """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
     Purge: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PurgeRequest, _admin_pb2.PurgeResponse]
@@ -193,6 +198,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Copies all closed segments of partitions now, whatever their thresholds, each by its leader's service. With
     keep_local_bytes the local logs are trimmed then, under the conditions of any trim. Progress comes first, then one
     row for each partition. What was begun is finished although the call is cancelled; called again, it continues.
+    """
+    ExplainPartition: _aio.UnaryUnaryMultiCallable[_admin_pb2.ExplainPartitionRequest, _admin_pb2.Explanation]  # type: ignore[assignment]
+    """Explains where an offset of a partition is, or where all of it is: in which tier, whether readers get it through the
+    proxy, why closed segments are not copied and the local log is not trimmed further. Nothing is changed. The leader's
+    service answers, from a new snapshot. NOT_FOUND: the topic has no settings. UNAVAILABLE: what is needed is not known now.
     """
     PlanExpiry: _aio.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]  # type: ignore[assignment]
     """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
@@ -412,6 +422,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Copies all closed segments of partitions now, whatever their thresholds, each by its leader's service. With
         keep_local_bytes the local logs are trimmed then, under the conditions of any trim. Progress comes first, then one
         row for each partition. What was begun is finished although the call is cancelled; called again, it continues.
+        """
+
+    @_abc_1.abstractmethod
+    def ExplainPartition(
+        self,
+        request: _admin_pb2.ExplainPartitionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.Explanation, _abc.Awaitable[_admin_pb2.Explanation]]:
+        """Explains where an offset of a partition is, or where all of it is: in which tier, whether readers get it through the
+        proxy, why closed segments are not copied and the local log is not trimmed further. Nothing is changed. The leader's
+        service answers, from a new snapshot. NOT_FOUND: the topic has no settings. UNAVAILABLE: what is needed is not known now.
         """
 
     @_abc_1.abstractmethod

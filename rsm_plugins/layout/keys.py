@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from kip405.errors import Invalid
 from kip405.ids import MAX_OFFSET, RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import CustomMetadata, SegmentLocator
+from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, SegmentLocator
 
 IDENTITY_NAME = "rlm-store.json"
 TOPIC_NAME_MAX = 249
@@ -131,6 +131,16 @@ def segment_stem(locator: SegmentLocator) -> str:
     partition = locator.segment_id.topic_id_partition
     folder = partition_folder(locator.cluster_id, partition, _entropy_bits(locator))
     return f"{folder}/{locator.start_offset:020d}-{locator.segment_id.id}"
+
+
+def objects_stem(metadata: RemoteLogSegmentMetadata, cluster_id: str) -> str:
+    """The same of a segment's metadata; empty where its custom metadata is of an unknown
+    version.
+    """
+    try:
+        return segment_stem(metadata.locator(cluster_id))
+    except Invalid:
+        return ""
 
 
 def with_prefix(prefix: str, name: str) -> str:

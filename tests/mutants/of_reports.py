@@ -6,9 +6,27 @@ PROBLEMS = Target("rlm/service/partition_problems.py", ("tests/rlm/test_partitio
 KEPT = Target("rlm/api/per_partition.py", ("tests/rlm/api/test_per_partition.py",))
 STATUSES = Target("rlm/service/statuses.py", ("tests/rlm/service/test_statuses.py",))
 MESSAGES = Target("rlm/api/cluster_status.py", ("tests/rlm/api/test_admin_service.py",))
+EXPLAINED = Target("rlm/plans/explanation.py", ("tests/rlm/plans/test_explanation.py",))
 LEADERSHIP = Target("rlm/broker/leadership.py", ("tests/rlm/broker/test_leadership.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *EXPLAINED.edits(
+        (
+            "H38: a copy that is lost is explained as readable",
+            "if location is OffsetLocation.REMOTE and copy is not None and copy.problem:",
+            "if location is OffsetLocation.REMOTE and copy is None:",
+        ),
+        (
+            "H4: what a freeze withholds is explained as readable",
+            "    if view.frozen:\n        return",
+            "    if view.frozen and location is OffsetLocation.BOTH:\n        return",
+        ),
+        (
+            "H2: a copy below the remote log start is explained as readable",
+            "if view.copy_of_offset is not None and not is_ended:",
+            "if view.copy_of_offset is not None:",
+        ),
+    ),
     *KEPT.edits(
         (
             "H38: a partition is shown as it was at first",

@@ -198,8 +198,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: without a remote log start a trim goes on",
-            "if record is None or snapshot.remote_log_start_offset is None:\n            self",
-            "if record is None:\n            self",
+            "if record is None or snapshot.remote_log_start_offset is None:\n            return",
+            "if record is None:\n            return",
         ),
         (
             "H11: objects are not looked at before a trim",

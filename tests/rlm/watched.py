@@ -147,7 +147,7 @@ class Watched:
 
     def _wire(self, clock: Clock) -> None:
         rig = self.rig
-        partition_tasks = PartitionTasks(
+        self.partition_tasks = partition_tasks = PartitionTasks(
             copy=rig.copy,
             hole_watch=rig.hole_watch,
             trim=rig.trim,

@@ -118,6 +118,25 @@ def test_h19_a_topic_with_a_share_group_is_refused(one: Cluster) -> None:
     assert one.log_start(topic) < 1_024, row["trim_reason"]
 
 
+def test_an_operator_sees_where_each_offset_is(one: Cluster) -> None:
+    topic, _ = one.trimmed_topic("seen")
+    one.wait_copied(topic)
+    start, end = one.log_start(topic), one.log_end(topic)
+    old = one.rlm_json("explain", topic, "-p", "0", "0")
+    assert (old["location"], old["readable"], old["store"]) == ("remote", True, "default"), old
+    [first, *_] = one.rlm_json("segments", topic, "-p", "0")["segments"]
+    assert old["segment"]["segment_id"] == first["segment_id"]
+    assert first["objects_stem"] in one.rlm("explain", topic, "-p", "0", "0").stdout
+    tail = one.rlm_json("explain", topic, "-p", "0", str(end - 1))
+    assert (tail["location"], tail["readable"]) == ("local", True), tail
+    assert any("only closed segments are" in text for text in tail["sentences"]), tail
+    beyond = one.rlm_json("explain", topic, "-p", "0", str(end))
+    assert (beyond["location"], beyond["readable"]) == ("beyond-end", False), beyond
+    whole = one.rlm_json("explain", topic, "-p", "0")
+    assert whole["offsets"]["local_log_start_offset"] == start
+    assert (whole["lag_segments"], whole["readable"]) == (0, None)
+
+
 async def test_h20_an_old_partition_that_waits_does_not_make_the_client_spin(one: Cluster) -> None:
     old, tail = fresh("old"), fresh("tails")
     await asyncio.to_thread(one.create_topic, old)

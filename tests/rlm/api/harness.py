@@ -46,6 +46,7 @@ from tests.builders.offload import AT_ONCE
 from tests.kip405.batch_builder import batch
 from tests.rlm.api.node_fakes import (
     ApiCopies,
+    ApiExplanations,
     ApiLosses,
     ApiPlanner,
     ApiPurge,
@@ -284,6 +285,7 @@ class Node:
     runs: ApiRuns
     copies: ApiCopies
     planner: ApiPlanner
+    explanations: ApiExplanations
     purge: ApiPurge
     clients: ClientTable
     statuses: ApiStatuses
@@ -318,6 +320,7 @@ class Fakes:
         self.runs = ApiRuns()
         self.copies = ApiCopies()
         self.planner = ApiPlanner()
+        self.explanations = ApiExplanations()
         self.purge = ApiPurge()
         self.clients = ClientTable()
         self.gate = Gate(self.tokens)
@@ -385,6 +388,7 @@ class Fakes:
                 peers=self.peers,
                 stores=self.stores,
                 expiry_plans=ExpiryPlans(peers=self.peers, planner=self.planner, broker=broker),
+                explanations=self.explanations,
                 copies=ClusterCopy(peers=self.peers, runs=self.copies, broker=broker),
                 verify=ClusterVerify(
                     peers=self.peers, runs=self.runs, settings=settings, broker=broker
@@ -472,6 +476,7 @@ async def api_node(
                 runs=fakes.runs,
                 copies=fakes.copies,
                 planner=fakes.planner,
+                explanations=fakes.explanations,
                 purge=fakes.purge,
                 clients=fakes.clients,
                 statuses=fakes.statuses,

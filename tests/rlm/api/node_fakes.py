@@ -17,6 +17,7 @@ from rlm.plans.coverage import LostRange
 from rlm.plans.discard import OwnPart, RemotePart
 from rlm.plans.disk import LogDirReport
 from rlm.plans.expiry import PartitionExpiry
+from rlm.plans.explanation import Explanation, explain
 from rlm.plans.remote_extent import RemoteExtent
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory
@@ -39,6 +40,7 @@ from tests.builders.ledger import MemoryLedger
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import MemoryStore
 from tests.builders.threads import THREADS
+from tests.rlm.plans.views import explain_view
 from tests.rlm.topics.world import ServiceBroker, ServiceSettings, ServiceUnderTest
 
 
@@ -174,6 +176,18 @@ class ApiPlanner:
 
     async def plan_expiry(self, topic: TopicRecord) -> list[PartitionExpiry]:
         return self.plans
+
+
+class ApiExplanations:
+    """What a node says of a partition; `asked` is (partition, offset)."""
+
+    def __init__(self) -> None:
+        self.view = explain_view()
+        self.asked: list[tuple[int, int | None]] = []
+
+    async def explain(self, led: LedPartition, offset: int | None) -> Explanation:
+        self.asked.append((led.topic_id_partition.partition, offset))
+        return explain(self.view, offset)
 
 
 class ApiRuns:

@@ -122,6 +122,7 @@ NEEDED: list[tuple[str, Message, list[tuple[ApiRight, str]]]] = [
     ("Verify", pb.VerifyRequest(topic="orders"), [(P, "orders")]),
     ("CopyClosed", pb.CopyClosedRequest(), [(P, "*")]),
     ("CopyClosed", pb.CopyClosedRequest(targets=TARGETS), [(P, "orders"), (P, "payments")]),
+    ("ExplainPartition", pb.ExplainPartitionRequest(topic="orders"), [(D, "orders")]),
     ("PlanExpiry", pb.PlanExpiryRequest(topic="orders"), [(D, "orders")]),
     ("Purge", pb.PurgeRequest(topics=["orders"]), []),
     ("Purge", pb.PurgeRequest(confirm=True), [(X, "*")]),

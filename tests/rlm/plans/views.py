@@ -6,11 +6,13 @@ from typing import Any
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 from rlm.log_dir.scanner import Closed, LocalSegment
-from rlm.plans.copy import CopyView, TopicState
+from rlm.plans.copy import CopyView, TopicState, plan_copy
 from rlm.plans.coverage import Cover, OffsetRange
+from rlm.plans.explanation import ExplainView, RemoteCopy
 from rlm.plans.guards import DeletionGuards
 from rlm.plans.retention import LocalRetention
-from rlm.plans.trim import TrimGuards, TrimOffsets
+from rlm.plans.trim import Held as TrimHeld
+from rlm.plans.trim import NoTrim, TrimGuards, TrimOffsets
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import HistoryRecord
 from tests.builders.ledger import PARTITION, MemoryLedger, metadata
@@ -66,6 +68,54 @@ def copy_view(**changes: Any) -> CopyView:
         recovery_point=None,
         covered=Cover(),
         frozen=None,
+    )
+    return replace(view, **changes)
+
+
+def remote_copy(number: int = 1, start: int = 0, next_offset: int = 100) -> RemoteCopy:
+    """A whole segment in store `hot`, finished at 1970-01-01 00:01:00."""
+    ledger = MemoryLedger()
+    ledger.now_ms = 60_000
+    ledger.copied(metadata(number, start, next_offset, {5: start}))
+    [entry] = ledger.view.entries.values()
+    return RemoteCopy(entry=entry, next_offset=next_offset, store="hot", objects_stem="c/orders/0")
+
+
+def explain_view(**changes: Any) -> ExplainView:
+    """Remote [50, 200), local [100, 350) in segments of 100, the active one from 300 on; the one
+    from 200 on is not remote.
+    """
+    segments = local(100, 200, 300)
+    view = ExplainView(
+        partition=PARTITION.topic_partition,
+        leader=1,
+        leader_epoch=5,
+        is_enabled=True,
+        remote_log_start_offset=50,
+        remote_log_start_cause="retention",
+        remote_next_offset=200,
+        remote_segments=2,
+        remote_size_bytes=2_048,
+        local_log_start_offset=100,
+        high_watermark=340,
+        last_stable_offset=320,
+        log_end_offset=350,
+        segments=segments,
+        holes=(),
+        unsettled_end=-1,
+        frozen="",
+        copy=plan_copy(
+            copy_view(
+                segments=segments,
+                local_log_start_offset=100,
+                covered=covered((50, 200)),
+                last_stable_offset=320,
+            )
+        ),
+        copy_failure="",
+        trim=TrimHeld(reason=NoTrim.WITHIN_RETENTION),
+        trim_failure="",
+        offset_epoch=5,
     )
     return replace(view, **changes)
 
