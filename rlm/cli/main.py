@@ -124,6 +124,11 @@ COMMANDS = {
         attribute="partition",
         summary="Decide about frozen partitions and lost records.",
     ),
+    "probe": LazyCommand(
+        module="rlm.cli.probe",
+        attribute="probe",
+        summary="Ask the service of this machine whether it works, for a supervisor.",
+    ),
     "purge": LazyCommand(
         module="rlm.cli.topics",
         attribute="purge",

@@ -5,6 +5,7 @@ of a connection at a time.
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Self
@@ -65,8 +66,8 @@ class FakeBroker:
             writer.write(data)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Self]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self.address.port)
+    async def running(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Self]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.address.port, ssl=tls)
         self.address = Address(host="127.0.0.1", port=server.sockets[0].getsockname()[1])
         try:
             yield self
@@ -87,7 +88,10 @@ class FakeBroker:
             pass
         finally:
             self._writers.discard(writer)
-            writer.close()
+            if writer.get_extra_info("ssl_object") is None:
+                writer.close()
+            else:
+                writer.transport.abort()  # a client that is gone says no farewell
 
     async def _answer(self, frame: bytes, writer: asyncio.StreamWriter) -> None:
         header = parse_request_header(frame)

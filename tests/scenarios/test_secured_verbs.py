@@ -134,6 +134,7 @@ def _from_reader(cluster: PrincipalCluster, topic: str, level: str) -> tuple[lis
 def test_every_command_works(secured: PrincipalCluster, archive: Archive, tmp_path: Path) -> None:
     verbs = Verbs(secured)
     _reports(verbs, archive.topic)
+    _probes(verbs, secured)
     _clients(verbs, secured, archive.topic)
     _data(verbs, archive, tmp_path)
     _switches(verbs, secured, archive.topic)
@@ -155,6 +156,12 @@ def _reports(verbs: Verbs, topic: str) -> None:
     verbs.run("copy", topic, says="done")
     verbs.run("bucket-policy", "--bucket", "archive", says="s3:GetObject")
     verbs.run("completion", "bash", says="_RLM_COMPLETE")
+
+
+def _probes(verbs: Verbs, cluster: PrincipalCluster) -> None:
+    config = str(cluster.sandbox.layout.rlm_config(1))
+    for check in ("startup", "readiness", "liveness"):
+        verbs.run("probe", check, "--config", config, says="")
 
 
 def _clients(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:
