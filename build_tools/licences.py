@@ -66,6 +66,9 @@ REVIEWED = {
         expression="GPL-2.0-only WITH Classpath-exception-2.0",
         reason="a Java that the sandbox and tests run as a process; nothing links with it",
     ),
+    "kubernetes-validate": Reviewed(
+        expression="Apache-2.0", reason="its LICENSE; its metadata says Apache, without a version"
+    ),
     "python-dateutil": Reviewed(
         expression="Apache-2.0 AND LicenseRef-BSD", reason="its LICENSE: old parts are BSD"
     ),
