@@ -14,7 +14,7 @@ from build_tools.dist import KAFKA_RLM_SPARK, build_one
 from rlm.cli.main import COMMANDS
 from tests.install.environments import VERSION, Environment, make_environment
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 IS_COMPILED = "import rlm_spark.decode as d; print(d.is_compiled())"
 SERVICE_ALONE = {"aiohttp", "click", "rich", "structlog", "psutil", "prometheus_client", "yaml"}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.install.environments import Environment, make_environment
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 RECORDS = 3_000
 PRODUCE = f"""
