@@ -14,7 +14,7 @@ from tests.project.tree import PACKAGES, ROOT, parse, show, sources
 
 _LINE = re.compile(r"^\| `([\w/.]+/)` \| \S", re.MULTILINE)
 _MAPPED = {*PACKAGES, "bench", "build_tools"}
-OTHER_FOLDERS = {"docker/", "docs/", "proto/", "requirements/", "tests/"}
+OTHER_FOLDERS = {"docker/", "docs/", "k8s/", "proto/", "requirements/", "tests/"}
 MAX_LINES = {"ARCHITECTURE.md": 350, "README.md": 180}
 _MAX_SENTENCE_LINES = 3
 _MIN_WORDS = 4
