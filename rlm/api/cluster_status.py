@@ -133,7 +133,10 @@ class ClusterStatus:
             rows += map(_row, answer.partitions)
             problems += answer.problems or _untyped_problems(peer, answer)
             services.append(_answered(peer, answer))
-        rows += await self._missing(topic, rows)
+        try:
+            rows += await self._missing(topic, rows)
+        except RemoteStorageError as error:
+            problems.append(self._not_described(error))
         services.sort(key=lambda row: row.node_id)
         rest = pb.StatusResponse(
             freezes=own.freezes,
@@ -160,16 +163,23 @@ class ClusterStatus:
         )
         return [messages.problem_message(problem, self._peers.node_id)]
 
+    def _not_described(self, error: RemoteStorageError) -> pb.Problem:
+        """Then it is not known which partitions no service has reported."""
+        problem = Problem(
+            kind=ProblemKind.BROKER_UNKNOWN,
+            subject="broker",
+            text=f"it does not describe the enabled topics, so partitions may be missing: {error}",
+            since_ms=self._now_ms(),
+        )
+        return messages.problem_message(problem, self._peers.node_id)
+
     async def _missing(self, topic: str, known: Iterable[_Row]) -> list[_Row]:
         records = {
             record.topic_id: record
             for record in self._settings.view.topics()
             if topic in ("", record.name) and record.state == "enabled"
         }
-        try:
-            topics = await self._broker.topics([record.name for record in records.values()])
-        except RemoteStorageError:
-            return []
+        topics = await self._broker.topics([record.name for record in records.values()])
         seen = {(row.topic_id, row.partition) for row in known}
         return [
             self._row(self._unanswered(record, partition.partition, partition))[0]

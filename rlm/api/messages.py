@@ -81,6 +81,7 @@ def problem_message(problem: Problem, node_id: int) -> admin_pb2.Problem:
         topic=problem.topic,
         since_ms=problem.since_ms,
         node_ids=[node_id],
+        risk=problem.risk.value,
     )
 
 

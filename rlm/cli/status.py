@@ -12,6 +12,7 @@ import click
 from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.cli.deletions import show_deletions
+from rlm.cli.health import show_health
 from rlm.cli.output import (
     human_rate,
     human_size,
@@ -30,12 +31,16 @@ from rlm.v1 import fetch_pb2
 
 @click.command()
 @click.argument("topic", required=False, default="")
+@click.option("--health", "health", is_flag=True, help="Only one verdict, and why.")
 @service_options
-def status(*, topic: str, connect: Connect) -> int:
+def status(*, topic: str, health: bool, connect: Connect) -> int:
     """Show partitions, services, freezes and problems; only those of TOPIC where it is given.
 
-    The exit status is 1 if there is an alarm.
+    The exit status is 1 if there is an alarm. With --health the verdict is SAFE (exit status 0),
+    AT RISK (1), also where something is not known, or LOST (2).
     """
+    if health:
+        return show_health(topic, connect)
     with connect.open() as target:
         answer = target.ask(target.admin.Status, pb.StatusRequest(topic=topic))
     if connect.as_json:

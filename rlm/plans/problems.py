@@ -8,8 +8,9 @@ and everything that operators see is read from there. Pure.
 To add a problem:
 
 1. Give it a member of `ProblemKind` and a row in `KINDS`. The word is an interface (label `kind` of
-   `rlm_problems`, field `kind` in JSON): it never changes. One kind has one severity. Run
-   `make reference`, which writes docs/reference/problems.md.
+   `rlm_problems`, field `kind` in JSON): it never changes. One kind has one severity and one risk,
+   which says what it means for the data (rlm.plans.safety). Run `make reference`, which writes
+   docs/reference/problems.md.
 2. Write the rule as a pure function of values in `rlm/plans/problem_rules.py` that returns
    findings; decide by what should have happened and did not. What is not known is None, and is a
    finding of its own. Times that a rule compares are monotonic; only `since_ms` is wall time.
@@ -40,6 +41,17 @@ class Severity(enum.Enum):
     ALARM = "alarm"
     WARNING = "warning"
     NOTE = "note"
+
+
+class Risk(enum.Enum):
+    """What a problem means for the data of topics. NONE: no record is in danger by it. AT_RISK:
+    what should keep records safe does not work, or is not known to work. LOST: readers do not get
+    records that they should get, and waiting does not bring them back.
+    """
+
+    NONE = "none"
+    AT_RISK = "at-risk"
+    LOST = "lost"
 
 
 class ProblemKind(enum.Enum):
@@ -103,20 +115,23 @@ class KindRow:
     """One row of docs/reference/problems.md; `meaning` says what is wrong."""
 
     severity: Severity
+    risk: Risk
     meaning: str
 
 
-def _alarm(meaning: str) -> KindRow:
-    return KindRow(severity=Severity.ALARM, meaning=meaning)
+def _alarm(meaning: str, risk: Risk = Risk.AT_RISK) -> KindRow:
+    """Data is at risk by an alarm unless its row says something else."""
+    return KindRow(severity=Severity.ALARM, risk=risk, meaning=meaning)
 
 
-def _warning(meaning: str) -> KindRow:
-    return KindRow(severity=Severity.WARNING, meaning=meaning)
+def _warning(meaning: str, risk: Risk) -> KindRow:
+    return KindRow(severity=Severity.WARNING, risk=risk, meaning=meaning)
 
 
 KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.STARTING: KindRow(
         severity=Severity.NOTE,
+        risk=Risk.AT_RISK,  # unknown is not safe (H38)
         meaning="The service has just started: ledger, settings or stores are not known yet.",
     ),
     ProblemKind.METADATA: _alarm(
@@ -145,7 +160,8 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.HUNG_THREADS: _alarm("Work on a disk or in a library does not return."),
     ProblemKind.PROCESS_MISSING: _alarm(
         "A proxy worker is away, or hangs: fewer processes than proxy.workers serve Kafka clients "
-        "(H24)."
+        "(H24).",
+        Risk.NONE,
     ),
     ProblemKind.PROCESS_ENDS: _alarm(
         "A process of a service with proxy workers keeps ending, and is started again: clients of "
@@ -154,11 +170,15 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.CERTIFICATE_ENDED: _alarm(
         "A certificate that the service uses has ended or cannot be read."
     ),
-    ProblemKind.CERTIFICATE_ENDS_SOON: _warning("A certificate that the service uses ends soon."),
+    ProblemKind.CERTIFICATE_ENDS_SOON: _warning(
+        "A certificate that the service uses ends soon.",
+        Risk.NONE,
+    ),
     ProblemKind.CERTIFICATE_UNUSABLE: _alarm(
         "Files of the proxy's TLS, or of the principals of the API, were replaced by files that "
         "cannot be used: the former ones stay in use, and a process that restarts serves no "
-        "clients."
+        "clients.",
+        Risk.NONE,
     ),
     ProblemKind.PEER_ABSENT: _alarm(
         "A broker with a replica of an enabled topic has no live service: partitions that it "
@@ -176,13 +196,17 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "deletes uncopied records too (H18)."
     ),
     ProblemKind.LOG_DIR_FILLS: _warning(
-        "A log directory of the broker is full soon, at the growth of the last hour."
+        "A log directory of the broker is full soon, at the growth of the last hour.",
+        Risk.AT_RISK,
     ),
     ProblemKind.LOG_DIR_UNKNOWN: _alarm(
         "The free space of a log directory of the broker cannot be read, or a log in one that is "
         "nearly full."
     ),
-    ProblemKind.NO_STORE: _warning("No store is configured: nothing is tiered."),
+    ProblemKind.NO_STORE: _warning(
+        "No store is configured: nothing is tiered.",
+        Risk.NONE,
+    ),
     ProblemKind.STORE_UNAVAILABLE: _alarm(
         "A store does not answer, is not the one that its name stands for, or is not "
         "configured while segments lie there."
@@ -198,10 +222,12 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "The broker does not describe an enabled topic: nothing of it is copied or trimmed."
     ),
     ProblemKind.DELETION_DUE: _warning(
-        "A topic was deleted, and its remote data will be deleted too; until then it can be kept."
+        "A topic was deleted, and its remote data will be deleted too; until then it can be kept.",
+        Risk.AT_RISK,
     ),
     ProblemKind.DELETION_WAITS: _alarm(
-        "The remote data of a deleted topic waits for an operator, or cannot be deleted (H7)."
+        "The remote data of a deleted topic waits for an operator, or cannot be deleted (H7).",
+        Risk.NONE,
     ),
     ProblemKind.RETENTION_REVERTED: _alarm(
         "The broker's own retention of a topic in mode tier is bounded: the broker may delete "
@@ -218,9 +244,13 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "A segment cannot be copied as it is; the segments after it wait."
     ),
     ProblemKind.OPEN_TRANSACTION: _warning(
-        "Closed segments wait for an open transaction to end; nothing of them is copied before."
+        "Closed segments wait for an open transaction to end; nothing of them is copied before.",
+        Risk.AT_RISK,
     ),
-    ProblemKind.SNAPSHOT_MISSING: _warning("A segment was copied without its producer snapshot."),
+    ProblemKind.SNAPSHOT_MISSING: _warning(
+        "A segment was copied without its producer snapshot.",
+        Risk.NONE,
+    ),
     ProblemKind.PARTITION_FROZEN: _alarm(
         "The leader's log and the remote copies contradict each other (H4)."
     ),
@@ -231,12 +261,17 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "Nothing is trimmed while the disk fills beyond local retention."
     ),
     ProblemKind.TRIM_STOPPED: _warning(
-        "Trim is off or frozen by command while the disk fills beyond local retention."
+        "Trim is off or frozen by command while the disk fills beyond local retention.",
+        Risk.NONE,
     ),
-    ProblemKind.TRIM_UNKNOWN: _warning("It is unknown whether an abandoned trim was executed."),
+    ProblemKind.TRIM_UNKNOWN: _warning(
+        "It is unknown whether an abandoned trim was executed.",
+        Risk.AT_RISK,
+    ),
     ProblemKind.FOREIGN_LOG_START: _alarm("Somebody else moved the broker's log start (H1)."),
     ProblemKind.EXPIRY_STOPPED: _alarm(
-        "Total retention deletes nothing, because the clocks of service and brokers disagree."
+        "Total retention deletes nothing, because the clocks of service and brokers disagree.",
+        Risk.NONE,
     ),
     ProblemKind.CLEANUP_REFUSED: _alarm(
         "The rest of a failed copy is neither adopted nor deleted, because its objects in the "
@@ -245,9 +280,13 @@ KINDS: Mapping[ProblemKind, KindRow] = {
     ProblemKind.LOSS_NEAR: _alarm(
         "The broker's own retention deletes records soon that are not remote (H15)."
     ),
-    ProblemKind.SEGMENT_LOST: _alarm("A segment that the ledger lists as finished cannot be read."),
+    ProblemKind.SEGMENT_LOST: _alarm(
+        "A segment that the ledger lists as finished cannot be read.",
+        Risk.LOST,
+    ),
     ProblemKind.OFFSETS_MISSING: _alarm(
-        "No tier has offsets that readers may ask for, and no hole is on record (H15)."
+        "No tier has offsets that readers may ask for, and no hole is on record (H15).",
+        Risk.LOST,
     ),
     ProblemKind.OFFSETS_DISORDERED: _alarm(
         "The offsets of a partition's tiers contradict each other, e.g. the remote log ends beyond "
@@ -258,7 +297,8 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "ledger has lost its record (H6)."
     ),
     ProblemKind.NOT_VERIFIED: _warning(
-        "The remote data of a partition was not verified for two intervals (verify.interval.ms)."
+        "The remote data of a partition was not verified for two intervals (verify.interval.ms).",
+        Risk.AT_RISK,
     ),
     ProblemKind.OTHER: _alarm(
         "A service of another version reported a problem whose kind is unknown here."
@@ -284,6 +324,10 @@ class Finding:
     @property
     def severity(self) -> Severity:
         return KINDS[self.kind].severity
+
+    @property
+    def risk(self) -> Risk:
+        return KINDS[self.kind].risk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,10 +400,13 @@ def generate_docs() -> str:
         "has them in its body, the metric `rlm_problems` counts them by kind, and the log has a "
         "line when one appears and one when it ends. Made from `rlm/plans/problems.py`; edit "
         "there.\n\n"
-        "| kind | severity | meaning |\n|---|---|---|\n"
+        "The third column is what `rlm status --health` makes of it: no record is in danger by it "
+        "(none), what should keep records safe does not work or is not known to (at-risk), or "
+        "readers do not get records that they should get (lost).\n\n"
+        "| kind | severity | data | meaning |\n|---|---|---|---|\n"
     )
     rows = (
-        f"| `{kind.value}` | {row.severity.value} | {row.meaning} |\n"
+        f"| `{kind.value}` | {row.severity.value} | {row.risk.value} | {row.meaning} |\n"
         for kind, row in KINDS.items()
     )
     return head + "".join(rows)

@@ -417,7 +417,7 @@ class StatusResponse(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[_fetch_pb2.PartitionDescription, _Mapping]]] = ..., freezes: _Optional[_Iterable[_Union[Freeze, _Mapping]]] = ..., services: _Optional[_Iterable[_Union[ServiceStatus, _Mapping]]] = ..., readers: _Optional[_Iterable[_Union[ReaderStatus, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., deletions: _Optional[_Iterable[_Union[PendingDeletion, _Mapping]]] = ...) -> None: ...
 
 class Problem(_message.Message):
-    __slots__ = ("kind", "severity", "subject", "text", "topic", "since_ms", "node_ids")
+    __slots__ = ("kind", "severity", "subject", "text", "topic", "since_ms", "node_ids", "risk")
     KIND_FIELD_NUMBER: _ClassVar[int]
     SEVERITY_FIELD_NUMBER: _ClassVar[int]
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
@@ -425,6 +425,7 @@ class Problem(_message.Message):
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     NODE_IDS_FIELD_NUMBER: _ClassVar[int]
+    RISK_FIELD_NUMBER: _ClassVar[int]
     kind: str
     severity: str
     subject: str
@@ -432,7 +433,8 @@ class Problem(_message.Message):
     topic: str
     since_ms: int
     node_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, kind: _Optional[str] = ..., severity: _Optional[str] = ..., subject: _Optional[str] = ..., text: _Optional[str] = ..., topic: _Optional[str] = ..., since_ms: _Optional[int] = ..., node_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    risk: str
+    def __init__(self, kind: _Optional[str] = ..., severity: _Optional[str] = ..., subject: _Optional[str] = ..., text: _Optional[str] = ..., topic: _Optional[str] = ..., since_ms: _Optional[int] = ..., node_ids: _Optional[_Iterable[int]] = ..., risk: _Optional[str] = ...) -> None: ...
 
 class ReaderStatus(_message.Message):
     __slots__ = ("grpc_address", "version", "heartbeat_age_ms", "alive")

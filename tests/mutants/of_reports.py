@@ -7,9 +7,40 @@ KEPT = Target("rlm/api/per_partition.py", ("tests/rlm/api/test_per_partition.py"
 STATUSES = Target("rlm/service/statuses.py", ("tests/rlm/service/test_statuses.py",))
 MESSAGES = Target("rlm/api/cluster_status.py", ("tests/rlm/api/test_admin_service.py",))
 EXPLAINED = Target("rlm/plans/explanation.py", ("tests/rlm/plans/test_explanation.py",))
+SAFETY = Target("rlm/plans/safety.py", ("tests/rlm/plans/test_safety.py",))
+HEALTH = Target("rlm/cli/health.py", ("tests/rlm/cli/test_health.py",))
 LEADERSHIP = Target("rlm/broker/leadership.py", ("tests/rlm/broker/test_leadership.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *SAFETY.edits(
+        (
+            "H38: what is not known is safe",
+            "Reason(risk=Risk.AT_RISK, text=text) for text in unknown",
+            "Reason(risk=Risk.NONE, text=text) for text in unknown",
+        ),
+        (
+            "H38: a problem of another version is safe",
+            "return known.get(word, Risk.AT_RISK)",
+            "return known.get(word, Risk.NONE)",
+        ),
+    ),
+    *HEALTH.edits(
+        (
+            "H38: a service that does not answer is safe",
+            "if not service.reachable:",
+            "if service.reachable and not service.node_id:",
+        ),
+        (
+            "H38: a partition that nobody has reported is safe",
+            "    if row.log_end_offset < 0:\n        return row.last_error or",
+            "    if row.log_end_offset < 0:\n        return '' and",
+        ),
+        (
+            "H38: the verdict is safe while no service answers",
+            "if failure else list(_unknown(answer))",
+            "if failure and topic else list(_unknown(answer)) if answer.services else []",
+        ),
+    ),
     *EXPLAINED.edits(
         (
             "H38: a copy that is lost is explained as readable",

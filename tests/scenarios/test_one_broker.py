@@ -135,6 +135,8 @@ def test_an_operator_sees_where_each_offset_is(one: Cluster) -> None:
     whole = one.rlm_json("explain", topic, "-p", "0")
     assert whole["offsets"]["local_log_start_offset"] == start
     assert (whole["lag_segments"], whole["readable"]) == (0, None)
+    verdict = one.rlm("status", "--health", topic)
+    assert (verdict.returncode, verdict.stdout.splitlines()[0]) == (0, "SAFE"), verdict.stdout
 
 
 async def test_h20_an_old_partition_that_waits_does_not_make_the_client_spin(one: Cluster) -> None:

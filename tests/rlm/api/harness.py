@@ -110,9 +110,8 @@ class ApiBroker(ServiceBroker):
         read_committed: bool = False,
         replica_id: int = -1,
     ) -> OffsetAnswer:
-        offset = self._log.local_start
-        if timestamp != EARLIEST_TIMESTAMP:
-            offset = self._log.last_stable if read_committed else self._log.end
+        latest = self._log.last_stable if read_committed else self._log.end
+        offset = self._log.local_start if timestamp == EARLIEST_TIMESTAMP else latest
         return OffsetAnswer(offset=offset, leader_epoch=self._cluster.epoch, timestamp_ms=-1)
 
     async def fetch(
@@ -218,6 +217,7 @@ class ApiStatuses:
 
     lag_bytes: int | None = 2048
     loss_at_ms: int | None = None
+    holes = 0
 
     def __init__(self, cluster: Cluster, node_id: int, log: Log) -> None:
         self._cluster = cluster
@@ -241,6 +241,7 @@ class ApiStatuses:
             lag_bytes=self.lag_bytes,
             lag_segments=None if self.lag_bytes is None else 1,
             loss_at_ms=self.loss_at_ms,
+            holes=self.holes,
             frozen="remote data beyond the log's end" if self._log.frozen else "",
         )
         leads = self._cluster.leader == self._node_id

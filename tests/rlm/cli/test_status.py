@@ -70,6 +70,7 @@ async def test_h38_status_prints_a_problem_once_and_an_alarm_is_an_exit_status(
         "topic": "",
         "since_ms": 60_000,
         "node_ids": [1],
+        "risk": "at-risk",
     }
     assert soon["severity"] == "warning"
 
