@@ -41,12 +41,12 @@ def held() -> Value:
     return fetch_request(12, *partitions, max_wait_ms=MAX_WAIT_MS)
 
 
-async def answered_in_time(w: World, client: RawClient) -> None:
+async def answered_in_time(w: World, client: RawClient, least_s: float = 0.3) -> None:
     loop = asyncio.get_running_loop()
     w.tier.gate.clear()
     began = loop.time()
     answer = await client.call(FETCH, 12, held())
-    assert 0.3 < loop.time() - began < SESSION_MS / 1_000
+    assert least_s < loop.time() - began < SESSION_MS / 1_000
     assert [row["error_code"] for row in answer["responses"][0]["partitions"]] == [0, 0]
     asked_of_broker = len(w.broker.requests(FETCH))
     assert asked_of_broker > 1  # it was held, in slices
@@ -74,8 +74,9 @@ async def test_a_fetch_that_is_held_is_answered_before_the_proxy_logs_in_again(
         s.w.broker.answer = ending.answer  # type: ignore[method-assign]  # of one test
         s.w.broker.seen = ending.seen
         client = await s.w.connect()
-        for _ in range(2):
-            await answered_in_time(s.w, client)
+        await answered_in_time(s.w, client)
+        while len(s.broker.logins) < 2:  # what comes just before the proxy is due is not held long
+            await answered_in_time(s.w, client, least_s=0)
         assert ending.cut == 0
         assert s.broker.logins == ["one", "one"]
 
