@@ -395,6 +395,7 @@ class RequestCutter:
         """Acks of the Produce request that begins here, None when more bytes are needed."""
         usual = usual_acks(frame, api_version)
         if usual is not None:
+            self._partial.succeeded()
             return usual
         if not self._partial.is_due(len(frame), size_bytes):
             return None

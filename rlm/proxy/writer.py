@@ -190,7 +190,7 @@ class PacedWriter:
     def _send(self) -> None:
         part_bytes = PART_BYTES if self._socket is None else _NUDGE_BYTES
         while self._queue and not self._paused and not self._is_lent and not self._is_broken:
-            if not self._send_past_transport():
+            if not self._send_past_transport() and not self._is_broken:
                 part = self._queue[0][:part_bytes]
                 self._advance(len(part))
                 self._transport.write(part)
@@ -199,7 +199,7 @@ class PacedWriter:
 
     def _send_past_transport(self) -> bool:
         """Send to the socket itself, to which the transport has nothing more to send. False: the
-        transport has to go on, because the socket is full or broken.
+        transport has to go on, because the socket is full; or the connection ends, as it is broken.
         """
         if self._transport.is_closing():
             return False
@@ -213,8 +213,9 @@ class PacedWriter:
                 return False
         except (BlockingIOError, InterruptedError):
             return False
-        except OSError:  # the transport meets the same error, and ends the connection
+        except OSError:  # not by the transport: it need not meet the error, or is in `resume`
             self._is_broken = True
+            asyncio.get_running_loop().call_soon(self._transport.abort)
             return False
         self._advance(taken_bytes)
         return True

@@ -165,6 +165,16 @@ EDITS: tuple[Edit, ...] = (
     ),
     *WRITER.edits(
         (
+            "H24: a connection whose socket is broken stays open, and everything waits behind it",
+            "            asyncio.get_running_loop().call_soon(self._transport.abort)\n",
+            "",
+        ),
+        (
+            "asyncio ends a connection twice whose reader goes while much is sent",
+            "            if not self._send_past_transport() and not self._is_broken:\n",
+            "            if not self._send_past_transport():\n",
+        ),
+        (
             "a transport is closed while it says that it holds nothing, and ends twice",
             "        if self._is_finishing:  # asyncio ends",
             "        if False:  # asyncio ends",

@@ -5,10 +5,12 @@ take.
 import asyncio
 import gc
 import itertools
+import os
 import random
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import BinaryIO
 
 import pytest
 
@@ -170,3 +172,69 @@ async def test_a_closed_transport_gets_nothing_past_it() -> None:
         side.writer.write(b"late")
         await side.is_lost.wait()
         assert await received(theirs, 1) == b""
+
+
+class _Unwritable(asyncio.Transport):
+    """Takes everything itself, but says that it writes to a descriptor to which nobody can: what
+    the kernel answers there, the transport does not meet.
+    """
+
+    def __init__(self, used: object) -> None:
+        super().__init__({"socket": used})
+        self.aborted = asyncio.Event()
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        raise AssertionError("bytes behind those that were not sent")
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+
+@pytest.fixture
+def read_only() -> Iterator[BinaryIO]:
+    with open(os.devnull, "rb") as opened:
+        yield opened
+
+
+async def test_h24_an_error_that_the_transport_does_not_meet_ends_the_connection(
+    read_only: BinaryIO,
+) -> None:
+    transport = _Unwritable(read_only)
+    writer = PacedWriter(transport, lambda: None)
+    writer.write(b"what cannot be sent")
+    await asyncio.wait_for(transport.aborted.wait(), 60)
+    assert writer.queued_bytes == len(b"what cannot be sent")
+
+
+async def test_a_reader_that_goes_while_much_is_sent_ends_the_connection_once() -> None:
+    """Also while the transport says that it goes on: asyncio would end the connection twice."""
+    loop, seen = asyncio.get_running_loop(), list[dict[str, object]]()
+    loop.set_exception_handler(lambda _, context: seen.append(context))
+    piece = memoryview(bytes(1 << 20))
+    for turn in range(60):
+        async with connected() as (side, theirs):
+            reading = asyncio.create_task(asyncio.to_thread(_read_and_go, theirs, turn))
+            while not side.is_lost.is_set():
+                if side.writer.queued_bytes < 4 << 20:
+                    side.writer.write_all([piece] * 3)
+                await asyncio.sleep(0)
+            await reading
+    await asyncio.sleep(0)
+    assert seen == []
+
+
+def _read_and_go(theirs: socket.socket, turn: int) -> None:
+    theirs.setblocking(True)
+    left_bytes = (1 << 20) + turn * 100_000
+    while left_bytes > 0:
+        left_bytes -= len(theirs.recv(1 << 16))
+    theirs.close()
