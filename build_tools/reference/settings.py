@@ -92,8 +92,8 @@ The variable of a setting is RLM_ and the key in capitals, with _ for each dot a
   `RLM_ADDRESS`, `RLM_TOKEN_FILE`, `RLM_TLS_*` and `RLM_SANDBOX` are of [commands](commands.md);
   `RLM_PRINCIPAL` is the principal of calls in commands and in services. What Kubernetes makes of
   a Service named rlm is passed over.
-- The value of a secret is in no log and no message, and neither plugins nor proxy workers get its
-  variable.
+- The value of a secret is in no log and no message. Neither plugins nor proxy workers get the
+  variable of any setting.
 """
 _RULES = """\
 

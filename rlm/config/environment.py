@@ -45,9 +45,11 @@ def variables() -> Mapping[str, Setting]:
     return {environment_name(row.key): row for row in rows if not row.key.endswith(".*")}
 
 
-def secret_variables() -> frozenset[str]:
-    """Those that may hold a secret: no child but the service's own core gets them."""
-    return frozenset(name for name, row in variables().items() if row.secret)
+def withheld_variables() -> frozenset[str]:
+    """Those that no child but the service's own core gets: all, as plugins and proxy workers read
+    none, and a structure such as RLM_STORES may have secrets of every store.
+    """
+    return frozenset(variables())
 
 
 def overridden(

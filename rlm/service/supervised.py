@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlm.clock import SystemClock
 from rlm.config import ServiceConfig
-from rlm.config.environment import secret_variables
+from rlm.config.environment import withheld_variables
 from rlm.proxy.listening import listen
 from rlm.service.clients import core_socket, proxy_settings, proxy_tls
 from rlm.service.lifetime import configure_service_logs
@@ -54,7 +54,7 @@ def run(config: ServiceConfig, path: Path) -> bool:
                 first_line=partial(_worker_line, config, number, count),
                 stop_ms=stop_ms,
                 descriptors=descriptors,
-                withheld=secret_variables(),
+                withheld=withheld_variables(),
             )
             for number in range(count)
         ]

@@ -14,7 +14,7 @@ from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.clock import Clock
 from rlm.config import CommonConfig
-from rlm.config.environment import secret_variables
+from rlm.config.environment import withheld_variables
 from rlm.config.stores import PREFIX_KEY, StoreConfig
 from rlm.stores.connection import (
     Connection,
@@ -161,7 +161,7 @@ def _spawned(store: StoreConfig, terms: PluginTerms, clock: Clock) -> SpawnedPlu
         sleep=sleep,
         command=store.command or OWN_COMMAND,
         runtime_dir=terms.runtime_dir,
-        withheld=secret_variables(),
+        withheld=withheld_variables(),
     )
 
 

@@ -140,9 +140,9 @@ EDITS: tuple[Edit, ...] = (
     ),
     *_VARIABLES.edits(
         (
-            "children get the secrets of stores that the environment has",
-            "for name, row in variables().items() if row.secret)",
-            'for name, row in variables().items() if row.secret and "_RSM_" not in name)',
+            "children get the secrets of all stores in RLM_STORES",
+            "return frozenset(variables())",
+            "return frozenset(name for name, row in variables().items() if row.secret)",
         ),
         (
             "a variable with a slip is passed over, and the file's value stays",

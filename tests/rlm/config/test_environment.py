@@ -11,9 +11,9 @@ from kip405.settings import Secret
 from rlm.config.environment import (
     COMMAND_VARIABLES,
     overridden,
-    secret_variables,
     value_of,
     variables,
+    withheld_variables,
 )
 from rlm.config.loader import from_mapping, reader_from_mapping
 from rlm.config.refusals import CollectedRefusals, Refusals
@@ -49,8 +49,14 @@ def test_the_variable_follows_from_the_key() -> None:
     )
 
 
+def test_no_variable_of_a_setting_is_for_children() -> None:
+    """A structure may have secrets in it, as RLM_STORES has those of every store."""
+    assert {"RLM_STORES", "RLM_RSM_CONFIG_AWS_ACCESS_KEY_ID"} < withheld_variables()
+    assert withheld_variables() == variables().keys()
+
+
 def test_the_variables_of_all_secrets() -> None:
-    assert sorted(secret_variables()) == [
+    assert sorted(name for name, row in variables().items() if row.secret) == [
         "RLM_KAFKA_SASL_OAUTHBEARER_CLIENT_CREDENTIALS_CLIENT_SECRET",
         "RLM_KAFKA_SASL_PASSWORD",
         "RLM_KAFKA_SSL_KEY_PASSWORD",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from kip405.errors import RemoteStorageError
@@ -74,6 +75,29 @@ async def test_a_command_that_is_no_plugin_is_named_with_its_words(tmp_path: Pat
         life.cancel()
         await asyncio.wait([life])
         await plugin.manager.close()
+
+
+async def test_a_plugin_gets_no_key_of_another_store_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is to know is in its own file; RLM_STORES has the keys of all stores."""
+    keys = "rsm.config.aws.access.key.id: i, rsm.config.aws.secret.access.key: hidden-from-all"
+    monkeypatch.setenv("RLM_STORES", f"{{other: {{plugin: s3, {keys}}}}}")
+    monkeypatch.setenv("RLM_LOG_LEVEL", "info")
+    monkeypatch.setenv("OF_THE_STORE", "for it")
+    plugin = opened({"plugin": "local", "rsm.config.root": str(tmp_path)})
+    assert plugin.process is not None
+    life = asyncio.ensure_future(plugin.process.run())
+    try:
+        await plugin.process.ready()
+        environment = psutil.Process(plugin.process.pid).environ()
+    finally:
+        life.cancel()
+        await asyncio.wait([life])
+        await plugin.manager.close()
+    assert environment["OF_THE_STORE"] == "for it"
+    assert not {"RLM_STORES", "RLM_LOG_LEVEL"} & environment.keys()
+    assert "hidden-from-all" not in str(environment)
 
 
 async def test_a_plugin_elsewhere_is_dialled_over_mutual_tls(tmp_path: Path) -> None:
