@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import rlm
 from rlm.clock import Clock
+from rlm.config.environment import variables
 from rlm_sandbox import readiness
 from rlm_sandbox.kafka_dist import KafkaDist, java_environment, loading_noted
 from rlm_sandbox.nodes import node_command
@@ -33,6 +34,7 @@ from rlm_sandbox.stores.choice import sandbox_store
 from rlm_sandbox.stores.contract import SandboxStore
 
 _STORE_SERVER = "store:"
+_SERVICES = ("rlm:", "reader:")
 _POLL_MS = 100
 _LAST_LOG_LINES = 15
 _LAST_LOG_BYTES = 8192
@@ -66,6 +68,8 @@ class Launcher:
     state: SandboxState
     dists: Mapping[str, KafkaDist]
     clock: Clock
+    service_variables: Mapping[str, str]
+    """Settings that services and readers get in their environment."""
     security: ClusterSecurity | None = None
 
     @property
@@ -131,9 +135,22 @@ class Launcher:
 
     def start(self, name: str) -> ProcessIdentity:
         log = self.layout.log(name)
-        own = self.store.environ(name) if name.startswith(_STORE_SERVER) else {}
-        environ = {**_environment(), **own}
+        environ = self.environment(name)
         return spawn(self.command(name), log=log, environ=environ, cwd=self.layout.root)
+
+    def environment(self, name: str, known: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """That of a process: `known` without settings of services, which would win over the files
+        of the sandbox, and with our packages importable from anywhere.
+        """
+        home = str(Path(rlm.__file__).resolve().parent.parent)
+        path = os.pathsep.join([home, known["PYTHONPATH"]]) if known.get("PYTHONPATH") else home
+        kept = {key: one for key, one in java_environment(known).items() if key not in variables()}
+        return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **self._own_variables(name)}
+
+    def _own_variables(self, name: str) -> Mapping[str, str]:
+        if name.startswith(_STORE_SERVER):
+            return self.store.environ(name)
+        return self.service_variables if name.startswith(_SERVICES) else {}
 
     def is_ready(self, name: str) -> bool:
         if name.startswith(_STORE_SERVER):
@@ -242,11 +259,3 @@ def run_stage(
     started = [(name, start(name)) for name in names]
     for name, identity in started:
         wait(name, identity)
-
-
-def _environment() -> dict[str, str]:
-    """This process's environment, with our packages importable from anywhere."""
-    home = str(Path(rlm.__file__).resolve().parent.parent)
-    known = os.environ.get("PYTHONPATH")
-    path = os.pathsep.join([home, known]) if known else home
-    return {**java_environment(), "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}

@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import yaml
@@ -48,6 +49,7 @@ class Verbs:
     layout: Layout
     dists: Mapping[str, KafkaDist]
     clock: Clock
+    service_variables: Mapping[str, str]
 
     def start(self, target: str, *, wait: bool) -> None:
         with locked(self.layout):
@@ -115,7 +117,7 @@ class Verbs:
         return state
 
     def _launcher(self, state: SandboxState) -> Launcher:
-        return _launcher(self.layout, state, self.dists, self.clock)
+        return _launcher(self.layout, state, self.dists, self.clock, self.service_variables)
 
     def _remember(self, state: SandboxState) -> None:
         states.save(self.layout, state)
@@ -136,10 +138,20 @@ class Verbs:
 
 
 def _launcher(
-    layout: Layout, state: SandboxState, dists: Mapping[str, KafkaDist], clock: Clock
+    layout: Layout,
+    state: SandboxState,
+    dists: Mapping[str, KafkaDist],
+    clock: Clock,
+    service_variables: Mapping[str, str],
 ) -> Launcher:
-    security = security_of(layout, state.spec)
-    return Launcher(layout=layout, state=state, dists=dists, clock=clock, security=security)
+    return Launcher(
+        layout=layout,
+        state=state,
+        dists=dists,
+        clock=clock,
+        security=security_of(layout, state.spec),
+        service_variables=service_variables,
+    )
 
 
 def _write_document(layout: Layout, state: SandboxState) -> None:
@@ -209,9 +221,17 @@ class ProcessStatus:
 class Sandbox:
     """A sandbox in a directory; made by `up` or, for one that runs already, by `open`."""
 
-    def __init__(self, root: Path, *, clock: Clock, dists: Mapping[str, KafkaDist]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        clock: Clock,
+        dists: Mapping[str, KafkaDist],
+        service_variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.layout = Layout(root=root)
         self._dists = dists
+        self._service_variables = service_variables
         self._clock = clock
         self._ports = PortReservation()
 
@@ -224,17 +244,20 @@ class Sandbox:
         progress: Progress = _silent,
         clock: Clock | None = None,
         timeout_ms: int = _UP_TIMEOUT_MS,
+        service_variables: Mapping[str, str] = MappingProxyType({}),
     ) -> Self:
         """Start everything and return when it is healthy; takes down what it started otherwise.
 
-        A directory that was `down` before comes up again with its data and ports.
+        A directory that was `down` before comes up again with its data and ports. No process gets
+        this process's variables of settings; services and readers get `service_variables`.
         """
         root = checked_root(root)
         layout = Layout(root=root)
         with locked(layout):
             before = stopped_state(layout, spec)
             dists = _resolve(spec, progress)
-            sandbox = cls(root, clock=clock or SystemClock(), dists=dists)
+            clock = clock or SystemClock()
+            sandbox = cls(root, clock=clock, dists=dists, service_variables=service_variables)
             with contextlib.ExitStack() as undo:
                 undo.callback(sandbox._ports.release_all)
                 state = prepared(layout, spec, before, sandbox._ports)
@@ -344,10 +367,15 @@ class Sandbox:
         self._ports.release_all()
 
     def _verbs(self) -> Verbs:
-        return Verbs(layout=self.layout, dists=self._dists, clock=self._clock)
+        return Verbs(
+            layout=self.layout,
+            dists=self._dists,
+            clock=self._clock,
+            service_variables=self._service_variables,
+        )
 
     def _launcher(self, state: SandboxState) -> Launcher:
-        return _launcher(self.layout, state, self._dists, self._clock)
+        return _launcher(self.layout, state, self._dists, self._clock, self._service_variables)
 
     def _write_files(self, state: SandboxState) -> None:
         security = security_of(self.layout, state.spec)

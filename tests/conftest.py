@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from rlm.config.environment import variables
 from tests.endings import pytest_collection_finish, pytest_runtest_teardown
 from tests.rings import pytest_collection_modifyitems
 from tests.sandbox_fixtures import kafka_cluster, sandbox, sandbox_factory
@@ -32,6 +33,10 @@ __all__ = [
 # PySpark forks this process and runs Python before the JVM takes over. gRPC's fork handlers start
 # threads in that child where a test before left a channel open, and now and then the child died.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
+# A setting in the shell's environment would win over the files of the services under test.
+for _name in variables():
+    os.environ.pop(_name, None)
 
 settings.register_profile(
     "fast",

@@ -36,7 +36,10 @@ class Servers:
         self.store.resolve(print)
         self.store.prepare()
         self.verbs = Verbs(
-            layout=self.layout, dists={KAFKA_VERSION: resolve_kafka()}, clock=SystemClock()
+            layout=self.layout,
+            dists={KAFKA_VERSION: resolve_kafka()},
+            clock=SystemClock(),
+            service_variables={},
         )
 
     def states(self) -> set[str]:

@@ -103,9 +103,10 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
         overrides=tuple(Override.parse(f"rlm.{row}") for row in rows),
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RLM_KAFKA_SSL_KEY_PASSWORD", IN_ENVIRONMENT)
         patch.setenv("RLM_TOKEN_FILE", str(token))
-        made = Sandbox.up(tmp_path_factory.mktemp("planted"), spec)
+        given = {"RLM_KAFKA_SSL_KEY_PASSWORD": IN_ENVIRONMENT}
+        folder = tmp_path_factory.mktemp("planted")
+        made = Sandbox.up(folder, spec, service_variables=given)
         try:
             admin = secured_clients.librdkafka(made.json, "admin", proxy=True)
             with Planted(made, admin) as cluster:
