@@ -77,10 +77,20 @@ def _files(path: Path, config: CommonConfig) -> Iterator[Finding]:
         yield _secret_file("the settings have a secret", path)
     for key, file in _named_files(config):
         if not os.access(file, os.R_OK):
-            reason = "cannot be read by this user" if file.exists() else "does not exist"
-            yield Finding(level=ERROR, text=f"{key}: {file} {reason}")
+            yield Finding(level=ERROR, text=f"{key}: {file} {_why_unreadable(file)}")
         elif is_secret_name(key) or key.endswith(_KEY_FILES):
             yield _secret_file(key, file)
+
+
+def _why_unreadable(file: Path) -> str:
+    """Not by `exists`, which fails itself in a folder that this user may not search."""
+    try:
+        file.stat()
+    except FileNotFoundError:
+        return "does not exist"
+    except OSError as error:
+        return f"cannot be read by this user: {error.strerror}"
+    return "cannot be read by this user"
 
 
 def _named_files(config: CommonConfig) -> Iterator[tuple[str, Path]]:
@@ -111,7 +121,10 @@ def _has_secret(config: CommonConfig) -> bool:
 
 def _secret_file(what: str, path: Path) -> Finding:
     """Who may read it; others than its owner and group must not."""
-    mode = stat.S_IMODE(path.stat().st_mode)
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        return Finding(level=ERROR, text=f"{what}: {path}: {error.strerror}")
     said = f"{what}: {path} has mode {mode:04o}"
     if mode & (stat.S_IROTH | stat.S_IWOTH):
         return Finding(level=WARNING, text=f"{said}, so that every user can read it: chmod o-rwx")

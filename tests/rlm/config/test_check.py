@@ -93,6 +93,24 @@ def test_modes_of_files_with_secrets(tmp_path: Path) -> None:
     assert len(found) == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("none", "does not exist"),
+        ("file/below", "cannot be read by this user: Not a directory"),
+        ("loop", "cannot be read by this user: Too many levels of symbolic links"),
+        ("x" * 300, "cannot be read by this user: File name too long"),
+    ],
+)
+def test_a_file_about_which_this_user_can_learn_nothing(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "loop").symlink_to("loop")
+    found = lines(written(tmp_path, f"api.token.file: {{folder}}/{name}\n"))
+    assert found == [(ERROR, f"api.token.file: {tmp_path}/{name} {reason}")]
+
+
 def test_the_mode_of_a_file_that_has_a_secret_itself(tmp_path: Path) -> None:
     more = (
         "kafka.security.protocol: SASL_PLAINTEXT\nkafka.sasl.mechanism: PLAIN\n"
