@@ -82,7 +82,8 @@ The variable of a setting is RLM_ and the key in capitals, with _ for each dot a
 `proxy.listen` is `RLM_PROXY_LISTEN`. `rlm serve` and the commands that take `--config` read it.
 
 - It wins over the file. A secret wins over the `.file` that has it, and such a file over the
-  secret. An empty variable counts as none.
+  secret. An empty variable counts as none. At its start a service logs the names of the
+  variables that it takes (`settings_of_environment`).
 - Texts are written as they are. Numbers, `true` and `false`, lists and mappings are YAML:
   `RLM_STORAGE_ENDPOINT_RULES='[{topics: "audit.*", store: cold}]'`. Lists of addresses and of
   paths may have commas instead.

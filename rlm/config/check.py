@@ -14,7 +14,7 @@ from pathlib import Path
 from kip405.errors import Invalid
 from kip405.settings import is_secret_name, rows_of
 from rlm.config.common import CommonConfig
-from rlm.config.environment import variables
+from rlm.config.environment import given_variables
 from rlm.config.loader import build_reader, build_service, read_yaml
 from rlm.config.refusals import CollectedRefusals
 from rsm_plugins.store_kinds import kind_settings, require_library
@@ -57,9 +57,8 @@ def check_file(path: Path, role: str, environment: Mapping[str, str] = os.enviro
 
 
 def _overrides(environment: Mapping[str, str]) -> Iterator[Finding]:
-    for name, row in variables().items():
-        if environment.get(name):
-            yield Finding(level=NOTE, text=f"{row.key}: given by {name}")
+    for name, row in given_variables(environment).items():
+        yield Finding(level=NOTE, text=f"{row.key}: given by {name}")
 
 
 def _libraries(config: CommonConfig) -> Iterator[Finding]:

@@ -45,6 +45,11 @@ def variables() -> Mapping[str, Setting]:
     return {environment_name(row.key): row for row in rows if not row.key.endswith(".*")}
 
 
+def given_variables(environment: Mapping[str, str]) -> Mapping[str, Setting]:
+    """The settings that the environment gives instead of the file, by variable."""
+    return {name: row for name, row in variables().items() if environment.get(name)}
+
+
 def withheld_variables() -> frozenset[str]:
     """Those that no child but the service's own core gets: all, as plugins and proxy workers read
     none, and a structure such as RLM_STORES may have secrets of every store.

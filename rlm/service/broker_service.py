@@ -54,6 +54,7 @@ from rlm.service.lifetime import (
     check_disks,
     configure_service_logs,
     keep_all_running,
+    log_variables,
     serving,
     until_stopped,
 )
@@ -99,6 +100,7 @@ def run(config: ServiceConfig, *, is_child: bool = False) -> None:
 
 async def _serve(config: ServiceConfig, core: CoreSettings | None) -> None:
     log.info("starting", version=software_version(), **config.shown())
+    log_variables()
     with service_threads(config) as threads:
         await serving(lambda tasks: BrokerService(config, SystemClock(), tasks, threads, core))
 

@@ -11,6 +11,7 @@ ledger client or a poller must not stop the proxy (H24).
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -23,6 +24,7 @@ from rlm.broker.own_broker import OwnBroker
 from rlm.clock import Clock, backoff_ms
 from rlm.config import ServiceConfig
 from rlm.config.broker_files import advertised_address, protocol_of
+from rlm.config.environment import given_variables
 from rlm.log_dir.identity import BrokerIdentity, check_identity
 from rlm.workers.inherited import die_with_supervisor
 from rsm_plugins.process.logs import configure_logs
@@ -131,6 +133,12 @@ def configure_service_logs(*, level: str, log_format: str) -> None:
     # aiokafka logs every failed connection as an error; our own code logs what matters.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="%(name)s %(message)s")
+
+
+def log_variables(environment: Mapping[str, str] = os.environ) -> None:
+    """Which settings are not those of the file: the variables that give them, without values."""
+    if given := sorted(given_variables(environment)):
+        log.info("settings_of_environment", variables=given)
 
 
 _NO_AUTHORIZER = ("", None)

@@ -49,6 +49,7 @@ from rlm.service.ledger_snapshot import build_ledger_snapshots
 from rlm.service.lifetime import (
     configure_service_logs,
     keep_all_running,
+    log_variables,
     serving,
     until_stopped,
 )
@@ -94,6 +95,7 @@ def run(config: ReaderConfig) -> None:
 
 async def _serve(config: ReaderConfig) -> None:
     log.info("starting", role=READER, version=software_version(), **config.shown())
+    log_variables()
     with service_threads(config) as threads:
         await serving(lambda tasks: ReaderService(config, SystemClock(), tasks, threads))
 
