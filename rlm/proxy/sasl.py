@@ -157,7 +157,8 @@ def _scram_name(token: bytes) -> str | None:
 
 
 _BEARER = re.compile(rb"n,(?:a=([^,]+))?,\x01(.*\x01)\x01", re.DOTALL)
-"""RFC 7628: an authorization id, and pairs of key and value, each with its end."""
+"""RFC 7628: an authorization id, and pairs of key and value, each with its end. What Kafka reads
+has to be read here too, or its owner would have no name."""
 _AUTH = re.compile(rb"auth=\w+ +[\w-]+\.([\w-]+)\.[\w-]*")
 """A signed token (RFC 7515): header, claims, signature."""
 _TRIMMED = "".join(map(chr, range(0x21)))
@@ -165,15 +166,15 @@ _TRIMMED = "".join(map(chr, range(0x21)))
 
 
 def _bearer_name(message: bytes, sub_claim_name: str) -> str | None:
-    """The claim that is the principal, as Kafka's validators take it. None for an opaque or
-    encrypted token; where it is not clear which token the broker has read; and where an
+    """The claim that is the principal, as Kafka's validators take it; of several tokens that of the
+    last one, which alone Kafka reads. None for an opaque or encrypted token, and where an
     authorization id, which for Kafka has to be the principal, is not this claim.
     """
     matched = _BEARER.fullmatch(message)
     if matched is None:
         return None
     auths = [pair for pair in matched[2].split(b"\x01") if pair.startswith(b"auth=")]
-    token = _AUTH.fullmatch(auths[0]) if len(auths) == 1 else None
+    token = _AUTH.fullmatch(auths[-1]) if auths else None
     name = _claim(token[1], sub_claim_name) if token is not None else None
     return name if name is not None and matched[1] in (None, name.encode()) else None
 

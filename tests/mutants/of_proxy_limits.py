@@ -63,8 +63,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "of two bearer tokens the one that the broker has not read proves a name",
-            " if len(auths) == 1 else None",
-            "",
+            "_AUTH.fullmatch(auths[-1])",
+            "_AUTH.fullmatch(auths[0])",
+        ),
+        (
+            "who sends two bearer tokens is nobody to limits and rules",
+            "(auths[-1]) if auths else",
+            "(auths[-1]) if len(auths) == 1 else",
         ),
         (
             "a token counts for its claim where the broker takes another one",

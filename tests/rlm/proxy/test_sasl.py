@@ -280,6 +280,7 @@ def test_the_name_in_a_first_token(mechanism: str, token: bytes, name: str | Non
 
 ALICE = bearer({"sub": "alice"})
 AUTH = ALICE.removeprefix(b"n,,\x01").removesuffix(b"\x01")
+BOBS = bearer({"sub": "bob"}).removeprefix(b"n,,\x01").removesuffix(b"\x01")
 
 
 @pytest.mark.parametrize(
@@ -292,10 +293,19 @@ AUTH = ALICE.removeprefix(b"n,,\x01").removesuffix(b"\x01")
         (bearer({"sub": "alice"}, authzid=b"a=alice"), "alice"),
         (bearer({"sub": "alice"}, more=b"trace=auth\x01"), "alice"),
         (bearer({"sub": "alice"}, signature=b""), "alice"),
-        # Not clear, or not what the broker calls its principal.
+        # Kafka puts the pairs in a map: the last token counts.
+        (bearer({"sub": "alice"}, more=BOBS), "bob"),
+        (bearer({"sub": "alice"}, more=b"trace=x\x01" + BOBS + b"trace=y\x01"), "bob"),
+        (bearer({"sub": "alice"}, more=b"Auth" + BOBS[4:]), "alice"),
+        (b"n,,\x01" + AUTH + AUTH + b"\x01", "alice"),
+        (b"n,,\x01auth=x\x01" + AUTH + b"\x01", "alice"),
+        # What else of it Kafka reads.
+        (bearer({"sub": "a=2Cb"}, authzid=b"a=a=2Cb"), "a=2Cb"),
+        (bearer({"sub": "alice"}, more=b"trace=a=b \t\r\n\x01"), "alice"),
+        # Not what the broker reads, or calls its principal.
         (bearer({"sub": "alice"}, authzid=b"a=bob"), None),
-        (bearer({"sub": "alice"}, more=bearer({"sub": "bob"})[4:-1]), None),
-        (b"n,,\x01" + AUTH + AUTH + b"\x01", None),
+        (bearer({"sub": "alice"}, more=b"auth=x\x01"), None),
+        (bearer({"sub": "alice"}, more=b"auth=\x01"), None),
         (ALICE.replace(b"n,,", b"y,,"), None),
         (ALICE.replace(b"auth=", b"Auth="), None),
         (ALICE.replace(b"auth=Bearer", b"auth=Bearer\x01x=y"), None),
