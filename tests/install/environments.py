@@ -22,6 +22,8 @@ from packaging.utils import canonicalize_name
 VERSION = "9.8.7"
 """Of the wheels that the tests build."""
 _OURS = ("RLM_", "PYTHON", "KAFKA_RLM_")
+_OF_DOWNLOADS = ("RLM_CACHE_DIR", "RLM_MAVEN_REPO")
+"""Where this machine has Kafka, or gets it from: nothing is fetched a second time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +35,11 @@ class Environment:
     def run(
         self, *command: str, check: bool = False, variables: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """What a program of the environment answers, with no variable of ours but those given."""
-        kept = {key: one for key, one in os.environ.items() if not key.startswith(_OURS)}
+        """What a program of the environment answers, with no setting of ours but those given."""
         done = subprocess.run(
             [str(self.folder / "bin" / command[0]), *command[1:]],
             cwd=self.folder,
-            env={**kept, **(variables or {})},
+            env={**handed_on(os.environ), **(variables or {})},
             capture_output=True,
             text=True,
             timeout=240,
@@ -52,6 +53,15 @@ class Environment:
     ) -> subprocess.CompletedProcess[str]:
         """What a program in Python answers."""
         return self.run("python", "-c", code, variables=variables)
+
+
+def handed_on(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a program gets of the variables of the tests."""
+    return {
+        key: value
+        for key, value in environ.items()
+        if key in _OF_DOWNLOADS or not key.startswith(_OURS)
+    }
 
 
 def make_environment(folder: Path, wheel: Path, extras: Sequence[str] = ()) -> Environment:

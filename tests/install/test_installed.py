@@ -12,7 +12,7 @@ import pytest
 
 from build_tools.dist import KAFKA_RLM_SPARK, build_one
 from rlm.cli.main import COMMANDS
-from tests.install.environments import VERSION, Environment, make_environment
+from tests.install.environments import VERSION, Environment, handed_on, make_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
@@ -30,6 +30,12 @@ def bare(built: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) ->
 def executor(built: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """`pip install kafka-rlm-spark`."""
     return make_environment(tmp_path_factory.mktemp("spark") / "v", built["kafka_rlm_spark.whl"])
+
+
+def test_a_program_gets_the_downloads_of_this_machine_and_no_setting_of_it() -> None:
+    of_machine = {"RLM_CACHE_DIR": "/c", "RLM_MAVEN_REPO": "http://127.0.0.1:9", "PATH": "/bin"}
+    of_tests = {"RLM_TEST_WORKERS": "2", "RLM_HTTP_PORT": "1", "PYTHONPATH": "/here"}
+    assert handed_on(of_machine | of_tests) == of_machine
 
 
 def test_both_programs_work_without_any_extra(bare: Environment) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rlm_sandbox.kafka_dist import resolve_kafka
 from tests.install.environments import Environment, make_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
@@ -44,6 +45,7 @@ def copy_and_trim(one: Environment, where: Mapping[str, str]) -> subprocess.Comp
 
 
 def test_copy_trim_and_read_back(built: Mapping[str, Path], tmp_path: Path) -> None:
+    resolve_kafka()  # a download has the time of this test, and not that of one command
     one = make_environment(tmp_path / "v", built["kafka_rlm.whl"], ["sandbox"])
     where = {"RLM_SANDBOX": str(tmp_path / "s")}
     one.run("rlm", "sandbox", "up", "--jvm", "quick", check=True, variables=where)
