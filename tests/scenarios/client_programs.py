@@ -33,7 +33,14 @@ from tests.scenarios.repeats import Commit
 
 PROGRAMS = Path(__file__).parent / "clients"
 EARLIEST = -2
-_BUILD_LIMIT_S = 600
+_USUAL_GO = "/usr/local/go/bin/go"
+_BUILD_LIMIT_S = 240
+"""Less than a test has: where packets are lost, a client is left out and no test fails."""
+_NPM_OPTIONS = (
+    *("--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund"),
+    *("--fetch-timeout=20000", "--fetch-retries=1"),
+)
+_DONE = ".done"
 _END_S = 60
 _STREAMS_MIB = 6
 
@@ -107,33 +114,42 @@ def _environment(version: str) -> Path:
     def make(folder: Path) -> None:
         uv = (sys.executable, "-m", "uv")
         asked = (*uv, "venv", "--python", sys.executable, "--quiet", str(folder / "made"))
-        assert not (why := _failure(asked)), why
+        assert not (why := failure(asked)), why
         python = str(folder / "made" / "bin" / "python")
         install = ("pip", "install", "--quiet", "--python", python, "--require-hashes")
-        if why := _failure((*uv, *install, "-r", str(lock))):
+        if why := failure((*uv, *install, "-r", str(lock))):
             pytest.skip(f"uv cannot get {name}: {why}")
 
-    return _made(name, [lock], make) / "made"
+    return _made(_folder(name, [lock]), make) / "made"
 
 
 def _go_program(name: str) -> Path:
-    """One of the folders with a main.go, with the modules whose hashes go.sum has. The compiler is
-    the one that builds the sandbox's servers.
-    """
+    """One of the folders with a main.go, with the modules whose hashes go.sum has."""
     source = PROGRAMS / "go"
     parts = (source / "go.mod", source / "go.sum", source / "rows", source / name)
 
+    files = sorted(path for part in parts for path in (part, *part.rglob("*")) if path.is_file())
+    folder = _folder(f"go-{name}", files)
+    if _is_made(folder):
+        return folder / name
+    go = _go()  # before others have to wait, as it may be a download
+
     def make(folder: Path) -> None:
-        try:
-            go = go_command(cache_dir(), progress=lambda _: None)
-        except SandboxError as error:
-            pytest.skip(f"there is no Go to build the reader with: {error}")
-        build = (str(go), "build", "-mod=readonly", "-o", f"{folder}/", f"./{name}")
-        if why := _failure(build, cwd=source, GOTOOLCHAIN="local"):
+        build = (go, "build", "-mod=readonly", "-o", f"{folder}/", f"./{name}")
+        if why := failure(build, cwd=source, GOTOOLCHAIN="local"):
             pytest.skip(f"Go cannot build the reader: {why}")
 
-    files = sorted(path for part in parts for path in (part, *part.rglob("*")) if path.is_file())
-    return _made(f"go-{name}", files, make) / name
+    return _made(folder, make) / name
+
+
+def _go() -> str:
+    """The compiler of this machine, else the one that builds the sandbox's servers."""
+    if found := shutil.which("go") or shutil.which(_USUAL_GO):
+        return found
+    try:
+        return str(go_command(cache_dir(), progress=lambda _: None))
+    except SandboxError as error:
+        pytest.skip(f"there is no Go to build the reader with: {error}")
 
 
 def _node_program() -> Path:
@@ -145,11 +161,10 @@ def _node_program() -> Path:
     def make(folder: Path) -> None:
         for path in files:
             shutil.copy(path, folder)
-        options = ("--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund")
-        if why := _failure((npm, "ci", *options), cwd=folder):
+        if why := failure((npm, "ci", *_NPM_OPTIONS), cwd=folder):
             pytest.skip(f"npm cannot get kafkajs: {why}")
 
-    return _made("kafkajs", files, make)
+    return _made(_folder("kafkajs", files), make)
 
 
 def _node() -> str:
@@ -159,31 +174,43 @@ def _node() -> str:
     return found
 
 
-def _made(name: str, files: Iterable[Path], make: Callable[[Path], None]) -> Path:
-    """A folder of the cache, made again where one of the files has changed."""
+def _folder(name: str, files: Iterable[Path]) -> Path:
+    """A folder of the cache: another one where one of the files has changed."""
     content = b"\0".join(path.read_bytes() for path in files) + sys.version.encode()
-    folder = cache_dir() / "client-programs" / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}"
-    done = folder / ".done"
+    return cache_dir() / "client-programs" / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def _is_made(folder: Path) -> bool:
+    return (folder / _DONE).exists()
+
+
+def _made(folder: Path, make: Callable[[Path], None]) -> Path:
+    """The folder with what `make` puts there, once."""
     with one_at_a_time(folder.parent):
-        if not done.exists():
+        if not _is_made(folder):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             make(folder)
-            done.touch()
+            (folder / _DONE).touch()
     return folder
 
 
-def _failure(command: tuple[str, ...], cwd: Path | None = None, **env: str) -> str:
+def failure(
+    command: tuple[str, ...], cwd: Path | None = None, limit_s: float = _BUILD_LIMIT_S, **env: str
+) -> str:
     """Why a command has failed; empty where it has not."""
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=_BUILD_LIMIT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env={**os.environ, **env},
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no end in {limit_s} s"
     return "" if done.returncode == 0 else done.stderr.strip()[-300:] or "without a word"
 
 
