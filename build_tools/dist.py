@@ -27,6 +27,7 @@ from build_tools.wheel_tags import tagged
 from build_tools.wheelhouse import WheelhouseError, fill
 
 OUT = ROOT / "dist"
+_WHEELHOUSE = "wheelhouse"
 _EVERYWHERE = ("LICENSE", "README.md")
 _NEVER = shutil.ignore_patterns("__pycache__", "*.so", "*.pyd", "*.egg-info")
 _VERSION = re.compile(r'^version = "[^"]*".*$', re.MULTILINE)
@@ -88,13 +89,21 @@ def main(arguments: list[str]) -> int:
 
 
 def build(out: Path, version: str, profile: str | None = None) -> Iterator[Path]:
-    """The files that were made in `out`, of which nothing older stays."""
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    """The files that were made in `out`, where none of an earlier build stays."""
+    clear(out)
+    out.mkdir(parents=True, exist_ok=True)
     for one in DISTRIBUTIONS:
         yield from build_one(one, out, version)
     if profile is not None:
-        yield fill(out / "wheelhouse", profile, next(out.glob("kafka_rlm-*.whl")))
+        yield fill(out / _WHEELHOUSE, profile, next(out.glob("kafka_rlm-*.whl")))
+
+
+def clear(out: Path) -> None:
+    """Remove what an earlier build has made there, and nothing else: it may be anybody's folder."""
+    for ending in (".whl", ".tar.gz"):
+        for made in out.glob(f"kafka_rlm*-*{ending}"):
+            made.unlink()
+    shutil.rmtree(out / _WHEELHOUSE, ignore_errors=True)
 
 
 def build_one(one: Distribution, out: Path, version: str) -> Iterator[Path]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from build_tools.dist import KAFKA_RLM, KAFKA_RLM_SPARK, main, version_here
+from build_tools.dist import KAFKA_RLM, KAFKA_RLM_SPARK, clear, main, version_here
 from build_tools.versions import version_of
 from build_tools.wheel_tags import platform_of, tagged
 from build_tools.wheelhouse import WheelhouseError, fill
@@ -133,6 +133,19 @@ def test_both_build_the_decoder_in_the_same_way() -> None:
 
 def test_a_release_has_every_package() -> None:
     assert set(PACKAGES) < set(KAFKA_RLM.content)
+
+
+def test_only_what_an_earlier_build_has_made_is_removed(tmp_path: Path) -> None:
+    others = ("notes.txt", "other-1.0-py3-none-any.whl", "kafka_rlm.txt")
+    ours = ("kafka_rlm-1.0-py3-none-any.whl", "kafka_rlm_spark-1.0.tar.gz", "kafka_rlm-1.0.tar.gz")
+    for name in (*others, *ours):
+        (tmp_path / name).touch()
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "wheelhouse").mkdir()
+    (tmp_path / "wheelhouse" / "other-1.0-py3-none-any.whl").touch()
+    clear(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {*others, "photos"}
+    clear(tmp_path / "not there")
 
 
 def test_a_lock_with_a_source_distribution_gives_no_wheelhouse(tmp_path: Path) -> None:
