@@ -14,6 +14,7 @@ from pathlib import Path
 # What every glibc system has; PEP 600 allows these, and the extension needs no others.
 _LIBRARIES = re.compile(rb"(?<=\x00)(?:lib[\w+-]+|ld-[\w-]+)\.so[.\d]*(?=\x00)")
 _ALLOWED = re.compile(rb"lib(c|m|pthread|dl|rt)\.so\.\d+|ld-linux[\w-]*\.so\.\d+")
+_LIBC = b"libc.so.6"
 _GLIBC = re.compile(rb"(?<=\x00)GLIBC_2\.(\d+)(?:\.\d+)?(?=\x00)")
 _LEAST_GLIBC_MINOR = 17  # manylinux2014, the oldest that pip still knows everywhere
 
@@ -37,7 +38,8 @@ def platform_of(platform: str, compiled: list[bytes]) -> str:
     """manylinux_2_N of a Linux extension that asks for no more than that glibc, else `platform`."""
     system, _, machine = platform.partition("_")
     libraries = {name for body in compiled for name in _LIBRARIES.findall(body)}
-    if system != "linux" or not all(map(_ALLOWED.fullmatch, libraries)):
+    is_glibc = _LIBC in libraries  # musl's has another name
+    if system != "linux" or not is_glibc or not all(map(_ALLOWED.fullmatch, libraries)):
         return platform
     asked = [int(minor) for body in compiled for minor in _GLIBC.findall(body)]
     return f"manylinux_2_{max([_LEAST_GLIBC_MINOR, *asked])}_{machine}"

@@ -65,6 +65,9 @@ GLIBC = b"\0libc.so.6\0GLIBC_2.2.5\0GLIBC_2.%d\0"
         ("linux_aarch64", GLIBC % 28, "manylinux_2_28_aarch64"),
         ("linux_x86_64", GLIBC % 34 + b"\0libm.so.6\0", "manylinux_2_34_x86_64"),
         ("linux_x86_64", GLIBC % 17 + b"\0libz.so.1\0", "linux_x86_64"),
+        ("linux_x86_64", b"\0libc.musl-x86_64.so.1\0", "linux_x86_64"),
+        ("linux_x86_64", b"\0libc.so\0libpthread.so.0\0", "linux_x86_64"),
+        ("linux_x86_64", b"\0nothing\0", "linux_x86_64"),
         ("macosx_14_0_arm64", b"\0libz.1.dylib\0", "macosx_14_0_arm64"),
     ],
 )
