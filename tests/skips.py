@@ -14,6 +14,7 @@ REASONS = (
     "reads /proc",
     "there is no /proc",
     "there is no IPv6",
+    "there is no git",
     "there is no kustomize and no kubectl",
     "needs a device that is always full",
     "bash is older than 4.4",

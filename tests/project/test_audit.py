@@ -1,8 +1,6 @@
 """Every locked version was held against known weaknesses, and none is there without a reason."""
 
 import json
-import os
-import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +12,7 @@ from build_tools import audit
 from build_tools.advisories import Finding, findings
 from build_tools.audit import Accepted, NoAdvisories, faults
 from build_tools.locks import AUDIT
+from tests.project.repositories import committed, require_git
 
 PIN = ("example", "1.5")
 FOUND = Finding(package="example", version="1.5", id="A-1", aliases=("CVE-1",), fixed=("1.6",))
@@ -154,25 +153,6 @@ def test_an_acceptance_is_of_one_package_and_ends_with_its_weakness() -> None:
     )
 
 
-def committed(folder: Path, files: Mapping[str, str]) -> Path:
-    """A git repository of one commit."""
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    environment = {
-        **os.environ,
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "tests"),
-        **dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "tests@example"),
-        **dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-03-02T23:00:00+00:00"),
-    }
-    for arguments in (["init", "-q"], ["add", "--all"], ["commit", "-q", "-m", "Advisories"]):
-        command = ["git", "-C", str(folder), *arguments]
-        subprocess.run(command, check=True, env=environment)
-    return folder
-
-
 AS_YAML = """
 id: A-1
 withdrawn: null
@@ -222,6 +202,7 @@ def test_a_folder_without_readable_advisories_makes_no_record(
 
 
 def test_a_folder_that_is_no_repository_makes_no_record(tmp_path: Path) -> None:
+    require_git()
     with pytest.raises(NoAdvisories, match="none: fatal: cannot change to"):
         audit.record(tmp_path / "none", [PIN])
 
