@@ -62,6 +62,9 @@ KAFKA_RLM_SPARK = Distribution(
     ),
 )
 DISTRIBUTIONS = (KAFKA_RLM, KAFKA_RLM_SPARK)
+_CHANGED = "-dirty"
+_UNKNOWN = ("git", "ls-files", "--others", "--exclude-standard", "--", *KAFKA_RLM.content)
+"""The command that lists what a distribution would have and no commit has."""
 
 
 def main(arguments: list[str]) -> int:
@@ -121,20 +124,27 @@ def build_one(one: Distribution, out: Path, version: str) -> Iterator[Path]:
 
 
 def version_here(root: Path = ROOT) -> str:
-    """The version of what is built from the tree now. ValueError as version_of."""
+    """The version of what is built from the tree now. A file that git does not know makes it a
+    changed one. ValueError as version_of, and where there is a repository and git says nothing.
+    """
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return version_of(_said_by_git(DESCRIBE, root), project["version"])
+    described = _said_by_git(DESCRIBE, root)
+    if described and not described.endswith(_CHANGED) and _said_by_git(_UNKNOWN, root):
+        described += _CHANGED
+    return version_of(described, project["version"])
 
 
 def _said_by_git(command: Iterable[str], root: Path = ROOT) -> str:
-    """What git answers; empty where there is no repository of this tree, or no git."""
+    """What git answers; empty where there is no repository of this tree. ValueError: it fails."""
     if not (root / ".git").exists():
         return ""
     try:
         done = subprocess.run([*command], cwd=root, capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    except OSError as error:
+        raise ValueError(f"{root} is a repository, and git does not run: {error}") from error
+    if done.returncode != 0:
+        raise ValueError(f"{root} is a repository, and git fails: {done.stderr.strip()}")
+    return done.stdout.strip()
 
 
 def _copy(one: Distribution, target: Path, version: str) -> None:
@@ -154,10 +164,18 @@ def _copy(one: Distribution, target: Path, version: str) -> None:
     (target / "MANIFEST.in").write_text(manifest, encoding="utf-8")
 
 
+def _commit_seconds() -> str:
+    """When the commit was made; empty where nobody knows. What is built has its version already."""
+    try:
+        return _said_by_git(("git", "log", "-1", "--format=%ct"))
+    except ValueError:
+        return ""
+
+
 def _call(hook: str, tree: Path, out: Path) -> str:
     """One hook of the build backend, in a process of its own as PEP 517 wants it."""
     code = f"import sys, setuptools.build_meta as b; print(b.{hook}(sys.argv[1]))"
-    stamp = _said_by_git(("git", "log", "-1", "--format=%ct")) or "315532800"  # a zip's first day
+    stamp = _commit_seconds() or "315532800"  # a zip's first day
     done = subprocess.run(
         [sys.executable, "-P", "-W", "ignore", "-c", code, str(out)],
         cwd=tree,

@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 
-def require_git() -> None:
-    """Skip the test where there is none."""
+def require_git(of: Path | None = None) -> None:
+    """Skip the test where there is none, or none that reads `of`: it may be another user's."""
     if shutil.which("git") is None:
         pytest.skip("there is no git")
+    if of is not None and (of / ".git").exists():
+        command = ["git", "-C", str(of), "rev-parse", "HEAD"]
+        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            pytest.skip(f"there is no git that reads {of}")
 
 
 def committed(folder: Path, files: Mapping[str, str], tag: str | None = None) -> Path:

@@ -12,6 +12,7 @@ from build_tools.dist import KAFKA_RLM, KAFKA_RLM_SPARK, clear, main, version_he
 from build_tools.versions import version_of
 from build_tools.wheel_tags import platform_of, tagged
 from build_tools.wheelhouse import WheelhouseError, fill
+from tests.project.repositories import committed, require_git
 from tests.project.tree import PACKAGES, ROOT
 
 
@@ -47,12 +48,38 @@ def test_a_tag_that_is_no_version_is_refused() -> None:
 
 
 def test_this_tree_has_a_version_that_pip_accepts() -> None:
+    require_git(ROOT)
     assert Version(version_here()).release >= (0, 1)
 
 
 def test_without_a_repository_the_version_is_the_declared_one(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "3.1.4"\n')
     assert version_here(tmp_path) == "3.1.4"
+
+
+def test_where_git_fails_no_version_is_made_up(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "3.1.4"\n')
+    (tmp_path / ".git").write_text("gitdir: nowhere\n")
+    with pytest.raises(ValueError, match="is a repository, and git "):
+        version_here(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("unknown", "version"),
+    [("notes.txt", "1.2.0"), ("rlm/__pycache__/a.pyc", "1.2.0"), ("rlm/more.py", "1.2.1.dev0+g")],
+)
+def test_a_file_in_no_commit_is_in_no_release(tmp_path: Path, unknown: str, version: str) -> None:
+    files = {
+        "pyproject.toml": '[project]\nversion = "0.1.0"\n',
+        "rlm/__init__.py": "",
+        ".gitignore": "__pycache__/\n",
+    }
+    root = committed(tmp_path, files, "v1.2.0")
+    assert version_here(root) == "1.2.0"
+    (root / unknown).parent.mkdir(exist_ok=True)
+    (root / unknown).touch()
+    found = version_here(root)
+    assert found.startswith(version) and found.endswith(".dirty") == (version != "1.2.0")
 
 
 GLIBC = b"\0libc.so.6\0GLIBC_2.2.5\0GLIBC_2.%d\0"
