@@ -275,7 +275,10 @@ def number(least: float) -> Kind:
     def read(value: Any) -> float:
         if type(value) not in (int, float) or not least <= value < math.inf:
             raise ValueError
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ValueError from error
 
     return Kind(allowed=f"a number of at least {least:g}", read=read)
 
@@ -330,6 +333,8 @@ def _path(value: Any) -> Path:
         path = Path(_filled(value)).expanduser()
     except RuntimeError as error:
         raise Refused(f"{value!r}, whose home directory is not known") from error
+    if "\0" in str(path):
+        raise ValueError
     if not path.is_absolute():
         raise Refused(f"{value!r}, which is not absolute")
     return path

@@ -12,14 +12,13 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-import yaml
-
 from kip405.errors import Invalid
 from kip405.settings import Setting
 from rlm.config.refusals import Refusals
 from rlm.config.secured import environment_name
 from rlm.config.service import settings
 from rlm.config.stores import STORE_ROWS
+from rlm.config.yaml_text import read_text
 from rsm_plugins.store_kinds import KIND_NAMES, kind_settings
 
 PREFIX = environment_name("")
@@ -83,8 +82,10 @@ def value_of(row: Setting, text: str, name: str) -> Any:
         else:
             return text
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):
+        value = read_text(text, name, prefix=f"{name}: ")
+    except Invalid:
+        if row.kind.is_structure:
+            raise
         value = text
     try:
         row.read(value, name)

@@ -23,7 +23,7 @@ def _read_history(value: Any) -> History:
         return HISTORY_WORDS[value]
     try:
         window_ms = value if type(value) is int else parse_duration_ms(value)
-    except (Invalid, AttributeError) as error:
+    except (Invalid, AttributeError, TypeError) as error:
         raise ValueError from error
     if not 0 < window_ms <= _LONGEST_MS:
         raise ValueError

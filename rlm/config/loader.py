@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from kafka_clients.security import KafkaSecurity
 from kip405.addresses import Address
 from kip405.errors import Invalid
@@ -26,33 +24,9 @@ from rlm.config.rules import READER_RULES, SERVICE_RULES
 from rlm.config.secured import KafkaClientConfig, check_kafka_clients, refuse_what_kafka_has
 from rlm.config.service import REWRITE, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
-from rsm_plugins.process.config import yaml_fault
+from rlm.config.yaml_text import read_text
 
 C = TypeVar("C", bound=CommonConfig)
-_UNFIT_VALUES = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
-"""What PyYAML raises, besides its own errors, for a value that is not of the type it looks like."""
-
-
-class _KeyIsNoText(Exception):
-    """A key is a list or a mapping; `line` counts from 1."""
-
-    def __init__(self, line: int) -> None:
-        super().__init__(line)
-        self.line = line
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML in which a duplicate key is an error, so that no value is ignored."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise _KeyIsNoText(key_node.start_mark.line + 1)
-            if key_node.value in seen:
-                raise Invalid(f"{key_node.value}: given twice")
-            seen.add(key_node.value)
-        return super().construct_mapping(node, deep)
 
 
 def load(path: Path) -> ServiceConfig:
@@ -92,20 +66,7 @@ def read_yaml(path: Path, like: str = "node.id: 1") -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise Invalid(f"{path} cannot be read: {reason}") from error
-    try:
-        content = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
-        raise Invalid(f"{path} is not YAML: {yaml_fault(error)}") from None
-    except _KeyIsNoText as error:
-        raise Invalid(
-            f"{path}: line {error.line} has a key that is no text: if the file is a template "
-            "({{...}}), render it first; else put the key in quotes"
-        ) from None
-    except _UNFIT_VALUES as error:
-        raise Invalid(
-            f"{path} has a value that YAML cannot read ({type(error).__name__}), such as a date "
-            "that does not exist or a wrong tag (!!int): put texts in quotes"
-        ) from None
+    content = read_text(text, str(path))
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise Invalid(f"{path} must hold lines like `{like}`")
     return content

@@ -24,6 +24,7 @@ PURE = (
     "rlm/config/environment.py",
     "rlm/config/history.py",
     "rlm/config/refusals.py",
+    "rlm/config/yaml_text.py",
     "rlm/download/plan.py",
     "rlm/plans/*.py",
     "rlm/proxy/account.py",

@@ -164,6 +164,42 @@ def test_what_is_refused_names_the_variable(variable: str, text: str, message: s
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{hot: {plugin: s3}, hot: {plugin: local}}", "RLM_STORES: hot: given twice"),
+        ("{hot: [", "RLM_STORES is not YAML: line 1, column 8"),
+        ("{[a]: b}", "RLM_STORES: line 1 has a key that is no text"),
+        ("!!int ''", "RLM_STORES has a value that YAML cannot read .IndexError"),
+        ("!!timestamp x", "RLM_STORES has a value that YAML cannot read .AttributeError"),
+        ("!!bool x", "RLM_STORES has a value that YAML cannot read .KeyError"),
+        ("[" * 5000, "RLM_STORES has a value that YAML cannot read .RecursionError"),
+    ],
+)
+def test_yaml_in_a_variable_is_read_as_in_the_file(text: str, message: str) -> None:
+    with pytest.raises(Invalid, match=f"^{message}"):
+        overridden({}, {"RLM_STORES": text}, Refusals())
+
+
+@pytest.mark.parametrize("text", ["!!int ''", "!!timestamp x", "!!bool x", "{a: 1, a: 1}"])
+def test_a_number_that_is_no_yaml_is_refused_as_it_was_written(text: str) -> None:
+    with pytest.raises(Invalid, match=r"^RLM_NODE_ID: must be a whole number of .*, got "):
+        overridden({}, {"RLM_NODE_ID": text}, Refusals())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("state.dir", "/\0x"),
+        ("remote.fetch.cpu.max.cores", 10**400),
+        ("proxy.history", b"7d"),
+    ],
+)
+def test_what_no_setting_can_hold_is_refused(given: dict[str, Any], key: str, value: Any) -> None:
+    with pytest.raises(Invalid, match=f"^{key}: must be "):
+        from_mapping({**given, key: value}, {})
+
+
+@pytest.mark.parametrize(
     "variable",
     [
         *sorted(COMMAND_VARIABLES),
