@@ -31,10 +31,7 @@ def _check_grace(config: ServiceConfig) -> None:
 def _check_tls(config: CommonConfig) -> None:
     """A certificate goes with its key, and all else about TLS with both."""
     cert, key = config.grpc_tls_cert_file, config.grpc_tls_key_file
-    try:
-        require_both("grpc.tls.cert.file", cert, "grpc.tls.key.file", key)
-    except Invalid as error:
-        raise Invalid(str(error)) from error
+    require_both("grpc.tls.cert.file", cert, "grpc.tls.key.file", key)
     http = config.http_tls_cert_file, config.http_tls_key_file
     require_both("http.tls.cert.file", http[0], "http.tls.key.file", http[1])
     for name in ("grpc_tls_client_ca_file", "grpc_tls_ca_file", "grpc_tls_server_name"):

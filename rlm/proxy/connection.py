@@ -89,8 +89,7 @@ class Connection:
         self._is_settling = False
         self._asked = AskedAnswer(self.responses, self._work)
         loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[None] = loop.create_future()
-        self._client_gone: asyncio.Future[None] = loop.create_future()
+        self._over, self._client_gone = loop.create_future(), loop.create_future()
         self._is_direct, self._spliced_up_to = False, 0
         self._refusals = RefusedProduce(shared.metrics)
 

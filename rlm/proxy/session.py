@@ -394,12 +394,11 @@ class RequestCutter:
     def _acks(self, frame: memoryview, size_bytes: int, api_version: int) -> int | None:
         """Acks of the Produce request that begins here, None when more bytes are needed."""
         usual = usual_acks(frame, api_version)
-        if usual is not None:
-            self._partial.succeeded()
-            return usual
-        if not self._partial.is_due(len(frame), size_bytes):
+        if usual is None and not self._partial.is_due(len(frame), size_bytes):
             return None
         self._partial.succeeded()
+        if usual is not None:
+            return usual
         try:
             return read_acks(frame, parse_request_header(frame))
         except WireError as error:
