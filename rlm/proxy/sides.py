@@ -66,7 +66,6 @@ class Side(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.writer.resume()
-        self._joined.flow()
 
     def eof_received(self) -> bool:
         return False

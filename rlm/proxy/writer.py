@@ -50,11 +50,13 @@ def plain_socket(transport: asyncio.BaseTransport) -> Socket | None:
 
 
 class PacedWriter:
-    """Owns the writing side of one transport; `on_drained` is called when its queue is empty."""
+    """Owns the writing side of one transport; `on_taken` is called when the socket has taken what
+    the transport held, and was given more.
+    """
 
-    def __init__(self, transport: asyncio.WriteTransport, on_drained: Callable[[], None]) -> None:
+    def __init__(self, transport: asyncio.WriteTransport, on_taken: Callable[[], None]) -> None:
         self._transport = transport
-        self._on_drained = on_drained
+        self._on_taken = on_taken
         self._queue: list[memoryview] = []
         self._paused = False
         self._is_finishing = False
@@ -167,14 +169,15 @@ class PacedWriter:
         self._paused = True
 
     def resume(self) -> None:
-        """The socket took everything that it was given so far."""
+        """The socket took everything that it was given so far; the writer goes on right after this
+        call. Within it asyncio would end a transport twice that is closed or meets an error.
+        """
         self._paused = False
-        if self._is_finishing:  # asyncio ends a transport twice that is closed during this call
-            asyncio.get_running_loop().call_soon(self._send)
-            return
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
         self._send()
-        if not self._queue and not self._paused:
-            self._on_drained()
+        self._on_taken()
 
     def finish(self) -> None:
         """Close the transport once it was given everything that is queued."""
@@ -190,7 +193,9 @@ class PacedWriter:
     def _send(self) -> None:
         part_bytes = PART_BYTES if self._socket is None else _NUDGE_BYTES
         while self._queue and not self._paused and not self._is_lent and not self._is_broken:
-            if not self._send_past_transport() and not self._is_broken:
+            if self._transport.is_closing():  # it would only warn of each piece
+                self.drop()
+            elif not self._send_past_transport() and not self._is_broken:
                 part = self._queue[0][:part_bytes]
                 self._advance(len(part))
                 self._transport.write(part)
@@ -201,8 +206,6 @@ class PacedWriter:
         """Send to the socket itself, to which the transport has nothing more to send. False: the
         transport has to go on, because the socket is full; or the connection ends, as it is broken.
         """
-        if self._transport.is_closing():
-            return False
         pieces = self._queue[:_PIECES_AT_ONCE]
         try:
             if self._secured is not None:
@@ -213,7 +216,7 @@ class PacedWriter:
                 return False
         except (BlockingIOError, InterruptedError):
             return False
-        except OSError:  # not by the transport: it need not meet the error, or is in `resume`
+        except OSError:  # not by the transport, which need not meet the error
             self._is_broken = True
             asyncio.get_running_loop().call_soon(self._transport.abort)
             return False

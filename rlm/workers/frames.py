@@ -112,7 +112,7 @@ class FrameLink(asyncio.BufferedProtocol):
         used: socket.socket | None = transport.get_extra_info("socket")
         if used is not None:
             used.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
-        self._writer = PacedWriter(transport, self._may_write.set)
+        self._writer = PacedWriter(transport, self._taken)
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -130,6 +130,10 @@ class FrameLink(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         if self._writer is not None:
             self._writer.resume()
+
+    def _taken(self) -> None:
+        if self._writer is None or not self._writer.untaken_bytes:
+            self._may_write.set()
 
     def eof_received(self) -> bool:
         """The other side is gone: it never ends one direction alone."""

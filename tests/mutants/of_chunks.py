@@ -170,14 +170,19 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
         (
-            "asyncio ends a connection twice whose reader goes while much is sent",
-            "            if not self._send_past_transport() and not self._is_broken:\n",
-            "            if not self._send_past_transport():\n",
+            "H24: bytes go on over a connection whose socket met an error",
+            "            elif not self._send_past_transport() and not self._is_broken:\n",
+            "            elif not self._send_past_transport():\n",
         ),
         (
-            "a transport is closed while it says that it holds nothing, and ends twice",
-            "        if self._is_finishing:  # asyncio ends",
-            "        if False:  # asyncio ends",
+            "H24: a transport that says that it goes on meets an error meanwhile, and ends twice",
+            "        asyncio.get_running_loop().call_soon(self._go_on)\n",
+            "        self._go_on()\n",
+        ),
+        (
+            "a transport that is ending warns of each piece that it is given",
+            "            if self._transport.is_closing():  # it",
+            "            if False:  # it",
         ),
         (
             "what a buffer held is given to the socket after it was used again",

@@ -40,6 +40,11 @@ EDITS: tuple[Edit, ...] = (
             "        if not self._may_write.is_set():\n",
         ),
         (
+            "G10: all that wait for a queue send once a part of it was taken",
+            "        if self._writer is None or not self._writer.untaken_bytes:\n",
+            "        if True:\n",
+        ),
+        (
             "G9: pieces of raw bytes are handed over in another order",
             "self._raw = tuple(self._rooms)",
             "self._raw = tuple(reversed(self._rooms))",

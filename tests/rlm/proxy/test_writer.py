@@ -30,13 +30,17 @@ class _Writing(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.writer = PacedWriter(transport, self.drained.set)
+        self.writer = PacedWriter(transport, self._taken)
 
     def pause_writing(self) -> None:
         self.writer.pause()
 
     def resume_writing(self) -> None:
         self.writer.resume()
+
+    def _taken(self) -> None:
+        if not self.writer.untaken_bytes:
+            self.drained.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.writer.drop()
@@ -213,6 +217,46 @@ async def test_h24_an_error_that_the_transport_does_not_meet_ends_the_connection
     writer.write(b"what cannot be sent")
     await asyncio.wait_for(transport.aborted.wait(), 60)
     assert writer.queued_bytes == len(b"what cannot be sent")
+
+
+class _Noting(_Unwritable):
+    """Notes what it is given, and has nothing past it."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.given: list[object] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.given.append(bytes(data))
+
+    def close(self) -> None:
+        self.given.append("end")
+
+
+async def test_h24_a_transport_is_given_nothing_while_it_says_that_it_goes_on() -> None:
+    """asyncio would end it twice if it met an error in that, or were closed."""
+    taken, transport = list[int](), _Noting()
+    writer = PacedWriter(transport, lambda: taken.append(writer.queued_bytes))
+    writer.pause()
+    writer.write(b"rest")
+    writer.finish()
+    writer.resume()
+    assert (transport.given, taken) == ([], [])
+    await asyncio.sleep(0)
+    assert (transport.given, taken) == ([b"rest", "end"], [0])
+
+
+async def test_a_transport_that_is_ending_gets_nothing_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """asyncio would warn of each piece."""
+    async with connected() as (side, _):
+        side.transport.abort()
+        for _ in range(20):
+            side.writer.write_all([bytes(1 << 20)] * 3)
+        assert side.writer.queued_bytes == 0
+        await side.is_lost.wait()
+    assert caplog.records == []
 
 
 async def test_a_reader_that_goes_while_much_is_sent_ends_the_connection_once() -> None:

@@ -155,6 +155,19 @@ async def test_drained_waits_while_the_other_side_takes_nothing() -> None:
     await asyncio.wait_for(waiting, 60)
 
 
+async def test_drained_waits_on_where_the_other_side_has_taken_a_part_only() -> None:
+    one = Received()
+    fill(one.link)
+    waiting = asyncio.ensure_future(one.link.drained())
+    one.link.resume_writing()
+    one.link.pause_writing()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    one.link.resume_writing()
+    await asyncio.wait_for(waiting, 60)
+
+
 async def test_what_fills_the_queue_again_holds_all_others_that_wait() -> None:
     """Else all that wait would send at once, however much it is."""
     one = Received()
@@ -170,7 +183,7 @@ async def test_what_fills_the_queue_again_holds_all_others_that_wait() -> None:
     for count in range(1, 6):
         await asyncio.sleep(0)
         one.link.resume_writing()
-        for _ in range(3):
+        for _ in range(4):
             await asyncio.sleep(0)
         assert sent == list(range(count))
     await asyncio.gather(*tasks)
