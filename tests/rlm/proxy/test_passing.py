@@ -271,7 +271,7 @@ async def test_a_slow_reader_gets_every_byte(has_splice: bool) -> None:
         assert w.proxy.memory.held_bytes <= 64 * 1024 + 200
         for _ in range(2):
             assert only(await client.answer(FETCH, 12))["records"] == blob(150, 200, 500_000)
-        assert one.is_idle
+        await until(lambda: one.is_idle)
         await until(lambda: w.proxy.memory.held_bytes == 0 and w.proxy._pipes.taken == 0)
 
 
