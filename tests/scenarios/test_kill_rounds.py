@@ -13,7 +13,6 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from functools import partial
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -150,24 +149,16 @@ def _end(cluster: Cluster, topic: str, acked: list[Row], done: Rounds) -> None:
     """Nothing more ends, all attempts are settled, and what is left is whole."""
     cluster.enable(topic, "--retention", "-1")
     longer_ms = int(time.time() * 1000)
-
-    def is_clean() -> bool:
-        return cluster.rlm("verify", topic, "--deep", check=False).returncode == 0
-
-    cluster.wait_for(is_clean, f"verify --deep of {topic} finds nothing", _SWEPT_WITHIN_S)
-    starts: dict[int, int] = {}
-
-    def is_answered(partition: int) -> bool:
-        start = _earliest(cluster, topic, partition)
-        if start is not None:
-            starts[partition] = start
-        return start is not None
-
-    for one in _PARTITIONS:
-        cluster.wait_for(partial(is_answered, one), f"where {topic}-{one} begins")
+    starts = _settled_starts(cluster, topic)
     rows = sorted(acked, key=lambda row: (row.partition, row.offset))
     kept = [row for row in rows if row.offset >= starts[row.partition]]
-    assert_same(cluster.read_all(topic, start=starts, timeout_s=120), kept)
+    try:
+        read = cluster.read_all(topic, start=starts, timeout_s=120)
+    except AssertionError as error:
+        now = {one: _earliest(cluster, topic, one) for one in _PARTITIONS}
+        status = cluster.rlm("status", topic, "--json", check=False).stdout
+        raise AssertionError(f"{error}; began at {starts}, now at {now}: {status}") from error
+    assert_same(read, kept)
     assert any(starts.values()), "retention ended nothing"
     early = [
         (row.partition, row.offset)
@@ -176,6 +167,22 @@ def _end(cluster: Cluster, topic: str, acked: list[Row], done: Rounds) -> None:
         and row.timestamp_ms >= longer_ms - _RETENTION_MS + 1_000
     ]
     assert not early, (starts, early[:3])
+
+
+def _settled_starts(cluster: Cluster, topic: str) -> dict[int, int]:
+    """Where the partitions begin, once `rlm verify --deep` finds nothing and they begin where they
+    did before it: what was decided to end before the retention was changed may be written later.
+    """
+    starts: dict[int, int | None] = {}
+
+    def are_settled() -> bool:
+        before, starts_now = dict(starts), {p: _earliest(cluster, topic, p) for p in _PARTITIONS}
+        starts.update(starts_now)
+        is_clean = cluster.rlm("verify", topic, "--deep", check=False).returncode == 0
+        return is_clean and before == starts_now and None not in starts_now.values()
+
+    cluster.wait_for(are_settled, f"{topic} is sound, and nothing more ends", _SWEPT_WITHIN_S)
+    return {partition: start for partition, start in starts.items() if start is not None}
 
 
 def _keep(cluster: Cluster, seed: int, rounds: int, done: Rounds, records: int) -> None:
