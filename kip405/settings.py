@@ -25,6 +25,7 @@ REQUIRED = object()
 MASK = "***"
 _HOW_ALIKE = 0.6  # of difflib; its own default
 _SECRET_WORDS = re.compile(r"secret|token|password|passphrase|credential|access\.key|external\.id")
+_SECRET_FILES = (".key.file", ".key.location", ".keystore.location", ".keytab", ".principals.file")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -97,6 +98,9 @@ class Setting:
         except ValueError as error:
             if self.secret:
                 raise Invalid(f"{name}: must be {self.kind.allowed}") from None
+            if self.kind is PATH and names_secret_file(self.key):
+                said = "of a file; what was given is not shown, as it may be the secret itself"
+                raise Invalid(f"{name}: must be {self.kind.allowed} {said}") from None
             if isinstance(error, RefusedAs):
                 raise Invalid(f"{name} {error}") from error
             got = str(error) if isinstance(error, Refused) else repr(value)
@@ -226,6 +230,11 @@ def rows_of(values: type) -> dict[str, Setting]:
 def is_secret_name(name: str) -> bool:
     """Whether a setting that no table knows may be a secret, by the words in its name."""
     return bool(_SECRET_WORDS.search(name.lower()))
+
+
+def names_secret_file(name: str) -> bool:
+    """Whether a setting that is a path names a file with a secret, such as a key."""
+    return is_secret_name(name) or name.endswith(_SECRET_FILES)
 
 
 def masked(text: str, secrets: Sequence[str]) -> str:

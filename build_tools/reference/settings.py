@@ -92,7 +92,8 @@ The variable of a setting is RLM_ and the key in capitals, with _ for each dot a
 - A variable that looks like one of a setting and is none is refused, with the nearest name.
   `RLM_ADDRESS`, `RLM_TOKEN_FILE`, `RLM_TLS_*` and `RLM_SANDBOX` are of [commands](commands.md);
   `RLM_PRINCIPAL` is the principal of calls in commands and in services. What Kubernetes makes of
-  a Service named rlm is passed over.
+  a Service named rlm is passed over; of a variable such as RLM_PORT that is a value like
+  `tcp://10.0.0.11:80`.
 - The value of a secret is in no log and no message. Neither plugins nor proxy workers get the
   variable of any setting.
 """

@@ -9,12 +9,14 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kip405.errors import Invalid
-from kip405.settings import is_secret_name, rows_of
+from kip405.settings import names_secret_file, rows_of
 from rlm.config.common import CommonConfig
-from rlm.config.environment import given_variables
+from rlm.config.environment import given_variables, naming_variables, variables
 from rlm.config.loader import build_reader, build_service, read_yaml
 from rlm.config.refusals import CollectedRefusals
 from rsm_plugins.store_kinds import kind_settings, require_library
@@ -23,7 +25,6 @@ ERROR, WARNING, NOTE = "error", "warning", "ok"
 _READ = (".file", ".location", ".keytab", ".path")
 _NOT_READ = frozenset({"audit.log.file", "fetch.chunk.cache.path"})
 """Files of the service's own: it makes them."""
-_KEY_FILES = (".key.file", ".key.location", ".keystore.location", ".keytab", ".principals.file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +45,14 @@ class Checked:
 
 def check_file(path: Path, role: str, environment: Mapping[str, str] = os.environ) -> Checked:
     """Read a file as a service of that role would, and check what it names."""
-    refusals = CollectedRefusals()
+    refusals = CollectedRefusals(partial(naming_variables, environment=environment))
     with refusals.taken():
         content = read_yaml(path)
         build = build_reader if role == "reader" else build_service
         config = build(content, environment, refusals)
         if config is not None:
-            found = (*_overrides(environment), *_libraries(config), *_files(path, config))
-            return Checked(findings=found, config=config)
+            found = (*_overrides(environment), *_libraries(config), *_files(config))
+            return Checked(findings=(*found, *_settings_file(path, content)), config=config)
     found = tuple(Finding(level=ERROR, text=str(error)) for error in refusals.found)
     return Checked(findings=found, config=None)
 
@@ -70,14 +71,12 @@ def _libraries(config: CommonConfig) -> Iterator[Finding]:
             yield Finding(level=ERROR, text=f"{store.where}plugin: {error}")
 
 
-def _files(path: Path, config: CommonConfig) -> Iterator[Finding]:
-    """Each file that a setting names; the settings themselves where they have a secret."""
-    if _has_secret(config):
-        yield _secret_file("the settings have a secret", path)
+def _files(config: CommonConfig) -> Iterator[Finding]:
+    """Each file that a setting names."""
     for key, file in _named_files(config):
         if not os.access(file, os.R_OK):
             yield Finding(level=ERROR, text=f"{key}: {file} {_why_unreadable(file)}")
-        elif is_secret_name(key) or key.endswith(_KEY_FILES):
+        elif names_secret_file(key):
             yield _secret_file(key, file)
 
 
@@ -111,11 +110,14 @@ def _named_files(config: CommonConfig) -> Iterator[tuple[str, Path]]:
                     yield f"{store.where}{setting}", read
 
 
-def _has_secret(config: CommonConfig) -> bool:
-    rows = rows_of(type(config)).items()
-    return any(row.secret and getattr(config, name) is not None for name, row in rows) or any(
-        store.secrets for store in config.stores
-    )
+def _settings_file(path: Path, content: Mapping[str, Any]) -> Iterator[Finding]:
+    """The file of settings itself, where it has a secret; one in the environment is not in it."""
+    secrets = {row.key for row in variables().values() if row.secret}
+    stores = content.get("stores")
+    parts = (content, *(stores.values() if isinstance(stores, dict) else ()))
+    given = {key for part in parts if isinstance(part, dict) for key in part if part[key]}
+    if secrets & given:
+        yield _secret_file("the settings have a secret", path)
 
 
 def _secret_file(what: str, path: Path) -> Finding:

@@ -31,8 +31,10 @@ COMMAND_VARIABLES = frozenset(
 )
 """What commands and the sandbox read, besides RLM_PRINCIPAL, which means the same to a service."""
 
-_KUBERNETES = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)$")
-"""Variables that Kubernetes makes of a Service whose name begins with rlm."""
+_KUBERNETES = re.compile(
+    r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_\w+)=|_PORT=(tcp|udp|sctp)://"
+)
+"""Variables that Kubernetes makes of a Service whose name begins with rlm, each as NAME=value."""
 _HOW_ALIKE = 0.85
 
 
@@ -71,6 +73,28 @@ def overridden(
     return given
 
 
+def naming_variables(text: str, environment: Mapping[str, str]) -> str:
+    """A refusal, with the variables that give the settings it names: what has to be mended is not
+    in the file then. For people; nothing is decided by it.
+    """
+    given = given_variables(environment)
+    said = [
+        f"{name} gives {row.key}"
+        for name, row in given.items()
+        if name not in text and _names(text, row)
+    ]
+    return f"{text} ({', '.join(said)})" if said else text
+
+
+def _names(text: str, row: Setting) -> bool:
+    """Whether the key is in the text as a whole; of a structure, also with what is in it. A key
+    that is a plain word counts where it begins the text.
+    """
+    begins = r"(?<![\w./-])" if "." in row.key else "^"
+    ends = r"(?![\w-])" if row.kind.is_structure else r"(?![\w-]|\.\w)"
+    return re.search(f"{begins}{re.escape(row.key)}{ends}", text) is not None
+
+
 def value_of(row: Setting, text: str, name: str) -> Any:
     """The value that a variable has, as a file would have it; Invalid names the variable."""
     if not row.kind.is_structure:
@@ -102,9 +126,14 @@ def _asked(environment: Mapping[str, str], refusals: Refusals) -> Iterator[tuple
     for name in sorted(names):
         if name in known:
             yield name, known[name]
-        elif name not in COMMAND_VARIABLES and not _KUBERNETES.search(name):
+        elif name not in COMMAND_VARIABLES and not _is_of_kubernetes(name, environment[name]):
             with refusals.taken():
                 _refuse_if_meant(name, known)
+
+
+def _is_of_kubernetes(name: str, text: str) -> bool:
+    """Of a name that ends in _PORT the value decides: a port alone was meant for a setting."""
+    return _KUBERNETES.search(f"{name}={text}") is not None
 
 
 def _refuse_if_meant(name: str, known: Mapping[str, Setting]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from rlm.config.broker_files import (
     read_server_properties,
 )
 from rlm.config.common import CommonConfig
-from rlm.config.environment import overridden
+from rlm.config.environment import naming_variables, overridden
 from rlm.config.history import read_history_rules
 from rlm.config.offload import read_offload_rules
 from rlm.config.refusals import Refusals
@@ -45,7 +46,7 @@ def kafka_clients_from_mapping(
     """Bootstrap servers, and how to connect there, from the settings of any role; others are not
     looked at, so this works on machines without the broker's files. Empty: no servers are given.
     """
-    given = _given(content, environment, Refusals())
+    given = _given(content, environment, _refusals(environment))
     values = {
         name: row.read(given[row.key])
         for name, row in rows_of(KafkaClientConfig).items()
@@ -76,14 +77,14 @@ def from_mapping(
     content: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> ServiceConfig:
     """Check the given settings, fill what is missing, and build the configuration."""
-    return _built(build_service(content, environment, Refusals()))
+    return _built(build_service(content, environment, _refusals(environment)))
 
 
 def reader_from_mapping(
     content: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> ReaderConfig:
     """The same for a reader: no broker's setting, and the stores that it reads from."""
-    return _built(build_reader(content, environment, Refusals()))
+    return _built(build_reader(content, environment, _refusals(environment)))
 
 
 def build_service(
@@ -139,6 +140,10 @@ def build_reader(
         with refusals.taken():
             rule(config)
     return None if refusals.found else config
+
+
+def _refusals(environment: Mapping[str, str]) -> Refusals:
+    return Refusals(partial(naming_variables, environment=environment))
 
 
 def _built(config: C | None) -> C:

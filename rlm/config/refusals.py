@@ -1,6 +1,6 @@
 """What happens to a refused setting: the first one ends the reading, or all are collected. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kip405.errors import Invalid
@@ -9,13 +9,18 @@ from kip405.errors import Invalid
 class Refusals:
     """Raises the first Invalid, as a service needs it at its start."""
 
-    def __init__(self) -> None:
+    def __init__(self, complete: Callable[[str], str] = str) -> None:
+        """`complete` adds to the text of a refusal what its reader needs besides."""
+        self._complete = complete
         self.found: list[Invalid] = []
 
     @contextmanager
     def taken(self) -> Iterator[None]:
         """An Invalid of the block is passed on."""
-        yield
+        try:
+            yield
+        except Invalid as error:
+            raise Invalid(self._complete(str(error))) from error
 
 
 class CollectedRefusals(Refusals):
@@ -27,4 +32,4 @@ class CollectedRefusals(Refusals):
         try:
             yield
         except Invalid as error:
-            self.found.append(error)
+            self.found.append(Invalid(self._complete(str(error))))

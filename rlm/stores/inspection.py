@@ -11,6 +11,7 @@ known, so everything counts as kept without limit.
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
@@ -132,15 +133,22 @@ _ANY = StoredTopic(name="every topic", retention_ms=UNLIMITED)
 
 
 async def inspect_configured(config: CommonConfig, clock: Clock) -> tuple[StoreReport, ...]:
-    """A report of each store; plugins started for the inspection are stopped again."""
-    return await with_plugins(config, clock, _reports)
+    """A report of each store; plugins started for the inspection are stopped again. A store whose
+    plugin cannot be opened, for example because of its files of TLS, has a report that says so.
+    """
+    alone = [replace(config, stores=(store,)) for store in config.stores]
+    return tuple(await asyncio.gather(*(_report_of(one, clock) for one in alone)))
 
 
-async def _reports(plugins: Sequence[OpenPlugin]) -> tuple[StoreReport, ...]:
-    return tuple(await asyncio.gather(*(_report(one) for one in plugins)))
+async def _report_of(config: CommonConfig, clock: Clock) -> StoreReport:
+    try:
+        return await with_plugins(config, clock, _report)
+    except RemoteStorageError as error:
+        return StoreReport(name=config.stores[0].name, problem=str(error))
 
 
-async def _report(plugin: OpenPlugin) -> StoreReport:
+async def _report(plugins: Sequence[OpenPlugin]) -> StoreReport:
+    [plugin] = plugins
     name = plugin.store.name
     try:
         await plugin.started()

@@ -34,7 +34,7 @@ def executor(built: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
 
 def test_a_program_gets_the_downloads_of_this_machine_and_no_setting_of_it() -> None:
     of_machine = {"RLM_CACHE_DIR": "/c", "RLM_MAVEN_REPO": "http://127.0.0.1:9", "PATH": "/bin"}
-    of_tests = {"RLM_TEST_WORKERS": "2", "RLM_HTTP_PORT": "1", "PYTHONPATH": "/here"}
+    of_tests = {"RLM_TEST_WORKERS": "2", "RLM_HTTP_SERVICE_PORT": "1", "PYTHONPATH": "/here"}
     assert handed_on(of_machine | of_tests) == of_machine
 
 

@@ -18,6 +18,7 @@ _CLIENT = Target(
 )
 _CONFIG = Target("rlm/config/secured.py", ("tests/rlm/config/test_secured.py",))
 _VARIABLES = Target("rlm/config/environment.py", ("tests/rlm/config/test_environment.py",))
+_TABLE = Target("kip405/settings.py", ("tests/rlm/config/test_environment.py",))
 _SPAWNED = Target("rsm_plugins/process/spawned.py", ("tests/rsm_plugins/test_spawned.py",))
 _CHILDREN = Target("rlm/workers/children.py", ("tests/rlm/workers/test_h24_supervisor.py",))
 
@@ -146,8 +147,18 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a variable with a slip is passed over, and the file's value stays",
-            "elif name not in COMMAND_VARIABLES and not _KUBERNETES.search(name):",
-            "elif False:",
+            "elif name not in COMMAND_VARIABLES and",
+            "elif False and",
+        ),
+        (
+            "a port that was meant for a setting is taken for a variable of Kubernetes",
+            "_PORT=(tcp|udp|sctp)://",
+            "_PORT=",
+        ),
+        (
+            "a refusal does not name the variable that gives the setting",
+            "if name not in text and _names(text, row)",
+            "if False",
         ),
         (
             "the file wins over the environment",
@@ -158,6 +169,13 @@ EDITS: tuple[Edit, ...] = (
             "the file of a secret wins over the secret in the environment",
             "given.pop(other, None)",
             "given.get(other)",
+        ),
+    ),
+    *_TABLE.edits(
+        (
+            "a password that is given for its file is in the refusal",
+            "if self.kind is PATH and names_secret_file(self.key):",
+            "if False:",
         ),
     ),
     *_SPAWNED.edits(

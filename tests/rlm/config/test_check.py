@@ -131,6 +131,22 @@ def test_what_the_environment_gives_is_named_without_its_value(tmp_path: Path) -
     assert HIDDEN not in str(found)
 
 
+@pytest.mark.parametrize("stores", ["", "stores: 7\n"])
+def test_a_secret_in_the_environment_is_not_in_the_file(tmp_path: Path, stores: str) -> None:
+    text = SOUND.replace("plugin: local\nrsm.config.root: {folder}\n", stores)
+    path = written(tmp_path, "", text)
+    path.chmod(0o644)
+    store = {"plugin": "s3", "rsm.config.s3.bucket.name": "archive", "rsm.config.s3.region": "r"}
+    keys = {"rsm.config.aws.access.key.id": "k", "rsm.config.aws.secret.access.key": HIDDEN}
+    given = json.dumps({"hot": store | keys})
+    assert lines(path, RLM_STORES=given) == [(NOTE, "stores: given by RLM_STORES")]
+    in_file = written(tmp_path, f"stores: {given.replace('{', '{{').replace('}', '}}')}\n", text)
+    in_file.chmod(0o644)
+    if not stores:
+        [(level, said)] = lines(in_file)
+        assert level == WARNING and said.startswith("the settings have a secret: ")
+
+
 def test_a_missing_library_of_a_store_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,3 +189,20 @@ def test_online_asks_brokers_and_stores(tmp_path: Path) -> None:
     assert store.startswith("ok       store default: file://") and store.endswith(" answers")
     assert not more
     assert list((tmp_path / "store").iterdir()) == [], "nothing was written"
+
+
+def test_a_store_that_cannot_be_opened_hides_no_other_finding(tmp_path: Path) -> None:
+    (tmp_path / "no-pem").write_text("x")
+    text = SOUND.replace(
+        "plugin: local\nrsm.config.root: {folder}\n",
+        "stores:\n  near: {{plugin: local, rsm.config.root: {folder}/store}}\n"
+        "  far: {{plugin.address: 'h:1', plugin.tls.cert.file: {folder}/none, "
+        "plugin.tls.key.file: {folder}/none}}\n",
+    )
+    (tmp_path / "store").mkdir()
+    done = command(str(written(tmp_path, "", text)), "--online")
+    assert done.exit_code == 1
+    said = done.output.splitlines()
+    assert any(one.startswith("error    kafka.bootstrap.servers: ") for one in said)
+    assert any(one.startswith("ok       store near: file://") for one in said)
+    assert any(one.startswith("error    store far: ") for one in said), said

@@ -1,5 +1,6 @@
 """Settings in the environment: each has one variable, which wins over the file."""
 
+import traceback
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from kip405.errors import Invalid
 from kip405.settings import Secret
 from rlm.config.environment import (
     COMMAND_VARIABLES,
+    naming_variables,
     overridden,
     value_of,
     variables,
@@ -205,13 +207,25 @@ def test_what_no_setting_can_hold_is_refused(given: dict[str, Any], key: str, va
         *sorted(COMMAND_VARIABLES),
         *("RLM_TEST_WORKERS", "RLM_KEEP_SANDBOX", "RLM_ONE_SANDBOX", "RLM_SCENARIO_SANDBOX"),
         *("RLM_SOAK_CONNECTIONS", "RLM_FUZZ_CPU_S", "RLM_SANDBOX_ANY"),
-        *("RLM_SERVICE_HOST", "RLM_SERVICE_PORT", "RLM_SERVICE_PORT_GRPC", "RLM_PORT"),
+        *("RLM_SERVICE_HOST", "RLM_SERVICE_PORT", "RLM_SERVICE_PORT_GRPC"),
         *("RLM_PORT_19092_TCP_ADDR", "RLM_KAFKA_SERVICE_HOST", "RLM_PROXY_PORT_19092_TCP"),
         "PATH",
     ],
 )
 def test_variables_of_others_are_passed_over(variable: str) -> None:
     assert overridden({"node.id": 1}, {variable: "x"}, Refusals()) == {"node.id": 1}
+
+
+@pytest.mark.parametrize("variable", ["RLM_PORT", "RLM_HTTP_PORT", "RLM_PROXY_PORT"])
+def test_the_address_of_a_service_of_kubernetes_is_passed_over(variable: str) -> None:
+    for scheme in ("tcp", "udp", "sctp"):
+        assert overridden({}, {variable: f"{scheme}://10.0.0.11:80"}, Refusals()) == {}
+
+
+@pytest.mark.parametrize("text", ["8080", "tcp", "127.0.0.1:8080", "x=tcp://h:1"])
+def test_a_port_alone_was_meant_for_a_setting(text: str) -> None:
+    with pytest.raises(Invalid, match=r"^RLM_HTTP_PORT: no setting has this variable; docs/"):
+        overridden({}, {"RLM_HTTP_PORT": text}, Refusals())
 
 
 def test_every_variable_that_this_project_uses_is_known_or_passed_over() -> None:
@@ -237,6 +251,48 @@ def test_no_variable_of_a_setting_is_taken_for_one_of_kubernetes() -> None:
         refusals = CollectedRefusals()
         overridden({}, {f"{name}X": "1"}, refusals)
         assert refusals.found, f"{name}X"
+
+
+def test_a_refusal_between_settings_names_the_variable(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    content = {**given, "copy.deadline.ms": 50}
+    with pytest.raises(Invalid) as refused:
+        from_mapping(content, {"RLM_SWEEP_GRACE_MS": "50"})
+    assert str(refused.value) == (
+        "copy.deadline.ms: must be below sweep.grace.ms, which is 50, got 50 "
+        "(RLM_SWEEP_GRACE_MS gives sweep.grace.ms)"
+    )
+    (tmp_path / "logs").mkdir(exist_ok=True)
+    (tmp_path / "logs/meta.properties").write_text("version=1\ncluster.id=c1\nnode.id=3\n")
+    with pytest.raises(Invalid, match=r" of .*meta.properties \(RLM_NODE_ID gives node.id\)$"):
+        from_mapping(given, {"RLM_NODE_ID": "4"})
+    with pytest.raises(Invalid, match=r"^stores.hot.plugin: .* \(RLM_STORES gives stores\)$"):
+        reader_from_mapping({}, {"RLM_STORES": "{hot: {}}"})
+
+
+def test_a_refusal_that_is_not_about_a_variable_names_none() -> None:
+    of_stores = {"RLM_LOG_LEVEL": "info", "RLM_PLUGIN": "s3"}
+    said = "problem.log.level.ms, /etc/log.level and a plugin: see log.level.ms"
+    assert naming_variables(said, of_stores) == said
+    named = "RLM_LOG_LEVEL: must be info"
+    assert naming_variables(named, of_stores) == named
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("kafka.sasl.password.file", "api.token.file", "kafka.ssl.keystore.location"),
+        *("proxy.tls.key.file", "api.principals.file", "rsm.config.hdfs.auth.kerberos.keytab"),
+    ],
+)
+def test_what_is_given_for_a_file_with_a_secret_is_not_shown(key: str) -> None:
+    """Who gives the secret itself instead of its file must not find it in a log."""
+    name = environment_name(key)
+    with pytest.raises(Invalid, match=f"^{name}: must be an absolute path of a file") as refused:
+        overridden({}, {name: HIDDEN}, Refusals())
+    shown = "".join(traceback.format_exception(refused.value))
+    assert HIDDEN not in shown
 
 
 def test_an_empty_variable_counts_as_none(given: dict[str, Any]) -> None:
