@@ -311,7 +311,7 @@ async def service_of(partitions: int) -> AsyncIterator[Service]:
         )
         with service_threads(config) as threads:
             async with asyncio.TaskGroup() as tasks:
-                made = BrokerService(config, SystemClock(), tasks, threads)
+                made = BrokerService(config, SystemClock(), tasks, threads, lambda: config)
                 try:
                     yield Service(made, partitions)
                 finally:

@@ -70,7 +70,8 @@ class Setting:
     """A row. A key that ends in `.*` covers every name with that beginning.
 
     `default_doc` describes a default that is computed. `aliases` are further names of the setting.
-    The value of a `secret` is never logged, printed, or put into an error.
+    The value of a `secret` is never logged, printed, or put into an error. One that
+    `changes_while_running` is taken by a reload; others wait for a restart.
     """
 
     key: str
@@ -81,6 +82,7 @@ class Setting:
     unit: str = ""
     secret: bool = False
     aliases: tuple[str, ...] = ()
+    changes_while_running: bool = False
 
     @property
     def is_required(self) -> bool:

@@ -17,7 +17,9 @@ _HEAD = """\
 
 The service reads one YAML file with one setting a line. A variable of the environment
 overrides the file ([in the environment](#in-the-environment)); `rlm config check FILE` says what is
-wrong with both. Made from `rlm/config/common.py`, `rlm/config/secured.py`,
+wrong with both. What changes while a service runs is taken by `rlm config reload` and by SIGHUP
+([how](../operate.md#change-settings-while-a-service-runs)), everything else by a restart. Made from
+`rlm/config/common.py`, `rlm/config/secured.py`,
 `rlm/config/proxy_clients.py`, `rlm/config/service.py`, `rlm/config/stores.py` and
 `rlm/config/offload.py`; edit there.
 
@@ -26,8 +28,8 @@ wrong with both. Made from `rlm/config/common.py`, `rlm/config/secured.py`,
 A reader (`rlm serve --role reader`) has these settings and no others. It
 must set `cluster.id`, `kafka.bootstrap.servers` and a store.
 
-| key | variable | value | default | meaning |
-|---|---|---|---|---|
+| key | variable | value | default | changes while running | meaning |
+|---|---|---|---|---|---|
 """
 _SECURED = """\
 
@@ -37,8 +39,8 @@ In every role, too. They have Kafka's names behind `kafka.`; files are PEM. Ther
 GSSAPI (Kerberos). A secret is given by the setting, by a file of its own, which is better, or by
 a variable in the environment.
 
-| key | variable | value | default | meaning |
-|---|---|---|---|---|
+| key | variable | value | default | changes while running | meaning |
+|---|---|---|---|---|---|
 """
 _BROKERS = """\
 
@@ -46,8 +48,8 @@ _BROKERS = """\
 
 A reader with any of these settings does not start.
 
-| key | variable | value | default | meaning |
-|---|---|---|---|---|
+| key | variable | value | default | changes while running | meaning |
+|---|---|---|---|---|---|
 """
 _STORES = """\
 
@@ -66,8 +68,8 @@ storage.endpoint.rules:
   - {topics: 'audit\\..*', store: cold, prefix.entropy.bits: 5}
 ```
 
-| key | variable | value | default | meaning |
-|---|---|---|---|---|
+| key | variable | value | default | changes while running | meaning |
+|---|---|---|---|---|---|
 """
 _KIND = """\
 | `rsm.config.*` | `RLM_RSM_CONFIG_*` | plain values | none | As in the plugin's own file \
@@ -167,17 +169,22 @@ def generate_plugin_docs() -> str:
 
 def _rows(rows: Iterable[Setting]) -> str:
     """Settings, each with its variable."""
-    return "".join(f"| `{row.key}` | `{environment_name(row.key)}` {_row(row)}" for row in rows)
+    return "".join(
+        f"| `{row.key}` | `{environment_name(row.key)}` | {row.allowed} | {_default(row)} | "
+        f"{'yes' if row.changes_while_running else 'no'} | {_doc(row)} |\n"
+        for row in rows
+    )
 
 
 def _parts(rows: Iterable[Setting]) -> str:
     """What has no variable: parts of a setting, and the settings of a plugin by itself."""
-    return "".join(f"| `{row.key}` {_row(row)}" for row in rows)
+    return "".join(
+        f"| `{row.key}` | {row.allowed} | {_default(row)} | {_doc(row)} |\n" for row in rows
+    )
 
 
-def _row(row: Setting) -> str:
-    doc = f"{row.doc} Secret: never shown." if row.secret else row.doc
-    return f"| {row.allowed} | {_default(row)} | {doc} |\n"
+def _doc(row: Setting) -> str:
+    return f"{row.doc} Secret: never shown." if row.secret else row.doc
 
 
 def _default(row: Setting) -> str:

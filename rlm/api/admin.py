@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from kip405.errors import Invalid, NotFound
 from kip405.topic_names import checked_name
-from rlm.api import deletion_messages, explanation_messages, messages
+from rlm.api import deletion_messages, explanation_messages, messages, ports
 from rlm.api.calls import Answering, Caller, Gate
 from rlm.api.clients import ClusterClients
 from rlm.api.cluster_copy import ClusterCopy
@@ -47,6 +47,7 @@ class AdminDependencies:
     access: Access
     freezes: Freezes
     copy_limits: ClusterCopyLimits
+    reload: ports.ConfigReload
     clients: ClusterClients
     adoption: Adoption
     losses: Losses
@@ -221,6 +222,12 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> pb.ListCopyLimitsResponse:
         async with Answering(self._dependencies.gate, context, "set copy limit") as caller:
             return await self._dependencies.copy_limits.change(request, caller.principal)
+
+    async def ReloadConfig(
+        self, request: pb.ReloadConfigRequest, context: Context
+    ) -> pb.ReloadConfigResponse:
+        async with Answering(self._dependencies.gate, context, "reload the settings"):
+            return messages.setting_changes_message(await self._dependencies.reload.reload())
 
     async def ListClients(
         self, request: pb.ListClientsRequest, context: Context

@@ -10,6 +10,7 @@ from kip405.segments import EpochEntry
 from rlm.api.deletion_messages import deletion_message
 from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
+from rlm.config.running import SettingChanges
 from rlm.plans.coverage import LostRange
 from rlm.plans.deletions import PendingDeletion
 from rlm.plans.disk import LogDirReport
@@ -40,6 +41,17 @@ from rlmm.settings_records import (
 )
 
 _BATCHES = fetch_pb2.FetchResponse.BATCHES_FIELD_NUMBER
+
+
+def setting_changes_message(changes: SettingChanges) -> admin_pb2.ReloadConfigResponse:
+    """What a reload has changed, and what waits for a restart."""
+    return admin_pb2.ReloadConfigResponse(
+        applied=[
+            admin_pb2.SettingChange(key=one.key, before=one.before, after=one.after)
+            for one in changes.applied
+        ],
+        needs_restart=changes.needs_restart,
+    )
 
 
 def partition_message(status: PartitionStatus, now_ms: int) -> fetch_pb2.PartitionDescription:

@@ -225,6 +225,9 @@ _ADMIN_RULES: Mapping[str, MethodRule] = {
     "SetCopyLimit": MethodRule(
         words="operate on every topic", needs=_on_every(_O), changes=_always
     ),
+    "ReloadConfig": MethodRule(
+        words="configure on every topic", needs=_on_every(_C), changes=_always
+    ),
     "ListDeletions": MethodRule(words=_EACH, keep=_keep("deletions")),
     "UndoDeletion": MethodRule(words="configure on the topic", needs=_undo, changes=_always),
     "Status": MethodRule(

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from kip405.ids import PartitionKey, Uuid
 from rlm.broker.answers import LocalRecords, OwnOffsets
 from rlm.broker.leadership import LedPartition
+from rlm.config.running import SettingChanges
 from rlm.plans.coverage import LostRange
 from rlm.plans.deletions import PendingDeletion
 from rlm.plans.explanation import Explanation
@@ -76,6 +77,14 @@ class PartitionStatus:
         """None before the first snapshot under this leadership."""
         is_known = self.log_end_offset >= 0
         return bool(self.frozen) if self.frozen or is_known else None
+
+
+class ConfigReload(Protocol):
+    """Reloads the settings of this service (rlm/service/reloading.py)."""
+
+    async def reload(self) -> SettingChanges:
+        """Invalid: they cannot be used, and nothing was changed."""
+        ...
 
 
 class PartitionStatuses(Protocol):

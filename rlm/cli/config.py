@@ -1,4 +1,7 @@
-"""`rlm config check`: all errors of a file of settings at once, and what broker and stores say."""
+"""`rlm config check`: all errors of a file of settings at once, and what broker and stores say.
+
+`rlm config reload` has a running service read its settings again.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rlm.cli.main import EXIT_FAILED
-from rlm.cli.output import show_json
+from rlm.cli.output import plain, show_json
+from rlm.cli.target import Connect, service_options
 
 if TYPE_CHECKING:
     from rlm.config.check import Finding
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def config() -> None:
-    """Check the settings of `rlm serve`."""
+    """Check the settings of `rlm serve`, or have a service read them again."""
 
 
 @config.command()
@@ -56,6 +60,32 @@ def check(*, path: Path, role: str, online: bool, as_json: bool) -> int:
     else:
         _show(found, failed=failed, path=path, asks_later=checked.config is None and online)
     return EXIT_FAILED if failed else 0
+
+
+@config.command()
+@service_options
+def reload(*, connect: Connect) -> int:
+    """Have the asked service read its file and its environment again.
+
+    What changes while a service runs is in force then; docs/reference/settings.md says which
+    settings do. Of the others that were changed the names are printed: they wait for a restart.
+    If anything is wrong, nothing is changed, and the exit status is 2. A reader has no such call:
+    send it SIGHUP, which does the same and says it in the log.
+    """
+    from rlm.v1 import admin_pb2 as pb
+
+    with connect.open() as target:
+        answer = target.ask(target.admin.ReloadConfig, pb.ReloadConfigRequest())
+    if connect.as_json:
+        show_json(plain(answer))
+        return 0
+    for one in answer.applied:
+        click.echo(f"{one.key}: {one.before} -> {one.after}")
+    for key in answer.needs_restart:
+        click.echo(f"{key}: changed, and waits for a restart of the service")
+    if not answer.applied and not answer.needs_restart:
+        click.echo("no setting has changed")
+    return 0
 
 
 def _show(found: "list[Finding]", *, failed: bool, path: Path, asks_later: bool) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -344,14 +345,17 @@ def main() -> None:
 )
 @click.option("--as-core", is_flag=True, hidden=True, help="Of the supervisor of proxy workers.")
 def serve(*, role: str, path: Path, as_core: bool) -> None:
-    """Run the service until SIGTERM or Ctrl-C.
+    """Run the service until SIGTERM or Ctrl-C. SIGHUP reads the settings again.
 
     The exit status is 2 if the configuration or the surroundings cannot be used; one line says why.
     """
-    if role == "reader":
-        _serve_reader(path)
-    else:
-        _serve_broker(path, as_core=as_core)
+    from rlm.workers.inherited import held_hang_ups
+
+    with held_hang_ups():
+        if role == "reader":
+            _serve_reader(path)
+        else:
+            _serve_broker(path, as_core=as_core)
 
 
 def _require_libraries(stores: "Iterable[StoreConfig]") -> None:
@@ -375,7 +379,7 @@ def _serve_broker(path: Path, *, as_core: bool) -> None:
         return
     from rlm.service.broker_service import run
 
-    run(config, is_child=as_core)
+    run(config, partial(load, path), is_child=as_core)
 
 
 def _serve_reader(path: Path) -> None:
@@ -385,7 +389,7 @@ def _serve_reader(path: Path) -> None:
     _require_libraries(config.stores)
     from rlm.service.reader_service import run
 
-    run(config)
+    run(config, partial(load_reader, path))
 
 
 if __name__ == "__main__":

@@ -35,16 +35,16 @@ NOBODY_ASKS, BY_FILE, BY_KAFKA = "none", "file", "kafka"
 _LEAST_QUOTA = 1 << 20  # below this, a delayed stream looks dead to its client
 
 
-def milliseconds(key: str, default: int, doc: str, least: int = 1) -> Any:
-    return setting(key, integer(least), doc, default=default, unit="ms")
+def milliseconds(key: str, default: int, doc: str, least: int = 1, **more: Any) -> Any:
+    return setting(key, integer(least), doc, default=default, unit="ms", **more)
 
 
-def count(key: str, default: int, doc: str, most: int = 10_000) -> Any:
-    return setting(key, integer(1, most), doc, default=default)
+def count(key: str, default: int, doc: str, most: int = 10_000, **more: Any) -> Any:
+    return setting(key, integer(1, most), doc, default=default, **more)
 
 
-def size_bytes(key: str, default: int, doc: str, least: int) -> Any:
-    return setting(key, integer(least), doc, default=default, unit="bytes")
+def size_bytes(key: str, default: int, doc: str, least: int, **more: Any) -> Any:
+    return setting(key, integer(least), doc, default=default, unit="bytes", **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +199,7 @@ class CommonConfig(KafkaClientConfig):
         "Bytes a second of all historical reads of this service, over proxy and API. The default "
         "is most of a 10 Gbit/s link. Local reads and producing are never delayed.",
         _LEAST_QUOTA,
+        changes_while_running=True,
     )
     remote_fetch_client_max_bytes_per_second: int = size_bytes(
         "remote.fetch.client.max.bytes.per.second",
@@ -206,6 +207,7 @@ class CommonConfig(KafkaClientConfig):
         "The same for one client: a client.id on one connection at the proxy, a principal at "
         "the API. The default is about twice what one client took in measurements.",
         _LEAST_QUOTA,
+        changes_while_running=True,
     )
     remote_fetch_principal_max_bytes_per_second: int = size_bytes(
         "remote.fetch.principal.max.bytes.per.second",
@@ -214,6 +216,7 @@ class CommonConfig(KafkaClientConfig):
         "SASL user of PLAIN and SCRAM, or the subject of its certificate. The default is that of "
         "the whole service.",
         _LEAST_QUOTA,
+        changes_while_running=True,
     )
     remote_fetch_cpu_max_cores: float = setting(
         "remote.fetch.cpu.max.cores",
@@ -221,6 +224,7 @@ class CommonConfig(KafkaClientConfig):
         "Cores of this process that historical reads through the API may use on average: its "
         "measured processor time, divided by the bytes that it receives and sends.",
         default=2.0,
+        changes_while_running=True,
     )
     fetch_chunk_cache_bytes: int = size_bytes(
         "fetch.chunk.cache.bytes",
@@ -261,6 +265,7 @@ class CommonConfig(KafkaClientConfig):
         "access.check.interval.ms",
         30_000,
         "How often the service asks a broker whether it has the ACLs that it needs.",
+        changes_while_running=True,
     )
     heartbeat_interval_ms: int = milliseconds(
         "heartbeat.interval.ms", 10_000, "How often this service publishes its heartbeat."
@@ -273,6 +278,7 @@ class CommonConfig(KafkaClientConfig):
         choice("debug", "info", "warning", "error"),
         "The lowest level that is logged.",
         default="info",
+        changes_while_running=True,
     )
     log_format: str = setting(
         "log.format", choice("json", "console"), "Format of a log line.", default="json"

@@ -129,6 +129,7 @@ class ServiceConfig(ProxyClientsConfig):
         "store.inspect.interval.ms",
         300_000,
         "How often lifecycle rules, versioning and locks of stores are checked (`rlm doctor`).",
+        changes_while_running=True,
     )
     rlmm_config_remote_log_metadata_topic_replication_factor: int = setting(
         "rlmm.config.remote.log.metadata.topic.replication.factor",
@@ -137,7 +138,10 @@ class ServiceConfig(ProxyClientsConfig):
         default=3,
     )
     remote_log_manager_task_interval_ms: int = _ms(
-        "remote.log.manager.task.interval.ms", 30_000, "How often copy tasks run."
+        "remote.log.manager.task.interval.ms",
+        30_000,
+        "How often copy tasks run.",
+        changes_while_running=True,
     )
     remote_log_manager_task_retry_backoff_ms: int = _ms(
         "remote.log.manager.task.retry.backoff.ms",
@@ -154,6 +158,7 @@ class ServiceConfig(ProxyClientsConfig):
         "remote.log.manager.copier.thread.pool.size",
         10,
         "Copy tasks at a time, and segments of all partitions that are copied at a time.",
+        changes_while_running=True,
     )
     copy_segments_max_in_flight: int = _count(
         "copy.segments.max.in.flight",
@@ -162,7 +167,10 @@ class ServiceConfig(ProxyClientsConfig):
         "segments below 16 MiB, up to four times as many are copied at a time.",
     )
     remote_log_manager_expiration_thread_pool_size: int = _count(
-        "remote.log.manager.expiration.thread.pool.size", 10, "Cleanup tasks at a time."
+        "remote.log.manager.expiration.thread.pool.size",
+        10,
+        "Cleanup tasks at a time.",
+        changes_while_running=True,
     )
     remote_log_manager_copy_max_bytes_per_second: int = _size(
         "remote.log.manager.copy.max.bytes.per.second",
@@ -171,6 +179,7 @@ class ServiceConfig(ProxyClientsConfig):
         "is most of a 10 Gbit/s link. A segment is charged whole before it is uploaded. Dynamic: "
         "`rlm copy-limit` overrules it while services run.",
         least=LEAST_COPY_BYTES_PER_SECOND,
+        changes_while_running=True,
     )
     log_remote_copy_lag_ms: int = _ms(
         "log.remote.copy.lag.ms",
@@ -208,6 +217,7 @@ class ServiceConfig(ProxyClientsConfig):
         500,
         "How often the service checks for new segments of the partitions that it copies. A closed "
         "segment is copied then, without a wait for remote.log.manager.task.interval.ms.",
+        changes_while_running=True,
     )
     leadership_poll_interval_ms: int = _ms(
         "leadership.poll.interval.ms", 1_000, "How often the broker is asked for leadership."
@@ -268,7 +278,9 @@ class ServiceConfig(ProxyClientsConfig):
     topic_deletion_max_share_percent: int = _count(
         "topic.deletion.max.share.percent", 50, "Their share of all remote bytes.", most=100
     )
-    trim_interval_ms: int = _ms("trim.interval.ms", 30_000, "How often trims are planned.")
+    trim_interval_ms: int = _ms(
+        "trim.interval.ms", 30_000, "How often trims are planned.", changes_while_running=True
+    )
     trim_plan_deadline_ms: int = _ms(
         "trim.plan.deadline.ms", 10_000, "Age at which a planned trim is dropped."
     )
@@ -303,6 +315,7 @@ class ServiceConfig(ProxyClientsConfig):
         3_600_000,
         "How often the service checks that stores still have the segments that the local log "
         "has too. A segment that is missing in its store is copied again.",
+        changes_while_running=True,
     )
     verify_interval_ms: int = _ms(
         "verify.interval.ms",
@@ -316,6 +329,7 @@ class ServiceConfig(ProxyClientsConfig):
         64 << 20,
         "How fast deep verifications (`rlm verify --deep`) read the stores, all together.",
         least=1 << 20,
+        changes_while_running=True,
     )
     sweep_grace_ms: int = _ms(
         "sweep.grace.ms", 3_600_000, "Age at which the rest of a failed attempt may be deleted."
@@ -324,6 +338,7 @@ class ServiceConfig(ProxyClientsConfig):
         "disk.check.interval.ms",
         10_000,
         "How often the free space of log.dirs is measured.",
+        changes_while_running=True,
     )
     disk_min_free_bytes: int = _size(
         "disk.min.free.bytes",

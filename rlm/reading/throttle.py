@@ -96,6 +96,14 @@ class ByteQuota:
     def __len__(self) -> int:
         return len(self._clients)
 
+    def change_rates(self, *, service_rate: int, client_rate: int, now_ms: int) -> None:
+        """Other rates from now on; debts stay."""
+        self._client_rate = client_rate
+        for bucket in (self._service, self._ahead):
+            bucket.change_rate(service_rate, now_ms)
+        for client in self._clients.values():
+            client.own.change_rate(client_rate, now_ms)
+
     def wait(self, name: str, now_ms: int) -> Wait:
         """How long the client has to wait before it takes more, and for which quota."""
         client = self._clients.get(name)
@@ -194,6 +202,10 @@ class ProcessorQuota:
         """How long a read has to wait."""
         return self._bucket.wait_ms(now_ms)
 
+    def change_cores(self, cores: float, now_ms: int) -> None:
+        """Another limit from now on; a debt stays."""
+        self._bucket.change_rate(cores * 1000, now_ms)
+
     def take(self, size_bytes: int, now_ms: int, processor_ms: float) -> None:
         """Charge a read for its bytes, which are counted by `moved` as well."""
         self._price.settle(now_ms, processor_ms)
@@ -214,6 +226,12 @@ class PrincipalQuota:
         """How long before the principal takes more."""
         bucket = self._buckets.get(principal)
         return 0 if bucket is None else bucket.wait_ms(now_ms)
+
+    def change_rate(self, rate: int, now_ms: int) -> None:
+        """Another rate of each from now on; debts stay."""
+        self._rate = rate
+        for bucket in self._buckets.values():
+            bucket.change_rate(rate, now_ms)
 
     def take(self, principal: str, size_bytes: int, now_ms: int) -> None:
         """Count bytes that it got."""
@@ -269,6 +287,18 @@ class ReadThrottle:
         self._processor = ProcessorQuota(
             cores=limits.cores, now_ms=now_ms, processor_ms=processor_ms()
         )
+
+    def change_limits(self, limits: ThrottleLimits) -> None:
+        """Other quotas from now on, also for clients and connections that are known; debts stay."""
+        now_ms = self._clock.monotonic_ms()
+        self.limits = limits
+        self._bytes.change_rates(
+            service_rate=limits.service_bytes_per_second,
+            client_rate=limits.client_bytes_per_second,
+            now_ms=now_ms,
+        )
+        self._principals.change_rate(limits.principal_bytes_per_second, now_ms)
+        self._processor.change_cores(limits.cores, now_ms)
 
     def connection(self) -> "ConnectionThrottle":
         """The quota of a new connection of a Kafka client."""
@@ -370,7 +400,10 @@ class ConnectionThrottle:
     def wait_ms(self, client_id: str) -> int:
         """How long before the next remote read of the client; 0 = now."""
         wait = self._throttle.wait(client_id)
-        own_ms = self._bucket.wait_ms(self._clock.monotonic_ms())
+        now_ms, rate = self._clock.monotonic_ms(), self._throttle.limits.client_bytes_per_second
+        if rate != self._bucket.rate:  # it was changed
+            self._bucket.change_rate(rate, now_ms)
+        own_ms = self._bucket.wait_ms(now_ms)
         if own_ms >= wait.duration_ms:
             wait = Wait(duration_ms=own_ms, kind="client")
         if self._principal is not None:

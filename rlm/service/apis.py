@@ -19,7 +19,7 @@ from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.copy_limits import ClusterCopyLimits
 from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.peers import Peers
-from rlm.api.ports import Problems
+from rlm.api.ports import ConfigReload, Problems
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.log_dir.scanner import LogDirs
 from rlm.plans.client_activity import ClientRow
@@ -247,7 +247,7 @@ def _access_watch(dependencies: Dependencies, *, alters_configs: bool) -> Access
         allowed=dependencies.allowed,
         needed=lambda: needed_acls(settings.view.topics(), alters_configs=alters_configs),
         clock=dependencies.clock,
-        interval_ms=dependencies.config.access_check_interval_ms,
+        interval_ms=lambda: dependencies.running.now.access_check_interval_ms,
         principal=_principal(dependencies),
     )
 
@@ -276,7 +276,7 @@ def _giveback(
         ledger=dependencies.metadata.manager,
         lock=verbs.lock,
         clock=dependencies.clock,
-        interval_ms=dependencies.config.disk_check_interval_ms,
+        interval_ms=lambda: dependencies.running.now.disk_check_interval_ms,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
         heartbeat_max_age_ms=DEAD_AFTER_BEATS * dependencies.config.heartbeat_interval_ms,
     )
@@ -350,6 +350,7 @@ def build_admin(
     log_dirs: Callable[[], Sequence[LogDirReport]],
     copying: Callable[[], Copying],
     clients: Callable[[], tuple[ClientRow, ...]],
+    reload: ConfigReload,
 ) -> AdminService:
     """The commands of operators."""
     settings, broker = dependencies.metadata.settings, dependencies.broker
@@ -362,6 +363,7 @@ def build_admin(
             access=topics.access,
             freezes=topics.freezes,
             copy_limits=ClusterCopyLimits(peers=peers, decisions=tasks.copy_limits),
+            reload=reload,
             clients=ClusterClients(
                 peers=peers,
                 rows=clients,

@@ -71,11 +71,12 @@ from rlm.service.problems import (
     service_limits,
 )
 from rlm.service.read_path import hedge_gauges, read_gauges, throttle_gauges
+from rlm.service.reloading import ConfigReload, change_quotas
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.tasks.pool import TaskPool
-from rlm.workers.inherited import CoreSettings, first_line, say_ready
+from rlm.workers.inherited import CoreSettings, first_line, on_hang_up, say_ready
 
 log = structlog.get_logger()
 _BROKER_RETRY_MS = 1_000
@@ -83,9 +84,11 @@ _BROKER_WARNING_EVERY_MS = 60_000
 _NEEDS = "a broker at broker.direct.address whose listener is as kafka.security.protocol says"
 
 
-def run(config: ServiceConfig, *, is_child: bool = False) -> None:
-    """Serve until SIGTERM or SIGINT, and a child of a supervisor until that has ended.
-    RemoteStorageError: the start was refused, with the reason.
+def run(
+    config: ServiceConfig, reread: Callable[[], ServiceConfig], *, is_child: bool = False
+) -> None:
+    """Serve until SIGTERM or SIGINT, and a child of a supervisor until that has ended. SIGHUP reads
+    the settings again. RemoteStorageError: the start was refused, with the reason.
     """
     configure_service_logs(level=config.log_level, log_format=config.log_format)
     disks = read_identity([str(path) for path in config.log_dirs])
@@ -95,18 +98,28 @@ def run(config: ServiceConfig, *, is_child: bool = False) -> None:
     raise_open_files_limit(USEFUL_OPEN_FILES)
     with ServiceLock(str(config.state_dir), disks):
         core = CoreSettings.of(first_line()) if is_child else None
-        asyncio.run(until_stopped(_serve(config, core), is_child=is_child))
+        asyncio.run(until_stopped(_serve(config, reread, core), is_child=is_child))
 
 
-async def _serve(config: ServiceConfig, core: CoreSettings | None) -> None:
+async def _serve(
+    config: ServiceConfig, reread: Callable[[], ServiceConfig], core: CoreSettings | None
+) -> None:
     log.info("starting", version=software_version(), **config.shown())
     log_variables()
     with service_threads(config) as threads:
-        await serving(lambda tasks: BrokerService(config, SystemClock(), tasks, threads, core))
+
+        def make(tasks: asyncio.TaskGroup) -> BrokerService:
+            service = BrokerService(config, SystemClock(), tasks, threads, reread, core)
+            on_hang_up(service.reload.request)
+            return service
+
+        await serving(make)
 
 
 class BrokerService:
-    """All components of one service. The caller that created it calls `close` at the end."""
+    """All components of one service. The caller that created it calls `close` at the end.
+    `reload` reads the settings again, by `reread`.
+    """
 
     def __init__(
         self,
@@ -114,6 +127,7 @@ class BrokerService:
         clock: Clock,
         tasks: asyncio.TaskGroup,
         threads: ServiceThreads,
+        reread: Callable[[], ServiceConfig],
         core: CoreSettings | None = None,
     ) -> None:
         """Contacts nothing. `core`: this process is the core of proxy workers. Invalid: the token
@@ -121,9 +135,7 @@ class BrokerService:
         """
         tokens = token_source(config.api_token_file, clock)
         self._callers = callers = build_callers(config, tokens, clock, threads.other)
-        self._config = config
-        self._core = core
-        self._clock = clock
+        self._config, self._core, self._clock = config, core, clock
         metrics = ServiceMetrics()
         self._dependencies = shared = build_dependencies(config, clock, tasks, threads)
         self._ledger_snapshots = build_ledger_snapshots(
@@ -135,6 +147,7 @@ class BrokerService:
         self._tasks = TaskWiring(shared, pools, metrics, self._topics.retention)
         self._certificates = _certificates(config, clock, threads)
         self._clients = clients = build_clients(shared, metrics, tasks, core)
+        self.reload = _reload(shared, reread, self._tasks, clients, tasks)
         partition_problems = _partition_problems(shared, self._tasks)
         log_dirs = _log_dirs(shared, self._tasks, partition_problems)
         self._problems = problems = ProblemWatch(
@@ -159,6 +172,7 @@ class BrokerService:
                 log_dirs=log_dirs.reports,
                 copying=partition_problems.copying,
                 clients=clients.rows,
+                reload=self.reload,
             ),
             gate=callers.gate,
             fetch=build_fetch(shared, gate=callers.gate, peers=self._peers, statuses=statuses),
@@ -270,6 +284,31 @@ class BrokerService:
         await self._dependencies.broker.close()
 
 
+def _reload(
+    shared: Dependencies,
+    reread: Callable[[], ServiceConfig],
+    tasks: TaskWiring,
+    clients: Clients,
+    group: asyncio.TaskGroup,
+) -> ConfigReload[ServiceConfig]:
+    return ConfigReload(
+        running=shared.running,
+        read=reread,
+        apply=partial(_change, shared, tasks, clients),
+        threads=shared.threads.other,
+        tasks=group,
+    )
+
+
+def _change(
+    shared: Dependencies, tasks: TaskWiring, clients: Clients, config: ServiceConfig
+) -> None:
+    """What does not ask for its settings each time is given those that were reloaded."""
+    change_quotas(shared.throttle, config)
+    tasks.change(config)
+    clients.settings_changed()
+
+
 def _add_gauges(
     metrics: ServiceMetrics,
     shared: Dependencies,
@@ -315,7 +354,7 @@ def _partition_problems(dependencies: Dependencies, tasks: TaskWiring) -> Partit
         deletions=tasks.deletions,
         losses=dependencies.tier.losses,
         clock=dependencies.clock,
-        limits=service_limits(dependencies.config),
+        limits=lambda: service_limits(dependencies.running.now),
         losses_to_come=ComingLosses(
             dependencies.snapshots, dependencies.clock, dependencies.config.problem_loss_ms
         ),

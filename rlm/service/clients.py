@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +22,7 @@ from rlm.service.dependencies import Dependencies
 from rlm.service.metadata import remembered_own_topics
 from rlm.service.metrics import ServiceMetrics
 from rlm.service.node_addresses import lookup_for_workers, lookup_of
-from rlm.workers.core import CoreParts, CoreServer
+from rlm.workers.core import CoreParts, CoreServer, WorkerTerms
 from rlm.workers.counts import CountTaker
 from rlm.workers.inherited import CoreSettings
 from rlm.workers.processes import KnownProcesses
@@ -43,6 +44,10 @@ class Clients(Protocol):
 
     async def start(self) -> None:
         """Invalid: the address cannot be listened on."""
+        ...
+
+    def settings_changed(self) -> None:
+        """Give the workers those of their settings that change while they run."""
         ...
 
     async def close(self) -> None: ...
@@ -88,6 +93,9 @@ class OwnProxy:
 
     async def start(self) -> None:
         await self.proxy.start()
+
+    def settings_changed(self) -> None:
+        return
 
     async def close(self) -> None:
         await self.proxy.close()
@@ -143,7 +151,7 @@ class Workers:
             counts=self._counts,
             processes=self._processes,
             tasks=tasks,
-            client_bytes_per_second=shared.config.remote_fetch_client_max_bytes_per_second,
+            terms=partial(_worker_terms, shared),
             tokens=tokens,
             clock=shared.clock,
         )
@@ -151,6 +159,9 @@ class Workers:
 
     async def start(self) -> None:
         await self._server.start()
+
+    def settings_changed(self) -> None:
+        self._server.terms_changed()
 
     async def close(self) -> None:
         """The workers go on, and their clients with the tokens that they have: those are in use
@@ -204,6 +215,14 @@ def build_clients(
     if core is not None:
         return Workers(shared, metrics, tasks, core, tokens)
     return OwnProxy(shared, metrics, tokens)
+
+
+def _worker_terms(shared: Dependencies) -> WorkerTerms:
+    now = shared.running.now
+    return WorkerTerms(
+        client_bytes_per_second=now.remote_fetch_client_max_bytes_per_second,
+        log_level=now.log_level,
+    )
 
 
 def _token_tasks(tokens: IssuedTokens | None) -> dict[str, Callable[[], Awaitable[None]]]:

@@ -15,6 +15,7 @@ from rlm.broker.own_broker import OwnBroker
 from rlm.broker.share_groups import BrokerShareGroups
 from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
+from rlm.config.running import RunningConfig
 from rlm.log_dir.scanner import LogDirs
 from rlm.plans.freeze import DEFAULT_MAX_ORPHANS
 from rlm.plans.offload import OffloadPolicy
@@ -53,7 +54,7 @@ class ServiceStores:
     opened: OpenStores
     targets: Targets
     inspection: Inspection
-    inspect_interval_ms: int
+    inspect_interval_ms: Callable[[], int]
 
     @property
     def stores(self) -> Stores:
@@ -89,9 +90,13 @@ class ServiceStores:
 
 
 def build_stores(
-    config: ServiceConfig, metadata: Metadata, clock: Clock, new_uuid: Callable[[], Uuid]
+    running: RunningConfig[ServiceConfig],
+    metadata: Metadata,
+    clock: Clock,
+    new_uuid: Callable[[], Uuid],
 ) -> ServiceStores:
     """Nothing is contacted. Needs a running loop. Invalid, Unavailable: see open_plugins."""
+    config = running.now
     opened = open_stores(config, _terms(config), metadata, clock, new_uuid)
     targets = Targets(config.provider(), opened.stores, config.cluster_id)
     return ServiceStores(
@@ -106,7 +111,7 @@ def build_stores(
             prefixes={one.name: known_prefix(one) for one in config.stores},
             clock=clock,
         ),
-        inspect_interval_ms=config.store_inspect_interval_ms,
+        inspect_interval_ms=lambda: running.now.store_inspect_interval_ms,
     )
 
 
@@ -129,6 +134,8 @@ class Dependencies:
     """The clients, views and threads that other components are built on."""
 
     config: ServiceConfig
+    """That of the start; `running` has what may change since."""
+    running: RunningConfig[ServiceConfig]
     threads: ServiceThreads
     clock: Clock
     writer: Uuid
@@ -158,6 +165,7 @@ def build_dependencies(
     config: ServiceConfig, clock: Clock, tasks: asyncio.TaskGroup, threads: ServiceThreads
 ) -> Dependencies:
     """Builds everything and contacts nothing."""
+    running = RunningConfig(config)
     writer = new_uuid()
     direct = config.broker_direct_address
     security = ChannelSecurity(config.kafka_security())
@@ -166,7 +174,7 @@ def build_dependencies(
     metadata = build_metadata(config, security, broker=broker, clock=clock, writer=writer)
     leadership = Leadership(broker, clock, poll_interval_ms=config.leadership_poll_interval_ms)
     snapshots = _snapshot_cache(config, broker, metadata, threads, clock)
-    stores = build_stores(config, metadata, clock, new_uuid)
+    stores = build_stores(running, metadata, clock, new_uuid)
     audit = _audit_log(config, threads, clock)
     starts = LogStarts(
         settings=metadata.settings, audit=audit, barrier_deadline_ms=BARRIER_DEADLINE_MS
@@ -174,9 +182,10 @@ def build_dependencies(
     disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
     reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
     disk_watch = _build_disk_watch(config, threads, clock)
-    disk_pressure = _build_disk_pressure(config, disk_watch, metadata, threads, clock)
+    disk_pressure = _build_disk_pressure(running, disk_watch, metadata, threads, clock)
     return Dependencies(
         config=config,
+        running=running,
         threads=threads,
         clock=clock,
         writer=writer,
@@ -268,19 +277,20 @@ def _build_disk_watch(config: ServiceConfig, threads: ServiceThreads, clock: Clo
 
 
 def _build_disk_pressure(
-    config: ServiceConfig,
+    running: RunningConfig[ServiceConfig],
     watch: DiskWatch,
     metadata: Metadata,
     threads: ServiceThreads,
     clock: Clock,
 ) -> DiskPressure:
+    config = running.now
     return DiskPressure(
         watch=watch,
         log_dirs=LogDirs([str(path) for path in config.log_dirs]),
         settings=metadata.settings,
         threads=threads.snapshots,
         clock=clock,
-        interval_ms=config.disk_check_interval_ms,
+        interval_ms=lambda: running.now.disk_check_interval_ms,
         gives_back=config.on_disk_pressure == "giveback",
     )
 

@@ -73,7 +73,7 @@ class PartitionProblems:
         deletions: RecordDeletions,
         losses: Losses,
         clock: Clock,
-        limits: Limits,
+        limits: Callable[[], Limits],
         losses_to_come: ComingLosses,
         copy_limit: Callable[[], int],
     ) -> None:
@@ -162,7 +162,7 @@ class PartitionProblems:
         if now_ms <= until_ms:
             return self._measure(row.key, copy).lag, until_ms
         observed = self._copy_observation(row)
-        return known_lag(observed, self._limits, now_ms), AT_EACH_REPORT_MS
+        return known_lag(observed, self._limits(), now_ms), AT_EACH_REPORT_MS
 
     def _of(self, row: LedPartition, *_inputs: object) -> tuple[tuple[Finding, ...], int]:
         """What is found now. Where that is nothing, it need not be computed again before one of the
@@ -172,8 +172,8 @@ class PartitionProblems:
         is_failing = self._partition_tasks.copy_pool.last_error(row.key) is not None
         trim = self._trim_observation(row, now_ms)
         found = (
-            *copy_findings(self._copy_observation(row), self._limits, now_ms),
-            *trim_findings(trim, self._limits, now_ms),
+            *copy_findings(self._copy_observation(row), self._limits(), now_ms),
+            *trim_findings(trim, self._limits(), now_ms),
             *self._others(row),
         )
         if found or is_failing or copy is None or copy.behind_since_ms is not None:
@@ -186,7 +186,7 @@ class PartitionProblems:
         """
         if trim.still_since_ms is None:
             return FOREVER_MS
-        ends_ms = trim.still_since_ms + self._limits.trim_ms
+        ends_ms = trim.still_since_ms + self._limits().trim_ms
         return ends_ms if now_ms <= ends_ms else FOREVER_MS
 
     def _unknown_trims(self, led: Iterable[LedPartition]) -> Iterator[Finding]:
@@ -233,7 +233,7 @@ class PartitionProblems:
 
     def _known_until_ms(self, copy: CopyStatus) -> int:
         """Until when its lag is known, whatever the pool does: rules wait at least so long."""
-        return copy.measured_at_ms + self._limits.copy_ms
+        return copy.measured_at_ms + self._limits().copy_ms
 
     def _measure(self, key: PartitionKey, copy: CopyStatus) -> CopyMeasure:
         """The same object as long as the status is the same."""

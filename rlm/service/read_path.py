@@ -42,13 +42,17 @@ def build_reader(
 
 def build_throttle(config: CommonConfig, clock: Clock) -> ReadThrottle:
     """The quotas on historical reads; the whole service shares one throttle."""
-    limits = ThrottleLimits(
+    return ReadThrottle(throttle_limits(config), clock, processor_ms)
+
+
+def throttle_limits(config: CommonConfig) -> ThrottleLimits:
+    """The quotas that the settings name."""
+    return ThrottleLimits(
         service_bytes_per_second=config.remote_log_manager_fetch_max_bytes_per_second,
         client_bytes_per_second=config.remote_fetch_client_max_bytes_per_second,
         cores=config.remote_fetch_cpu_max_cores,
         principal_bytes_per_second=config.remote_fetch_principal_max_bytes_per_second,
     )
-    return ReadThrottle(limits, clock, processor_ms)
 
 
 def build_disk_cache(

@@ -30,9 +30,11 @@ from rlm.broker.own_broker import AnyBroker
 from rlm.clock import Clock, SystemClock, new_uuid
 from rlm.config import ReaderConfig
 from rlm.config.common import BY_KAFKA
+from rlm.config.running import RunningConfig
 from rlm.log_dir.identity import ReaderLock
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.plans.rights import Role, Topics, When, least_acls
+from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.history import LineageReader, Losses
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
@@ -70,9 +72,11 @@ from rlm.service.read_path import (
     read_gauges,
     throttle_gauges,
 )
+from rlm.service.reloading import ConfigReload, change_quotas
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.stores.opened import OpenStores, PluginTerms, open_stores
 from rlm.topics.access import AccessWatch, ClusterRights
+from rlm.workers.inherited import on_hang_up
 from rlmm.manager import Metadata
 from rlmm.settings_records import ReaderRecord
 from rsm_plugins.contract.client import Deadlines
@@ -84,20 +88,28 @@ _CLUSTER_RETRY_MS = 1_000
 _MOST_LOSSES = 20
 
 
-def run(config: ReaderConfig) -> None:
-    """Serve until SIGTERM or SIGINT. RemoteStorageError: the start was refused, with the reason."""
+def run(config: ReaderConfig, reread: Callable[[], ReaderConfig]) -> None:
+    """Serve until SIGTERM or SIGINT; SIGHUP reads the settings again. RemoteStorageError: the start
+    was refused, with the reason.
+    """
     configure_service_logs(level=config.log_level, log_format=config.log_format)
     keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
     collect_cycles_less_often()
     with ReaderLock(str(config.state_dir), config.cluster_id):
-        asyncio.run(until_stopped(_serve(config)))
+        asyncio.run(until_stopped(_serve(config, reread)))
 
 
-async def _serve(config: ReaderConfig) -> None:
+async def _serve(config: ReaderConfig, reread: Callable[[], ReaderConfig]) -> None:
     log.info("starting", role=READER, version=software_version(), **config.shown())
     log_variables()
     with service_threads(config) as threads:
-        await serving(lambda tasks: ReaderService(config, SystemClock(), tasks, threads))
+
+        def make(tasks: asyncio.TaskGroup) -> ReaderService:
+            service = ReaderService(config, SystemClock(), tasks, threads, reread)
+            on_hang_up(service.reload.request)
+            return service
+
+        await serving(make)
 
 
 class ReaderService:
@@ -109,9 +121,10 @@ class ReaderService:
         clock: Clock,
         tasks: asyncio.TaskGroup,
         threads: ServiceThreads,
+        reread: Callable[[], ReaderConfig],
     ) -> None:
-        """Contacts nothing. Invalid: the token or principals file cannot be used, or see
-        open_stores.
+        """Contacts nothing. `reread`: see BrokerService. Invalid: the token or principals file
+        cannot be used, or see open_stores.
         """
         tokens = token_source(config.api_token_file, clock)
         self._callers = callers = build_callers(config, tokens, clock, threads.other)
@@ -134,7 +147,8 @@ class ReaderService:
         disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
         reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
         self.segments = LineageReader(reader, metadata.manager)
-        throttle = build_throttle(config, clock)
+        running, throttle = RunningConfig(config), build_throttle(config, clock)
+        self.reload = _reload(running, reread, throttle, threads, tasks)
         self._heartbeat = _heartbeat(config, metadata, clock)
         self._certificates = Certificates(
             certificate_paths(config), clock, threads.other, principals_together(config)
@@ -142,7 +156,7 @@ class ReaderService:
         lost = partial(_lost_segments, self.segments.losses, metadata)
         common = _sources(config, metadata, stores, threads, security, self._certificates, clock)
         self._allowed = allowed = _allowed(config, security)
-        self._access = access = _access_watch(config, allowed, clock)
+        self._access = access = _access_watch(running, allowed, clock)
         self._problems = problems = ProblemWatch((*common.sources(), lost, access.findings), clock)
         view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=clock)
         fetch = RemoteFetchService(
@@ -242,20 +256,39 @@ def _metrics(threads: ServiceThreads, problems: ProblemWatch, stores: OpenStores
     return metrics
 
 
+def _reload(
+    running: RunningConfig[ReaderConfig],
+    reread: Callable[[], ReaderConfig],
+    throttle: ReadThrottle,
+    threads: ServiceThreads,
+    tasks: asyncio.TaskGroup,
+) -> ConfigReload[ReaderConfig]:
+    return ConfigReload(
+        running=running,
+        read=reread,
+        apply=partial(change_quotas, throttle),
+        threads=threads.other,
+        tasks=tasks,
+    )
+
+
 def _allowed(config: ReaderConfig, security: ChannelSecurity) -> AllowedByAny:
     servers = config.kafka_bootstrap_servers
     return AllowedByAny(servers, client_id=_CLIENT_ID, security=security)
 
 
-def _access_watch(config: ReaderConfig, allowed: ClusterRights, clock: Clock) -> AccessWatch:
+def _access_watch(
+    running: RunningConfig[ReaderConfig], allowed: ClusterRights, clock: Clock
+) -> AccessWatch:
     """What a reader needs does not change while it runs."""
+    config = running.now
     cases = {When.ALWAYS, When.API} if config.authorization == BY_KAFKA else {When.ALWAYS}
     needed = least_acls(Role.READER, OUR_PRINCIPAL, Topics(), cases)
     return AccessWatch(
         allowed=allowed,
         needed=lambda: needed,
         clock=clock,
-        interval_ms=config.access_check_interval_ms,
+        interval_ms=lambda: running.now.access_check_interval_ms,
         principal=config.kafka_security().principal,
     )
 

@@ -92,7 +92,7 @@ def lost_segments(dependencies: Dependencies, evidence: StoreEvidence) -> LostSe
         evidence=evidence,
         losses=dependencies.tier.losses,
         clock=dependencies.clock,
-        check_interval_ms=dependencies.config.copy_presence_check_interval_ms,
+        check_interval_ms=lambda: dependencies.running.now.copy_presence_check_interval_ms,
     )
 
 

@@ -159,7 +159,7 @@ class TaskWiring:
             pool=pools[0],
             copy=self._unless_rival(self._run_copy_turn),
             clock=dependencies.clock,
-            interval_ms=config.remote_log_manager_task_interval_ms,
+            interval_ms=self._copy_interval_ms,
         )
         self.bounded_retention = bounded_retention_watch(
             dependencies, self.holds, self.partition_tasks.copy, self._copy_watch.request
@@ -175,6 +175,24 @@ class TaskWiring:
             clock=dependencies.clock,
             saw=self._copy_watch.saw,
         )
+
+    def _copy_interval_ms(self) -> int:
+        return self._dependencies.running.now.remote_log_manager_task_interval_ms
+
+    def _trim_interval_ms(self) -> int:
+        return self._dependencies.running.now.trim_interval_ms
+
+    def _watch_interval_ms(self) -> int:
+        return self._dependencies.running.now.log_dir_watch_interval_ms
+
+    def change(self, config: ServiceConfig) -> None:
+        """Take pool sizes and rates that were changed while the service runs."""
+        tasks = self.partition_tasks
+        tasks.copy_pool.change_size(config.remote_log_manager_copier_thread_pool_size)
+        tasks.copy.change_slots(config.remote_log_manager_copier_thread_pool_size)
+        tasks.cleanup_pool.change_size(config.remote_log_manager_expiration_thread_pool_size)
+        self.copy_limits.configured = config.remote_log_manager_copy_max_bytes_per_second
+        self.verify.deep_check.change_rate(config.verify_max_bytes_per_second)
 
     def _copy_task(self, live: LiveAttempts, counts: SegmentCounts) -> CopyTask:
         dependencies, config = self._dependencies, self._dependencies.config
@@ -258,7 +276,7 @@ class TaskWiring:
 
         schedule = self._schedule(
             self.partition_tasks.copy_pool,
-            self._dependencies.config.remote_log_manager_task_interval_ms,
+            self._copy_interval_ms,
             forget,
         )
         await schedule.run(self._unless_rival(self._copy_watch.scheduled))
@@ -278,8 +296,8 @@ class TaskWiring:
             ),
             threads=dependencies.threads.snapshots,
             clock=dependencies.clock,
-            interval_ms=config.log_dir_watch_interval_ms,
-            most_wait_ms=config.remote_log_manager_task_interval_ms,
+            interval_ms=self._watch_interval_ms,
+            most_wait_ms=self._copy_interval_ms,
         )
         await watch.run()
 
@@ -296,7 +314,7 @@ class TaskWiring:
 
         schedule = self._schedule(
             self.partition_tasks.cleanup_pool,
-            self._dependencies.config.trim_interval_ms,
+            self._trim_interval_ms,
             forget,
         )
         await schedule.run_in_groups(self._see, self._run_expiration)
@@ -318,7 +336,7 @@ class TaskWiring:
     def _schedule(
         self,
         pool: TaskPool,
-        interval_ms: int,
+        interval_ms: Callable[[], int],
         forget: Callable[[PartitionKey], None],
     ) -> Schedule:
         return Schedule(

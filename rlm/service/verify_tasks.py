@@ -23,6 +23,7 @@ class VerifyTasks:
 
     runs: VerifyRuns
     watch: VerifyWatch
+    deep_check: DeepCheck
 
 
 def verify_tasks(
@@ -35,19 +36,20 @@ def verify_tasks(
         """The partitions of enabled and kept topics that we lead."""
         return led_rows(dependencies.leadership, metadata.settings, config.node_id)
 
+    deep_check = DeepCheck(
+        stores=dependencies.stores.stores,
+        evidence=evidence,
+        threads=dependencies.threads.evidence,
+        clock=dependencies.clock,
+        bytes_per_second=config.verify_max_bytes_per_second,
+    )
     verifier = PartitionVerifier(
         snapshots=dependencies.snapshots,
         broker=dependencies.broker,
         ledger=metadata.manager,
         settings=metadata.settings,
         evidence=evidence,
-        deep_check=DeepCheck(
-            stores=dependencies.stores.stores,
-            evidence=evidence,
-            threads=dependencies.threads.evidence,
-            clock=dependencies.clock,
-            bytes_per_second=config.verify_max_bytes_per_second,
-        ),
+        deep_check=deep_check,
         unlisted=unlisted_segments(dependencies),
         lost=lost,
         clock=dependencies.clock,
@@ -64,6 +66,7 @@ def verify_tasks(
             clock=dependencies.clock,
             interval_ms=config.verify_interval_ms,
         ),
+        deep_check=deep_check,
     )
 
 

@@ -68,14 +68,17 @@ def bounded_retention_watch(
 
 def transaction_watch(dependencies: Dependencies, copy: CopyTask) -> TransactionWatch:
     """A transaction may stay open for as long as a copy may take before that is a problem."""
-    config = dependencies.config
-    interval_ms = config.remote_log_manager_task_interval_ms
+    running = dependencies.running
+
+    def interval_ms() -> int:
+        return running.now.remote_log_manager_task_interval_ms
+
     return TransactionWatch(
         copies=copy,
         broker=dependencies.broker,
         clock=dependencies.clock,
         interval_ms=interval_ms,
-        least_ms=max(_LEAST_PINNED_MS, config.problem_copy_intervals * interval_ms),
+        least_ms=lambda: max(_LEAST_PINNED_MS, running.now.problem_copy_intervals * interval_ms()),
     )
 
 

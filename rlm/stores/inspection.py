@@ -58,10 +58,10 @@ class Inspection:
         self._answer_ms = answer_ms
         self.reports: Mapping[str, StoreReport] = {}
 
-    async def run(self, interval_ms: int) -> None:
+    async def run(self, interval_ms: Callable[[], int]) -> None:
         """Run until cancelled; begins once a store is known."""
         while True:
-            await self._clock.sleep_ms(min(interval_ms, self._patience_ms()))
+            await self._clock.sleep_ms(min(interval_ms(), self._patience_ms()))
             if all(connection.store_id is None for connection in self._stores.connections):
                 continue
             await self.inspect()

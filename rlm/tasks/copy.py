@@ -448,6 +448,10 @@ class CopyTask:
         gone = {one.segment_id.id for one in self._lost.suspects(snapshot)}
         return doubtful_segments(snapshot.log, start, holes, partial(snapshot.copied, gone))
 
+    def change_slots(self, slots: int) -> None:
+        """So many segments of all partitions are copied at a time from now on."""
+        self._copier.change_slots(slots)
+
     def _note_copied(self, snapshot: PartitionSnapshot, next_offset: int, size_bytes: int) -> None:
         now_ms = self.copied_at_ms = self._clock.monotonic_ms()
         before = self._statuses.get(snapshot.key)

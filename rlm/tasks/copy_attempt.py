@@ -161,6 +161,10 @@ class Copier:
             barrier_deadline_ms=settings.barrier_deadline_ms,
         )
 
+    def change_slots(self, slots: int) -> None:
+        """So many segments are copied at a time from now on."""
+        self._slots.change(slots)
+
     async def check_target(self, partition: TopicIdPartition) -> None:
         """Invalid unless the store for the partition's next segment is the expected one (H11).
 

@@ -35,6 +35,7 @@ class CopySlots:
 
     def __init__(self, limit: CopyLimit) -> None:
         self._limit = limit
+        self._slots = limit.slots
         self._free = limit.slots * _QUARTERS
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -60,6 +61,12 @@ class CopySlots:
                 self._free += wanted
             self._serve()
             raise
+
+    def change(self, slots: int) -> None:
+        """So many slots from now on; what is taken beyond them is waited for."""
+        self._free += (slots - self._slots) * _QUARTERS
+        self._slots = slots
+        self._serve()
 
     def give_back(self, size_bytes: int) -> None:
         """The attempt for a segment of this size is over."""

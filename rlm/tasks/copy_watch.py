@@ -42,13 +42,13 @@ class CopyWatch:
         pool: TaskPool,
         copy: Callable[[LedPartition], Awaitable[None]],
         clock: Clock,
-        interval_ms: int,
+        interval_ms: Callable[[], int],
     ) -> None:
         self._task = task
         self._pool = pool
         self._copy = copy
         self._clock = clock
-        self._counts_for_ms = int(_COUNTS_FOR_INTERVALS * interval_ms)
+        self._interval_ms = interval_ms
         self._idle: dict[PartitionKey, _Idle] = {}
 
     def saw(self, snapshot: PartitionSnapshot, began_at_ms: int) -> None:
@@ -58,8 +58,9 @@ class CopyWatch:
         if self._task.is_due(snapshot):
             self.request(snapshot.led)
             return
+        counts_for_ms = int(_COUNTS_FOR_INTERVALS * self._interval_ms())
         self._idle[snapshot.key] = _Idle(
-            leader_epoch=snapshot.led.leader_epoch, until_ms=began_at_ms + self._counts_for_ms
+            leader_epoch=snapshot.led.leader_epoch, until_ms=began_at_ms + counts_for_ms
         )
 
     def request(self, led: LedPartition) -> None:

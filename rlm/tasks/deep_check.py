@@ -41,6 +41,10 @@ class DeepCheck:
         self._clock = clock
         self._bucket = Bucket(bytes_per_second, clock.monotonic_ms())
 
+    def change_rate(self, bytes_per_second: int) -> None:
+        """Another bound from now on."""
+        self._bucket.change_rate(bytes_per_second, self._clock.monotonic_ms())
+
     async def feed(
         self, check: SegmentCheck, metadata: RemoteLogSegmentMetadata
     ) -> AsyncGenerator[int, None]:

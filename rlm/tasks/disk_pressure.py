@@ -13,7 +13,7 @@ unread, for `MOST_UNREAD_CHECKS` checks: what they give back goes uncopied.
 """
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -62,7 +62,7 @@ class DiskPressure:
         settings: Settings,
         threads: Threads,
         clock: Clock,
-        interval_ms: int,
+        interval_ms: Callable[[], int],
         gives_back: bool,
     ) -> None:
         self._watch = watch
@@ -85,7 +85,7 @@ class DiskPressure:
         """Check at every interval, until cancelled."""
         while True:
             await self.check()
-            await self._clock.sleep_ms(self._interval_ms)
+            await self._clock.sleep_ms(self._interval_ms())
 
     async def check(self) -> None:
         """Measure the disks, and decide what to ask for: nothing of a topic whose trim is off.

@@ -48,7 +48,12 @@ class LostSegments:
     """`losses` are those of readers; `check_interval_ms` is copy.presence.check.interval.ms."""
 
     def __init__(
-        self, *, evidence: StoreEvidence, losses: Losses, clock: Clock, check_interval_ms: int
+        self,
+        *,
+        evidence: StoreEvidence,
+        losses: Losses,
+        clock: Clock,
+        check_interval_ms: Callable[[], int],
     ) -> None:
         self._evidence = evidence
         self._losses = losses
@@ -162,7 +167,7 @@ class LostSegments:
 
     def _put_off_check(self, key: PartitionKey) -> None:
         """Spread in time, so that a service does not check all its partitions at once."""
-        wait_ms = int(jittered_ms(self._check_interval_ms))
+        wait_ms = int(jittered_ms(self._check_interval_ms()))
         self._next_check_ms[key] = self._clock.monotonic_ms() + wait_ms
 
 

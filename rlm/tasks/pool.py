@@ -75,6 +75,8 @@ class TaskPool:
         """Whether a job of the partition waits until others have run (rlm.plans.copy_turns)."""
         self._ready_count = asyncio.Semaphore(0)
         self._running: set[PartitionKey] = set()
+        self._workers: asyncio.TaskGroup | None = None
+        self._worker_count = 0
         self._errors: dict[PartitionKey, TaskFailure] = {}
 
     @property
@@ -129,13 +131,32 @@ class TaskPool:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(self._size):
-                workers.create_task(self._work())
+        try:
+            async with asyncio.TaskGroup() as self._workers:
+                self._worker_count = 0
+                self._add_workers()
+        finally:
+            self._workers = None
+
+    def change_size(self, size: int) -> None:
+        """So many jobs run at once from now on. Those that run beyond it are finished, and none
+        begins before fewer of them run.
+        """
+        self._size = size
+        self._add_workers()
+
+    def _add_workers(self) -> None:
+        while self._workers is not None and self._worker_count < self._size:
+            self._worker_count += 1
+            self._workers.create_task(self._work())
 
     async def _work(self) -> None:
         while True:
             await self._ready_count.acquire()
+            if self._worker_count > self._size:
+                self._worker_count -= 1
+                self._ready_count.release()  # for another worker
+                return
             key = self._next()
             if key in self._running or key not in self._waiting:
                 continue  # dropped, and perhaps submitted again, since it became ready

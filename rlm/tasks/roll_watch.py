@@ -50,8 +50,8 @@ class RollWatch:
         is_open: Callable[[PartitionKey], bool],
         threads: Threads,
         clock: Clock,
-        interval_ms: int,
-        most_wait_ms: int,
+        interval_ms: Callable[[], int],
+        most_wait_ms: Callable[[], int],
     ) -> None:
         self._rolls = rolls
         self._led = led
@@ -70,7 +70,7 @@ class RollWatch:
         """Watch until cancelled."""
         while True:
             await self.poll()
-            await self._clock.sleep_ms(self._interval_ms)
+            await self._clock.sleep_ms(self._interval_ms())
 
     async def poll(self) -> None:
         """Request what is to be requested now."""
@@ -87,12 +87,12 @@ class RollWatch:
             return
         self._note(None)
         for name in found:
-            self._ask(rows[name], self._interval_ms)
+            self._ask(rows[name], self._interval_ms())
 
     def _repeat(self, led: dict[PartitionKey, LedPartition]) -> None:
         now_ms = self._clock.monotonic_ms()
         for key, repeat in tuple(self._repeats.items()):
-            if key not in led or repeat.wait_ms > self._most_wait_ms:
+            if key not in led or repeat.wait_ms > self._most_wait_ms():
                 del self._repeats[key]
             elif now_ms >= repeat.at_ms:
                 del self._repeats[key]

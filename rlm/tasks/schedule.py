@@ -56,7 +56,7 @@ class Schedule:
         settings: Settings,
         node_id: int,
         clock: Clock,
-        interval_ms: int,
+        interval_ms: Callable[[], int],
         forget: Callable[[PartitionKey], None],
     ) -> None:
         self._pool = pool
@@ -73,7 +73,7 @@ class Schedule:
         while True:
             for row in self._led():
                 submit(self._pool, row.key, partial(task, row))
-            await self._clock.sleep_ms(jittered_ms(self._interval_ms))
+            await self._clock.sleep_ms(jittered_ms(self._interval_ms()))
 
     async def run_in_groups(self, see: See[S], task: SeenRun[S]) -> None:
         """The same with what `see` has found of the partition right before, None where it could
@@ -89,7 +89,7 @@ class Schedule:
                 clock=self._clock,
             )
             while True:
-                ends_ms = self._clock.monotonic_ms() + jittered_ms(self._interval_ms)
+                ends_ms = self._clock.monotonic_ms() + jittered_ms(self._interval_ms())
                 await groups.submit(self._led(), until_ms=ends_ms)
                 await self._clock.sleep_ms(max(0, ends_ms - self._clock.monotonic_ms()))
 

@@ -5,7 +5,7 @@ moved for long enough, and again at every interval: the producer may be another 
 follows from the answer is in rlm.plans.open_transactions.
 """
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -45,8 +45,8 @@ class TransactionWatch:
         copies: CopyStatuses,
         broker: Producers,
         clock: Clock,
-        interval_ms: int,
-        least_ms: int,
+        interval_ms: Callable[[], int],
+        least_ms: Callable[[], int],
     ) -> None:
         self._copies = copies
         self._broker = broker
@@ -70,7 +70,7 @@ class TransactionWatch:
         """Check at every interval."""
         while True:
             await self.check()
-            await self._clock.sleep_ms(self._interval_ms)
+            await self._clock.sleep_ms(self._interval_ms())
 
     async def check(self) -> None:
         """See which partitions wait now, and ask about those that have waited long enough."""
@@ -96,10 +96,8 @@ class TransactionWatch:
             self._pinned[key] = known
 
     def _long_pinned(self) -> dict[PartitionKey, PinnedOffset]:
-        now_ms = self._clock.monotonic_ms()
-        return {
-            key: one for key, one in self._pinned.items() if now_ms - one.since_ms >= self._least_ms
-        }
+        since_ms = self._clock.monotonic_ms() - self._least_ms()
+        return {key: one for key, one in self._pinned.items() if one.since_ms <= since_ms}
 
     async def _ask(self, pinned: PinnedOffset) -> PinnedOffset:
         partition = pinned.partition

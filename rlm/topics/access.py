@@ -244,7 +244,7 @@ class AccessWatch:
         allowed: ClusterRights,
         needed: Callable[[], Sequence[Acl]],
         clock: Clock,
-        interval_ms: int,
+        interval_ms: Callable[[], int],
         principal: str | None,
     ) -> None:
         self._principal = principal
@@ -263,7 +263,7 @@ class AccessWatch:
         """Check at every interval; a broker that does not answer is asked again."""
         while True:
             await self.check()
-            await self._clock.sleep_ms(self._interval_ms)
+            await self._clock.sleep_ms(self._interval_ms())
 
     async def check(self) -> None:
         """Check now."""

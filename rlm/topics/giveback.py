@@ -10,7 +10,7 @@ Must not know disks.
 """
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 import structlog
@@ -43,7 +43,7 @@ class DiskGiveback:
         ledger: Ledger,
         lock: asyncio.Lock,
         clock: Clock,
-        interval_ms: int,
+        interval_ms: Callable[[], int],
         barrier_deadline_ms: int,
         heartbeat_max_age_ms: int,
     ) -> None:
@@ -61,7 +61,7 @@ class DiskGiveback:
         """Check at every interval; what fails is tried again."""
         while True:
             await self.check()
-            await self._clock.sleep_ms(self._interval_ms)
+            await self._clock.sleep_ms(self._interval_ms())
 
     async def check(self) -> None:
         """One pass over the topics that somebody asks for, or that are given back."""

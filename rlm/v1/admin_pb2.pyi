@@ -392,6 +392,28 @@ class NodeCopyLimit(_message.Message):
     problem: str
     def __init__(self, node_id: _Optional[int] = ..., configured_bytes_per_second: _Optional[int] = ..., bytes_per_second: _Optional[int] = ..., overruled: _Optional[_Union[CopyLimit, _Mapping]] = ..., problem: _Optional[str] = ...) -> None: ...
 
+class ReloadConfigRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReloadConfigResponse(_message.Message):
+    __slots__ = ("applied", "needs_restart")
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_RESTART_FIELD_NUMBER: _ClassVar[int]
+    applied: _containers.RepeatedCompositeFieldContainer[SettingChange]
+    needs_restart: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, applied: _Optional[_Iterable[_Union[SettingChange, _Mapping]]] = ..., needs_restart: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SettingChange(_message.Message):
+    __slots__ = ("key", "before", "after")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    before: str
+    after: str
+    def __init__(self, key: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+
 class StatusRequest(_message.Message):
     __slots__ = ("topic", "local_only")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

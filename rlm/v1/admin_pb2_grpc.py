@@ -103,6 +103,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.SetCopyLimitRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.ListCopyLimitsResponse.FromString,
                 _registered_method=True)
+        self.ReloadConfig = channel.unary_unary(
+                '/rlm.v1.AdminService/ReloadConfig',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.ReloadConfigRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.ReloadConfigResponse.FromString,
+                _registered_method=True)
         self.ListDeletions = channel.unary_unary(
                 '/rlm.v1.AdminService/ListDeletions',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.ListDeletionsRequest.SerializeToString,
@@ -269,6 +274,14 @@ class AdminServiceServicer:
         """Overrules remote.log.manager.copy.max.bytes.per.second of every service, or of one node's, until that is removed.
         Durable; needs no leader and no store. Copies that wait already see it within a second. INVALID_ARGUMENT: the limit
         is too low. NOT_FOUND: no service of this node is known, or there is nothing to remove.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReloadConfig(self, request, context):
+        """Reads the settings of the called service again, its file and its environment, and puts in force at once what
+        changes while a service runs. INVALID_ARGUMENT: they cannot be used; nothing was changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -455,6 +468,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.SetCopyLimit,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.SetCopyLimitRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.ListCopyLimitsResponse.SerializeToString,
+            ),
+            'ReloadConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReloadConfig,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.ReloadConfigRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.ReloadConfigResponse.SerializeToString,
             ),
             'ListDeletions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDeletions,
@@ -864,6 +882,33 @@ class AdminService:
             '/rlm.v1.AdminService/SetCopyLimit',
             rlm_dot_v1_dot_admin__pb2.SetCopyLimitRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.ListCopyLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReloadConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/ReloadConfig',
+            rlm_dot_v1_dot_admin__pb2.ReloadConfigRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.ReloadConfigResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -68,6 +68,10 @@ class AdminServiceStub:
     Durable; needs no leader and no store. Copies that wait already see it within a second. INVALID_ARGUMENT: the limit
     is too low. NOT_FOUND: no service of this node is known, or there is nothing to remove.
     """
+    ReloadConfig: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ReloadConfigRequest, _admin_pb2.ReloadConfigResponse]
+    """Reads the settings of the called service again, its file and its environment, and puts in force at once what
+    changes while a service runs. INVALID_ARGUMENT: they cannot be used; nothing was changed.
+    """
     ListDeletions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListDeletionsRequest, _admin_pb2.ListDeletionsResponse]
     """Decisions that make data deletable and can still be undone."""
     UndoDeletion: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UndoDeletionRequest, _admin_pb2.TopicDescription]
@@ -162,6 +166,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Overrules remote.log.manager.copy.max.bytes.per.second of every service, or of one node's, until that is removed.
     Durable; needs no leader and no store. Copies that wait already see it within a second. INVALID_ARGUMENT: the limit
     is too low. NOT_FOUND: no service of this node is known, or there is nothing to remove.
+    """
+    ReloadConfig: _aio.UnaryUnaryMultiCallable[_admin_pb2.ReloadConfigRequest, _admin_pb2.ReloadConfigResponse]  # type: ignore[assignment]
+    """Reads the settings of the called service again, its file and its environment, and puts in force at once what
+    changes while a service runs. INVALID_ARGUMENT: they cannot be used; nothing was changed.
     """
     ListDeletions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListDeletionsRequest, _admin_pb2.ListDeletionsResponse]  # type: ignore[assignment]
     """Decisions that make data deletable and can still be undone."""
@@ -326,6 +334,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Overrules remote.log.manager.copy.max.bytes.per.second of every service, or of one node's, until that is removed.
         Durable; needs no leader and no store. Copies that wait already see it within a second. INVALID_ARGUMENT: the limit
         is too low. NOT_FOUND: no service of this node is known, or there is nothing to remove.
+        """
+
+    @_abc_1.abstractmethod
+    def ReloadConfig(
+        self,
+        request: _admin_pb2.ReloadConfigRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ReloadConfigResponse, _abc.Awaitable[_admin_pb2.ReloadConfigResponse]]:
+        """Reads the settings of the called service again, its file and its environment, and puts in force at once what
+        changes while a service runs. INVALID_ARGUMENT: they cannot be used; nothing was changed.
         """
 
     @_abc_1.abstractmethod

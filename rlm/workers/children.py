@@ -54,6 +54,7 @@ class _Process(asyncio.SubprocessProtocol):
         self.is_ready = False
         self.is_stopped = False
         self._said = b""
+        self._owed: set[int] = set()
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
 
@@ -80,6 +81,8 @@ class _Process(asyncio.SubprocessProtocol):
         if not self.is_ready and READY in (said := self._said + data):
             self.is_ready = True
             self._changed.set()
+            for number in self._owed:
+                self.send(number)
         elif not self.is_ready:
             self._said = said[-len(READY) :]
 
@@ -120,6 +123,14 @@ class _Process(asyncio.SubprocessProtocol):
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             self._transport.kill()
+
+    def send(self, number: int) -> None:
+        """A signal, once it serves: one that still starts has no handler, and would end."""
+        if not self.is_ready:
+            self._owed.add(number)
+            return
+        with suppress(ProcessLookupError):
+            self._transport.send_signal(number)
 
 
 class Child:
@@ -187,6 +198,12 @@ class Child:
             return None
         log.info("child_started", child=self._plan.name, pid=process.pid)
         return process
+
+    def send(self, number: int) -> None:
+        """Pass on a signal to what runs, or will serve soon."""
+        for process in (self._process, self._successor):
+            if process is not None:
+                process.send(number)
 
     async def restart(self) -> None:
         """Stop the process: another one is started then."""

@@ -46,10 +46,17 @@ _Answer = tuple[pb.ToWorker, tuple[Buffer, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerTerms:
+    """The settings of a worker that change while it runs; see CoreHello."""
+
+    client_bytes_per_second: int
+    log_level: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoreParts:
     """What a core gives its workers, and takes from them. `tasks`: calls run there, and its owner
-    ends them. `client_bytes_per_second`: see CoreHello. `tokens` None: certificates are nobody's
-    identity.
+    ends them. `terms`: those in force now. `tokens` None: certificates are nobody's identity.
     """
 
     tier: Tier
@@ -58,7 +65,7 @@ class CoreParts:
     counts: CountTaker
     processes: KnownProcesses
     tasks: asyncio.TaskGroup
-    client_bytes_per_second: int
+    terms: Callable[[], WorkerTerms]
     tokens: ClientTokens | None
     clock: Clock
 
@@ -85,6 +92,11 @@ class CoreServer:
             )
         except OSError as error:
             raise Invalid(f"cannot listen on {self._path}: {error.strerror or error}") from error
+
+    def terms_changed(self) -> None:
+        """Send every worker the terms that are in force now."""
+        for link in self._links:
+            link.send_terms()
 
     async def close(self) -> None:
         """Stop listening, and end the connections of all workers with their calls."""
@@ -171,15 +183,23 @@ class _WorkerLink:
         self._worker = hello.worker
         self._parts.processes.greeted(hello.worker, hello.recent_ends)
         log.info("worker_connected", worker=hello.worker, version=hello.software_version)
+        self.send_terms()
+        self._send(pb.ToWorker(views=self._parts.views.listen(self._show)))
+        return None
+
+    def send_terms(self) -> None:
+        """The greeting; a worker that has had it goes by the terms of the newest one."""
+        if self._worker is None:
+            return
+        terms = self._parts.terms()
         greeting = pb.CoreHello(
             oldest_protocol=OLDEST_PROTOCOL,
             newest_protocol=NEWEST_PROTOCOL,
             software_version=software_version(),
-            client_bytes_per_second=self._parts.client_bytes_per_second,
+            client_bytes_per_second=terms.client_bytes_per_second,
+            log_level=terms.log_level,
         )
         self._send(pb.ToWorker(hello=greeting))
-        self._send(pb.ToWorker(views=self._parts.views.listen(self._show)))
-        return None
 
     def _show(self, views: pb.Views) -> None:
         """A worker that takes nothing, as a stopped one, gets all views once it takes bytes."""

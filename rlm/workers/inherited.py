@@ -11,7 +11,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -64,6 +65,22 @@ def first_line() -> bytes:
 def say_ready() -> None:
     """This child serves. What else a child writes to standard output is ignored."""
     os.write(_STANDARD_OUTPUT, READY)
+
+
+@contextmanager
+def held_hang_ups() -> Iterator[None]:
+    """SIGHUP waits until `on_hang_up`: before there is a handler it would end the process."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP,))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def on_hang_up(act: Callable[[], None]) -> None:
+    """SIGHUP calls `act` in the event loop from now on; one that was held does so at once."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, act)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
 
 
 def die_with_supervisor(loop: asyncio.AbstractEventLoop) -> None:

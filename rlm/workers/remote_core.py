@@ -155,8 +155,9 @@ class RemoteCore:
         if common_protocol(hello.oldest_protocol, hello.newest_protocol) is None:
             assert self._link is not None  # noqa: S101 - it has just spoken
             return self._link.close(f"the core is of version {hello.software_version}")
+        if not self._has_greeted:
+            log.info("core_connected", worker=self._worker, version=hello.software_version)
         self._has_greeted = True
-        log.info("core_connected", worker=self._worker, version=hello.software_version)
         return self._greeted(hello)
 
     def _core(self) -> FrameLink:

@@ -3,8 +3,9 @@
 It does nothing else, so that it has no reason to fail. It owns the listening sockets: clients that
 connect while a worker restarts wait in their queues. A core that refuses its configuration before
 it was ever ready ends the whole service; later one is tried again, since the workers serve
-meanwhile. SIGHUP replaces everything by what is installed now: the core first, then one worker
-after another, each after its successor has begun. The children die with the supervisor.
+meanwhile. SIGHUP is passed on to the core, which reads its settings again and gives the workers
+what changes for them. SIGUSR2 replaces everything by what is installed now: the core first, then
+one worker after another, each after its successor has begun. The children die with the supervisor.
 """
 
 import asyncio
@@ -12,11 +13,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import structlog
 
 from rlm.clock import Clock
 from rlm.workers.children import Child, ChildPlan, Refused
+from rlm.workers.inherited import on_hang_up
 
 log = structlog.get_logger(__name__)
 _BETWEEN_MS = 1_000
@@ -45,12 +48,13 @@ class Supervisor:
         assert this is not None  # noqa: S101 - it runs in one
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, this.cancel)
+        on_hang_up(partial(self._core.send, signal.SIGHUP))
         try:
             async with asyncio.TaskGroup() as group:
                 for worker in self._workers:
                     group.create_task(worker.run())
                 group.create_task(self._core.run())
-                loop.add_signal_handler(signal.SIGHUP, self._replace_all, group)
+                loop.add_signal_handler(signal.SIGUSR2, self._replace_all, group)
         except* Refused as errors:
             raise Refused(str(errors.exceptions[0])) from errors
 

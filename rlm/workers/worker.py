@@ -41,7 +41,7 @@ from rlm.workers.remote_core import RemoteCore
 from rlm.workers.remote_tokens import RemoteTokens
 from rlm.workers.tls import tls_contexts
 from rlm.workers.v1 import core_pb2 as pb
-from rsm_plugins.process.logs import configure_logs
+from rsm_plugins.process.logs import change_log_level, configure_logs
 
 log = structlog.get_logger(__name__)
 _REPORT_MS = 1_000
@@ -184,6 +184,8 @@ class Worker:
 
     def _greeted(self, hello: pb.CoreHello) -> None:
         self._quota.client_bytes_per_second = hello.client_bytes_per_second
+        if hello.log_level:
+            change_log_level(hello.log_level)
         self._clients.show_all()
 
     def _report_soon(self) -> None:
@@ -214,6 +216,7 @@ class _Stopped(Exception):
 
 def main(arguments: list[str]) -> int:
     """Run one worker; returns the exit status."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a terminal; a reload comes from the core
     settings = WorkerSettings.of(first_line())
     configure_logs(level=settings.log_level, log_format=settings.log_format)
     keep_freed_memory(KEPT_BY_A_TASK_BYTES)

@@ -13,6 +13,30 @@ import structlog
 
 from kip405.settings import masked
 
+_LEVELS = logging.getLevelNamesMapping()
+
+
+class _LowestLevel:
+    """Drops what is below a level, which can be changed while loggers are in use: those that
+    structlog makes for a level keep it for ever.
+    """
+
+    def __init__(self) -> None:
+        self.level = logging.INFO
+
+    def __call__(self, logger: object, name: str, event: Any) -> Any:
+        if _LEVELS["ERROR" if name == "exception" else name.upper()] < self.level:
+            raise structlog.DropEvent
+        return event
+
+
+_LOWEST = _LowestLevel()
+
+
+def change_log_level(level: str) -> None:
+    """From now on nothing below that level is logged by this process."""
+    _LOWEST.level = _LEVELS[level.upper()]
+
 
 def configure_logs(*, level: str, log_format: str = "json", secrets: Sequence[str] = ()) -> None:
     """Set up structlog for this process; the format is json or console."""
@@ -20,6 +44,7 @@ def configure_logs(*, level: str, log_format: str = "json", secrets: Sequence[st
     def mask(logger: object, name: str, line: Any) -> str:
         return masked(line, secrets)
 
+    change_log_level(level)
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
@@ -27,6 +52,7 @@ def configure_logs(*, level: str, log_format: str = "json", secrets: Sequence[st
     )
     structlog.configure(
         processors=[
+            _LOWEST,
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -34,9 +60,7 @@ def configure_logs(*, level: str, log_format: str = "json", secrets: Sequence[st
             renderer,
             mask,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[level.upper()]
-        ),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )

@@ -428,7 +428,7 @@ class Rig:
 
 def _lost_segments(evidence: StoreEvidence, losses: Losses, clock: Clock) -> LostSegments:
     return LostSegments(
-        evidence=evidence, losses=losses, clock=clock, check_interval_ms=PRESENCE_CHECK_MS
+        evidence=evidence, losses=losses, clock=clock, check_interval_ms=lambda: PRESENCE_CHECK_MS
     )
 
 

@@ -1,7 +1,7 @@
 """Services as their composition roots build them; nothing is contacted, and nothing runs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -54,14 +54,17 @@ async def built_service(
     settings: Mapping[str, object] | None = None,
     address: Address = NOBODY,
     core: CoreSettings | None = None,
+    reread: Callable[[], ServiceConfig] | None = None,
 ) -> AsyncIterator[BrokerService]:
     """A broker's service, closed afterwards. `path` is its state directory and its log.dir.
-    `core`: it has proxy workers.
+    `core`: it has proxy workers. `reread`: what a reload finds; without it, the same again.
     """
     config = broker_config(path, settings or {}, address)
     with some_threads(1) as threads:
         async with asyncio.TaskGroup() as tasks:
-            service = BrokerService(config, clock, tasks, all_of(threads), core)
+            service = BrokerService(
+                config, clock, tasks, all_of(threads), reread or (lambda: config), core
+            )
             try:
                 yield service
             finally:

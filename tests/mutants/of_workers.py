@@ -314,9 +314,9 @@ EDITS: tuple[Edit, ...] = (
         (
             "H24: workers are started again while the core ends",
             "                group.create_task(self._core.run())\n"
-            "                loop.add_signal_handler(signal.SIGHUP, self._replace_all, group)\n",
+            "                loop.add_signal_handler(signal.SIGUSR2, self._replace_all, group)\n",
             "                core = group.create_task(self._core.run())\n"
-            "                loop.add_signal_handler(signal.SIGHUP, self._replace_all, group)\n"
+            "                loop.add_signal_handler(signal.SIGUSR2, self._replace_all, group)\n"
             "                await core\n",
         ),
     ),

@@ -53,7 +53,7 @@ async def reader(path: Path, broker: Address) -> AsyncIterator[tuple[ReaderServi
     )
     with some_threads(1) as threads, structlog.testing.capture_logs():
         async with asyncio.TaskGroup() as tasks:
-            service = ReaderService(config, SystemClock(), tasks, all_of(threads))
+            service = ReaderService(config, SystemClock(), tasks, all_of(threads), lambda: config)
             try:
                 yield service, config
             finally:

@@ -168,7 +168,7 @@ class Watched:
             deletions=rig.deletions,
             losses=Losses(),
             clock=clock,
-            limits=LIMITS,
+            limits=lambda: LIMITS,
             losses_to_come=ComingLosses(self.snapshots, clock, LOSS_MS),
             copy_limit=lambda: 1 << 30,
         )

@@ -89,7 +89,7 @@ def test_h24_a_replacement_of_all_processes_loses_nothing(
         return len(now) == len(former) and not now & former
 
     with Load(one, topic) as load:
-        service.supervisor.send_signal(signal.SIGHUP)
+        service.supervisor.send_signal(signal.SIGUSR2)
         one.wait_for(is_replaced, "three new processes", 90)
         one.wait_for(lambda: _answers(one), "the new core answers")
     load.check()

@@ -21,6 +21,7 @@ from kip405.ids import PartitionKey, TopicPartition, Uuid
 from kip405.segments import ByteRange, RemoteLogSegmentMetadata
 from rlm.broker.leadership import Leadership
 from rlm.config import ServiceConfig, load
+from rlm.config.running import RunningConfig
 from rlm.log_dir.scanner import LogDirs, PartitionLog
 from rlm.plans.fetch import ReadBounds
 from rlm.reading.values import RemoteRecords
@@ -352,6 +353,7 @@ class Service:
         )
         return Dependencies(
             config=self._config,
+            running=RunningConfig(self._config),
             threads=threads,
             clock=self.clock,
             writer=self.writer,

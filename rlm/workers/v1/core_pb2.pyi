@@ -21,16 +21,18 @@ class WorkerHello(_message.Message):
     def __init__(self, oldest_protocol: _Optional[int] = ..., newest_protocol: _Optional[int] = ..., software_version: _Optional[str] = ..., worker: _Optional[int] = ..., recent_ends: _Optional[int] = ...) -> None: ...
 
 class CoreHello(_message.Message):
-    __slots__ = ("oldest_protocol", "newest_protocol", "software_version", "client_bytes_per_second")
+    __slots__ = ("oldest_protocol", "newest_protocol", "software_version", "client_bytes_per_second", "log_level")
     OLDEST_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     NEWEST_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    LOG_LEVEL_FIELD_NUMBER: _ClassVar[int]
     oldest_protocol: int
     newest_protocol: int
     software_version: str
     client_bytes_per_second: int
-    def __init__(self, oldest_protocol: _Optional[int] = ..., newest_protocol: _Optional[int] = ..., software_version: _Optional[str] = ..., client_bytes_per_second: _Optional[int] = ...) -> None: ...
+    log_level: str
+    def __init__(self, oldest_protocol: _Optional[int] = ..., newest_protocol: _Optional[int] = ..., software_version: _Optional[str] = ..., client_bytes_per_second: _Optional[int] = ..., log_level: _Optional[str] = ...) -> None: ...
 
 class TopicName(_message.Message):
     __slots__ = ("name", "topic_id")

@@ -25,7 +25,6 @@ from rlm.api.server import ApiServer
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.answers import LocalRecords, OffsetAnswer
 from rlm.broker.leadership import LedPartition
-from rlm.clock import Clock
 from rlm.plans.client_activity import ClientTable
 from rlm.plans.problems import Problem
 from rlm.reading.throttle import ReadThrottle, ThrottleLimits
@@ -45,11 +44,13 @@ from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.offload import AT_ONCE
 from tests.kip405.batch_builder import batch
 from tests.rlm.api.node_fakes import (
+    NO_LIMITS,
     ApiCopies,
     ApiExplanations,
     ApiLosses,
     ApiPlanner,
     ApiPurge,
+    ApiReload,
     ApiRuns,
     ApiStores,
     FullLedger,
@@ -59,6 +60,7 @@ from tests.rlm.api.node_fakes import (
     copy_limits,
     no_remote_logs,
     say_alive,
+    throttle,
 )
 from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceSettings, ServiceUnderTest, _go_on
 
@@ -259,16 +261,6 @@ class ApiStatuses:
         )
 
 
-NO_LIMITS = ThrottleLimits(
-    service_bytes_per_second=1 << 40, client_bytes_per_second=1 << 40, cores=1_000
-)
-
-
-def throttle(clock: Clock, limits: ThrottleLimits = NO_LIMITS) -> ReadThrottle:
-    """Quotas of a process that takes no time."""
-    return ReadThrottle(limits, clock, lambda: 0.0)
-
-
 @dataclass(kw_only=True)
 class Node:
     """One running API."""
@@ -287,6 +279,7 @@ class Node:
     copies: ApiCopies
     planner: ApiPlanner
     explanations: ApiExplanations
+    reload: ApiReload
     purge: ApiPurge
     clients: ClientTable
     statuses: ApiStatuses
@@ -322,6 +315,7 @@ class Fakes:
         self.copies = ApiCopies()
         self.planner = ApiPlanner()
         self.explanations = ApiExplanations()
+        self.reload = ApiReload()
         self.purge = ApiPurge()
         self.clients = ClientTable()
         self.gate = Gate(self.tokens)
@@ -354,6 +348,7 @@ class Fakes:
                 access=self.service.access,
                 freezes=freezes,
                 copy_limits=copy_limits(self.peers, settings, self.service.clock),
+                reload=self.reload,
                 clients=cluster_clients(self.peers, self.clients, broker),
                 adoption=adoption(broker, settings, self.service.ledger),
                 losses=self.losses,
@@ -478,6 +473,7 @@ async def api_node(
                 copies=fakes.copies,
                 planner=fakes.planner,
                 explanations=fakes.explanations,
+                reload=fakes.reload,
                 purge=fakes.purge,
                 clients=fakes.clients,
                 statuses=fakes.statuses,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field
 
-from kip405.errors import Fenced, NotFound, RemoteStorageError, Unavailable
+from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlm.api.clients import ClusterClients
 from rlm.api.copy_limits import ClusterCopyLimits
@@ -12,6 +12,7 @@ from rlm.api.peers import Peers
 from rlm.broker.answers import OwnOffsets
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
+from rlm.config.running import SettingChanges
 from rlm.plans.client_activity import ClientTable
 from rlm.plans.coverage import LostRange
 from rlm.plans.discard import OwnPart, RemotePart
@@ -19,6 +20,7 @@ from rlm.plans.disk import LogDirReport
 from rlm.plans.expiry import PartitionExpiry
 from rlm.plans.explanation import Explanation, explain
 from rlm.plans.remote_extent import RemoteExtent
+from rlm.reading.throttle import ReadThrottle, ThrottleLimits
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory
 from rlm.remote_log.log_starts import LogStarts
@@ -140,6 +142,28 @@ def copy_limits(peers: Peers, settings: ServiceSettings, clock: Clock) -> Cluste
         barrier_deadline_ms=1_000,
     )
     return ClusterCopyLimits(peers=peers, decisions=decisions)
+
+
+class ApiReload:
+    """A reload finds what is given here."""
+
+    def __init__(self) -> None:
+        self.found: SettingChanges | Invalid = SettingChanges()
+
+    async def reload(self) -> SettingChanges:
+        if isinstance(self.found, Invalid):
+            raise self.found
+        return self.found
+
+
+NO_LIMITS = ThrottleLimits(
+    service_bytes_per_second=1 << 40, client_bytes_per_second=1 << 40, cores=1_000
+)
+
+
+def throttle(clock: Clock, limits: ThrottleLimits = NO_LIMITS) -> ReadThrottle:
+    """Quotas of a process that takes no time."""
+    return ReadThrottle(limits, clock, lambda: 0.0)
 
 
 class NoReader:

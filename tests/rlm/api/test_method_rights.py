@@ -62,6 +62,7 @@ def test_a_method_without_needs_shows_nothing_of_a_topic_or_takes_it_out() -> No
         "InspectStores",
         "ListClients",
         "ListCopyLimits",
+        "ReloadConfig",
         "SetCopyLimit",
     }
     kept = {name.rpartition("/")[2] for name, rule in METHOD_RULES.items() if rule.keep is not None}
@@ -105,6 +106,7 @@ NEEDED: list[tuple[str, Message, list[tuple[ApiRight, str]]]] = [
     ("Unfreeze", pb.FreezeRequest(topic=ID), [(P, "orders")]),
     ("ListCopyLimits", pb.ListCopyLimitsRequest(), [(D, "*")]),
     ("SetCopyLimit", pb.SetCopyLimitRequest(), [(P, "*")]),
+    ("ReloadConfig", pb.ReloadConfigRequest(), [(C, "*")]),
     ("ListDeletions", pb.ListDeletionsRequest(), []),
     ("UndoDeletion", pb.UndoDeletionRequest(topic="orders"), [(C, "orders")]),
     ("UndoDeletion", pb.UndoDeletionRequest(topic=ID), [(C, "orders")]),
@@ -168,6 +170,7 @@ CHANGING = {
     "Freeze",
     "Unfreeze",
     "SetCopyLimit",
+    "ReloadConfig",
     "UndoDeletion",
     "AdoptPartition",
     "AdoptLogStart",

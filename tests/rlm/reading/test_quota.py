@@ -226,3 +226,42 @@ def test_what_held_a_reader_of_the_proxy_is_counted_by_its_quota() -> None:
     connection.held(2_000)
     held = {"service": 2_000, "client": 0, "principal": 0, "processor": 0}
     assert throttle.counts.throttled_ms == held
+
+
+def test_changed_quotas_count_for_those_who_are_known_too() -> None:
+    clock = ManualClock(0)
+    throttle = ReadThrottle(LIMITS, clock, lambda: 0.0)
+    connection = throttle.connection()
+    connection.known_as("ann")
+    connection.spliced("one", 20 * MIB)
+    assert connection.wait_ms("one") == 1_000
+    throttle.change_limits(
+        ThrottleLimits(
+            service_bytes_per_second=200 * MIB,
+            client_bytes_per_second=20 * MIB,
+            cores=1.0,
+            principal_bytes_per_second=MIB,
+        )
+    )
+    clock.advance(100)
+    assert throttle.wait("one").duration_ms == 400, "a debt stays, and is repaid twice as fast"
+    assert throttle.wait("other").duration_ms == 0
+    clock.advance(400)
+    assert throttle.wait("one").duration_ms == 0
+    connection.spliced("one", 3 * MIB)
+    assert throttle.principal_wait_ms("ann") > 0
+
+
+def test_a_connection_goes_by_a_changed_rate_whatever_ids_it_names() -> None:
+    clock = ManualClock(0)
+    throttle = ReadThrottle(LIMITS, clock, lambda: 0.0)
+    connection = throttle.connection()
+    for number in range(20):
+        connection.spliced(f"id-{number}", MIB)
+    assert connection.wait_ms("one more") == 1_000
+    throttle.change_limits(
+        ThrottleLimits(
+            service_bytes_per_second=100 * MIB, client_bytes_per_second=5 * MIB, cores=1_000
+        )
+    )
+    assert connection.wait_ms("one more") == 2_000

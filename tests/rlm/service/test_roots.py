@@ -57,5 +57,7 @@ async def test_building_a_reader_contacts_nothing(tmp_path: Path) -> None:
         config = reader_from_mapping(common_settings(tmp_path, broker.address))
         with some_threads(1) as threads:
             async with asyncio.TaskGroup() as tasks:
-                await ReaderService(config, SystemClock(), tasks, all_of(threads)).close()
+                await ReaderService(
+                    config, SystemClock(), tasks, all_of(threads), lambda: config
+                ).close()
         assert broker.connections == 0

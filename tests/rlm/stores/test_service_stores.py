@@ -72,7 +72,7 @@ class World:
                 prefixes=dict.fromkeys(names, "p"),
                 clock=clock,
             ),
-            inspect_interval_ms=1_000,
+            inspect_interval_ms=lambda: 1_000,
         )
 
     def segment(

@@ -65,3 +65,18 @@ async def test_who_waits_behind_a_cancelled_attempt_is_served() -> None:
     _, large, small = await taken(slots, 1, WHOLE, 1)
     large.cancel()
     await asyncio.wait_for(small, 60)
+
+
+async def test_more_slots_let_in_who_waits_and_fewer_wait_for_what_is_taken() -> None:
+    slots = CopySlots(CopyLimit(slots=1, whole_slot_bytes=WHOLE))
+    tasks = await taken(slots, WHOLE, WHOLE, WHOLE)
+    assert done(tasks) == [True, False, False]
+    slots.change(2)
+    await tasks[1]
+    assert done(tasks) == [True, True, False]
+    slots.change(1)
+    slots.give_back(WHOLE)
+    await asyncio.sleep(0)
+    assert not tasks[2].done(), "one is still taken, which is as many as there are"
+    slots.give_back(WHOLE)
+    await tasks[2]

@@ -30,7 +30,7 @@ class Site:
             pool=self.pool,
             copy=self.copy,
             clock=self.rig.clock,
-            interval_ms=INTERVAL_MS,
+            interval_ms=lambda: INTERVAL_MS,
         )
 
     async def copy(self, led: LedPartition) -> None:
@@ -187,7 +187,7 @@ async def test_a_full_pool_is_nobodys_failure(site: Site) -> None:
         pool=full,
         copy=site.copy,
         clock=site.rig.clock,
-        interval_ms=INTERVAL_MS,
+        interval_ms=lambda: INTERVAL_MS,
     )
     site.grow()
     watch.saw(await site.rig.snapshots.take(site.rig.led), site.rig.clock.monotonic_ms())

@@ -40,7 +40,7 @@ class Pressed:
             settings=rig.settings,
             threads=THREADS,
             clock=rig.clock,
-            interval_ms=10_000,
+            interval_ms=lambda: 10_000,
             gives_back=gives_back,
         )
 

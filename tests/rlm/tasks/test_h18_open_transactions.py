@@ -38,7 +38,11 @@ class World:
 
     def __post_init__(self) -> None:
         self.watch = TransactionWatch(
-            copies=self, broker=self, clock=self.clock, interval_ms=30_000, least_ms=LEAST_MS
+            copies=self,
+            broker=self,
+            clock=self.clock,
+            interval_ms=lambda: 30_000,
+            least_ms=lambda: LEAST_MS,
         )
 
     @property

@@ -243,3 +243,57 @@ async def test_tasks_that_fail_wait_as_the_settings_say() -> None:
                 retry_in_ms = pool.last_errors[key(1)].retry_at_ms - clock.monotonic_ms()
                 assert 0.8 * wait_ms - 1 <= retry_in_ms <= 1.2 * wait_ms
                 clock.advance(4_000)
+
+
+@pytest.mark.parametrize("is_at_work", [True, False])
+async def test_a_larger_pool_runs_more_jobs_at_once(is_at_work: bool) -> None:
+    pool, gate, began = made_pool(size=1), asyncio.Event(), list[str]()
+    if not is_at_work:
+        pool.change_size(3)
+    async with at_work(pool):
+        await settle()
+        for number in range(4):
+            pool.submit(key(number), wait_for(gate, lambda: began.append("began")))
+        if is_at_work:
+            await settle()
+            assert len(began) == 1
+            pool.change_size(3)
+        await settle()
+        assert len(began) == 3
+        gate.set()
+        await settle()
+        assert len(began) == 4
+
+
+async def test_a_smaller_pool_finishes_what_runs_and_begins_fewer() -> None:
+    pool, began = made_pool(size=3), list[int]()
+    gates = [asyncio.Event() for _ in range(6)]
+
+    def job(number: int) -> Job:
+        return wait_for(gates[number], lambda: began.append(number))
+
+    async with at_work(pool):
+        for number in range(6):
+            pool.submit(key(number), job(number))
+        await settle()
+        pool.change_size(1)
+        for number in range(2):
+            gates[number].set()
+            await settle()
+            assert began == [0, 1, 2], "one still runs, which is as many as may"
+        for number in range(2, 5):
+            gates[number].set()
+            await settle()
+            assert began == [*range(number + 2)]
+
+
+async def test_an_idle_pool_that_became_smaller_and_larger_again_has_its_size() -> None:
+    pool, gate, began = made_pool(size=5), asyncio.Event(), list[str]()
+    async with at_work(pool):
+        await settle()
+        pool.change_size(1)
+        pool.change_size(2)
+        for number in range(5):
+            pool.submit(key(number), wait_for(gate, lambda: began.append("began")))
+        await settle()
+        assert len(began) == 2

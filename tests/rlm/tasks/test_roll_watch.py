@@ -41,8 +41,8 @@ class Site:
             is_open=self._is_open,
             threads=threads,
             clock=self.clock,
-            interval_ms=INTERVAL_MS,
-            most_wait_ms=4_000,
+            interval_ms=lambda: INTERVAL_MS,
+            most_wait_ms=lambda: 4_000,
         )
 
     def new(self, partitions: Collection[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
@@ -124,7 +124,7 @@ async def test_a_segment_that_is_closed_now_is_copied_without_the_schedule(tmp_p
     await rig.copy.run(rig.led)
     pool = TaskPool("copy", rig.clock, size=1, queue_limit=9)
     copy_watch = CopyWatch(
-        task=rig.copy, pool=pool, copy=rig.copy.run, clock=rig.clock, interval_ms=30_000
+        task=rig.copy, pool=pool, copy=rig.copy.run, clock=rig.clock, interval_ms=lambda: 30_000
     )
     watch = RollWatch(
         rolls=Rolls([str(rig.log_dir.path)]),
@@ -133,8 +133,8 @@ async def test_a_segment_that_is_closed_now_is_copied_without_the_schedule(tmp_p
         is_open=rig.copy.waits_for_broker,
         threads=THREADS,
         clock=rig.clock,
-        interval_ms=INTERVAL_MS,
-        most_wait_ms=30_000,
+        interval_ms=lambda: INTERVAL_MS,
+        most_wait_ms=lambda: 30_000,
     )
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(pool.run())

@@ -302,7 +302,11 @@ async def test_led_partitions_of_enabled_topics_are_submitted_and_others_forgott
     forgotten: list[PartitionKey] = []
     fields: Any = {"pool": site.pool, "leadership": leadership, "settings": _Settings()}
     schedule = Schedule(
-        **fields, node_id=NODE, clock=clock, interval_ms=INTERVAL_MS, forget=forgotten.append
+        **fields,
+        node_id=NODE,
+        clock=clock,
+        interval_ms=lambda: INTERVAL_MS,
+        forget=forgotten.append,
     )
 
     async def task(led: LedPartition) -> None:

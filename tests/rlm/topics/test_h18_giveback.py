@@ -48,7 +48,7 @@ class Giving:
             ledger=service.ledger,
             lock=service.verbs.lock,
             clock=service.clock,
-            interval_ms=10_000,
+            interval_ms=lambda: 10_000,
             barrier_deadline_ms=1_000,
             heartbeat_max_age_ms=HEARTBEAT_MS,
         )

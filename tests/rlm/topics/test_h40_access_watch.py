@@ -60,7 +60,11 @@ async def watched(options: EnableOptions) -> tuple[BrokerWithAcls, AccessWatch]:
 
 def access_watch(broker: BrokerWithAcls, needed: Callable[[], Sequence[Acl]]) -> AccessWatch:
     return AccessWatch(
-        allowed=broker, needed=needed, clock=ManualClock(), interval_ms=1_000, principal=None
+        allowed=broker,
+        needed=needed,
+        clock=ManualClock(),
+        interval_ms=lambda: 1_000,
+        principal=None,
     )
 
 

@@ -15,7 +15,7 @@ from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredTopic
 from rlm.remote_log.tier import Deletions, Tier, TierPartition, TopicRef
 from rlm.service.lifetime import Background
-from rlm.workers.core import CoreParts, CoreServer
+from rlm.workers.core import CoreParts, CoreServer, WorkerTerms
 from rlm.workers.counts import CountTaker
 from rlm.workers.inherited import CoreSettings
 from rlm.workers.processes import KnownProcesses
@@ -93,7 +93,7 @@ def behind_core(folder: Path) -> Border:
                 views=feed,
                 counts=CountTaker(Counting(), FakeThrottle(), ClientTable()),
                 tasks=tasks.group,
-                client_bytes_per_second=RATE,
+                terms=lambda: WorkerTerms(client_bytes_per_second=RATE, log_level="info"),
                 tokens=None,
                 clock=SystemClock(),
                 processes=KnownProcesses(CoreSettings(workers=1, recent_ends=0), SystemClock()),

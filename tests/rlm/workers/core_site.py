@@ -14,7 +14,7 @@ from rlm.reading.throttle import Wait
 from rlm.remote_log.mirrored import LeaderEpochs, MirroredTopic
 from rlm.remote_log.tier import TierPartition, TopicRef
 from rlm.service.lifetime import Background
-from rlm.workers.core import CoreParts, CoreServer
+from rlm.workers.core import CoreParts, CoreServer, WorkerTerms
 from rlm.workers.counts import CountTaker
 from rlm.workers.frames import FrameLink, RawBytes
 from rlm.workers.inherited import CoreSettings
@@ -112,6 +112,7 @@ class Core:
         self.counts = CountTaker(self.metrics, self.throttle, ClientTable())
         self.processes = KnownProcesses(CoreSettings(workers=6, recent_ends=0), SystemClock())
         self.tokens = tokens
+        self.terms = WorkerTerms(client_bytes_per_second=RATE, log_level="info")
         self._path = path
         self._tasks = tasks
         self.begin()
@@ -126,7 +127,7 @@ class Core:
             counts=self.counts,
             processes=self.processes,
             tasks=self._tasks,
-            client_bytes_per_second=RATE,
+            terms=lambda: self.terms,
             tokens=self.tokens,
             clock=SystemClock(),
         )

@@ -1,6 +1,7 @@
 """What workers count arrives once, and what the core answers holds reads back (H23, H24)."""
 
 import inspect
+import logging
 import random
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ from rlm.workers.messages import client_message
 from rlm.workers.quotas import WorkerQuota
 from rlm.workers.v1 import core_pb2 as pb
 from rlm.workers.worker import Worker, WorkerSettings
+from rsm_plugins.process.logs import _LOWEST, change_log_level
 from tests.builders.clock import ManualClock
 from tests.rlm.proxy.uncounted import Counting
 from tests.rlm.workers.core_site import FakeThrottle, site
@@ -136,24 +138,40 @@ async def test_g10_a_worker_without_its_core_forgets_clients_that_are_gone(
     tmp_path: Path,
 ) -> None:
     """It shows a new core those of then; a core that was never there heard of none."""
-    proxy = ProxySettings(
-        listen_host="127.0.0.1", listen_port=0, upstream_host="127.0.0.1", upstream_port=9
-    )
-    settings = WorkerSettings(
-        worker=0,
-        core_socket=str(tmp_path / "core"),
-        records_memory_bytes=1 << 20,
-        log_level="info",
-        log_format="json",
-        proxy=proxy,
-    )
-    worker = Worker(settings, [], SystemClock())
+    worker = made_worker(tmp_path)
     for number in range(3):
         name = ClientName("", f"c{number}", "10.0.0.1")
         worker._clients.connected(name)
         worker._clients.connected(name, -number)
     worker._report()
     assert [row.name.client_id for row in worker._clients.taken()] == ["c0"]
+
+
+async def test_a_worker_goes_by_the_terms_of_the_newest_greeting(tmp_path: Path) -> None:
+    worker = made_worker(tmp_path)
+    try:
+        worker._greeted(pb.CoreHello(client_bytes_per_second=5, log_level="error"))
+        assert (worker._quota.client_bytes_per_second, _LOWEST.level) == (5, logging.ERROR)
+        worker._greeted(pb.CoreHello(client_bytes_per_second=6))  # a core of an earlier version
+        assert (worker._quota.client_bytes_per_second, _LOWEST.level) == (6, logging.ERROR)
+    finally:
+        change_log_level("info")
+
+
+def made_worker(folder: Path) -> Worker:
+    """Of a core that is not there."""
+    proxy = ProxySettings(
+        listen_host="127.0.0.1", listen_port=0, upstream_host="127.0.0.1", upstream_port=9
+    )
+    settings = WorkerSettings(
+        worker=0,
+        core_socket=str(folder / "core"),
+        records_memory_bytes=1 << 20,
+        log_level="info",
+        log_format="json",
+        proxy=proxy,
+    )
+    return Worker(settings, [], SystemClock())
 
 
 async def test_h24_a_connection_that_has_ended_takes_no_counts(tmp_path: Path) -> None:

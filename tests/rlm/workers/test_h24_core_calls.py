@@ -13,6 +13,7 @@ from kip405.ids import Uuid
 from rlm.proxy.begun import begin
 from rlm.reading.values import RemoteRead, TimestampedOffset
 from rlm.remote_log.tier import ChangedMeanwhile, TopicRef
+from rlm.workers.core import WorkerTerms
 from rlm.workers.frames import FrameLink
 from rlm.workers.v1 import core_pb2 as pb
 from tests.builders.snapshots import epochs_from
@@ -65,6 +66,17 @@ async def test_h24_each_call_has_the_cores_answer(path: Path) -> None:
         assert await s.worker.raise_start(tier_partition(), 44) == 44
         assert s.core.deletions.raised == [(9, 44)]
         assert [hello.client_bytes_per_second for hello in s.hellos] == [RATE]
+
+
+async def test_changed_terms_reach_the_workers_that_are_connected(path: Path) -> None:
+    async with site(path) as s:
+        await s.worker.barrier(NAMED, 0, 5_000)
+        s.core.terms = WorkerTerms(client_bytes_per_second=77, log_level="debug")
+        s.core.server.terms_changed()
+        await s.worker.barrier(NAMED, 0, 5_000)
+        terms = [(one.client_bytes_per_second, one.log_level) for one in s.hellos]
+        assert terms == [(RATE, "info"), (77, "debug")]
+        assert s.worker.is_connected
 
 
 async def test_h38_the_core_knows_which_workers_are_there(path: Path) -> None:

@@ -367,13 +367,37 @@ async def test_h24_a_refused_configuration_ends_the_supervisor_and_the_workers(l
     assert not any(psutil.pid_exists(pid) for pid in noted(log, "begun"))
 
 
-async def test_h24_sighup_replaces_every_child(log: Path) -> None:
+async def test_sighup_reaches_the_core_alone_and_not_before_it_serves(log: Path) -> None:
+    """A core that starts has no handler yet, and would end."""
+    core = (
+        "import os\n"
+        "while not os.path.exists(sys.argv[1] + '.go'): time.sleep(0.01)\n"
+        "signal.signal(signal.SIGHUP, lambda *_: note('reloads', pid))\n"
+        "print('ready', flush=True)\n"
+    )
+    process = await supervise(log, core + STAYS)
+    try:
+        await until(lambda: len(noted(log, "begun")) == 3)
+        process.send_signal(signal.SIGHUP)
+        await asyncio.sleep(0.3)
+        os.close(os.open(f"{log}.go", os.O_CREAT))
+        await until(lambda: len(noted(log, "reloads")) == 1)
+        process.send_signal(signal.SIGHUP)
+        await until(lambda: len(noted(log, "reloads")) == 2)
+        assert len(set(noted(log, "reloads"))) == 1
+        assert len(noted(log, "begun")) == 3, "nobody was started again"
+    finally:
+        process.terminate()
+        await asyncio.wait_for(process.wait(), LIMIT_S)
+
+
+async def test_h24_sigusr2_replaces_every_child(log: Path) -> None:
     process = await supervise(log)
     try:
         await until(lambda: len(noted(log, "begun")) == 3)
         first = noted(log, "begun")
         await asyncio.sleep(0.5)
-        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGUSR2)
         await until(lambda: not any(psutil.pid_exists(pid) for pid in first))
         await until(lambda: len(noted(log, "begun")) >= 6)  # the last one begins after its ancestor
         assert len(noted(log, "begun")) == 6

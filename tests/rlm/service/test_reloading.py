@@ -1,0 +1,229 @@
+"""A reload reaches every component, or changes nothing."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import structlog
+import yaml
+from structlog.testing import capture_logs
+
+from kip405.errors import Invalid
+from rlm.config import ServiceConfig
+from rlm.config.running import SettingChange
+from rlm.config.service import settings
+from rlm.service.broker_service import BrokerService
+from rsm_plugins.process.logs import change_log_level, configure_logs
+from tests.builders.clock import ManualClock
+from tests.builders.service import broker_config, built_service
+
+Row = tuple[object, Callable[[BrokerService], object]]
+"""A changed value, and where the service should have it after a reload."""
+
+
+RELOADED: dict[str, Row] = {
+    "log.level": ("warning", lambda service: service._dependencies.running.now.log_level),
+    "remote.log.manager.fetch.max.bytes.per.second": (
+        11_000_001,
+        lambda service: service._dependencies.throttle._bytes._service.rate,
+    ),
+    "remote.fetch.client.max.bytes.per.second": (
+        11_000_002,
+        lambda service: service._dependencies.throttle.limits.client_bytes_per_second,
+    ),
+    "remote.fetch.principal.max.bytes.per.second": (
+        11_000_003,
+        lambda service: service._dependencies.throttle._principals._rate,
+    ),
+    "remote.fetch.cpu.max.cores": (
+        3.5,
+        lambda service: service._dependencies.throttle._processor._bucket.rate / 1000,
+    ),
+    "access.check.interval.ms": (
+        12_001,
+        lambda service: service._topics.access_watch._interval_ms(),
+    ),
+    "store.inspect.interval.ms": (
+        12_002,
+        lambda service: service._dependencies.stores.inspect_interval_ms(),
+    ),
+    "remote.log.manager.task.interval.ms": (
+        12_003,
+        lambda service: service._tasks._copy_watch._interval_ms(),
+    ),
+    "trim.interval.ms": (12_004, lambda service: service._tasks._trim_interval_ms()),
+    "log.dir.watch.interval.ms": (12_005, lambda service: service._tasks._watch_interval_ms()),
+    "disk.check.interval.ms": (
+        12_006,
+        lambda service: service._dependencies.disk_pressure._interval_ms(),
+    ),
+    "copy.presence.check.interval.ms": (
+        12_007,
+        lambda service: service._tasks.lost._check_interval_ms(),
+    ),
+    "remote.log.manager.copier.thread.pool.size": (
+        13,
+        lambda service: service._tasks.partition_tasks.copy_pool._size,
+    ),
+    "remote.log.manager.expiration.thread.pool.size": (
+        14,
+        lambda service: service._tasks.partition_tasks.cleanup_pool._size,
+    ),
+    "remote.log.manager.copy.max.bytes.per.second": (
+        15_000_001,
+        lambda service: service._tasks.copy_limits.configured,
+    ),
+    "verify.max.bytes.per.second": (
+        15_000_002,
+        lambda service: service._tasks.verify.deep_check._bucket.rate,
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _level() -> Iterator[None]:
+    yield
+    change_log_level("info")
+
+
+def test_every_setting_that_changes_while_running_has_a_row_here() -> None:
+    assert RELOADED.keys() == {row.key for row in settings().values() if row.changes_while_running}
+
+
+class _File:
+    """The settings file of a service, as its next reading finds it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.content: dict[str, object] = {}
+
+    def read(self) -> ServiceConfig:
+        return broker_config(self._folder, self.content)
+
+
+async def test_a_reload_reaches_every_component(tmp_path: Path) -> None:
+    file = _File(tmp_path)
+    async with built_service(tmp_path, ManualClock(), reread=file.read) as service:
+        before = {name: read(service) for name, (_, read) in RELOADED.items()}
+        file.content = {name: value for name, (value, _) in RELOADED.items()}
+        file.content["max.frame.bytes"] = 4_096
+        changes = await service.reload.reload()
+        found = {name: read(service) for name, (_, read) in RELOADED.items()}
+    expected = {name: value for name, (value, _) in RELOADED.items()}
+    assert found == expected
+    assert not [name for name in RELOADED if before[name] == found[name]]
+    assert {one.key for one in changes.applied} == RELOADED.keys()
+    assert changes.needs_restart == ("max.frame.bytes",)
+
+
+async def test_nothing_is_changed_where_anything_is_wrong(tmp_path: Path) -> None:
+    file = _File(tmp_path)
+    async with built_service(tmp_path, ManualClock(), reread=file.read) as service:
+        before = {name: read(service) for name, (_, read) in RELOADED.items()}
+        file.content = {name: value for name, (value, _) in RELOADED.items()}
+        file.content["sweep.grace.ms"] = 1
+        file.content["copy.deadline.ms"] = 2
+        refused = r"^nothing was changed: copy.deadline.ms: must be below sweep.grace.ms"
+        with capture_logs() as logs, pytest.raises(Invalid, match=refused):
+            await service.reload.reload()
+        assert {name: read(service) for name, (_, read) in RELOADED.items()} == before
+        assert service._dependencies.running.now == service._config
+        assert [one["event"] for one in logs] == ["settings_not_reloaded"]
+        del file.content["copy.deadline.ms"], file.content["sweep.grace.ms"]
+        assert len((await service.reload.reload()).applied) == len(RELOADED)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [("info", "info"), ("info", "error"), ("error", "info"), ("debug", "info")]
+)
+async def test_one_line_says_what_was_changed(tmp_path: Path, first: str, then: str) -> None:
+    """Whichever of the two levels shows it."""
+    file = _File(tmp_path)
+    given = {"log.level": first}
+    async with built_service(tmp_path, ManualClock(), given, reread=file.read) as service:
+        file.content = {"log.level": then, "trim.interval.ms": 7, "proxy.max.connections": 9}
+        with capture_logs() as logs:
+            changes = await service.reload.reload()
+        [line] = logs
+        assert line["event"] == "settings_reloaded"
+        assert line["trim.interval.ms"] == "30000->7"
+        assert line.get("log.level") == (None if first == then else f"{first}->{then}")
+        assert line["needs_restart"] == ["proxy.max.connections"]
+        assert SettingChange(key="trim.interval.ms", before="30000", after="7") in changes.applied
+
+
+def test_the_level_of_loggers_in_use_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    former = structlog.get_config()
+    try:
+        configure_logs(level="warning")
+        log = structlog.get_logger("one")
+        log.info("a")
+        log.warning("b")
+        change_log_level("debug")
+        log.debug("c")
+        change_log_level("error")
+        log.warning("d")
+        log.error("e")
+    finally:
+        structlog.configure(**former)
+    shown = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
+    assert shown == ["b", "c", "e"]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _reader(config: Path) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "rlm.cli.main", "serve", "--role", "reader"]
+    process = subprocess.Popen(
+        [*command, "--config", str(config)], stderr=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def test_sighup_reloads_a_process_that_is_waiting_for_its_brokers(tmp_path: Path) -> None:
+    content = {
+        "cluster.id": "c1",
+        "state.dir": str(tmp_path / "state"),
+        "grpc.listen": f"unix:{tmp_path}/g",
+        "http.listen": f"127.0.0.1:{_free_port()}",
+        "plugin.address": "127.0.0.1:1",
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+    }
+    config = tmp_path / "rlm.yaml"
+    config.write_text(yaml.safe_dump(content))
+    events = []
+    with _reader(config) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            said = json.loads(line)
+            events.append(said["event"])
+            if said["event"] == "starting":
+                config.write_text(yaml.safe_dump(content | {"log.level": "verbose"}))
+                process.send_signal(signal.SIGHUP)  # perhaps before there is a handler
+            elif said["event"] == "settings_not_reloaded":
+                assert said["error"].startswith("log.level: must be debug or info or")
+                config.write_text(yaml.safe_dump(content | {"log.level": "debug"}))
+                process.send_signal(signal.SIGHUP)
+            elif said["event"] == "settings_reloaded":
+                assert said["log.level"] == "info->debug"
+                break
+    assert "settings_reloaded" in events
