@@ -10,6 +10,7 @@ from typing import Any
 from kafka_clients.principal_mapping import RULES_KEY, PrincipalMapping
 from kafka_clients.security import KafkaSecurity
 from kip405.addresses import Address
+from kip405.process import KEPT_BY_A_SERVICE_BYTES
 from kip405.settings import (
     ADDRESS,
     ADDRESSES,
@@ -24,6 +25,7 @@ from kip405.settings import (
     rows_of,
     setting,
 )
+from rlm.config.memory import CHUNKS, LEDGER, MEMORY_KEY, Part
 from rlm.config.secured import KafkaClientConfig
 from rlm.config.stores import STORES_ALLOWED, StoreConfig
 from rsm_plugins.contract.server_tls import ServerTls
@@ -32,6 +34,7 @@ from rsm_plugins.contract.tls import Tls
 NOBODY_ASKS, BY_FILE, BY_KAFKA = "none", "file", "kafka"
 """Who says what a caller of the API may do (api.authorization)."""
 
+_KEPT_SHARE = 8
 _LEAST_QUOTA = 1 << 20  # below this, a delayed stream looks dead to its client
 
 
@@ -45,6 +48,11 @@ def count(key: str, default: int, doc: str, most: int = 10_000, **more: Any) -> 
 
 def size_bytes(key: str, default: int, doc: str, least: int, **more: Any) -> Any:
     return setting(key, integer(least), doc, default=default, unit="bytes", **more)
+
+
+def share_of_memory(part: Part) -> str:
+    """The default of a part of memory.max.bytes, for users."""
+    return f"its share of {MEMORY_KEY}; where that is not set either, {part.usual_bytes} at most"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,11 +234,32 @@ class CommonConfig(KafkaClientConfig):
         default=2.0,
         changes_while_running=True,
     )
+    memory_max_bytes: int = setting(
+        MEMORY_KEY,
+        integer(1 << 20),
+        "Memory of the service, without plugins of stores. It is divided: fetch.chunk.cache.bytes, "
+        "ledger.memory.bytes and, beside a broker, proxy.memory.max.bytes and "
+        "copy.memory.max.bytes have what is set, and share the rest; 192 MiB are for the process "
+        "itself, and 128 MiB for each proxy worker. Where the parts do not fit, the service does "
+        "not start.",
+        default_doc="half of the limit of its cgroup, or of the machine's memory; then no part is "
+        "larger than its own default",
+        unit="bytes",
+    )
     fetch_chunk_cache_bytes: int = size_bytes(
-        "fetch.chunk.cache.bytes",
-        256 << 20,
+        CHUNKS.key,
+        CHUNKS.usual_bytes,
         "Memory for data of remote segments: cached, being fetched or being sent, with indexes.",
         1 << 20,
+        default_doc=share_of_memory(CHUNKS),
+    )
+    ledger_memory_bytes: int = size_bytes(
+        LEDGER.key,
+        LEDGER.usual_bytes,
+        "Memory that is left for ledger and settings, which take about 300 bytes for each remote "
+        "segment. It is no limit: all that is remote is always known.",
+        1 << 20,
+        default_doc=share_of_memory(LEDGER),
     )
     fetch_chunk_cache_path: Path | None = setting(
         "fetch.chunk.cache.path",
@@ -283,6 +312,13 @@ class CommonConfig(KafkaClientConfig):
     log_format: str = setting(
         "log.format", choice("json", "console"), "Format of a log line.", default="json"
     )
+
+    @property
+    def kept_memory_bytes(self) -> int:
+        """What malloc may keep of freed memory in each arena: of all of them not more than an
+        eighth of the memory counts.
+        """
+        return min(KEPT_BY_A_SERVICE_BYTES, self.memory_max_bytes // _KEPT_SHARE)
 
     @property
     def grpc_tls(self) -> ServerTls | None:

@@ -1,7 +1,7 @@
 """Reads the YAML file of a role, fills gaps from the broker's files, and checks every rule."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,8 @@ from rlm.config.broker_files import (
 from rlm.config.common import CommonConfig
 from rlm.config.environment import naming_variables, overridden
 from rlm.config.history import read_history_rules
+from rlm.config.machine_memory import usable_memory_bytes
+from rlm.config.memory import READER_PARTS, SERVICE_PARTS, Memory, Part
 from rlm.config.offload import read_offload_rules
 from rlm.config.refusals import Refusals
 from rlm.config.rules import READER_RULES, SERVICE_RULES
@@ -95,7 +97,7 @@ def build_service(
     """
     given = _given(content, environment, refusals)
     values = _values(given, ServiceConfig, refusals)
-    for fill in (_fill_from_broker, _fill_computed):
+    for fill in (_fill_from_broker, _fill_computed, _fill_service_memory):
         with refusals.taken():
             fill(values)
     _require(values, given, ServiceConfig, refusals)
@@ -121,8 +123,9 @@ def build_reader(
             with refusals.taken():
                 raise Invalid(f"{row.key}: a reader has no broker and copies nothing; take it out")
     values = _values(given, ReaderConfig, refusals)
-    with refusals.taken():
-        _fill_advertised(values)
+    for fill in (_fill_advertised, _fill_reader_memory):
+        with refusals.taken():
+            fill(values)
     values.setdefault("principal", "rlm-reader")
     _require(values, given, ReaderConfig, refusals)
     with refusals.taken():
@@ -315,6 +318,32 @@ def _fill_computed(values: dict[str, Any]) -> None:
     if "sweep_grace_ms" in values:
         longest = settings()["copy_deadline_ms"].default
         values.setdefault("copy_deadline_ms", min(longest, values["sweep_grace_ms"] * 3 // 4))
+
+
+_MOST_WORKERS = 4
+"""Of proxy.workers: auto (rlm/service/supervised.py)."""
+
+
+def _fill_service_memory(values: dict[str, Any]) -> None:
+    workers = values.get("proxy_workers", 0)
+    count = workers if isinstance(workers, int) else _MOST_WORKERS
+    _fill_memory(values, SERVICE_PARTS, count)
+
+
+def _fill_reader_memory(values: dict[str, Any]) -> None:
+    _fill_memory(values, READER_PARTS, 0)
+
+
+def _fill_memory(values: dict[str, Any], parts: Sequence[Part], workers: int) -> None:
+    memory = Memory(
+        parts=parts,
+        max_bytes=values.get("memory_max_bytes"),
+        limit_bytes=usable_memory_bytes(),
+        workers=workers,
+    )
+    values["memory_max_bytes"] = memory.whole_bytes
+    given = {part.name: values[part.name] for part in parts if part.name in values}
+    values |= memory.divided(given)
 
 
 def _fill_advertised(values: dict[str, Any]) -> None:

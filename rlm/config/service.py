@@ -25,10 +25,11 @@ from kip405.settings import (
     rows_of,
     setting,
 )
-from rlm.config.common import CommonConfig
+from rlm.config.common import CommonConfig, share_of_memory
 from rlm.config.common import count as _count
 from rlm.config.common import milliseconds as _ms
 from rlm.config.common import size_bytes as _size
+from rlm.config.memory import COPIES, COPY_BYTES, PROXY
 from rlm.config.offload import OFFLOAD_RULES_ALLOWED, OffloadRule
 from rlm.config.proxy_clients import ProxyClientsConfig
 from rlm.config.stores import RULES_ALLOWED, build_provider
@@ -159,6 +160,13 @@ class ServiceConfig(ProxyClientsConfig):
         10,
         "Copy tasks at a time, and segments of all partitions that are copied at a time.",
         changes_while_running=True,
+    )
+    copy_memory_max_bytes: int = _size(
+        COPIES.key,
+        COPIES.usual_bytes,
+        "Memory of copies: no more segments are copied at a time than it has 24 MiB for.",
+        COPY_BYTES,
+        default_doc=share_of_memory(COPIES),
     )
     copy_segments_max_in_flight: int = _count(
         "copy.segments.max.in.flight",
@@ -395,15 +403,16 @@ class ServiceConfig(ProxyClientsConfig):
         "proxy.max.connections", 10_000, "Client connections at a time.", most=1_000_000
     )
     proxy_memory_max_bytes: int = _size(
-        "proxy.memory.max.bytes",
-        512 << 20,
+        PROXY.key,
+        PROXY.usual_bytes,
         "Memory that all client connections may hold together, apart from data of the remote "
         "tier: requests and answers being assembled, and bytes that wait for a socket. A request "
         "that the proxy reads, as a Fetch, counts 19 times its bytes until it is answered, and all "
-        "that are answered at a time have half of the bound: with the default as many as have "
+        "that are answered at a time have half of the bound: of 512 MiB as many as have "
         "400,000 partitions. Beyond it large ones wait for their turn; small requests and "
         "producing go on.",
         16 << 20,
+        default_doc=share_of_memory(PROXY),
     )
     proxy_unauthenticated_frame_max_bytes: int = _size(
         "proxy.unauthenticated.frame.max.bytes",
@@ -457,6 +466,12 @@ class ServiceConfig(ProxyClientsConfig):
             "proxy.history": history_text(self.proxy_history),
             "proxy.history.rules": "; ".join(map(str, self.proxy_history_rules)),
         }
+
+    @property
+    def copy_slots(self) -> int:
+        """Large segments that are copied at a time: as many as have memory."""
+        fitting = self.copy_memory_max_bytes // COPY_BYTES
+        return min(self.remote_log_manager_copier_thread_pool_size, fitting)
 
     def offload_defaults(self) -> OffloadThresholds:
         """When the segments of topics are copied for which no rule says more."""

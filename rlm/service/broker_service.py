@@ -16,7 +16,6 @@ import structlog
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.open_files import raise_open_files_limit
 from kip405.process import (
-    KEPT_BY_A_SERVICE_BYTES,
     collect_cycles_less_often,
     keep_freed_memory,
     software_version,
@@ -93,7 +92,7 @@ def run(
     configure_service_logs(level=config.log_level, log_format=config.log_format)
     disks = read_identity([str(path) for path in config.log_dirs])
     check_disks(config, disks)
-    keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
+    keep_freed_memory(config.kept_memory_bytes)
     collect_cycles_less_often()
     raise_open_files_limit(USEFUL_OPEN_FILES)
     with ServiceLock(str(config.state_dir), disks):

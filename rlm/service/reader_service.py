@@ -16,7 +16,6 @@ from kafka_clients.channel_security import ChannelSecurity
 from kip405.acls import OUR_PRINCIPAL
 from kip405.errors import Invalid, Unavailable
 from kip405.process import (
-    KEPT_BY_A_SERVICE_BYTES,
     collect_cycles_less_often,
     keep_freed_memory,
     software_version,
@@ -93,7 +92,7 @@ def run(config: ReaderConfig, reread: Callable[[], ReaderConfig]) -> None:
     was refused, with the reason.
     """
     configure_service_logs(level=config.log_level, log_format=config.log_format)
-    keep_freed_memory(KEPT_BY_A_SERVICE_BYTES)
+    keep_freed_memory(config.kept_memory_bytes)
     collect_cycles_less_often()
     with ReaderLock(str(config.state_dir), config.cluster_id):
         asyncio.run(until_stopped(_serve(config, reread)))

@@ -198,7 +198,7 @@ def _copy_settings(dependencies: Dependencies) -> CopySettings:
         software=software_name(),
         deadline_ms=dependencies.config.copy_deadline_ms,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
-        limit=CopyLimit(slots=dependencies.config.remote_log_manager_copier_thread_pool_size),
+        limit=CopyLimit(slots=dependencies.config.copy_slots),
     )
 
 

@@ -189,7 +189,7 @@ class TaskWiring:
         """Take pool sizes and rates that were changed while the service runs."""
         tasks = self.partition_tasks
         tasks.copy_pool.change_size(config.remote_log_manager_copier_thread_pool_size)
-        tasks.copy.change_slots(config.remote_log_manager_copier_thread_pool_size)
+        tasks.copy.change_slots(config.copy_slots)
         tasks.cleanup_pool.change_size(config.remote_log_manager_expiration_thread_pool_size)
         self.copy_limits.configured = config.remote_log_manager_copy_max_bytes_per_second
         self.verify.deep_check.change_rate(config.verify_max_bytes_per_second)

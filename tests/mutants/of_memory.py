@@ -1,0 +1,44 @@
+"""Planted bugs in the division of memory: a part takes more than the settings give it."""
+
+from tests.mutants.edits import Edit, Target
+
+_MEMORY = Target("rlm/config/memory.py", ("tests/rlm/config/test_memory.py",))
+_MACHINE = Target("rlm/config/machine_memory.py", ("tests/rlm/config/test_memory.py",))
+_SERVICE = Target("rlm/config/service.py", ("tests/rlm/config/test_memory.py",))
+_READS = Target("rlm/service/read_path.py", ("tests/rlm/service/test_h36_held_memory.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *_MEMORY.edits(
+        (
+            "G10: parts beyond memory.max.bytes are taken",
+            "raise Invalid(self._refusal(given))",
+            "pass",
+        ),
+        (
+            "G10: what proxy workers have of remote records is not counted",
+            "return part.for_workers if self.workers else 0",
+            "return 0",
+        ),
+    ),
+    *_MACHINE.edits(
+        (
+            "G10: the limit of a group above the own one is not seen",
+            "for folder in (below, *below.parents):",
+            "for folder in (below,):",
+        ),
+    ),
+    *_SERVICE.edits(
+        (
+            "G10: as many segments are copied at a time as there are tasks, whatever they take",
+            "return min(self.remote_log_manager_copier_thread_pool_size, fitting)",
+            "return self.remote_log_manager_copier_thread_pool_size",
+        ),
+    ),
+    *_READS.edits(
+        (
+            "G10: reads take more than their part of the memory",
+            "memory_bytes=config.fetch_chunk_cache_bytes",
+            "memory_bytes=config.memory_max_bytes",
+        ),
+    ),
+)
