@@ -321,6 +321,11 @@ class PartitionLedger:
             segments=self._summary.finished, size_bytes=self._summary.finished_bytes
         )
 
+    @property
+    def deleting_segments(self) -> int:
+        """Number of the segments whose newest record is DELETE_SEGMENT_STARTED."""
+        return self._summary.counts[RemoteLogSegmentState.DELETE_SEGMENT_STARTED]
+
     @cached_property
     def readable_end(self) -> int:
         """Where the last FINISHED segment ends, in whatever lineage; 0 without any."""

@@ -17,10 +17,11 @@ from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import TopicPartition, Uuid
 from rlmm.clients import ConnectionSettings
 from rlmm.end_offsets import EndOffsetClient, EndOffsets
-from rlmm.leader_answers import NOTHING_READ, EpochEnd, EpochQuestion, RememberedReads
+from rlmm.leader_answers import NOTHING_READ, RememberedReads
 from rlmm.log_reader import LogReader, Reader, TailRecord
 from rlmm.publisher import Publisher, Record, deadline
 from rlmm.resuming import ResumePoint
+from rlmm.seen_ends import Ends, SeenEnds
 from rlmm.tail import Tail
 from rlmm.topic import (
     LEDGER_TOPIC,
@@ -98,24 +99,6 @@ class Log(Protocol):
     async def barrier(self, topic_partition: TopicPartition, deadline_ms: int) -> None: ...
 
 
-class Ends(Protocol):
-    """Asks leaders where partitions and epochs end (EndOffsetClient). Unavailable if no broker
-    answers.
-    """
-
-    async def end_offset(
-        self, topic_partition: TopicPartition, min_insync_replicas: int
-    ) -> int: ...
-
-    async def epoch_ends(
-        self, questions: Mapping[TopicPartition, EpochQuestion]
-    ) -> dict[TopicPartition, EpochEnd]: ...
-
-    async def recorded_ledger_id(self) -> Uuid | None: ...
-
-    async def close(self) -> None: ...
-
-
 class MetadataLog:
     """The edge to Kafka for ledger and settings; sinks are called on the event loop.
 
@@ -166,7 +149,7 @@ class MetadataLog:
             for guard in self._topics.used
             for partition in range(guard.spec.partition_count)
         )
-        self._end_client = make_ends(connection, sleep_ms)
+        self._end_client = SeenEnds(make_ends(connection, sleep_ms), now_ms)
         self._tail = Tail(
             connect=lambda: connect(connection),
             topic_partitions=self._topic_partitions,
@@ -263,6 +246,15 @@ class MetadataLog:
         """The sum of the ledger partitions' next offsets: it grows with every record."""
         ledger = (one for one in self._topic_partitions if one.topic == LEDGER_TOPIC)
         return sum(map(self._tail.position, ledger))
+
+    def unread_records(self, topic: str) -> int | None:
+        """Offsets of it that are not read, by what leaders have answered; None before that."""
+        return self._end_client.unread_records(topic, self._tail.position)
+
+    @property
+    def answered_at_ms(self) -> int | None:
+        """When a leader of either topic has last answered, by `now_ms`; None before that."""
+        return self._end_client.answered_at_ms
 
     @property
     def topic_ids(self) -> dict[str, Uuid]:

@@ -14,11 +14,11 @@ from build_tools.reference import (
     commands,
     formats,
     man,
+    metrics,
     settings,
     store_rights,
 )
 from rlm.plans import problems, rights
-from rlm.service import metrics
 
 _HAZARD = re.compile(r"\bH(\d+)\b")
 

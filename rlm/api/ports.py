@@ -35,7 +35,10 @@ class PartitionStatus:
     now, `expiry_reason` what total retention does, `frozen` why the partition is frozen (H4).
     `holes` on record above the remote log start have `hole_offsets` lost offsets (H15);
     `loss_at_ms` (wall time) is when the broker's own retention deletes records that are not remote,
-    None where that is not to come, or not known.
+    None where that is not to come, or not known. `ledger_segments` are in whatever state, of them
+    `deleting_segments` in DELETE_SEGMENT_STARTED. `lag_oldest_ms` (wall time) is the newest record
+    of the first segment of the lag; `behind_since_ms` (monotonic) since when there is a lag and
+    none was copied, apart from what waits as its topic says. Both None without a known lag.
     """
 
     topic: str
@@ -62,6 +65,10 @@ class PartitionStatus:
     holes: int = 0
     hole_offsets: int = 0
     loss_at_ms: int | None = None
+    ledger_segments: int = 0
+    deleting_segments: int = 0
+    lag_oldest_ms: int | None = None
+    behind_since_ms: int | None = None
     key: PartitionKey = field(init=False, compare=False, repr=False)
     """Kept, as whatever is made of a status is found by it."""
 

@@ -382,6 +382,14 @@ class ServiceConfig(ProxyClientsConfig):
         "How long before the broker's own retention deletes records that are not remote an alarm "
         "says so; at most half of the time for which the broker keeps records.",
     )
+    metrics_per_partition: str = setting(
+        "metrics.per.partition",
+        choice(AUTO, "on", "off"),
+        "Whether metrics of partitions have a sample for each partition that this node leads, or "
+        "one for each of its topics. auto: for each partition up to 1,000 of them, above that for "
+        "each topic.",
+        default=AUTO,
+    )
     problem_copy_intervals: int = _count(
         "problem.copy.intervals", 3, "Copy intervals without a copy or a check before an alarm."
     )

@@ -77,10 +77,14 @@ class CopyView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyLag:
-    """Closed segments with records that are not remote, whether they may be copied now or not."""
+    """Closed segments with records that are not remote, whether they may be copied now or not.
+
+    `oldest_ms`: the largest timestamp of the first of them (see LocalSegment), None without any.
+    """
 
     segments: int = 0
     size_bytes: int = 0
+    oldest_ms: int | None = None
 
     @property
     def words(self) -> str:
@@ -130,6 +134,7 @@ def with_missing(plan: CopyPlan, view: CopyView, missing: Sequence[LocalSegment]
     lag = CopyLag(
         segments=plan.lag.segments + len(uncopied),
         size_bytes=plan.lag.size_bytes + sum(one.size_bytes for one in uncopied),
+        oldest_ms=uncopied[0].max_timestamp_ms,
     )
     return replace(plan, segments=(*uncopied, *plan.segments), lag=lag)
 
@@ -144,15 +149,19 @@ def needed_recovery_point(
 
 def _lag(view: CopyView) -> CopyLag:
     start = max(view.local_log_start_offset, view.remote_log_start_offset)
-    sizes = [
-        segment.size_bytes
+    behind = [
+        segment
         for segment in view.segments
         if segment.size_bytes > 0
         and segment.next_offset is not None
         and segment.next_offset > start
         and not view.covered.holds(max(segment.base_offset, start), segment.next_offset)
     ]
-    return CopyLag(segments=len(sizes), size_bytes=sum(sizes))
+    return CopyLag(
+        segments=len(behind),
+        size_bytes=sum(segment.size_bytes for segment in behind),
+        oldest_ms=behind[0].max_timestamp_ms if behind else None,
+    )
 
 
 def _decided(view: CopyView) -> CopyPlan:

@@ -45,7 +45,6 @@ from rlm.service.gauges import (
     store_gauges,
     task_gauges,
     thread_gauges,
-    transaction_gauges,
 )
 from rlm.service.ledger_snapshot import build_ledger_snapshots
 from rlm.service.lifetime import (
@@ -59,8 +58,10 @@ from rlm.service.lifetime import (
 )
 from rlm.service.listeners import HealthState, Listening
 from rlm.service.log_dirs import LogDirReports, log_dir_gauges
+from rlm.service.loop_watch import LoopWatch
 from rlm.service.metadata import remember_reads, remember_topics
 from rlm.service.metrics import ServiceMetrics
+from rlm.service.partition_gauges import PartitionGauges
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problems import (
     CommonSources,
@@ -71,6 +72,7 @@ from rlm.service.problems import (
 )
 from rlm.service.read_path import hedge_gauges, read_gauges, throttle_gauges
 from rlm.service.reloading import ConfigReload, change_quotas
+from rlm.service.safety_gauges import RunAges, safety_gauges
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
@@ -186,6 +188,18 @@ class BrokerService:
                 clock=clock,
             ),
         )
+        self._loop_watch = LoopWatch(clock)
+        metrics.add_gauges(
+            safety_gauges(
+                log=shared.metadata.log,
+                settings=shared.metadata.settings,
+                certificates=self._certificates,
+                stores=shared.stores.opened,
+                loop_watch=self._loop_watch,
+                clock=clock,
+                heartbeat_interval_ms=config.heartbeat_interval_ms,
+            )
+        )
         _add_gauges(
             *(metrics, shared, self._tasks, clients, statuses),
             *(partition_problems, log_dirs, problems.current, pools),
@@ -232,6 +246,7 @@ class BrokerService:
             "disks": shared.disk_pressure.run,
             "giveback": self._after_metadata(self._topics.giveback.run),
             "problems": self._problems.run,
+            "event loop": self._loop_watch.run,
             **({} if shared.node_addresses is None else {"addresses": shared.node_addresses.run}),
             **self._clients.background_tasks(),
             **shared.stores.background_tasks(),
@@ -320,12 +335,18 @@ def _add_gauges(
     pools: Sequence[TaskPool],
 ) -> None:
     metrics.add_gauges(
-        problem_and_partition_gauges(problems, statuses.led, shared.clock.now_ms),
+        problem_and_partition_gauges(
+            problems,
+            statuses.led,
+            PartitionGauges(
+                shared.clock, shared.config.metrics_per_partition, tasks.transactions.pinned_ms
+            ),
+        ),
+        _run_ages(shared, tasks, partition_problems).gauges,
         lambda: task_gauges(pools) | purgatory_gauges(clients.purgatory_size()),
         lambda: process_gauges(clients.processes()),
         lambda: copy_gauges(partition_problems.copying()),
         lambda: thread_gauges(shared.threads.pools()),
-        lambda: transaction_gauges(tasks.transactions.pinned_ms()),
         lambda: held_gauges(*tasks.bounded_retention.counts()),
         lambda: store_gauges(shared.stores.statuses()),
         lambda: log_dir_gauges(log_dirs.reports()),
@@ -334,6 +355,17 @@ def _add_gauges(
             | hedge_gauges(shared.stores.routed.hedges)
         ),
         lambda: throttle_gauges(shared.throttle.counts),
+    )
+
+
+def _run_ages(
+    shared: Dependencies, tasks: TaskWiring, partition_problems: PartitionProblems
+) -> RunAges:
+    return RunAges(
+        partitions=partition_problems,
+        good_runs=tasks.good_runs,
+        verified_ms=tasks.verify.watch.whole_ms if shared.config.verify_interval_ms else None,
+        clock=shared.clock,
     )
 
 

@@ -4,88 +4,23 @@ Each function is called at every scrape. A value that is not known has no sample
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
-from kip405.ids import PartitionKey, TopicPartition
-from rlm.api.per_partition import FOREVER_MS, PerPartition
+from kip405.ids import PartitionKey
 from rlm.api.ports import PartitionStatus
 from rlm.plans.problems import KINDS, Problem
 from rlm.plans.process_rules import ProcessObservation
-from rlm.service.metric_rows import PARTITION
-from rlm.service.metrics import GaugeSource, Labelled, labels_text, sample_line
+from rlm.service.metrics import GaugeSource, Labelled
+from rlm.service.partition_gauges import PartitionGauges
 from rlm.stores.reports import StoreStatus
 from rlm.tasks.copy_progress import Copying
 from rsm_plugins.threads import Threads
-
-_PARTITION_GAUGES: Mapping[str, Callable[[PartitionStatus], float | None]] = {
-    "rlm_remote_copy_lag_bytes": lambda one: one.lag_bytes,
-    "rlm_remote_copy_lag_segments": lambda one: one.lag_segments,
-    "rlm_remote_log_size_bytes": lambda one: one.remote_size_bytes,
-    "rlm_remote_log_start_offset": lambda one: one.remote_log_start_offset,
-    "rlm_remote_next_offset": lambda one: one.remote_next_offset,
-    "rlm_local_log_start_offset": lambda one: one.local_log_start_offset,
-    "rlm_partition_frozen": lambda one: one.is_frozen,
-    "rlm_partition_alarms": lambda one: len(one.alarms),
-    "rlm_partition_holes": lambda one: one.holes,
-    "rlm_partition_lost_offsets": lambda one: one.hole_offsets,
-}
-_LOSS = "rlm_partition_loss_seconds"
-
-
-class PartitionGauges:
-    """Gauges of the partitions that this node leads, as lines. The lines of a partition are written
-    again when its status is another one: ten thousand partitions have a hundred thousand lines.
-    """
-
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        """`now_ms`: wall time."""
-        self._now_ms = now_ms
-        self._lines = PerPartition(_partition_lines)
-
-    def read(self, statuses: Sequence[PartitionStatus]) -> dict[str, str]:
-        """The lines of each gauge. A status that is unchanged is the same object."""
-        rows = self._lines.read([one.key for one in statuses], statuses)
-        columns = zip(_PARTITION_GAUGES, zip(*rows, strict=True), strict=False)
-        return {
-            **{name: "".join(lines) for name, lines in columns},
-            _LOSS: "".join(_loss_lines(statuses, self._now_ms())),
-        }
-
-
-def _labels(status: PartitionStatus) -> str:
-    return labels_text(PARTITION, (status.topic, str(status.partition)))
-
-
-def _partition_lines(status: PartitionStatus) -> tuple[tuple[str, ...], int]:
-    """One for each gauge, empty where the value is not known."""
-    labels = _labels(status)
-    values = ((name, value(status)) for name, value in _PARTITION_GAUGES.items())
-    return tuple(
-        "" if value is None else sample_line(name, labels, value) for name, value in values
-    ), FOREVER_MS
-
-
-def _loss_lines(statuses: Iterable[PartitionStatus], now_ms: int) -> Iterator[str]:
-    """They change by time alone."""
-    for status in statuses:
-        left_ms = status.loss_in_ms(now_ms)
-        if left_ms is not None:
-            yield sample_line(_LOSS, _labels(status), left_ms / 1000)
 
 
 def purgatory_gauges(size: int) -> dict[str, Labelled]:
     """Gauge of the remote reads that fetches wait for."""
     return {"rlm_remote_fetch_purgatory_size": {(): size}}
-
-
-def transaction_gauges(pinned_ms: Mapping[TopicPartition, int]) -> dict[str, Labelled]:
-    """How long partitions have waited for a last stable offset that does not move."""
-    return {
-        "rlm_last_stable_offset_pinned_seconds": {
-            (one.topic, str(one.partition)): value / 1000 for one, value in pinned_ms.items()
-        }
-    }
 
 
 def held_gauges(held: int, without_room: int) -> dict[str, Labelled]:
@@ -107,12 +42,16 @@ class PoolView(Protocol):
     @property
     def waiting_count(self) -> int: ...
 
+    @property
+    def size(self) -> int: ...
+
 
 def task_gauges(partition_tasks: Iterable[PoolView]) -> dict[str, Labelled]:
     """Gauges of the copy and cleanup pools."""
     pools = tuple(partition_tasks)
     return {
         "rlm_tasks_waiting": {(pool.name,): pool.waiting_count for pool in pools},
+        "rlm_tasks_slots": {(pool.name,): pool.size for pool in pools},
         "rlm_tasks_running": {(pool.name,): len(pool.running) for pool in pools},
     }
 
@@ -172,10 +111,9 @@ def store_gauges(stores: Iterable[StoreStatus]) -> dict[str, Labelled]:
 def problem_and_partition_gauges(
     problems: Callable[[], Sequence[Problem]],
     statuses: Callable[[Sequence[Problem]], Sequence[PartitionStatus]],
-    now_ms: Callable[[], int],
+    partitions: PartitionGauges,
 ) -> GaugeSource:
     """Both, from problems that are collected once: that takes time for every partition."""
-    partitions = PartitionGauges(now_ms)
 
     def read() -> dict[str, Labelled | str]:
         current = problems()

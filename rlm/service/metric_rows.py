@@ -1,7 +1,7 @@
-"""A row of the table of metrics, and the rows about Kafka clients, processes, copies, and the
-broker's disk and what it loses.
+"""A row of the table of metrics, and the rows about Kafka clients, processes, copies, the broker's
+disk, and what a service is to be watched by.
 
-The whole table is in `metrics`.
+Those of partitions are in `partition_rows`, the whole table is in `metrics`.
 """
 
 import enum
@@ -21,6 +21,8 @@ class MetricRow:
     """One metric; `buckets` in the metric's own unit, for histograms.
 
     A counter with `is_read` is a total that another component keeps; it is read at each scrape.
+    `of_topic`: what the gauge of a topic is made of where partitions have none of their own
+    (metrics.per.partition): `sum`, `max` or `min` of those that are known; empty = it has none.
     """
 
     name: str
@@ -29,6 +31,7 @@ class MetricRow:
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     is_read: bool = False
+    of_topic: str = ""
 
     @property
     def is_counted(self) -> bool:
@@ -36,7 +39,6 @@ class MetricRow:
         return self.kind is not MetricKind.GAUGE and not self.is_read
 
 
-PARTITION = ("topic", "partition")
 _LOG_DIR = ("log_dir",)
 
 SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
@@ -99,6 +101,26 @@ PROCESS_ROWS: tuple[MetricRow, ...] = (
 
 COPY_ROWS: tuple[MetricRow, ...] = (
     MetricRow(
+        name="rlm_remote_copy_requests_total",
+        kind=MetricKind.COUNTER,
+        doc="Attempts to copy a segment (Kafka: RemoteCopyRequestsPerSec).",
+        labels=("topic",),
+    ),
+    MetricRow(
+        name="rlm_remote_copy_errors_total",
+        kind=MetricKind.COUNTER,
+        doc="Attempts to copy a segment that failed; the segment is tried again (Kafka: "
+        "RemoteCopyErrorsPerSec).",
+        labels=("topic",),
+    ),
+    MetricRow(
+        name="rlm_remote_delete_errors_total",
+        kind=MetricKind.COUNTER,
+        doc="Runs of total retention in which a segment could not be deleted (Kafka: "
+        "RemoteDeleteErrorsPerSec).",
+        labels=("topic",),
+    ),
+    MetricRow(
         name="rlm_copy_left_bytes",
         kind=MetricKind.GAUGE,
         doc="Bytes that may be copied now and are not, of all partitions that this node leads.",
@@ -127,25 +149,6 @@ COPY_ROWS: tuple[MetricRow, ...] = (
 )
 
 DISK_ROWS: tuple[MetricRow, ...] = (
-    MetricRow(
-        name="rlm_partition_holes",
-        kind=MetricKind.GAUGE,
-        doc="Ranges on record whose records no tier has, above the remote log start (H15).",
-        labels=PARTITION,
-    ),
-    MetricRow(
-        name="rlm_partition_lost_offsets",
-        kind=MetricKind.GAUGE,
-        doc="Offsets in those ranges.",
-        labels=PARTITION,
-    ),
-    MetricRow(
-        name="rlm_partition_loss_seconds",
-        kind=MetricKind.GAUGE,
-        doc="Time until the broker's own retention deletes records that are not remote; no sample "
-        "where that is not to come, or not known.",
-        labels=PARTITION,
-    ),
     MetricRow(
         name="rlm_log_dir_size_bytes",
         kind=MetricKind.GAUGE,
@@ -181,5 +184,69 @@ DISK_ROWS: tuple[MetricRow, ...] = (
         kind=MetricKind.GAUGE,
         doc="Partitions whose bytes are not in that sum, as they are not known.",
         labels=_LOG_DIR,
+    ),
+)
+
+SAFETY_ROWS: tuple[MetricRow, ...] = (
+    MetricRow(
+        name="rlm_partitions_led",
+        kind=MetricKind.GAUGE,
+        doc="Partitions of enabled topics that this node leads.",
+    ),
+    MetricRow(
+        name="rlm_task_good_run_age_seconds",
+        kind=MetricKind.GAUGE,
+        doc="Time since the last run that ended well, by task (copy, trim, expiry, verify): of the "
+        "partition of the topic, among those that this node leads, for which it is the longest. "
+        "Without such a run, the time since this node leads the partition. A run is good although "
+        "there was nothing to do. No samples of verify where verify.interval.ms is 0.",
+        labels=("task", "topic"),
+    ),
+    MetricRow(
+        name="rlm_metadata_unread_records",
+        kind=MetricKind.GAUGE,
+        doc="Offsets of the ledger or settings topic below the newest end that a leader has named, "
+        "and not read yet; no sample before the first answer.",
+        labels=("topic",),
+    ),
+    MetricRow(
+        name="rlm_metadata_answer_age_seconds",
+        kind=MetricKind.GAUGE,
+        doc="Time since a leader of ledger or settings has last answered how far it goes. It is "
+        "asked every five seconds; what the metric before shows is as old.",
+    ),
+    MetricRow(
+        name="rlm_heartbeat_age_seconds",
+        kind=MetricKind.GAUGE,
+        doc="Age of the last heartbeat of the service of each node, as this process received it; "
+        "no sample of a node that was not heard since the start of this process.",
+        labels=("node",),
+    ),
+    MetricRow(
+        name="rlm_clock_skew_seconds",
+        kind=MetricKind.GAUGE,
+        doc="How far the clock of each node's service is ahead of the brokers' by its last "
+        "heartbeat; below 0 = behind. No sample of a node that was not heard for three heartbeats.",
+        labels=("node",),
+    ),
+    MetricRow(
+        name="rlm_certificate_left_seconds",
+        kind=MetricKind.GAUGE,
+        doc="Time until the certificate in a file of this service ends, below 0 = it has ended; "
+        "read every minute. No sample of a file that cannot be read: see rlm_problems.",
+        labels=("path",),
+    ),
+    MetricRow(
+        name="rlm_plugin_restarts_total",
+        kind=MetricKind.COUNTER,
+        doc="Plugin processes of this service that ended by themselves, or could not be started, "
+        "and were started again. No sample of a plugin that others run.",
+        labels=("store",),
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_event_loop_lag_seconds",
+        kind=MetricKind.GAUGE,
+        doc="By how much work on the event loop was late, at most, in the last minute.",
     ),
 )

@@ -12,13 +12,14 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from rlm.service.metric_rows import (
     COPY_ROWS,
     DISK_ROWS,
-    PARTITION,
     PROCESS_ROWS,
     PROXY_ROWS,
+    SAFETY_ROWS,
     SECONDS,
     MetricKind,
     MetricRow,
 )
+from rlm.service.partition_rows import PARTITION_ROWS
 
 _STORE = ("store", "store_id")
 
@@ -90,55 +91,16 @@ TABLE: tuple[MetricRow, ...] = (
         labels=("pool",),
     ),
     MetricRow(
+        name="rlm_tasks_slots",
+        kind=MetricKind.GAUGE,
+        doc="Jobs of a task that may run at a time.",
+        labels=("task",),
+    ),
+    MetricRow(
         name="rlm_tasks_running",
         kind=MetricKind.GAUGE,
         doc="Jobs of a task that run now.",
         labels=("task",),
-    ),
-    MetricRow(
-        name="rlm_remote_copy_lag_bytes",
-        kind=MetricKind.GAUGE,
-        doc="Bytes of closed segments that are not remote (Kafka: RemoteCopyLagBytes); no sample "
-        "for a partition whose lag is unknown.",
-        labels=PARTITION,
-    ),
-    MetricRow(
-        name="rlm_remote_copy_lag_segments",
-        kind=MetricKind.GAUGE,
-        doc="Closed segments that are not remote (Kafka: RemoteCopyLagSegments); no sample for a "
-        "partition whose lag is unknown.",
-        labels=PARTITION,
-    ),
-    MetricRow(
-        name="rlm_remote_log_size_bytes",
-        kind=MetricKind.GAUGE,
-        doc="Bytes of finished remote segments (Kafka: RemoteLogSizeBytes).",
-        labels=PARTITION,
-    ),
-    MetricRow(
-        name="rlm_remote_log_start_offset",
-        kind=MetricKind.GAUGE,
-        doc="Remote log start offset, -1 = not known.",
-        labels=PARTITION,
-    ),
-    MetricRow(
-        name="rlm_remote_next_offset",
-        kind=MetricKind.GAUGE,
-        doc="First offset after the in-lineage remote data, -1 = none.",
-        labels=PARTITION,
-    ),
-    MetricRow(
-        name="rlm_local_log_start_offset",
-        kind=MetricKind.GAUGE,
-        doc="The broker's log start offset, -1 = not known.",
-        labels=PARTITION,
-    ),
-    MetricRow(
-        name="rlm_last_stable_offset_pinned_seconds",
-        kind=MetricKind.GAUGE,
-        doc="How long closed segments have waited for the same last stable offset: a transaction "
-        "is open. No sample where nothing waits.",
-        labels=PARTITION,
     ),
     MetricRow(
         name="rlm_segments_held_open",
@@ -152,20 +114,9 @@ TABLE: tuple[MetricRow, ...] = (
         doc="Uncopied segments of such topics that are not open, because too many are: a sixteenth "
         "of the limit of open files, at most 2000.",
     ),
-    MetricRow(
-        name="rlm_partition_frozen",
-        kind=MetricKind.GAUGE,
-        doc="1 while the partition is frozen (H4) and an operator must decide; no sample before "
-        "the first snapshot of a leadership.",
-        labels=PARTITION,
-    ),
-    MetricRow(
-        name="rlm_partition_alarms",
-        kind=MetricKind.GAUGE,
-        doc="Alarms of the partition; `rlm status` has the details.",
-        labels=PARTITION,
-    ),
+    *PARTITION_ROWS,
     *DISK_ROWS,
+    *SAFETY_ROWS,
     MetricRow(
         name="rlm_stores_configured",
         kind=MetricKind.GAUGE,
@@ -416,6 +367,15 @@ class ServiceMetrics:
         self._counters["rlm_remote_delete_segments_total"].labels(topic).inc(segments)
         self._counters["rlm_remote_delete_bytes_total"].labels(topic).inc(size_bytes)
 
+    def copy_attempt_ended(self, topic: str, *, failed: bool) -> None:
+        """One attempt to copy a segment has ended."""
+        self._counters["rlm_remote_copy_requests_total"].labels(topic).inc()
+        self._counters["rlm_remote_copy_errors_total"].labels(topic).inc(failed)
+
+    def deletion_failed(self, topic: str) -> None:
+        """A run of total retention could not delete a segment."""
+        self._counters["rlm_remote_delete_errors_total"].labels(topic).inc()
+
     def task_failed(self, pool_name: str) -> None:
         """One job of a task failed."""
         self._counters["rlm_task_errors_total"].labels(pool_name).inc()
@@ -459,17 +419,3 @@ def labels_text(names: Iterable[str], values: Iterable[str]) -> str:
 def _escaped(text: str, *, quotes: bool = False) -> str:
     escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
     return escaped.replace('"', '\\"') if quotes else escaped
-
-
-def generate_docs() -> str:
-    """The whole text of docs/reference/metrics.md."""
-    head = (
-        "# Metrics of `rlm serve`\n\nThe service serves them as `/metrics` at `http.listen`. "
-        "Made from `rlm/service/metrics.py`; edit there.\n\n"
-        "| name | kind | labels | meaning |\n|---|---|---|---|\n"
-    )
-    rows = (
-        f"| `{row.name}` | {row.kind.value} | {', '.join(row.labels) or '-'} | {row.doc} |\n"
-        for row in TABLE
-    )
-    return head + "".join(rows)

@@ -99,7 +99,7 @@ class PartitionProblems:
 
     def findings(self) -> Iterator[Finding]:
         """Problems of every partition of an enabled topic that we lead."""
-        rows = self._led()
+        rows = self.led()
         led = {row.key: row for row in rows}
         for remembered in (self._led_since, self._still, self._excess, self._measures):
             if not remembered.keys() <= led.keys():
@@ -141,7 +141,7 @@ class PartitionProblems:
 
     def copying(self) -> Copying:
         """What is left of all partitions of enabled topics that we lead."""
-        lags, led = self.lags(), [row.key for row in self._led()]
+        lags, led = self.lags(), [row.key for row in self.led()]
         measured = {key for key in led if lags[key] is not None}
         return Copying(
             progress=self._partition_tasks.copy.progress(measured),
@@ -149,7 +149,8 @@ class PartitionProblems:
             limit_bytes_per_second=self._copy_limit(),
         )
 
-    def _led(self) -> Sequence[LedPartition]:
+    def led(self) -> Sequence[LedPartition]:
+        """The partitions of enabled topics that we lead."""
         topics = self._settings.view.topics()
         enabled = {record.topic_id for record in topics if record.state == "enabled"}
         return self._leadership.led_of(self._node_id, enabled)
@@ -246,7 +247,7 @@ class PartitionProblems:
         key, copy = row.key, self._copy_status(row)
         return CopyObservation(
             partition=row.topic_partition,
-            led_since_ms=self._led_since_ms(row),
+            led_since_ms=self.led_since_ms(row),
             measure=None if copy is None else self._measure(key, copy),
             failure=_failure(self._partition_tasks.copy_pool, key),
             is_running=self._partition_tasks.copy_pool.is_running(key),
@@ -254,7 +255,8 @@ class PartitionProblems:
             service_copied_at_ms=self._partition_tasks.copy.copied_at_ms,
         )
 
-    def _led_since_ms(self, row: LedPartition) -> int:
+    def led_since_ms(self, row: LedPartition) -> int:
+        """Since when (monotonic) we lead it under this leader epoch."""
         key, now_ms = row.key, self._clock.monotonic_ms()
         epoch, since_ms = self._led_since.get(key, (row.leader_epoch, now_ms))
         if epoch != row.leader_epoch:
@@ -304,7 +306,11 @@ class PartitionProblems:
 def _measure(copy: CopyStatus) -> CopyMeasure:
     return CopyMeasure(
         at_ms=copy.measured_at_ms,
-        lag=CopyLag(segments=copy.lag_segments, size_bytes=copy.lag_bytes),
+        lag=CopyLag(
+            segments=copy.lag_segments,
+            size_bytes=copy.lag_bytes,
+            oldest_ms=copy.lag_oldest_ms,
+        ),
         behind_since_ms=copy.behind_since_ms,
         is_due=copy.pending_segments > 0,
         reason=WhyNot(copy.reason),

@@ -55,6 +55,7 @@ from rlm.service.lifetime import (
     until_stopped,
 )
 from rlm.service.listeners import HealthState, Listening
+from rlm.service.loop_watch import LoopWatch
 from rlm.service.metadata import (
     MetadataIdentity,
     build_reader_metadata,
@@ -72,6 +73,7 @@ from rlm.service.read_path import (
     throttle_gauges,
 )
 from rlm.service.reloading import ConfigReload, change_quotas
+from rlm.service.safety_gauges import safety_gauges
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.stores.opened import OpenStores, PluginTerms, open_stores
 from rlm.topics.access import AccessWatch, ClusterRights
@@ -169,10 +171,20 @@ class ReaderService:
                 throttle=throttle,
             )
         )
+        self._loop_watch = LoopWatch(clock)
         metrics = _metrics(threads, problems, stores)
         metrics.add_gauges(
             lambda: read_gauges(reader, disk_cache) | hedge_gauges(stores.routed.hedges),
             lambda: throttle_gauges(throttle.counts),
+            safety_gauges(
+                log=metadata.log,
+                settings=metadata.settings,
+                certificates=self._certificates,
+                stores=stores,
+                loop_watch=self._loop_watch,
+                clock=clock,
+                heartbeat_interval_ms=config.heartbeat_interval_ms,
+            ),
         )
         self._listening = Listening(
             config,
@@ -203,6 +215,7 @@ class ReaderService:
             "certificates": self._certificates.run,
             **self._callers.background_tasks(),
             "problems": self._problems.run,
+            "event loop": self._loop_watch.run,
             **self._stores.background_tasks(),
         }
 

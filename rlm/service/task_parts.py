@@ -39,9 +39,13 @@ class SegmentCounts(Protocol):
 
     def segment_copied(self, topic: str, size_bytes: int) -> None: ...
 
+    def copy_attempt_ended(self, topic: str, *, failed: bool) -> None: ...
+
     def copy_throttled(self, wait_ms: int) -> None: ...
 
     def segments_deleted(self, topic: str, *, segments: int, size_bytes: int) -> None: ...
+
+    def deletion_failed(self, topic: str) -> None: ...
 
 
 def copy_limits(dependencies: Dependencies) -> CopyLimitDecisions:
@@ -56,7 +60,11 @@ def copy_limits(dependencies: Dependencies) -> CopyLimitDecisions:
 
 
 def copier(
-    dependencies: Dependencies, live: LiveAttempts, writes: StoreWrites, quota: CopyQuota
+    dependencies: Dependencies,
+    live: LiveAttempts,
+    writes: StoreWrites,
+    quota: CopyQuota,
+    counts: SegmentCounts,
 ) -> Copier:
     """Copies single segments, each to the store that the rules name."""
     return Copier(
@@ -72,6 +80,7 @@ def copier(
         clock=dependencies.clock,
         new_uuid=new_uuid,
         settings=_copy_settings(dependencies),
+        ended=counts.copy_attempt_ended,
     )
 
 
@@ -187,6 +196,7 @@ def expiry_task(
         time=time,
         config=ExpirySettings(most_percent=dependencies.config.remote_delete_max_percent),
         deleted=counts.segments_deleted,
+        failed=counts.deletion_failed,
     )
 
 

@@ -46,6 +46,7 @@ from rlm.tasks.discard import DiscardTask
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask, Seen
 from rlm.tasks.expiry import ExpiryTask
+from rlm.tasks.good_runs import GoodRuns
 from rlm.tasks.hole_watch import HoleWatch
 from rlm.tasks.lost_segments import HoleRecords
 from rlm.tasks.pool import TaskPool
@@ -135,6 +136,7 @@ class TaskWiring:
             settings=dependencies.metadata.settings, barrier_deadline_ms=BARRIER_DEADLINE_MS
         )
         self.holds = segment_holds(dependencies)
+        self.good_runs = GoodRuns(dependencies.clock)
         self.verify = verify_tasks(dependencies, self.evidence, self.lost)
         self.partition_tasks = PartitionTasks(
             copy=self._copy_task(live, counts),
@@ -173,6 +175,7 @@ class TaskWiring:
             discard=self.partition_tasks.discard,
             cleanup=self.partition_tasks.cleanup,
             clock=dependencies.clock,
+            good_runs=self.good_runs,
             saw=self._copy_watch.saw,
         )
 
@@ -199,7 +202,7 @@ class TaskWiring:
         quota = CopyQuota(self.copy_limits.in_effect, dependencies.clock, counts.copy_throttled)
         return CopyTask(
             snapshots=dependencies.snapshots,
-            copier=copier(dependencies, live, self.writes, quota),
+            copier=copier(dependencies, live, self.writes, quota, counts),
             ledger=dependencies.metadata.manager,
             settings=dependencies.metadata.settings,
             clock=dependencies.clock,
@@ -210,6 +213,7 @@ class TaskWiring:
             limit=CopyLimit(slots=config.copy_segments_max_in_flight),
             needs_flush=NeedsFlush(config.copy_recovery_point),
             holds=self.holds,
+            good_runs=self.good_runs,
             copied=counts.segment_copied,
         )
 
@@ -311,6 +315,7 @@ class TaskWiring:
             self.partition_tasks.unreferenced.forget(key)
             self.partition_tasks.discard.forget(key)
             self.partition_tasks.cleanup.forget(key)
+            self._expiration_task.forget(key)
 
         schedule = self._schedule(
             self.partition_tasks.cleanup_pool,

@@ -247,6 +247,10 @@ class OpenStores:
             size_bytes=usage.size_bytes,
         )
 
+    def plugin_restarts(self) -> dict[str, int]:
+        """How often each plugin that we run was started again, by the name of its store."""
+        return {one.store.name: one.process.restarts for one in self.plugins if one.process}
+
     async def close(self) -> None:
         """End every connection to a plugin; the processes end with their background tasks."""
         for one in self.plugins:

@@ -55,6 +55,7 @@ from rlm.tasks.copy_order import Turn, run_in_order
 from rlm.tasks.copy_progress import CopyProgress, Progress
 from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.copy_slots import CopyLimit
+from rlm.tasks.good_runs import GoodRun, GoodRuns
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_data import DamagedSegment
 from rlm.tasks.segment_holds import SegmentHolds
@@ -97,7 +98,8 @@ Copied = Callable[[str, int], None]
 class CopyStatus:
     """Result of the last snapshot. `copied_next_offset`: end of in-lineage remote data, 0 for none.
 
-    `pending_*`: what may be copied now; `lag_*`: all closed segments that are not remote. Monotonic
+    `pending_*`: what may be copied now; `lag_*`: all closed segments that are not remote (CopyLag;
+    `lag_oldest_ms` is of the last snapshot). Monotonic
     times: `measured_at_ms` that of the snapshot, or of the last segment copied since;
     `behind_since_ms` since when there is a lag and no segment was copied, None without a lag.
     `doubtful`: segments of 0 bytes that may have lost their records. `without_snapshot`: bases of
@@ -125,6 +127,7 @@ class CopyStatus:
     doubtful: tuple[DoubtfulSegment, ...] = ()
     without_snapshot: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
+    lag_oldest_ms: int | None = None
 
     def findings(self) -> Iterator[Finding]:
         """Findings that need an operator's attention."""
@@ -172,6 +175,7 @@ class CopyTask:
         limit: CopyLimit,
         needs_flush: NeedsFlush,
         holds: SegmentHolds,
+        good_runs: GoodRuns,
         copied: Copied = lambda _topic, _size_bytes: None,
     ) -> None:
         self._snapshots = snapshots
@@ -186,6 +190,7 @@ class CopyTask:
         self._limit = limit
         self._needs_flush = needs_flush
         self._holds = holds
+        self._good_runs = good_runs
         self._copied = copied
         self._progress = CopyProgress()
         self._statuses: dict[PartitionKey, CopyStatus] = {}
@@ -202,6 +207,7 @@ class CopyTask:
         self._lost.forget(key)
         self._snapshot_waits.forget(key)
         self._holds.forget(key)
+        self._good_runs.forget(GoodRun.COPY, key)
 
     async def run(
         self,
@@ -244,6 +250,7 @@ class CopyTask:
                 others_wait=others_wait(),
             ),
         )
+        self._good_runs.note(GoodRun.COPY, led.key)
 
     def has_backlog(self, key: PartitionKey) -> bool:
         """Whether the partition's copies come after those of others, by what is known of it."""
@@ -300,8 +307,10 @@ class CopyTask:
             return True
         plan = self._plan(snapshot, start)
         self._note(snapshot, plan)
-        is_due = bool(plan.segments) or plan.reason in _NOT_YET
-        return is_due or self._lost.is_due(snapshot)
+        is_due = bool(plan.segments) or plan.reason in _NOT_YET or self._lost.is_due(snapshot)
+        if not is_due:
+            self._good_runs.note(GoodRun.COPY, snapshot.key)
+        return is_due
 
     def planned(self, snapshot: PartitionSnapshot) -> CopyPlan:
         """What a run would do now, by what is known of the stores; nothing is changed."""
@@ -431,6 +440,7 @@ class CopyTask:
             pending_bytes=sum(segment.size_bytes for segment in plan.segments),
             lag_segments=plan.lag.segments,
             lag_bytes=plan.lag.size_bytes,
+            lag_oldest_ms=plan.lag.oldest_ms,
             measured_at_ms=now_ms,
             behind_since_ms=_behind_since(snapshot, plan, before, now_ms),
             doubtful=self._doubtful(snapshot),
@@ -466,6 +476,7 @@ class CopyTask:
             pending_bytes=before.pending_bytes - size_bytes,
             lag_segments=before.lag_segments - 1,
             lag_bytes=before.lag_bytes - size_bytes,
+            lag_oldest_ms=None if is_last else before.lag_oldest_ms,
             measured_at_ms=now_ms,
             behind_since_ms=None if is_last else now_ms,
         )

@@ -19,6 +19,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from kip405.contracts import SegmentWriter
 from kip405.errors import Fenced, Invalid, RemoteStorageError, Unavailable
@@ -98,6 +99,12 @@ class CopySettings:
     limit: CopyLimit
 
 
+class AttemptEnded(Protocol):
+    """Counts attempts of a topic; those that were cancelled are not counted."""
+
+    def __call__(self, topic: str, *, failed: bool) -> None: ...
+
+
 class LiveAttempts:
     """Ids of the segments that this process is copying; the sweep leaves them alone."""
 
@@ -140,7 +147,9 @@ class Copier:
         clock: Clock,
         new_uuid: Callable[[], Uuid],
         settings: CopySettings,
+        ended: AttemptEnded,
     ) -> None:
+        self._ended = ended
         self._ledger = ledger
         self._stores = stores
         self._targets = targets
@@ -184,6 +193,18 @@ class Copier:
         Fenced: leadership, file or ledger changed meanwhile. Unavailable: try again later, with a
         fresh id. OutcomeUnknown: the record may be there; the next snapshot passes a barrier first.
         """
+        topic = snapshot.led.topic_id_partition.topic
+        try:
+            finished = await self._admitted(snapshot, segment, turn)
+        except RemoteStorageError:
+            self._ended(topic, failed=True)
+            raise
+        self._ended(topic, failed=False)
+        return finished
+
+    async def _admitted(
+        self, snapshot: PartitionSnapshot, segment: LocalSegment, turn: Turn
+    ) -> RemoteLogSegmentMetadata:
         segment_id = self._new_uuid()
         await turn.after(Step.ADMITTED)
         async with self._slots.share(segment.size_bytes):

@@ -10,13 +10,14 @@ DeleteRecords that was given up may still be executed (H41).
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kip405.ids import Uuid
+from kip405.ids import PartitionKey, Uuid
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.tasks.cleanup import CleanupTask
 from rlm.tasks.discard import DiscardTask
 from rlm.tasks.expiry import ExpiryTask
+from rlm.tasks.good_runs import GoodRun, GoodRuns
 from rlm.tasks.hole_watch import HoleWatch
 from rlm.tasks.trim import TrimTask
 from rlm.tasks.unreferenced import UnreferencedTask
@@ -50,6 +51,7 @@ class ExpirationTask:
         discard: DiscardTask,
         cleanup: CleanupTask,
         clock: Clock,
+        good_runs: GoodRuns,
         saw: Callable[[PartitionSnapshot, int], None],
     ) -> None:
         """`saw` is called with the first snapshot of a run and when it began (monotonic ms)."""
@@ -61,6 +63,7 @@ class ExpirationTask:
         self._discard = discard
         self._cleanup = cleanup
         self._clock = clock
+        self._good_runs = good_runs
         self._saw = saw
 
     async def run(self, led: LedPartition, first: Seen | None = None) -> None:
@@ -90,6 +93,11 @@ class ExpirationTask:
         if failures:
             raise failures[0]
 
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is no longer led here."""
+        self._good_runs.forget(GoodRun.TRIM, key)
+        self._good_runs.forget(GoodRun.EXPIRY, key)
+
     async def see(self, led: LedPartition) -> Seen:
         """A snapshot for `run`. Unavailable: as `run`; otherwise errors as `SnapshotTaker.take`."""
         await self._trim.settle(led)
@@ -105,10 +113,14 @@ class ExpirationTask:
         return await self._holes.run_on(seen.snapshot)
 
     async def _run_trim(self, seen: Seen) -> bool:
-        return await self._trim.run_on(seen.snapshot, seen.began_at_ms)
+        is_done = await self._trim.run_on(seen.snapshot, seen.began_at_ms)
+        self._good_runs.note(GoodRun.TRIM, seen.snapshot.key)
+        return is_done
 
     async def _run_expiry(self, seen: Seen) -> bool:
-        return await self._expiry.run_on(seen.snapshot)
+        is_done = await self._expiry.run_on(seen.snapshot)
+        self._good_runs.note(GoodRun.EXPIRY, seen.snapshot.key)
+        return is_done
 
     async def _run_unreferenced(self, seen: Seen) -> bool:
         return await self._unreferenced.run_on(seen.snapshot)

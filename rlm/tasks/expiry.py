@@ -8,7 +8,7 @@ next leader. The broker's own copy of ended records is deleted by the trim task,
 in mode tier. Any doubt drops the plan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -79,7 +79,9 @@ class ExpiryTask:
         time: CertainTime,
         config: ExpirySettings,
         deleted: Deleted,
+        failed: Callable[[str], None],
     ) -> None:
+        """`failed` is called with the topic of a run in which a deletion failed."""
         self._snapshots = snapshots
         self._ledger = ledger
         self._settings = settings
@@ -91,6 +93,7 @@ class ExpiryTask:
         self._time = time
         self._config = config
         self._deleted = deleted
+        self._failed = failed
         self._completed: dict[PartitionKey, TotalRetention] = {}
         self._statuses: dict[PartitionKey, ExpiryStatus] = {}
 
@@ -180,6 +183,8 @@ class ExpiryTask:
         )
         result = await self._deleter.delete(plan.segments, permit)
         self._count(snapshot, result)
+        if result.stopped is not None or result.store_errors:
+            self._failed(snapshot.led.topic_id_partition.topic)
         if result.stopped is not None:
             raise result.stopped
         for error in result.store_errors:

@@ -80,6 +80,11 @@ class TaskPool:
         self._errors: dict[PartitionKey, TaskFailure] = {}
 
     @property
+    def size(self) -> int:
+        """How many jobs run at once."""
+        return self._size
+
+    @property
     def last_errors(self) -> Mapping[PartitionKey, TaskFailure]:
         """The failure of each partition whose last job failed."""
         return MappingProxyType(self._errors)

@@ -10,7 +10,7 @@ partition with a finding, or with something unchecked, is verified again sooner.
 (`Losses`), so only what they do not have is passed on.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from zlib import crc32
@@ -81,6 +81,10 @@ class VerifyWatch:
                 self._known[key] = self._first(row)
             if self._clock.monotonic_ms() >= self._known[key].due_ms:
                 self._known[key] = await self._verify(row, self._known[key])
+
+    def whole_ms(self) -> Mapping[PartitionKey, int]:
+        """When (monotonic) all of each partition was last verified, or its leadership began."""
+        return {key: known.whole_ms for key, known in self._known.items()}
 
     def findings(self) -> Iterator[Finding]:
         """Problems by the last verification of each partition."""

@@ -107,6 +107,8 @@ class SpawnedPlugin:
         self._process: asyncio.subprocess.Process | None = None
         self.problem: RemoteStorageError | None = Unavailable(f"plugin {name} is being started")
         """What is wrong now; None while the plugin takes calls."""
+        self.restarts = 0
+        """How often it had to be started again."""
 
     @property
     def pid(self) -> int | None:
@@ -132,6 +134,7 @@ class SpawnedPlugin:
                     pause = self._times.back_off_first
                 log.warning("plugin_restarts", plugin=self.name, what=str(problem), seconds=pause)
                 await self._sleep(pause)
+                self.restarts += 1
                 pause = min(2 * pause, self._times.back_off_last)
         finally:
             self._settled(Unavailable(f"plugin {self.name} was stopped"))

@@ -30,6 +30,7 @@ from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.deep_check import DeepCheck
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiry import ExpirySettings, ExpiryTask
+from rlm.tasks.good_runs import GoodRuns
 from rlm.tasks.hole_watch import HoleWatch
 from rlm.tasks.lost_segments import HoleRecords, LostSegments
 from rlm.tasks.segment_deletion import SegmentDeleter
@@ -141,6 +142,7 @@ class Rig:
         self.hole_records = HoleRecords(settings=settings, barrier_deadline_ms=1_000)
         self.holds = SegmentHolds(SegmentFiles(path / "held"), self.threads.copies)
         self.hole_watch = self._new_hole_watch(ledger, settings)
+        self.good_runs = GoodRuns(clock)
         self.copier = self._new_copier(ledger, attempts_at_once, copy_bytes_per_second)
         self.copy = self._new_copy(ledger, settings)
         self.trim = self._new_trim(broker, ledger, settings, evidence)
@@ -204,6 +206,7 @@ class Rig:
             limit=CopyLimit(slots=4, whole_slot_bytes=0),
             needs_flush=NeedsFlush.ONE_REPLICA,
             holds=self.holds,
+            good_runs=self.good_runs,
         )
 
     def _new_trim(
@@ -229,6 +232,7 @@ class Rig:
         )
 
     def _new_expiry(self, ledger: MemoryLedger, settings: MemorySettings) -> ExpiryTask:
+        self.failed_deletions: list[str] = []
         self.starts = LogStarts(settings=settings, audit=self.audit, barrier_deadline_ms=1_000)
         return ExpiryTask(
             snapshots=self.snapshots,
@@ -244,6 +248,7 @@ class Rig:
             deleted=lambda topic, *, segments, size_bytes: self.expired.append(
                 (topic, segments, size_bytes)
             ),
+            failed=self.failed_deletions.append,
         )
 
     @cached_property
@@ -290,6 +295,7 @@ class Rig:
 
     def _new_copier(self, ledger: MemoryLedger, at_once: int, rate: int) -> Copier:
         self.throttled_ms: list[int] = []
+        self.attempts: list[tuple[str, bool]] = []
         self.page_cache = MemoryPageCache()
         return Copier(
             snapshots=self.snapshots,
@@ -304,6 +310,7 @@ class Rig:
             clock=self.clock,
             new_uuid=uuids(),
             settings=replace(_COPY, limit=CopyLimit(slots=at_once, whole_slot_bytes=0)),
+            ended=lambda topic, *, failed: self.attempts.append((topic, failed)),
         )
 
     def _new_deletions(self, around: Callable[[Any], Any]) -> RecordDeletions:

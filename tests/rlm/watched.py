@@ -29,6 +29,7 @@ from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.listeners import HealthState, HttpServer
 from rlm.service.log_dirs import LogDirReports, log_dir_gauges
 from rlm.service.metrics import ServiceMetrics
+from rlm.service.partition_gauges import PartitionGauges
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problems import CommonSources, ProblemWatch, ServiceSources
 from rlm.service.statuses import Statuses
@@ -306,7 +307,7 @@ class Watched:
         metrics = ServiceMetrics()
         metrics.add_gauges(
             problem_and_partition_gauges(
-                self.watch.current, self.statuses.led, self.rig.clock.now_ms
+                self.watch.current, self.statuses.led, PartitionGauges(self.rig.clock)
             ),
             lambda: log_dir_gauges(self.log_dirs.reports()),
         )

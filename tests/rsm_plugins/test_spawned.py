@@ -90,7 +90,7 @@ async def test_a_plugin_serves_is_killed_and_serves_again(tmp_path: Path, way: s
     config = {"plugin": "local", "rsm.config.root": str(tmp_path), "log_level": None}
     async with spawned(OWN_COMMAND, config, on_log=lines.append, way=way) as plugin:
         await plugin.ready()
-        assert plugin.problem is None
+        assert (plugin.problem, plugin.restarts) == (None, 0)
         client = GrpcRemoteStorageManager.connect(
             plugin.address, principal="t", deadlines=DEADLINES
         )
@@ -99,6 +99,7 @@ async def test_a_plugin_serves_is_killed_and_serves_again(tmp_path: Path, way: s
         assert first is not None
         os.killpg(first, signal.SIGKILL)
         await until(lambda: plugin.pid not in (None, first) and plugin.problem is None)
+        assert plugin.restarts == 1
         await until_serves_another(client, instance)
         await client.close()
         last = plugin.pid

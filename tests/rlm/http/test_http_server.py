@@ -7,13 +7,16 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from build_tools.reference.metrics import KAFKA_NAMES, generate_docs
 from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.api.ports import PartitionStatus
 from rlm.plans.problems import Problem, ProblemKind
-from rlm.service.gauges import PartitionGauges, problem_gauges, task_gauges
+from rlm.service.gauges import problem_gauges, task_gauges
 from rlm.service.listeners import HealthState, HttpServer
-from rlm.service.metrics import TABLE, ServiceMetrics, generate_docs
+from rlm.service.metric_rows import MetricKind
+from rlm.service.metrics import TABLE, ServiceMetrics
+from rlm.service.partition_gauges import PartitionGauges
 from rlm.tasks.pool import TaskPool
 from tests.builders.clock import ManualClock
 
@@ -37,7 +40,7 @@ def metrics() -> ServiceMetrics:
     pool = TaskPool("copy", ManualClock(), size=1, queue_limit=1)
     found = ServiceMetrics()
     found.add_gauges(
-        lambda: PartitionGauges(ManualClock().now_ms).read([STATUS]), lambda: task_gauges([pool])
+        lambda: PartitionGauges(ManualClock()).read([STATUS]), lambda: task_gauges([pool])
     )
     found.add_gauges(lambda: problem_gauges([FULL]))
     return found
@@ -108,7 +111,7 @@ async def test_h38_a_problem_takes_no_service_out_of_service(
 
 
 def test_h38_a_lag_that_is_not_known_has_no_sample() -> None:
-    gauges = PartitionGauges(ManualClock().now_ms).read(
+    gauges = PartitionGauges(ManualClock()).read(
         [replace(STATUS, lag_bytes=None, lag_segments=None)]
     )
     assert gauges["rlm_remote_copy_lag_bytes"] == ""
@@ -184,3 +187,11 @@ def test_the_docs_name_every_metric() -> None:
     docs = generate_docs()
     assert all(f"`{row.name}`" in docs for row in TABLE)
     assert len({row.name for row in TABLE}) == len(TABLE)
+
+
+def test_kafkas_names_lead_to_metrics_that_exist() -> None:
+    samples = {row.name for row in TABLE} | {
+        f"{row.name}_count" for row in TABLE if row.kind is MetricKind.HISTOGRAM
+    }
+    assert {ours for ours, _ in KAFKA_NAMES.values() if ours} <= samples
+    assert all(ours or note for ours, note in KAFKA_NAMES.values())

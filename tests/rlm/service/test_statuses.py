@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Corrupt, Unavailable
-from rlm.service.gauges import PartitionGauges
+from rlm.service.partition_gauges import PartitionGauges
 from rlmm.ledger import Hole, PartitionLedger
 from rlmm.settings_records import HolesRecord
 from tests.builders.ledger import PARTITION
@@ -57,7 +57,7 @@ async def test_a_partition_that_is_not_led_any_more_has_no_status(watched: Watch
 
 
 async def test_h38_the_lines_of_a_scrape_follow_the_statuses(watched: Watched) -> None:
-    gauges = PartitionGauges(watched.rig.clock.now_ms)
+    gauges = PartitionGauges(watched.rig.clock)
     assert gauges.read(watched.led())["rlm_remote_log_start_offset"].endswith(" 0.0\n")
     watched.rig.remote_start(100)
     assert gauges.read(watched.led())["rlm_remote_log_start_offset"].endswith(" 100.0\n")
@@ -65,7 +65,7 @@ async def test_h38_the_lines_of_a_scrape_follow_the_statuses(watched: Watched) -
 
 
 async def test_h38_a_lag_has_no_sample_once_it_is_unknown(watched: Watched) -> None:
-    gauges = PartitionGauges(watched.rig.clock.now_ms)
+    gauges = PartitionGauges(watched.rig.clock)
     assert gauges.read(watched.led())["rlm_remote_copy_lag_bytes"].endswith(" 0.0\n")
     watched.rig.clock.advance(COPY_MS + 1)
     assert gauges.read(watched.led())["rlm_remote_copy_lag_bytes"] == ""
@@ -80,7 +80,7 @@ async def test_h38_the_time_until_a_loss_passes_although_nothing_changes(tmp_pat
     rig.store.before = _away
     await watched.run_tasks()
     pin(watched, rig.ledger.view)
-    gauges = PartitionGauges(rig.clock.now_ms)
+    gauges = PartitionGauges(rig.clock)
 
     def left_s() -> float:
         return float(gauges.read(watched.led())["rlm_partition_loss_seconds"].split()[-1])
@@ -156,7 +156,7 @@ async def test_h38_before_the_first_snapshot_nobody_knows_whether_a_partition_is
     tmp_path: Path,
 ) -> None:
     watched = Watched(tmp_path)
-    gauges = PartitionGauges(watched.rig.clock.now_ms)
+    gauges = PartitionGauges(watched.rig.clock)
 
     def frozen() -> str:
         return gauges.read(watched.led())["rlm_partition_frozen"]

@@ -237,6 +237,7 @@ async def test_h06_an_attempt_that_ends_during_the_snapshot_is_left_to_the_next_
         discard=discard_task(broken),
         cleanup=broken.cleanup,
         clock=broken.clock,
+        good_runs=broken.good_runs,
         saw=lambda _snapshot, _began_at_ms: None,
     )
     broken.enable(trim=False)

@@ -58,6 +58,7 @@ def expiration_of(rig: Rig) -> ExpirationTask:
         discard=discard_task(rig),
         cleanup=rig.cleanup,
         clock=rig.clock,
+        good_runs=rig.good_runs,
         saw=lambda _take, _began_at_ms: None,
     )
 
@@ -147,6 +148,7 @@ async def test_the_snapshot_is_reported_with_the_time_it_began(
         discard=discard_task(rig),
         cleanup=rig.cleanup,
         clock=clock,
+        good_runs=rig.good_runs,
         saw=lambda snapshot, began: seen.append((snapshot, began)),
     )
     await one.run(rig.led)

@@ -147,6 +147,7 @@ async def test_the_expiration_task_runs_it(site: Site) -> None:
         discard=discard_task(rig),
         cleanup=rig.cleanup,
         clock=rig.clock,
+        good_runs=rig.good_runs,
         saw=lambda _snapshot, _began_at_ms: None,
     )
     await task.run(rig.led)
