@@ -63,7 +63,7 @@ _HEAD = (
     "# Metrics of `rlm serve`\n\n"
     "The service serves them as `/metrics` at `http.listen`. Made from `rlm/service/metrics.py`; "
     "edit there. A\nscrape reads what components know: no file, no broker and no store. What is "
-    "not known has no sample.\n"
+    "not known has no sample.\n[Alerts](alerts.md) are made of them.\n"
 )
 
 _PARTITIONS = (

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from build_tools.reference import (
+    alert_rules,
     api,
     api_rights,
     clients,
@@ -26,6 +27,7 @@ _PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/settings.md": settings.generate_service_docs,
     "docs/reference/plugin-settings.md": settings.generate_plugin_docs,
     "docs/reference/metrics.md": metrics.generate_docs,
+    "docs/reference/alerts.md": alert_rules.generate_docs,
     "docs/reference/problems.md": problems.generate_docs,
     "docs/reference/acls.md": rights.generate_docs,
     "docs/reference/api-rights.md": api_rights.generate_docs,
@@ -37,6 +39,8 @@ _PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/plugin-api.md": api.generate_plugin_docs,
     "man/rlm.1": man.generate_rlm,
     "man/rsm-plugin.1": man.generate_rsm_plugin,
+    "docker/alerts.yml": alert_rules.generate_rules,
+    "k8s/base/alerts/prometheusrule.yaml": alert_rules.generate_prometheus_rule,
 }
 GENERATED = tuple(_PAGES)
 

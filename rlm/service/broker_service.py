@@ -60,7 +60,7 @@ from rlm.service.listeners import HealthState, Listening
 from rlm.service.log_dirs import LogDirReports, log_dir_gauges
 from rlm.service.loop_watch import LoopWatch
 from rlm.service.metadata import remember_reads, remember_topics
-from rlm.service.metrics import ServiceMetrics
+from rlm.service.metrics import GaugeSource, ServiceMetrics
 from rlm.service.partition_gauges import PartitionGauges
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problems import (
@@ -136,7 +136,8 @@ class BrokerService:
         """
         tokens = token_source(config.api_token_file, clock)
         self._callers = callers = build_callers(config, tokens, clock, threads.other)
-        self._config, self._core, self._clock = config, core, clock
+        self._config, self._core = config, core
+        self._clock, self._loop_watch = clock, LoopWatch(clock)
         metrics = ServiceMetrics()
         self._dependencies = shared = build_dependencies(config, clock, tasks, threads)
         self._ledger_snapshots = build_ledger_snapshots(
@@ -188,18 +189,7 @@ class BrokerService:
                 clock=clock,
             ),
         )
-        self._loop_watch = LoopWatch(clock)
-        metrics.add_gauges(
-            safety_gauges(
-                log=shared.metadata.log,
-                settings=shared.metadata.settings,
-                certificates=self._certificates,
-                stores=shared.stores.opened,
-                loop_watch=self._loop_watch,
-                clock=clock,
-                heartbeat_interval_ms=config.heartbeat_interval_ms,
-            )
-        )
+        metrics.add_gauges(_safety(shared, self._certificates, self._loop_watch))
         _add_gauges(
             *(metrics, shared, self._tasks, clients, statuses),
             *(partition_problems, log_dirs, problems.current, pools),
@@ -355,6 +345,18 @@ def _add_gauges(
             | hedge_gauges(shared.stores.routed.hedges)
         ),
         lambda: throttle_gauges(shared.throttle.counts),
+    )
+
+
+def _safety(shared: Dependencies, certificates: Certificates, loop_watch: LoopWatch) -> GaugeSource:
+    return safety_gauges(
+        log=shared.metadata.log,
+        settings=shared.metadata.settings,
+        certificates=certificates,
+        stores=shared.stores.opened,
+        loop_watch=loop_watch,
+        clock=shared.clock,
+        heartbeat_interval_ms=shared.config.heartbeat_interval_ms,
     )
 
 

@@ -294,6 +294,9 @@ class ServiceMetrics:
                 self._histograms[row.name] = Histogram(
                     row.name, row.doc, row.labels, buckets=row.buckets, registry=self._registry
                 )
+        # Prometheus sees no increase of a series that begins with its first event.
+        failed = self._histograms["rlm_remote_fetch_wait_seconds"].labels("failed")
+        self._fetch_waits["failed"] = failed
         self._sources: tuple[GaugeSource, ...] = ()
 
     def add_gauges(self, *sources: GaugeSource) -> None:

@@ -166,7 +166,11 @@ class TaskWiring:
         self.bounded_retention = bounded_retention_watch(
             dependencies, self.holds, self.partition_tasks.copy, self._copy_watch.request
         )
-        self._expiration_task = ExpirationTask(
+        self._expiration_task = self._new_expiration_task()
+
+    def _new_expiration_task(self) -> ExpirationTask:
+        dependencies = self._dependencies
+        return ExpirationTask(
             snapshots=dependencies.snapshots,
             holes=self.partition_tasks.hole_watch,
             trim=self.partition_tasks.trim,

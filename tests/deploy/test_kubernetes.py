@@ -39,6 +39,7 @@ FOREIGN = {
     "KafkaNodePool": ("kafka.strimzi.io/v1", {"replicas", "roles", "storage"}),
     "KafkaTopic": ("kafka.strimzi.io/v1", {"partitions", "replicas", "config"}),
     "KafkaUser": ("kafka.strimzi.io/v1", {"authentication", "authorization"}),
+    "PrometheusRule": ("monitoring.coreos.com/v1", {"groups"}),
     "ServiceMonitor": ("monitoring.coreos.com/v1", {"selector", "endpoints"}),
 }
 RIGHTS = {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}

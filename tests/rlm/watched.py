@@ -24,7 +24,7 @@ from rlm.plans.problems import Problem
 from rlm.remote_log.history import Losses
 from rlm.service.certificates import CertificatePath, Certificates
 from rlm.service.coming_losses import ComingLosses
-from rlm.service.gauges import problem_and_partition_gauges
+from rlm.service.gauges import copy_gauges, problem_and_partition_gauges
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.listeners import HealthState, HttpServer
 from rlm.service.log_dirs import LogDirReports, log_dir_gauges
@@ -32,6 +32,7 @@ from rlm.service.metrics import ServiceMetrics
 from rlm.service.partition_gauges import PartitionGauges
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problems import CommonSources, ProblemWatch, ServiceSources
+from rlm.service.safety_gauges import RunAges, certificate_gauges, service_gauges
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import PartitionTasks
 from rlm.stores.opened import OpenStores
@@ -159,7 +160,7 @@ class Watched:
             copy_pool=self.copy_pool,
             cleanup_pool=self.cleanup_pool,
         )
-        partitions = PartitionProblems(
+        self.partitions = partitions = PartitionProblems(
             node_id=NODE_ID,
             leadership=self.leadership,
             snapshots=self.snapshots,
@@ -301,16 +302,31 @@ class Watched:
             if row["event"] in ("problem", "problem_ended")
         ]
 
+    def metrics(self) -> ServiceMetrics:
+        """What a scrape reads."""
+        metrics, clock = ServiceMetrics(), self.rig.clock
+        ages = RunAges(
+            partitions=self.partitions,
+            good_runs=self.rig.good_runs,
+            verified_ms=None,
+            clock=clock,
+        )
+        metrics.add_gauges(
+            problem_and_partition_gauges(
+                self.watch.current, self.statuses.led, PartitionGauges(clock)
+            ),
+            lambda: log_dir_gauges(self.log_dirs.reports()),
+            lambda: copy_gauges(self.partitions.copying()),
+            ages.gauges,
+            lambda: service_gauges(self.rig.settings.view, clock.monotonic_ms(), HEARTBEAT_MS),
+            lambda: certificate_gauges(self.certificates.files, clock.now_ms()),
+        )
+        return metrics
+
     async def shown(self) -> Shown:
         """What each interface shows now."""
         problems = self.watch.current()
-        metrics = ServiceMetrics()
-        metrics.add_gauges(
-            problem_and_partition_gauges(
-                self.watch.current, self.statuses.led, PartitionGauges(self.rig.clock)
-            ),
-            lambda: log_dir_gauges(self.log_dirs.reports()),
-        )
+        metrics = self.metrics()
         state = HealthState(alive=True, ready=True, problems=problems)
         server = HttpServer(host="127.0.0.1", port=0, health=lambda: state, metrics=metrics.render)
         url = f"http://127.0.0.1:{await server.start()}"

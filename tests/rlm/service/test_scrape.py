@@ -72,8 +72,8 @@ async def test_remote_fetches_are_scraped_while_they_wait_and_by_how_they_end(
         await waiting
         found = scraped(service)
     assert found["rlm_remote_fetch_purgatory_size"] == {(): 0.0}
-    assert found["rlm_remote_fetch_wait_seconds_count"] == {("ended",): 1.0}
-    assert found["rlm_remote_fetch_wait_seconds_sum"] == {("ended",): 0.7}
+    assert found["rlm_remote_fetch_wait_seconds_count"] == {("ended",): 1.0, ("failed",): 0.0}
+    assert found["rlm_remote_fetch_wait_seconds_sum"] == {("ended",): 0.7, ("failed",): 0.0}
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="there is no /proc")
