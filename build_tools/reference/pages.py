@@ -6,6 +6,7 @@ by name.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from build_tools.reference import (
     alert_rules,
@@ -13,6 +14,7 @@ from build_tools.reference import (
     api_rights,
     clients,
     commands,
+    dashboards,
     formats,
     man,
     metrics,
@@ -41,6 +43,10 @@ _PAGES: Mapping[str, Callable[[], str]] = {
     "man/rsm-plugin.1": man.generate_rsm_plugin,
     "docker/alerts.yml": alert_rules.generate_rules,
     "k8s/base/alerts/prometheusrule.yaml": alert_rules.generate_prometheus_rule,
+    **{
+        f"docker/dashboards/{one.name}.json": partial(dashboards.generate, one.name)
+        for one in dashboards.DASHBOARDS
+    },
 }
 GENERATED = tuple(_PAGES)
 

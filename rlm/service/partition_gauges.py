@@ -5,6 +5,7 @@ where the status that it follows from is another one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from kip405.ids import TopicPartition
 from rlm.api.per_partition import FOREVER_MS, PerPartition
@@ -43,6 +44,8 @@ _TIMED = (
 
 _OF_TOPIC: Mapping[str, Callable[[Iterable[float]], float]] = {"sum": sum, "max": max, "min": min}
 _AGGREGATES = {row.name: _OF_TOPIC[row.of_topic] for row in PARTITION_ROWS if row.of_topic}
+_LABELS_KEPT = 1 << 15
+"""Partitions whose labels are not written again at each scrape."""
 Samples = Sequence[tuple[TopicPartition, float]]
 
 
@@ -124,6 +127,7 @@ def _partition_lines(status: PartitionStatus) -> tuple[tuple[str, ...], int]:
     ), FOREVER_MS
 
 
+@lru_cache(maxsize=_LABELS_KEPT)
 def _labels(partition: TopicPartition) -> str:
     return labels_text(PARTITION, (partition.topic, str(partition.partition)))
 
