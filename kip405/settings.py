@@ -295,9 +295,11 @@ def number(least: float) -> Kind:
 
 
 def choice(*names: str) -> Kind:
-    """One of the given texts."""
+    """One of the given texts. YAML reads the words on and off as true and false."""
 
     def read(value: Any) -> str:
+        if isinstance(value, bool):
+            value = "on" if value else "off"
         if not isinstance(value, str) or value not in names:
             raise ValueError
         return value

@@ -13,6 +13,7 @@ from kip405.settings import PATH, Setting, names_secret_file
 from rlm.config import ServiceConfig, load, load_reader
 from rlm.config.service import ReaderConfig, settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS
+from tests.builders.service import broker_config
 
 SHAPED = ("stores", "storage.endpoint.rules", "offload.rules", "proxy.history.rules")
 """Only the shape of a wrong value is shown."""
@@ -220,6 +221,8 @@ def test_a_wrong_type_names_the_setting_and_what_is_allowed(
         ("sweep.grace.ms", 1.5),
         ("allow_insecure", "yes"),
         ("log.level", "loud"),
+        ("log.level", True),
+        ("metrics.per.partition", "some"),
         ("state.dir", "relative/path"),
         ("log.dirs", ["/a", "/a"]),
         ("log.dirs", []),
@@ -409,3 +412,9 @@ def test_a_readers_addresses_are_checked_as_a_services(
         read_reader(tmp_path, reads | {"grpc.listen": "10.0.0.1:9095"})
     with pytest.raises(Invalid, match="did you mean"):
         read_reader(tmp_path, reads | {"cluster.ids": "c1"})
+
+
+@pytest.mark.parametrize("word", ["auto", "on", "off"])
+def test_on_and_off_are_the_words_that_they_are_in_the_file(tmp_path: Path, word: str) -> None:
+    content = yaml.safe_load(f"metrics.per.partition: {word}")
+    assert broker_config(tmp_path, content).metrics_per_partition == word

@@ -11,6 +11,7 @@ from kip405.errors import Unavailable
 from kip405.ids import PartitionKey
 from rlm.broker.leadership import LedPartition
 from rlm.config.loader import reader_from_mapping
+from rlm.plans.open_transactions import PinnedOffset
 from rlm.plans.problem_rules import CertificateFile
 from rlm.service.loop_watch import LoopWatch
 from rlm.service.reader_service import ReaderService
@@ -243,3 +244,16 @@ async def test_restarts_of_a_plugin_that_we_run_are_shown(tmp_path: Path) -> Non
             found = samples(reader._listening._http._metrics().decode())
             await reader.close()
     assert found["rlm_plugin_restarts_total"] == {("default",): 3}
+
+
+@pytest.mark.parametrize(("detail", "labels"), [("on", ("0", "orders")), ("off", ("orders",))])
+async def test_a_service_shows_partitions_as_its_setting_says(
+    tmp_path: Path, detail: str, labels: tuple[str, ...]
+) -> None:
+    async with built_service(tmp_path, ManualClock(), {"metrics.per.partition": detail}) as service:
+        pinned = PinnedOffset(
+            partition=PARTITION.topic_partition, last_stable_offset=5, since_ms=ManualClock().now
+        )
+        service._tasks.transactions._pinned[PARTITION.key] = pinned
+        found = scraped(service)
+    assert found["rlm_last_stable_offset_pinned_seconds"] == {labels: 0}
