@@ -45,6 +45,8 @@ KAFKA_NAMES: dict[str, tuple[str, str]] = {
     "LocalRetentionSizeInPercent": ("", "rlm_log_dir_untrimmable_bytes says what stays, and why"),
     "remote-fetch-throttle-time": ("rlm_read_throttled_seconds_total", ""),
     "remote-copy-throttle-time": ("rlm_remote_copy_throttled_seconds_total", ""),
+    "RLMCopy byte-rate": ("rlm_copy_bytes_per_second", ""),
+    "RLMFetch byte-rate": ("rlm_read_given_bytes_total", "a total; Prometheus makes the rate"),
     "DelayedRemoteFetchMetrics ExpiresPerSec": (
         "rlm_remote_fetch_wait_seconds_count",
         'with `outcome="expired"`',
