@@ -48,9 +48,12 @@ class SeenEnds:
     async def epoch_ends(
         self, questions: Mapping[TopicPartition, EpochQuestion]
     ) -> dict[TopicPartition, EpochEnd]:
-        """As EndOffsetClient. The end of an epoch is not beyond that of the log."""
+        """As EndOffsetClient. The end of an epoch is not beyond that of the log, and below 0 where
+        the leader does not know it.
+        """
         answers = await self._client.epoch_ends(questions)
-        self._see({one: answer.end_offset for one, answer in answers.items()})
+        ends = {one: answer.end_offset for one, answer in answers.items()}
+        self._see({one: end for one, end in ends.items() if end >= 0})
         return answers
 
     async def recorded_ledger_id(self) -> Uuid | None:

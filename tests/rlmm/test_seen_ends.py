@@ -67,8 +67,9 @@ async def test_an_older_epoch_ends_no_log_and_no_answer_is_no_answer() -> None:
     await ends.end_offset(FIRST, 1)
     answered_at_ms = clock.monotonic_ms()
     clock.advance(5_000)
-    leaders.ends = {}
-    await ends.epoch_ends({})
+    for unknown in ({}, {FIRST: -1}):
+        leaders.ends = unknown
+        await ends.epoch_ends({})
     leaders.ends = None
     with pytest.raises(Unavailable):
         await ends.epoch_ends({})
