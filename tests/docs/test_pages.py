@@ -3,13 +3,13 @@
 import ast
 import json
 import re
-from collections.abc import Iterator
 
 import pytest
 import yaml
 
 from kip405.settings import Table
 from rlm.api.principals import KAFKA_USER, principals_of
+from rlm.broker.versions import OLDEST_KAFKA
 from rlm.config.offload import OFFLOAD_ROWS, read_offload_rules
 from rlm.config.service import settings
 from rlm.config.stores import RULE_ROWS, STORE_ROWS, is_store_key, read_rules, read_stores
@@ -67,21 +67,38 @@ def test_settings_named_in_the_text_exist(name: str) -> None:
     assert unknown == set()
 
 
-def _texts() -> Iterator[str]:
-    """Every text in the code of stores, as it is put together."""
-    for path in sources(with_tests=False):
-        if show(path).startswith(("rsm_plugins/", "rlm/stores/")):
-            for node in ast.walk(parse(path)):
-                if isinstance(node, ast.JoinedStr | ast.Constant):
-                    yield ast.unparse(node).replace("{IDENTITY_NAME}", IDENTITY_NAME)
+def _texts(*folders: str) -> str:
+    """Every text in the code of these folders, as it is put together."""
+    found = (
+        ast.unparse(node)
+        for path in sources(with_tests=False)
+        if show(path).startswith(folders)
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.JoinedStr | ast.Constant)
+    )
+    joined = "\n".join(found)
+    return joined.replace("{IDENTITY_NAME}", IDENTITY_NAME).replace("{OLDEST_KAFKA}", OLDEST_KAFKA)
+
+
+def _explained(page: str, head: str) -> set[str]:
+    """The pieces of messages in the first column of the page's tables with this head."""
+    tables = re.findall(rf"^\| {head} \|.*?\n\n", PAGES[page], re.DOTALL | re.MULTILINE)
+    cells = [row.split("|")[1] for table in tables for row in table.splitlines()[2:] if row]
+    messages = [words for cell in cells for words in re.findall(r"`([^`]+)`", cell)]
+    return {piece.strip() for words in messages for piece in words.split("...")} - {""}
 
 
 def test_messages_explained_are_in_the_code() -> None:
-    tables = re.findall(r"^\| in the message \|.*?\n\n", PAGES["docs/stores.md"], re.DOTALL | re.M)
-    cells = [row.split("|")[1] for table in tables for row in table.splitlines()[2:] if row]
-    explained = {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
-    known = "\n".join(_texts())
+    explained = _explained("docs/stores.md", "in the message")
+    known = _texts("rsm_plugins/", "rlm/stores/")
     assert len(explained) > 20
+    assert {words for words in explained if words not in known} == set()
+
+
+def test_refusals_explained_are_in_the_code() -> None:
+    explained = _explained("docs/limits.md", "it says")
+    known = _texts("rlm/topics/", "rlm/service/", "rlm/broker/")
+    assert len(explained) > 15
     assert {words for words in explained if words not in known} == set()
 
 
