@@ -20,6 +20,7 @@ from rlm.api.copy_limits import ClusterCopyLimits
 from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.peers import Peers, Sent, Stubs
 from rlm.api.ports import Discards, Explanations, Losses, PartitionStatuses, Purge, StoreDoctor
+from rlm.api.report_calls import ReportCalls, Reports
 from rlm.api.topic_summaries import TopicSummaries
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.topic_refs import TopicResolver
@@ -30,7 +31,7 @@ from rlm.topics.partition_records import Adoption, Freezes
 from rlm.topics.ports import NotLeader
 from rlm.topics.verbs import TopicVerbs
 from rlm.v1 import admin_pb2 as pb
-from rlm.v1 import admin_pb2_grpc, fetch_pb2
+from rlm.v1 import fetch_pb2
 from rlmm.settings_records import TopicRecord
 from rsm_plugins.contract.answering import Context
 
@@ -64,13 +65,15 @@ class AdminDependencies:
     copies: ClusterCopy
     expiry_plans: ExpiryPlans
     explanations: Explanations
+    reports: Reports
     now_ms: Callable[[], int]
 
 
-class AdminService(admin_pb2_grpc.AdminServiceServicer):
+class AdminService(ReportCalls):
     """See proto/rlm/v1/admin.proto for what each call promises."""
 
     def __init__(self, dependencies: AdminDependencies) -> None:
+        super().__init__(dependencies.reports)
         self._dependencies = dependencies
 
     async def EnableTopic(

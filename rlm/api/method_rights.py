@@ -135,6 +135,10 @@ def _purge(request: admin_pb2.PurgeRequest, names: TopicNames) -> Iterator[Need]
             yield Need(right=_X, topic=topic, named=text)
 
 
+def _plan_topic(request: admin_pb2.PlanTopicRequest, names: TopicNames) -> Iterator[Need]:
+    yield Need(right=_D, topic=request.enable.topic)
+
+
 def _copy_closed(request: admin_pb2.CopyClosedRequest, names: TopicNames) -> Iterator[Need]:
     if not request.targets:
         yield Need(right=_O, topic=EVERY_TOPIC)
@@ -194,6 +198,7 @@ _EACH = "describe, for each topic that the answer is to have"
 _ADMIN_RULES: Mapping[str, MethodRule] = {
     "EnableTopic": MethodRule(words="configure on the topic", needs=_on_topic(_C), changes=_always),
     "PlanRetention": MethodRule(words="describe on the topic", needs=_on_topic(_D)),
+    "PlanTopic": MethodRule(words="describe on the topic", needs=_plan_topic),
     "AcceptRetention": MethodRule(
         words="configure on the topic; describe, where it only plans",
         needs=_on_topic_if(_C, _has_limits, _D),

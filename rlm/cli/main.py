@@ -125,6 +125,11 @@ COMMANDS = {
         attribute="partition",
         summary="Decide about frozen partitions and lost records.",
     ),
+    "plan": LazyCommand(
+        module="rlm.cli.plan",
+        attribute="plan",
+        summary="Say what it means to enable topics, before anything is.",
+    ),
     "probe": LazyCommand(
         module="rlm.cli.probe",
         attribute="probe",

@@ -65,15 +65,8 @@ def enable_matching(request: pb.EnableTopicRequest, connect: Connect) -> int:
     status. Fenced, with the matches shown, if there are several or data becomes deletable, and no
     `yes`. Topics that must never be enabled are left out.
     """
-    pattern = topic_pattern(request.topic)
     with connect.open() as target:
-        candidates = target.ask(target.admin.ListCandidates, pb.ListCandidatesRequest())
-        found = [row for row in candidates.topics if pattern.fullmatch(row.topic)]
-        if not found:
-            raise NotFound(
-                f"no topic matches {request.topic}: a pattern is a regular expression that the "
-                "whole name must match, such as 'logs-.*'; internal topics never match"
-            )
+        found = matching(target, request.topic)
         matches = [_planned(target, request, row) for row in found]
         wanted = [one for one in matches if not one.left_out]
         is_risky = len(wanted) > 1 or any(one.plan.deletable for one in wanted)
@@ -83,6 +76,19 @@ def enable_matching(request: pb.EnableTopicRequest, connect: Connect) -> int:
             _enable(target, request, one)
     _show(matches, connect, applied=True)
     return EXIT_FAILED if any(one.error for one in matches) else 0
+
+
+def matching(target: Target, text: str) -> list[pb.CandidateTopic]:
+    """The topics whose whole name matches a pattern; NotFound without any."""
+    pattern = topic_pattern(text)
+    candidates = target.ask(target.admin.ListCandidates, pb.ListCandidatesRequest())
+    found = [row for row in candidates.topics if pattern.fullmatch(row.topic)]
+    if not found:
+        raise NotFound(
+            f"no topic matches {text}: a pattern is a regular expression that the whole name must "
+            "match, such as 'logs-.*'; internal topics never match"
+        )
+    return found
 
 
 def _request(request: pb.EnableTopicRequest, topic: str, *, yes: bool) -> pb.EnableTopicRequest:

@@ -44,6 +44,7 @@ DEFAULT_STORE = "default"
 RSM_PREFIX = "rsm.config."
 PREFIX_KEY = "rsm.config.prefix"
 NAME_ALLOWED = "1 to 60 characters of a-z A-Z 0-9 . _ -"
+_PART_SIZE = f"{RSM_PREFIX}s3.multipart.upload.part.size"
 _NAME_MAX = 60
 _NAME_SIGNS = frozenset("._-")
 
@@ -132,6 +133,14 @@ class StoreConfig:
     @property
     def prefix(self) -> str:
         return str(self.config.get(PREFIX_KEY, ""))
+
+    @property
+    def part_bytes(self) -> int | None:
+        """The size of the parts in which the store takes a log that is larger; None = it takes each
+        object at once, as far as is known.
+        """
+        row = kind_settings(self.kind).row(_PART_SIZE) if self.kind else None
+        return None if row is None else int(self.config.get(row.key, row.default))
 
     @property
     def endpoint_store(self) -> EndpointStore:

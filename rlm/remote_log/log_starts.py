@@ -99,8 +99,34 @@ async def publish_first(
     damage: str | None,
     remains: Remains = Remains.UNDECIDED,
 ) -> None:
-    """Write the start of a partition that has never had one (H2): the broker's log start, or where
-    the remains of a topic without a settings record begin.
+    """Write the start of a partition that has never had one (H2), as `first_start` has it."""
+    record = StartRecord(
+        partition=partition.key,
+        remote_log_start_offset=first_start(
+            settings.view,
+            partition,
+            log_start_offset,
+            ledger=ledger,
+            damage=damage,
+            remains=remains,
+        ),
+        cause=CAUSE_ENABLE,
+        decided_epoch=leader_epoch,
+    )
+    await settings.publish(record, leader_epoch)
+
+
+def first_start(
+    view: SettingsView,
+    partition: TopicIdPartition,
+    log_start_offset: int,
+    *,
+    ledger: PartitionLedger,
+    damage: str | None,
+    remains: Remains,
+) -> int:
+    """The first remote log start of a partition: the broker's log start, or where the remains of a
+    topic without a settings record begin.
 
     `damage`: of settings or ledger; both were read to a barrier. Unavailable: there may have been a
     start. Fenced: an operator must decide about remains, or somebody else was faster.
@@ -110,24 +136,16 @@ async def publish_first(
             f"{partition} has no remote log start that can be read, and none is written while "
             f"there may be one: {damage}"
         )
-    start = log_start_offset
-    if settings.view.topic(partition.key.topic_id) is None:
-        start = _start_of_unknown(settings.view, partition, log_start_offset, ledger, remains)
-    else:
-        sign = sign_of_start(settings.view, ledger)
-        if sign is not None:
-            raise Unavailable(
-                f"{partition} has {sign} and no remote log start: the settings have lost the "
-                "record; restore it from a backup, or `rlm topics adopt-log-start` sets it where "
-                "the remote segments begin"
-            )
-    record = StartRecord(
-        partition=partition.key,
-        remote_log_start_offset=start,
-        cause=CAUSE_ENABLE,
-        decided_epoch=leader_epoch,
-    )
-    await settings.publish(record, leader_epoch)
+    if view.topic(partition.key.topic_id) is None:
+        return _start_of_unknown(view, partition, log_start_offset, ledger, remains)
+    sign = sign_of_start(view, ledger)
+    if sign is not None:
+        raise Unavailable(
+            f"{partition} has {sign} and no remote log start: the settings have lost the "
+            "record; restore it from a backup, or `rlm topics adopt-log-start` sets it where "
+            "the remote segments begin"
+        )
+    return log_start_offset
 
 
 def _start_of_unknown(

@@ -21,7 +21,6 @@ from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.peers import Peers
 from rlm.api.ports import ConfigReload, Problems
 from rlm.api.topic_summaries import TopicSummaries
-from rlm.log_dir.scanner import LogDirs
 from rlm.plans.client_activity import ClientRow
 from rlm.plans.disk import LogDirReport
 from rlm.plans.retention_contests import RetentionContests
@@ -33,6 +32,7 @@ from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.explanation import Explanations
 from rlm.service.fetch_api import endpoints
 from rlm.service.metadata import BARRIER_DEADLINE_MS
+from rlm.service.reports import build_reports, scan_of
 from rlm.service.statuses import Statuses
 from rlm.service.task_parts import certain_time
 from rlm.service.tasks import TaskWiring
@@ -52,7 +52,7 @@ from rlm.topics.ends import EndSettings, TopicEnds
 from rlm.topics.giveback import DiskGiveback
 from rlm.topics.keeper import RecreatedTopicWatch, RetentionKeeper
 from rlm.topics.leftovers import Leftovers
-from rlm.topics.local_logs import DiskLogs, LogDirSpace, Scan
+from rlm.topics.local_logs import DiskLogs, LogDirSpace
 from rlm.topics.needed_acls import needed_acls
 from rlm.topics.partition_records import Adoption, Freezes, LocalStarts, Starts
 from rlm.topics.presence import TopicPresence
@@ -314,11 +314,13 @@ def _topic_verbs(
                 settings=settings,
                 ledger=dependencies.metadata.manager,
                 announcements=announcements,
-                scan=_scan(dependencies),
+                scan=scan_of(dependencies),
                 threads=dependencies.threads.snapshots,
                 clock=dependencies.clock,
             ),
-            logs=DiskLogs(_scan(dependencies), dependencies.threads.snapshots, dependencies.clock),
+            logs=DiskLogs(
+                scan_of(dependencies), dependencies.threads.snapshots, dependencies.clock
+            ),
             offload=offload_policy(dependencies.config),
             readers=ReaderCheck(
                 offsets=brokers,
@@ -332,10 +334,6 @@ def _topic_verbs(
             barrier_deadline_ms=BARRIER_DEADLINE_MS,
         )
     )
-
-
-def _scan(dependencies: Dependencies) -> Scan:
-    return LogDirs([str(path) for path in dependencies.config.log_dirs]).scan
 
 
 def build_admin(
@@ -399,6 +397,7 @@ def build_admin(
             peers=peers,
             stores=dependencies.stores,
             explanations=_explanations(dependencies, tasks),
+            reports=build_reports(dependencies, tasks, topics.verbs, gate=gate, peers=peers),
             expiry_plans=ExpiryPlans(peers=peers, planner=tasks, broker=broker),
             copies=ClusterCopy(peers=peers, runs=tasks.copy_runs, broker=broker),
             verify=ClusterVerify(

@@ -21,7 +21,13 @@ from kip405.errors import Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlm.broker.answers import OwnOffsets, TopicDescription
 from rlm.broker.leadership import LedPartition
-from rlm.remote_log.log_starts import LogStarts, Remains, publish_first, sign_of_start
+from rlm.remote_log.log_starts import (
+    LogStarts,
+    Remains,
+    first_start,
+    publish_first,
+    sign_of_start,
+)
 from rlm.tasks.unlisted_segments import Listing
 from rlm.topics.ports import Broker, LeaderOffsets, Ledger, Settings
 from rlmm.settings_records import (
@@ -57,22 +63,45 @@ class Starts:
         leader, or where a start may have been lost. Fenced: `remains` does not say what becomes of
         remote segments.
         """
-        missing = [
-            partition
-            for partition in sorted(topic.partitions)
-            if self._known(topic, partition) is None
-        ]
+        missing = self._missing(topic)
         for partition in missing:
             await self._publish(topic, partition, remains)
         return len(missing)
 
+    async def check(self, topic: TopicDescription, remains: Remains) -> None:
+        """Errors as of `ensure`; nothing is written."""
+        for partition in self._missing(topic):
+            names, start = await self._log_start(topic, partition)
+            first_start(
+                self._settings.view,
+                names,
+                start,
+                ledger=self._ledger.ledger(names.key),
+                damage=self._damage(names.key),
+                remains=remains,
+            )
+
+    def _missing(self, topic: TopicDescription) -> list[int]:
+        partitions = sorted(topic.partitions)
+        return [one for one in partitions if self._known(topic, one) is None]
+
     def _known(self, topic: TopicDescription, partition: int) -> int | None:
         return self._settings.view.remote_log_start(PartitionKey(topic.topic_id, partition))
 
-    async def _publish(self, topic: TopicDescription, partition: int, remains: Remains) -> None:
+    async def _log_start(
+        self, topic: TopicDescription, partition: int
+    ) -> tuple[TopicIdPartition, int]:
+        """The leader's log start; the partition's ledger is read to a barrier."""
         start = await self._offsets.offset(topic, partition, EARLIEST_TIMESTAMP)
         names = TopicIdPartition(topic_id=topic.topic_id, topic=topic.name, partition=partition)
         await self._ledger.barrier(names.key, self._barrier_deadline_ms)
+        return names, start
+
+    def _damage(self, key: PartitionKey) -> str | None:
+        return self._ledger.damage_of(key) or self._settings.damage_of_start(key)
+
+    async def _publish(self, topic: TopicDescription, partition: int, remains: Remains) -> None:
+        names, start = await self._log_start(topic, partition)
         try:
             await publish_first(
                 self._settings,
@@ -80,9 +109,7 @@ class Starts:
                 start,
                 leader_epoch=topic.partitions[partition].leader_epoch,
                 ledger=self._ledger.ledger(names.key),
-                damage=(
-                    self._ledger.damage_of(names.key) or self._settings.damage_of_start(names.key)
-                ),
+                damage=self._damage(names.key),
                 remains=remains,
             )
         except Fenced:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.acls import MissingAcls
-from kip405.errors import Fenced, Invalid, NotFound
+from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentState
 from rlm.broker.answers import TopicDescription
@@ -80,6 +80,16 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnableCheck:
+    """What `enable` would say of a topic: why it refuses, None = it would not."""
+
+    topic: TopicDescription
+    retention: Retention
+    refusal: RemoteStorageError | None = None
+    warnings: tuple[str, ...] = ()
+
+
 RefuseUntiered = Callable[[str], None]
 """Called with a topic's name: Invalid where its segments would have no store."""
 
@@ -125,6 +135,15 @@ class _Seen:
         return Writing(leader_epoch=self.leader_epoch, seen=self.next_offset)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """What is written when nothing refuses it."""
+
+    record: TopicRecord
+    change: RetentionChange
+    warnings: tuple[str, ...]
+
+
 class TopicVerbs:
     """NotLeader: call the service of `error.leader`. Other errors say what the caller must do."""
 
@@ -149,6 +168,20 @@ class TopicVerbs:
         async with self.lock:
             seen = await self._see_allowed(name, tier=options.trim)
             return await self._enable(seen, options)
+
+    async def check(self, name: str, options: EnableOptions) -> EnableCheck:
+        """What `enable` would say now; alters nothing. NotFound, MissingAcls: the topic cannot be
+        described. Invalid: the retention that is asked for is none.
+        """
+        async with self.lock:
+            seen = await self._see_allowed(name, tier=options.trim)
+            retention = rules.choose_retention(options.retention, seen.record, seen.config)
+            try:
+                checked = await self._checked(seen, options)
+                await self._dependencies.starts.check(seen.topic, options.remains)
+            except RemoteStorageError as error:
+                return EnableCheck(topic=seen.topic, retention=retention, refusal=error)
+            return EnableCheck(topic=seen.topic, retention=retention, warnings=checked.warnings)
 
     async def change_taken_over(self, name: str, options: EnableOptions) -> Outcome:
         """As `enable`, but Fenced for a topic that is not enabled in mode tier (any more)."""
@@ -308,6 +341,19 @@ class TopicVerbs:
         return record
 
     async def _enable(self, seen: _Seen, options: EnableOptions) -> Outcome:
+        checked = await self._checked(seen, options)
+        record, change, warnings = checked.record, checked.change, checked.warnings
+        await self._dependencies.starts.ensure(seen.topic, options.remains)
+        await self._dependencies.shortening.announce(
+            seen.topic, change, by=options.by, writing=seen.writing
+        )
+        await self._publish(seen, record)
+        if not self._dependencies.settler.alters_configs:
+            warnings += to_be_set(record, seen.config)
+        return Outcome(record=await self._settle_or_undo(seen, record), warnings=warnings)
+
+    async def _checked(self, seen: _Seen, options: EnableOptions) -> _Checked:
+        """All that may refuse, but for missing starts; nothing is altered."""
         rules.refuse(seen.topic, seen.config)
         self._dependencies.refuse_untiered(seen.topic.name)
         before = seen.record
@@ -336,14 +382,7 @@ class TopicVerbs:
                 seen.topic, retention, force=options.force
             )
             warnings += await self._dependencies.logs.check(seen.topic, force=options.force)
-        await self._dependencies.starts.ensure(seen.topic, options.remains)
-        await self._dependencies.shortening.announce(
-            seen.topic, change, by=options.by, writing=seen.writing
-        )
-        await self._publish(seen, record)
-        if not self._dependencies.settler.alters_configs:
-            warnings += to_be_set(record, seen.config)
-        return Outcome(record=await self._settle_or_undo(seen, record), warnings=warnings)
+        return _Checked(record=record, change=change, warnings=warnings)
 
     def _change(self, seen: _Seen, wanted: Retention, options: EnableOptions) -> RetentionChange:
         change = self._dependencies.shortening.change(

@@ -35,6 +35,56 @@ class EnableTopicRequest(_message.Message):
     keep_remote: bool
     def __init__(self, topic: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., force: _Optional[bool] = ..., yes: _Optional[bool] = ..., remote_copy_lag_ms: _Optional[int] = ..., remote_copy_lag_bytes: _Optional[int] = ..., offload_deletion_lag_ms: _Optional[int] = ..., keep_remote: _Optional[bool] = ...) -> None: ...
 
+class PlanTopicRequest(_message.Message):
+    __slots__ = ("enable", "local_only")
+    ENABLE_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    enable: EnableTopicRequest
+    local_only: bool
+    def __init__(self, enable: _Optional[_Union[EnableTopicRequest, _Mapping]] = ..., local_only: _Optional[bool] = ...) -> None: ...
+
+class TopicPlan(_message.Message):
+    __slots__ = ("topic", "refusal", "warnings", "local_retention_ms", "local_retention_bytes", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    refusal: str
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    local_retention_ms: int
+    local_retention_bytes: int
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionPlan]
+    def __init__(self, topic: _Optional[str] = ..., refusal: _Optional[str] = ..., warnings: _Optional[_Iterable[str]] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionPlan, _Mapping]]] = ...) -> None: ...
+
+class PartitionPlan(_message.Message):
+    __slots__ = ("partition", "leader", "replicas", "problem", "segments", "size_bytes", "local_bytes", "freed_bytes", "objects", "requests", "copy_bytes_per_second")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    COPY_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    leader: int
+    replicas: int
+    problem: str
+    segments: int
+    size_bytes: int
+    local_bytes: int
+    freed_bytes: int
+    objects: int
+    requests: int
+    copy_bytes_per_second: int
+    def __init__(self, partition: _Optional[int] = ..., leader: _Optional[int] = ..., replicas: _Optional[int] = ..., problem: _Optional[str] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., local_bytes: _Optional[int] = ..., freed_bytes: _Optional[int] = ..., objects: _Optional[int] = ..., requests: _Optional[int] = ..., copy_bytes_per_second: _Optional[int] = ...) -> None: ...
+
 class RetentionPlan(_message.Message):
     __slots__ = ("topic", "retention_ms", "retention_bytes", "retention_in_force_ms", "retention_in_force_bytes", "deletable")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

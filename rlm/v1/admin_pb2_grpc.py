@@ -53,6 +53,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.RetentionPlan.FromString,
                 _registered_method=True)
+        self.PlanTopic = channel.unary_unary(
+                '/rlm.v1.AdminService/PlanTopic',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.PlanTopicRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.TopicPlan.FromString,
+                _registered_method=True)
         self.AcceptRetention = channel.unary_unary(
                 '/rlm.v1.AdminService/AcceptRetention',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.AcceptRetentionRequest.SerializeToString,
@@ -204,6 +209,15 @@ class AdminServiceServicer:
 
     def PlanRetention(self, request, context):
         """What EnableTopic with the same request would make deletable now. Alters nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanTopic(self, request, context):
+        """What EnableTopic with the same request would mean: how much there is to copy, what local retention would free, and
+        what refuses it. Alters nothing; rights are used as by ProveAccess. A partition whose leader's service does not answer
+        has a problem instead of figures.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -419,6 +433,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.RetentionPlan.SerializeToString,
             ),
+            'PlanTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanTopic,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.PlanTopicRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.TopicPlan.SerializeToString,
+            ),
             'AcceptRetention': grpc.unary_unary_rpc_method_handler(
                     servicer.AcceptRetention,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.AcceptRetentionRequest.FromString,
@@ -612,6 +631,33 @@ class AdminService:
             '/rlm.v1.AdminService/PlanRetention',
             rlm_dot_v1_dot_admin__pb2.EnableTopicRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.RetentionPlan.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/PlanTopic',
+            rlm_dot_v1_dot_admin__pb2.PlanTopicRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.TopicPlan.FromString,
             options,
             channel_credentials,
             insecure,

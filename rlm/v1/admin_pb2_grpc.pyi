@@ -45,6 +45,11 @@ class AdminServiceStub:
     EnableTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.TopicDescription]
     PlanRetention: _grpc.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.RetentionPlan]
     """What EnableTopic with the same request would make deletable now. Alters nothing."""
+    PlanTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PlanTopicRequest, _admin_pb2.TopicPlan]
+    """What EnableTopic with the same request would mean: how much there is to copy, what local retention would free, and
+    what refuses it. Alters nothing; rights are used as by ProveAccess. A partition whose leader's service does not answer
+    has a problem instead of figures.
+    """
     AcceptRetention: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AcceptRetentionRequest, _admin_pb2.AcceptRetentionResponse]
     """Makes the broker retention that somebody else has set on a topic in mode tier its total retention, and sets the
     brokers' own back to -1. Without limits nothing is changed: the plan says what there is to accept. NOT_FOUND where
@@ -144,6 +149,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     EnableTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.TopicDescription]  # type: ignore[assignment]
     PlanRetention: _aio.UnaryUnaryMultiCallable[_admin_pb2.EnableTopicRequest, _admin_pb2.RetentionPlan]  # type: ignore[assignment]
     """What EnableTopic with the same request would make deletable now. Alters nothing."""
+    PlanTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.PlanTopicRequest, _admin_pb2.TopicPlan]  # type: ignore[assignment]
+    """What EnableTopic with the same request would mean: how much there is to copy, what local retention would free, and
+    what refuses it. Alters nothing; rights are used as by ProveAccess. A partition whose leader's service does not answer
+    has a problem instead of figures.
+    """
     AcceptRetention: _aio.UnaryUnaryMultiCallable[_admin_pb2.AcceptRetentionRequest, _admin_pb2.AcceptRetentionResponse]  # type: ignore[assignment]
     """Makes the broker retention that somebody else has set on a topic in mode tier its total retention, and sets the
     brokers' own back to -1. Without limits nothing is changed: the plan says what there is to accept. NOT_FOUND where
@@ -252,6 +262,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RetentionPlan, _abc.Awaitable[_admin_pb2.RetentionPlan]]:
         """What EnableTopic with the same request would make deletable now. Alters nothing."""
+
+    @_abc_1.abstractmethod
+    def PlanTopic(
+        self,
+        request: _admin_pb2.PlanTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.TopicPlan, _abc.Awaitable[_admin_pb2.TopicPlan]]:
+        """What EnableTopic with the same request would mean: how much there is to copy, what local retention would free, and
+        what refuses it. Alters nothing; rights are used as by ProveAccess. A partition whose leader's service does not answer
+        has a problem instead of figures.
+        """
 
     @_abc_1.abstractmethod
     def AcceptRetention(

@@ -149,10 +149,10 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H1: our own trim becomes the first start of a partition that had one",
-            "        if sign is not None:\n            raise Unavailable(\n"
-            '                f"{partition} has {sign} and no',
-            "        if sign is ...:\n            raise Unavailable(\n"
-            '                f"{partition} has {sign} and no',
+            "    if sign is not None:\n        raise Unavailable(\n"
+            '            f"{partition} has {sign} and no',
+            "    if sign is ...:\n        raise Unavailable(\n"
+            '            f"{partition} has {sign} and no',
         ),
     ),
     *LOST_START.edits(
@@ -221,7 +221,7 @@ EDITS: tuple[Edit, ...] = (
     *ENABLING.edits(
         (
             "no topic is enabled until the topics of the service were verified again",
-            "self._ledger.damage_of(names.key) or self._settings.damage_of_start(names.key)",
+            "self._ledger.damage_of(key) or self._settings.damage_of_start(key)",
             "self._ledger.problem or self._settings.problem",
         ),
     ),

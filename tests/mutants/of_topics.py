@@ -3,6 +3,7 @@
 from tests.mutants.edits import Edit, Target
 
 _VERBS = (
+    "tests/rlm/topics/test_enable_check.py",
     "tests/rlm/topics/test_verb_guards.py",
     "tests/rlm/topics/test_verbs.py",
     "tests/rlm/topics/test_h14_takeover.py",
@@ -48,6 +49,11 @@ EDITS: tuple[Edit, ...] = (
             "H2: the remote log starts of a topic are never written",
             "        await self._dependencies.starts.ensure(seen.topic, options.remains)\n",
             "",
+        ),
+        (
+            "H2: what only checks a topic writes its remote log starts",
+            "                await self._dependencies.starts.check(seen.topic, options.remains)\n",
+            "                await self._dependencies.starts.ensure(seen.topic, options.remains)\n",
         ),
         (
             "H19: nobody snapshots who reads the topic before it is trimmed",
@@ -266,8 +272,8 @@ EDITS: tuple[Edit, ...] = (
     *STARTS.edits(
         (
             "H2: a start that is known is written again",
-            "            if self._known(topic, partition) is None\n",
-            "            if topic\n",
+            "        return [one for one in partitions if self._known(topic, one) is None]\n",
+            "        return partitions\n",
         ),
         (
             "H2: a start that could not be written counts as written",

@@ -21,8 +21,13 @@ from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.server_tls import ServerTls
 from tests.builders.log_dir import TOPIC, TOPIC_ID
-from tests.rlm.api.harness import Fakes, Log, channel_to
-from tests.rlm.api.node_fakes import NO_LIMITS, no_remote_logs, say_alive
+from tests.builders.throttle import NO_LIMITS
+from tests.rlm.api.harness import (
+    Fakes,
+    Log,
+    channel_to,
+)
+from tests.rlm.api.node_fakes import no_remote_logs, say_alive
 from tests.rlm.topics.world import Cluster
 
 SERVICES = "the-token-of-all-services"

@@ -7,8 +7,8 @@ from rlm.api.calls import TokenSource, no_tokens
 from rlm.reading.throttle import ThrottleLimits
 from rlm.topics.verbs import EnableOptions
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.builders.throttle import NO_LIMITS
 from tests.rlm.api.harness import Log, Node, api_node
-from tests.rlm.api.node_fakes import NO_LIMITS
 from tests.rlm.topics.world import Cluster
 
 

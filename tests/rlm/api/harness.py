@@ -42,9 +42,9 @@ from rsm_plugins.contract.tls import Tls
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.offload import AT_ONCE
+from tests.builders.throttle import NO_LIMITS, throttle
 from tests.kip405.batch_builder import batch
 from tests.rlm.api.node_fakes import (
-    NO_LIMITS,
     ApiCopies,
     ApiExplanations,
     ApiLosses,
@@ -60,8 +60,8 @@ from tests.rlm.api.node_fakes import (
     copy_limits,
     no_remote_logs,
     say_alive,
-    throttle,
 )
+from tests.rlm.api.report_fakes import ApiReports
 from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceSettings, ServiceUnderTest, _go_on
 
 PER_BATCH = 3
@@ -280,6 +280,7 @@ class Node:
     planner: ApiPlanner
     explanations: ApiExplanations
     reload: ApiReload
+    reports: ApiReports
     purge: ApiPurge
     clients: ClientTable
     statuses: ApiStatuses
@@ -316,6 +317,7 @@ class Fakes:
         self.planner = ApiPlanner()
         self.explanations = ApiExplanations()
         self.reload = ApiReload()
+        self.reports = ApiReports()
         self.purge = ApiPurge()
         self.clients = ClientTable()
         self.gate = Gate(self.tokens)
@@ -385,6 +387,7 @@ class Fakes:
                 stores=self.stores,
                 expiry_plans=ExpiryPlans(peers=self.peers, planner=self.planner, broker=broker),
                 explanations=self.explanations,
+                reports=self.reports.of(self.gate, self.peers, self.service.verbs, broker),
                 copies=ClusterCopy(peers=self.peers, runs=self.copies, broker=broker),
                 verify=ClusterVerify(
                     peers=self.peers, runs=self.runs, settings=settings, broker=broker
@@ -474,6 +477,7 @@ async def api_node(
                 planner=fakes.planner,
                 explanations=fakes.explanations,
                 reload=fakes.reload,
+                reports=fakes.reports,
                 purge=fakes.purge,
                 clients=fakes.clients,
                 statuses=fakes.statuses,

@@ -20,7 +20,6 @@ from rlm.plans.disk import LogDirReport
 from rlm.plans.expiry import PartitionExpiry
 from rlm.plans.explanation import Explanation, explain
 from rlm.plans.remote_extent import RemoteExtent
-from rlm.reading.throttle import ReadThrottle, ThrottleLimits
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.history import RemoteHistory
 from rlm.remote_log.log_starts import LogStarts
@@ -154,16 +153,6 @@ class ApiReload:
         if isinstance(self.found, Invalid):
             raise self.found
         return self.found
-
-
-NO_LIMITS = ThrottleLimits(
-    service_bytes_per_second=1 << 40, client_bytes_per_second=1 << 40, cores=1_000
-)
-
-
-def throttle(clock: Clock, limits: ThrottleLimits = NO_LIMITS) -> ReadThrottle:
-    """Quotas of a process that takes no time."""
-    return ReadThrottle(limits, clock, lambda: 0.0)
 
 
 class NoReader:

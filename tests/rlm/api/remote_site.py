@@ -27,7 +27,7 @@ from rsm_plugins.threads import Threads
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
-from tests.rlm.api.node_fakes import throttle
+from tests.builders.throttle import throttle
 
 WHO = call_metadata("tests", None)
 REF = pb.TopicRef(name=PARTITION.topic)

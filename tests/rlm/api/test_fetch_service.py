@@ -26,9 +26,9 @@ from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.status import error_of_call
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.builders.throttle import NO_LIMITS
 from tests.rlm.api.enabled import enabled_node
 from tests.rlm.api.harness import PER_BATCH, Log, Node, api_node, channel_to
-from tests.rlm.api.node_fakes import NO_LIMITS
 from tests.rlm.topics.world import Cluster
 
 WHO = call_metadata("tests", None)

@@ -80,9 +80,11 @@ def test_a_method_without_needs_shows_nothing_of_a_topic_or_takes_it_out() -> No
 
 REF = fetch_pb2.TopicRef(name="orders")
 TARGETS = [pb.CopyTarget(topic="orders"), pb.CopyTarget(topic="payments")]
+PLAN_ORDERS = pb.PlanTopicRequest(enable=pb.EnableTopicRequest(topic="orders"))
 NEEDED: list[tuple[str, Message, list[tuple[ApiRight, str]]]] = [
     ("EnableTopic", pb.EnableTopicRequest(topic="orders"), [(C, "orders")]),
     ("PlanRetention", pb.EnableTopicRequest(topic="orders"), [(D, "orders")]),
+    ("PlanTopic", PLAN_ORDERS, [(D, "orders")]),
     ("AcceptRetention", pb.AcceptRetentionRequest(topic="orders"), [(D, "orders")]),
     ("AcceptRetention", pb.AcceptRetentionRequest(topic="o", retention_ms=1), [(C, "o")]),
     ("AcceptRetention", pb.AcceptRetentionRequest(topic="o", retention_bytes=1), [(C, "o")]),

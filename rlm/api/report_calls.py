@@ -1,0 +1,43 @@
+"""The calls of rlm.v1.AdminService that only report, beside those of rlm.api.admin."""
+
+from dataclasses import dataclass
+
+from rlm.api.calls import Answering, Gate
+from rlm.api.peers import Peers
+from rlm.api.topic_plans import TopicPlans
+from rlm.topics.ports import NotLeader
+from rlm.v1 import admin_pb2 as pb
+from rlm.v1 import admin_pb2_grpc
+from rsm_plugins.contract.answering import Context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """Collaborators; their creator closes them."""
+
+    gate: Gate
+    peers: Peers
+    plans: TopicPlans
+
+
+class ReportCalls(admin_pb2_grpc.AdminServiceServicer):
+    """See proto/rlm/v1/admin.proto for what each call promises."""
+
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+
+    async def PlanTopic(self, request: pb.PlanTopicRequest, context: Context) -> pb.TopicPlan:
+        async with Answering(self._reports.gate, context, "plan topic") as caller:
+            plans = self._reports.plans
+            if request.local_only:
+                return await plans.own(request.enable)
+            try:
+                return await plans.whole(request.enable, caller.principal)
+            except NotLeader as error:
+                return await self._reports.peers.forward(
+                    error.leader,
+                    caller,
+                    lambda stubs, sent, timeout: stubs.admin.PlanTopic(
+                        request, metadata=sent, timeout=timeout
+                    ),
+                )

@@ -1,0 +1,149 @@
+"""What enabling a topic would mean, by the services of all leaders, for PlanTopic.
+
+The service of the partition-0 leader checks, as for EnableTopic; each leader's service measures. A
+partition that nobody measured is shown with the reason: unknown is not nothing (H38).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from kip405.errors import RemoteStorageError
+from kip405.topic_names import checked_name
+from rlm.api import messages
+from rlm.api.fan_out import ask_others, why_silent
+from rlm.api.peers import Peers
+from rlm.broker.answers import PartitionDescription, TopicDescription
+from rlm.plans.enabling import PartitionMeasure
+from rlm.plans.retention import LocalRetention, effective_local_retention
+from rlm.topics.verbs import EnableCheck, EnableOptions
+from rlm.v1 import admin_pb2 as pb
+
+
+class Checker(Protocol):
+    """The topic verbs (rlm.topics.verbs)."""
+
+    async def check(self, name: str, options: EnableOptions) -> EnableCheck: ...
+
+
+class TopicMeasures(Protocol):
+    """What our broker leads of a topic (rlm.service.topic_plans)."""
+
+    async def own(
+        self, topic: TopicDescription, retention: LocalRetention
+    ) -> Mapping[int, PartitionMeasure | RemoteStorageError]:
+        """Each partition led here, by number: its measure, or why there is none."""
+        ...
+
+
+class Broker(Protocol):
+    """Our own broker."""
+
+    async def topic(self, name: str) -> TopicDescription: ...
+
+
+class TopicPlans:
+    """Owns nothing. `copy_limit`: bytes a second that this service may copy."""
+
+    def __init__(
+        self,
+        *,
+        peers: Peers,
+        check: Checker,
+        measures: TopicMeasures,
+        broker: Broker,
+        copy_limit: Callable[[], int],
+    ) -> None:
+        self._peers = peers
+        self._check = check
+        self._measures = measures
+        self._broker = broker
+        self._copy_limit = copy_limit
+
+    async def own(self, request: pb.EnableTopicRequest) -> pb.TopicPlan:
+        """The partitions that our broker leads, with the local retention of the request."""
+        topic = await self._broker.topic(checked_name(request.topic))
+        retention = LocalRetention(
+            max_age_ms=_limit(request, "local_retention_ms"),
+            max_bytes=_limit(request, "local_retention_bytes"),
+        )
+        return pb.TopicPlan(topic=topic.name, partitions=await self._own_rows(topic, retention))
+
+    async def whole(self, request: pb.EnableTopicRequest, principal: str) -> pb.TopicPlan:
+        """All partitions. NotLeader: call the service of `error.leader`; NotFound, Invalid."""
+        options = messages.enable_options_of(request, by=principal)
+        found = await self._check.check(checked_name(request.topic), options)
+        retention = effective_local_retention(found.retention)
+        rows = await self._own_rows(found.topic, retention)
+        errors: dict[int, str] = {}
+        asked = pb.PlanTopicRequest(
+            enable=pb.EnableTopicRequest(
+                topic=request.topic,
+                local_retention_ms=retention.max_age_ms,
+                local_retention_bytes=retention.max_bytes,
+            ),
+            local_only=True,
+        )
+        answers = await ask_others(
+            self._peers,
+            lambda stubs, sent, timeout: stubs.admin.PlanTopic(
+                asked, metadata=sent, timeout=timeout
+            ),
+            principal,
+        )
+        for peer, answer in answers:
+            if isinstance(answer, RemoteStorageError):
+                errors[peer.node_id] = str(answer)
+            else:
+                rows += answer.partitions
+        seen = {row.partition for row in rows}
+        rows += [
+            _unknown(one, why_silent(one.leader, errors))
+            for one in found.topic.partitions.values()
+            if one.partition not in seen
+        ]
+        rows.sort(key=lambda row: row.partition)
+        return pb.TopicPlan(
+            topic=found.topic.name,
+            refusal="" if found.refusal is None else str(found.refusal),
+            warnings=found.warnings,
+            local_retention_ms=retention.max_age_ms,
+            local_retention_bytes=retention.max_bytes,
+            partitions=rows,
+        )
+
+    async def _own_rows(
+        self, topic: TopicDescription, retention: LocalRetention
+    ) -> list[pb.PartitionPlan]:
+        found = await self._measures.own(topic, retention)
+        return [self._row(topic.partitions[number], one) for number, one in found.items()]
+
+    def _row(
+        self, described: PartitionDescription, found: PartitionMeasure | RemoteStorageError
+    ) -> pb.PartitionPlan:
+        if isinstance(found, RemoteStorageError):
+            return _unknown(described, str(found))
+        return pb.PartitionPlan(
+            partition=described.partition,
+            leader=described.leader,
+            replicas=len(described.replicas),
+            segments=found.segments,
+            size_bytes=found.size_bytes,
+            local_bytes=found.local_bytes,
+            freed_bytes=found.freed_bytes,
+            objects=found.objects,
+            requests=found.requests,
+            copy_bytes_per_second=self._copy_limit(),
+        )
+
+
+def _limit(request: pb.EnableTopicRequest, field: str) -> int | None:
+    return getattr(request, field) if request.HasField(field) else None
+
+
+def _unknown(described: PartitionDescription, why: str) -> pb.PartitionPlan:
+    return pb.PartitionPlan(
+        partition=described.partition,
+        leader=described.leader,
+        replicas=len(described.replicas),
+        problem=why,
+    )

@@ -1,0 +1,49 @@
+"""Wires the calls of the gRPC API that only report (rlm.api.report_calls)."""
+
+from functools import partial
+
+from rlm.api.calls import Gate
+from rlm.api.peers import Peers
+from rlm.api.report_calls import Reports
+from rlm.api.topic_plans import TopicPlans
+from rlm.log_dir.scanner import LogDirs
+from rlm.service.dependencies import Dependencies
+from rlm.service.tasks import TaskWiring
+from rlm.service.topic_plans import TopicMeasures
+from rlm.topics.local_logs import Scan
+from rlm.topics.verbs import TopicVerbs
+
+
+def build_reports(
+    dependencies: Dependencies, tasks: TaskWiring, verbs: TopicVerbs, *, gate: Gate, peers: Peers
+) -> Reports:
+    """The calls of a service beside a broker."""
+    return Reports(
+        gate=gate,
+        peers=peers,
+        plans=TopicPlans(
+            peers=peers,
+            check=verbs,
+            measures=TopicMeasures(
+                node_id=dependencies.config.node_id,
+                scan=scan_of(dependencies),
+                threads=dependencies.threads.snapshots,
+                ledger=dependencies.metadata.manager,
+                settings=dependencies.metadata.settings,
+                part_bytes=partial(_part_bytes, dependencies),
+                clock=dependencies.clock,
+            ),
+            broker=dependencies.broker,
+            copy_limit=tasks.copy_limits.in_effect,
+        ),
+    )
+
+
+def scan_of(dependencies: Dependencies) -> Scan:
+    """Reads the partition directories of this broker; blocks."""
+    return LogDirs([str(path) for path in dependencies.config.log_dirs]).scan
+
+
+def _part_bytes(dependencies: Dependencies, topic: str) -> int | None:
+    name = dependencies.stores.targets.endpoint(topic, 0).store
+    return next((one.part_bytes for one in dependencies.config.stores if one.name == name), None)
