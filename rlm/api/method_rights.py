@@ -190,6 +190,13 @@ def _keep_status(answer: admin_pb2.StatusResponse, sees: Sees) -> None:
         del answer.readers[:]
 
 
+def _keep_costs(answer: admin_pb2.CostsResponse, sees: Sees) -> None:
+    """Reads are counted over all topics."""
+    _only(answer.topics, sees)
+    if not sees(EVERY_TOPIC):
+        del answer.reads[:]
+
+
 def _has_limits(request: admin_pb2.AcceptRetentionRequest) -> bool:
     return request.HasField("retention_ms") or request.HasField("retention_bytes")
 
@@ -199,6 +206,11 @@ _ADMIN_RULES: Mapping[str, MethodRule] = {
     "EnableTopic": MethodRule(words="configure on the topic", needs=_on_topic(_C), changes=_always),
     "PlanRetention": MethodRule(words="describe on the topic", needs=_on_topic(_D)),
     "PlanTopic": MethodRule(words="describe on the topic", needs=_plan_topic),
+    "DescribeCosts": MethodRule(
+        words="describe, for each topic that the answer is to have; reads only with describe on "
+        "every topic",
+        keep=_keep_costs,
+    ),
     "AcceptRetention": MethodRule(
         words="configure on the topic; describe, where it only plans",
         needs=_on_topic_if(_C, _has_limits, _D),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rlm.api.calls import Answering, Gate
+from rlm.api.costs import ClusterCosts
 from rlm.api.peers import Peers
 from rlm.api.topic_plans import TopicPlans
 from rlm.topics.ports import NotLeader
@@ -18,6 +19,7 @@ class Reports:
     gate: Gate
     peers: Peers
     plans: TopicPlans
+    costs: ClusterCosts
 
 
 class ReportCalls(admin_pb2_grpc.AdminServiceServicer):
@@ -41,3 +43,10 @@ class ReportCalls(admin_pb2_grpc.AdminServiceServicer):
                         request, metadata=sent, timeout=timeout
                     ),
                 )
+
+    async def DescribeCosts(
+        self, request: pb.DescribeCostsRequest, context: Context
+    ) -> pb.CostsResponse:
+        async with Answering(self._reports.gate, context, "describe costs") as caller:
+            costs = self._reports.costs
+            return costs.own() if request.local_only else await costs.whole(caller.principal)

@@ -80,6 +80,11 @@ COMMANDS = {
         attribute="copy_limit",
         summary="Show or change how many bytes a second services copy.",
     ),
+    "cost": LazyCommand(
+        module="rlm.cli.cost",
+        attribute="cost",
+        summary="Show what tiered topics cost a month.",
+    ),
     "deletions": LazyCommand(
         module="rlm.cli.deletions",
         attribute="deletions",

@@ -31,7 +31,7 @@ from rlm.config.common import milliseconds as _ms
 from rlm.config.common import size_bytes as _size
 from rlm.config.memory import COPIES, COPY_BYTES, PROXY
 from rlm.config.offload import OFFLOAD_RULES_ALLOWED, OffloadRule
-from rlm.config.proxy_clients import ProxyClientsConfig
+from rlm.config.prices import PricesConfig
 from rlm.config.stores import RULES_ALLOWED, build_provider
 from rlmm.settings_records import LEAST_COPY_BYTES_PER_SECOND, OffloadThresholds
 from rsm_plugins.endpoints import EndpointProvider, TopicRule
@@ -41,7 +41,7 @@ REWRITE = "rewrite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceConfig(ProxyClientsConfig):
+class ServiceConfig(PricesConfig):
     """Checked settings of the service beside one broker; built by `rlm.config.load`."""
 
     node_id: int = setting(

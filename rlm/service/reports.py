@@ -3,11 +3,15 @@
 from functools import partial
 
 from rlm.api.calls import Gate
+from rlm.api.costs import ClusterCosts
 from rlm.api.peers import Peers
 from rlm.api.report_calls import Reports
 from rlm.api.topic_plans import TopicPlans
+from rlm.config import ServiceConfig
 from rlm.log_dir.scanner import LogDirs
+from rlm.plans.costs import Prices
 from rlm.service.dependencies import Dependencies
+from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.tasks import TaskWiring
 from rlm.service.topic_plans import TopicMeasures
 from rlm.topics.local_logs import Scan
@@ -36,6 +40,16 @@ def build_reports(
             broker=dependencies.broker,
             copy_limit=tasks.copy_limits.in_effect,
         ),
+        costs=ClusterCosts(
+            peers=peers,
+            settings=dependencies.metadata.settings,
+            ledger=dependencies.metadata.manager,
+            prices=partial(prices_of, dependencies.config),
+            part_bytes=partial(_part_bytes, dependencies),
+            reads=partial(_store_reads, dependencies),
+            clock=dependencies.clock,
+            barrier_deadline_ms=BARRIER_DEADLINE_MS,
+        ),
     )
 
 
@@ -47,3 +61,20 @@ def scan_of(dependencies: Dependencies) -> Scan:
 def _part_bytes(dependencies: Dependencies, topic: str) -> int | None:
     name = dependencies.stores.targets.endpoint(topic, 0).store
     return next((one.part_bytes for one in dependencies.config.stores if one.name == name), None)
+
+
+def prices_of(config: ServiceConfig) -> Prices:
+    """As the settings have them."""
+    return Prices(
+        currency=config.cost_currency,
+        storage_gib_month=config.cost_storage_per_gib_month,
+        put_1000=config.cost_put_per_1000,
+        get_1000=config.cost_get_per_1000,
+        local_gib_month=config.cost_local_per_gib_month,
+    )
+
+
+def _store_reads(dependencies: Dependencies) -> int:
+    """Requests for ranges and indexes; what is asked for twice is counted once."""
+    counts = dependencies.reader.counts
+    return counts.ranges + counts.indexes

@@ -181,6 +181,15 @@ class Growth:
 
 def bytes_a_day(segments: Iterable[RemoteLogSegmentMetadata], now_ms: int) -> int:
     """Bytes of FINISHED segments of the last 24 h, scaled up where the data is younger."""
+    return a_day(segments, now_ms, lambda segment: segment.segment_size_bytes)
+
+
+def a_day(
+    segments: Iterable[RemoteLogSegmentMetadata],
+    now_ms: int,
+    amount: Callable[[RemoteLogSegmentMetadata], int],
+) -> int:
+    """The same of another amount of each segment."""
     finished = [
         segment
         for segment in segments
@@ -192,4 +201,4 @@ def bytes_a_day(segments: Iterable[RemoteLogSegmentMetadata], now_ms: int) -> in
         return 0
     oldest_ms = min(segment.max_timestamp_ms for segment in finished)
     span_ms = min(DAY_MS, max(now_ms - oldest_ms, _LEAST_SPAN_MS))
-    return sum(segment.segment_size_bytes for segment in recent) * DAY_MS // span_ms
+    return sum(map(amount, recent)) * DAY_MS // span_ms

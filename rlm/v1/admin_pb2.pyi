@@ -85,6 +85,58 @@ class PartitionPlan(_message.Message):
     copy_bytes_per_second: int
     def __init__(self, partition: _Optional[int] = ..., leader: _Optional[int] = ..., replicas: _Optional[int] = ..., problem: _Optional[str] = ..., segments: _Optional[int] = ..., size_bytes: _Optional[int] = ..., local_bytes: _Optional[int] = ..., freed_bytes: _Optional[int] = ..., objects: _Optional[int] = ..., requests: _Optional[int] = ..., copy_bytes_per_second: _Optional[int] = ...) -> None: ...
 
+class DescribeCostsRequest(_message.Message):
+    __slots__ = ("local_only",)
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    local_only: bool
+    def __init__(self, local_only: _Optional[bool] = ...) -> None: ...
+
+class CostsResponse(_message.Message):
+    __slots__ = ("topics", "currency", "storage_per_gib_month", "put_per_1000", "get_per_1000", "local_per_gib_month", "reads")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    CURRENCY_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_PER_GIB_MONTH_FIELD_NUMBER: _ClassVar[int]
+    PUT_PER_1000_FIELD_NUMBER: _ClassVar[int]
+    GET_PER_1000_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_PER_GIB_MONTH_FIELD_NUMBER: _ClassVar[int]
+    READS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicGrowth]
+    currency: str
+    storage_per_gib_month: float
+    put_per_1000: float
+    get_per_1000: float
+    local_per_gib_month: float
+    reads: _containers.RepeatedCompositeFieldContainer[StoreReads]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicGrowth, _Mapping]]] = ..., currency: _Optional[str] = ..., storage_per_gib_month: _Optional[float] = ..., put_per_1000: _Optional[float] = ..., get_per_1000: _Optional[float] = ..., local_per_gib_month: _Optional[float] = ..., reads: _Optional[_Iterable[_Union[StoreReads, _Mapping]]] = ...) -> None: ...
+
+class TopicGrowth(_message.Message):
+    __slots__ = ("topic", "remote_bytes", "remote_segments", "bytes_a_day", "requests_a_day", "local_grows")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_A_DAY_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_A_DAY_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_GROWS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    remote_bytes: int
+    remote_segments: int
+    bytes_a_day: int
+    requests_a_day: int
+    local_grows: bool
+    def __init__(self, topic: _Optional[str] = ..., remote_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., bytes_a_day: _Optional[int] = ..., requests_a_day: _Optional[int] = ..., local_grows: _Optional[bool] = ...) -> None: ...
+
+class StoreReads(_message.Message):
+    __slots__ = ("node_id", "requests", "within_ms", "problem")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    requests: int
+    within_ms: int
+    problem: str
+    def __init__(self, node_id: _Optional[int] = ..., requests: _Optional[int] = ..., within_ms: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+
 class RetentionPlan(_message.Message):
     __slots__ = ("topic", "retention_ms", "retention_bytes", "retention_in_force_ms", "retention_in_force_bytes", "deletable")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -58,6 +58,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PlanTopicRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.TopicPlan.FromString,
                 _registered_method=True)
+        self.DescribeCosts = channel.unary_unary(
+                '/rlm.v1.AdminService/DescribeCosts',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.DescribeCostsRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.CostsResponse.FromString,
+                _registered_method=True)
         self.AcceptRetention = channel.unary_unary(
                 '/rlm.v1.AdminService/AcceptRetention',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.AcceptRetentionRequest.SerializeToString,
@@ -218,6 +223,14 @@ class AdminServiceServicer:
         """What EnableTopic with the same request would mean: how much there is to copy, what local retention would free, and
         what refuses it. Alters nothing; rights are used as by ProveAccess. A partition whose leader's service does not answer
         has a problem instead of figures.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeCosts(self, request, context):
+        """What `rlm cost` counts with: the prices of this service's configuration, how much of each topic is remote and how fast
+        that grows, and how often services read from stores. One that does not answer is a row with the reason.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -437,6 +450,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.PlanTopic,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.PlanTopicRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.TopicPlan.SerializeToString,
+            ),
+            'DescribeCosts': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeCosts,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.DescribeCostsRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.CostsResponse.SerializeToString,
             ),
             'AcceptRetention': grpc.unary_unary_rpc_method_handler(
                     servicer.AcceptRetention,
@@ -658,6 +676,33 @@ class AdminService:
             '/rlm.v1.AdminService/PlanTopic',
             rlm_dot_v1_dot_admin__pb2.PlanTopicRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.TopicPlan.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeCosts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/DescribeCosts',
+            rlm_dot_v1_dot_admin__pb2.DescribeCostsRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.CostsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,10 @@ class AdminServiceStub:
     what refuses it. Alters nothing; rights are used as by ProveAccess. A partition whose leader's service does not answer
     has a problem instead of figures.
     """
+    DescribeCosts: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeCostsRequest, _admin_pb2.CostsResponse]
+    """What `rlm cost` counts with: the prices of this service's configuration, how much of each topic is remote and how fast
+    that grows, and how often services read from stores. One that does not answer is a row with the reason.
+    """
     AcceptRetention: _grpc.UnaryUnaryMultiCallable[_admin_pb2.AcceptRetentionRequest, _admin_pb2.AcceptRetentionResponse]
     """Makes the broker retention that somebody else has set on a topic in mode tier its total retention, and sets the
     brokers' own back to -1. Without limits nothing is changed: the plan says what there is to accept. NOT_FOUND where
@@ -153,6 +157,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """What EnableTopic with the same request would mean: how much there is to copy, what local retention would free, and
     what refuses it. Alters nothing; rights are used as by ProveAccess. A partition whose leader's service does not answer
     has a problem instead of figures.
+    """
+    DescribeCosts: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeCostsRequest, _admin_pb2.CostsResponse]  # type: ignore[assignment]
+    """What `rlm cost` counts with: the prices of this service's configuration, how much of each topic is remote and how fast
+    that grows, and how often services read from stores. One that does not answer is a row with the reason.
     """
     AcceptRetention: _aio.UnaryUnaryMultiCallable[_admin_pb2.AcceptRetentionRequest, _admin_pb2.AcceptRetentionResponse]  # type: ignore[assignment]
     """Makes the broker retention that somebody else has set on a topic in mode tier its total retention, and sets the
@@ -272,6 +280,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """What EnableTopic with the same request would mean: how much there is to copy, what local retention would free, and
         what refuses it. Alters nothing; rights are used as by ProveAccess. A partition whose leader's service does not answer
         has a problem instead of figures.
+        """
+
+    @_abc_1.abstractmethod
+    def DescribeCosts(
+        self,
+        request: _admin_pb2.DescribeCostsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.CostsResponse, _abc.Awaitable[_admin_pb2.CostsResponse]]:
+        """What `rlm cost` counts with: the prices of this service's configuration, how much of each topic is remote and how fast
+        that grows, and how often services read from stores. One that does not answer is a row with the reason.
         """
 
     @_abc_1.abstractmethod

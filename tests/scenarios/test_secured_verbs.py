@@ -151,6 +151,7 @@ def _reports(verbs: Verbs, topic: str) -> None:
     verbs.run("topics", "describe", topic, says=topic)
     verbs.run("topics", "retention", topic, "--dry-run", says=f"{topic}-0")
     verbs.run("plan", topic, says=topic)
+    verbs.run("cost", topic, says="cost.put.per.1000 is not set")
     verbs.run("segments", topic, says="COPY_SEGMENT_FINISHED")
     verbs.run("explain", topic, "-p", "0", "0", says="is in the remote tier only")
     verbs.run("verify", topic, "--deep", says="clean")

@@ -387,7 +387,7 @@ class Fakes:
                 stores=self.stores,
                 expiry_plans=ExpiryPlans(peers=self.peers, planner=self.planner, broker=broker),
                 explanations=self.explanations,
-                reports=self.reports.of(self.gate, self.peers, self.service.verbs, broker),
+                reports=self.reports.of(self.gate, self.peers, self.service, broker),
                 copies=ClusterCopy(peers=self.peers, runs=self.copies, broker=broker),
                 verify=ClusterVerify(
                     peers=self.peers, runs=self.runs, settings=settings, broker=broker

@@ -4,14 +4,15 @@ from collections.abc import Mapping
 
 from kip405.errors import RemoteStorageError
 from rlm.api.calls import Gate
+from rlm.api.costs import ClusterCosts
 from rlm.api.peers import Peers
 from rlm.api.report_calls import Reports
 from rlm.api.topic_plans import TopicPlans
 from rlm.broker.answers import TopicDescription
+from rlm.plans.costs import Prices
 from rlm.plans.enabling import PartitionMeasure
 from rlm.plans.retention import LocalRetention
-from rlm.topics.verbs import TopicVerbs
-from tests.rlm.topics.world import ServiceBroker
+from tests.rlm.topics.world import ServiceBroker, ServiceUnderTest
 
 
 class ApiMeasures:
@@ -34,16 +35,30 @@ class ApiReports:
     def __init__(self) -> None:
         self.measures = ApiMeasures()
         self.copy_limit = 1_000
+        self.reads = 0
+        self.prices = Prices()
 
-    def of(self, gate: Gate, peers: Peers, verbs: TopicVerbs, broker: ServiceBroker) -> Reports:
+    def of(
+        self, gate: Gate, peers: Peers, service: ServiceUnderTest, broker: ServiceBroker
+    ) -> Reports:
         return Reports(
             gate=gate,
             peers=peers,
             plans=TopicPlans(
                 peers=peers,
-                check=verbs,
+                check=service.verbs,
                 measures=self.measures,
                 broker=broker,
                 copy_limit=lambda: self.copy_limit,
+            ),
+            costs=ClusterCosts(
+                peers=peers,
+                settings=service.settings,
+                ledger=service.ledger,
+                prices=lambda: self.prices,
+                part_bytes=lambda _topic: None,
+                reads=lambda: self.reads,
+                clock=service.clock,
+                barrier_deadline_ms=1_000,
             ),
         )

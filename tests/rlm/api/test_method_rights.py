@@ -67,6 +67,7 @@ def test_a_method_without_needs_shows_nothing_of_a_topic_or_takes_it_out() -> No
     }
     kept = {name.rpartition("/")[2] for name, rule in METHOD_RULES.items() if rule.keep is not None}
     assert kept == {
+        "DescribeCosts",
         "DescribeTopics",
         "Freeze",
         "ListCandidates",
@@ -85,6 +86,7 @@ NEEDED: list[tuple[str, Message, list[tuple[ApiRight, str]]]] = [
     ("EnableTopic", pb.EnableTopicRequest(topic="orders"), [(C, "orders")]),
     ("PlanRetention", pb.EnableTopicRequest(topic="orders"), [(D, "orders")]),
     ("PlanTopic", PLAN_ORDERS, [(D, "orders")]),
+    ("DescribeCosts", pb.DescribeCostsRequest(), []),
     ("AcceptRetention", pb.AcceptRetentionRequest(topic="orders"), [(D, "orders")]),
     ("AcceptRetention", pb.AcceptRetentionRequest(topic="o", retention_ms=1), [(C, "o")]),
     ("AcceptRetention", pb.AcceptRetentionRequest(topic="o", retention_bytes=1), [(C, "o")]),
