@@ -146,7 +146,7 @@ def _copy_closed(request: admin_pb2.CopyClosedRequest, names: TopicNames) -> Ite
         yield Need(right=_O, topic=target.topic)
 
 
-def _describe_status(request: admin_pb2.StatusRequest, names: TopicNames) -> Iterator[Need]:
+def _describe_if_named(request: Any, names: TopicNames) -> Iterator[Need]:
     if request.topic:
         yield Need(right=_D, topic=request.topic)
 
@@ -195,6 +195,13 @@ def _keep_costs(answer: admin_pb2.CostsResponse, sees: Sees) -> None:
     _only(answer.topics, sees)
     if not sees(EVERY_TOPIC):
         del answer.reads[:]
+
+
+def _keep_events(answer: admin_pb2.ListEventsResponse, sees: Sees) -> None:
+    """Sources have names of all topics whose tasks run."""
+    _only(answer.events, sees)
+    if not sees(EVERY_TOPIC):
+        del answer.sources[:]
 
 
 def _has_limits(request: admin_pb2.AcceptRetentionRequest) -> bool:
@@ -250,7 +257,7 @@ _ADMIN_RULES: Mapping[str, MethodRule] = {
     "Status": MethodRule(
         words="describe on the topic, or for each topic that the answer is to have; services only "
         "with describe on every topic",
-        needs=_describe_status,
+        needs=_describe_if_named,
         keep=_keep_status,
     ),
     "InspectStores": MethodRule(words="describe on every topic", needs=_on_every(_D)),
@@ -277,6 +284,12 @@ _ADMIN_RULES: Mapping[str, MethodRule] = {
     ),
     "ExplainPartition": MethodRule(words="describe on the topic", needs=_on_topic(_D)),
     "PlanExpiry": MethodRule(words="describe on the topic", needs=_on_topic(_D)),
+    "ListEvents": MethodRule(
+        words="describe on the topic, or for each topic that the answer is to have; services only "
+        "with describe on every topic",
+        needs=_describe_if_named,
+        keep=_keep_events,
+    ),
     "Purge": MethodRule(
         words="delete on each topic that it names, or on every topic; describe for each topic that "
         "the answer is to have",

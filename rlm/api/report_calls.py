@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from rlm.api.calls import Answering, Gate
 from rlm.api.costs import ClusterCosts
 from rlm.api.peers import Peers
+from rlm.api.task_events import ClusterEvents
 from rlm.api.topic_plans import TopicPlans
 from rlm.topics.ports import NotLeader
 from rlm.v1 import admin_pb2 as pb
@@ -20,6 +21,7 @@ class Reports:
     peers: Peers
     plans: TopicPlans
     costs: ClusterCosts
+    events: ClusterEvents
 
 
 class ReportCalls(admin_pb2_grpc.AdminServiceServicer):
@@ -50,3 +52,12 @@ class ReportCalls(admin_pb2_grpc.AdminServiceServicer):
         async with Answering(self._reports.gate, context, "describe costs") as caller:
             costs = self._reports.costs
             return costs.own() if request.local_only else await costs.whole(caller.principal)
+
+    async def ListEvents(
+        self, request: pb.ListEventsRequest, context: Context
+    ) -> pb.ListEventsResponse:
+        async with Answering(self._reports.gate, context, "list events") as caller:
+            events = self._reports.events
+            if request.local_only:
+                return events.own(request)
+            return await events.whole(request, caller.principal)

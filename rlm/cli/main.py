@@ -100,6 +100,11 @@ COMMANDS = {
         attribute="doctor",
         summary="Find what endangers the data: how stores are set up.",
     ),
+    "events": LazyCommand(
+        module="rlm.cli.events",
+        attribute="events",
+        summary="Show the last decisions of tasks, with reasons.",
+    ),
     "explain": LazyCommand(
         module="rlm.cli.explain",
         attribute="explain",
@@ -169,6 +174,11 @@ COMMANDS = {
         module="rlm.cli.status",
         attribute="status",
         summary="Show the state of every partition of the cluster.",
+    ),
+    "top": LazyCommand(
+        module="rlm.cli.top",
+        attribute="top",
+        summary="Watch partitions by lag, copies, services and readers.",
     ),
     "topics": LazyCommand(
         module="rlm.cli.topics",

@@ -6,6 +6,7 @@ from rlm.api.calls import Gate
 from rlm.api.costs import ClusterCosts
 from rlm.api.peers import Peers
 from rlm.api.report_calls import Reports
+from rlm.api.task_events import ClusterEvents
 from rlm.api.topic_plans import TopicPlans
 from rlm.config import ServiceConfig
 from rlm.log_dir.scanner import LogDirs
@@ -40,6 +41,7 @@ def build_reports(
             broker=dependencies.broker,
             copy_limit=tasks.copy_limits.in_effect,
         ),
+        events=ClusterEvents(peers=peers, decisions=tasks.decisions),
         costs=ClusterCosts(
             peers=peers,
             settings=dependencies.metadata.settings,

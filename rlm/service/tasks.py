@@ -42,6 +42,7 @@ from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.copy_runs import CopyRuns
 from rlm.tasks.copy_slots import CopyLimit
 from rlm.tasks.copy_watch import CopyWatch
+from rlm.tasks.decisions import Decisions
 from rlm.tasks.discard import DiscardTask
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.expiration import ExpirationTask, Seen
@@ -154,6 +155,7 @@ class TaskWiring:
             cleanup_pool=pools[1],
         )
         pools[0].comes_last = self.partition_tasks.copy.has_backlog
+        self.decisions = self._remember_decisions()
         self.transactions = transaction_watch(dependencies, self.partition_tasks.copy)
         self.copy_runs = self._new_copy_runs()
         self._copy_watch = CopyWatch(
@@ -221,6 +223,26 @@ class TaskWiring:
             copied=counts.segment_copied,
         )
 
+    def _remember_decisions(self) -> Decisions:
+        dependencies, tasks = self._dependencies, self.partition_tasks
+
+        def name_of(key: PartitionKey) -> str | None:
+            row = dependencies.leadership.snapshot.partitions.get(key)
+            return None if row is None else row.topic_id_partition.topic
+
+        found = Decisions(
+            copy_pool=tasks.copy_pool,
+            cleanup_pool=tasks.cleanup_pool,
+            copied=tasks.copy.statuses,
+            trimmed=tasks.trim.statuses,
+            expired=tasks.expiry.statuses,
+            name_of=name_of,
+            clock=dependencies.clock,
+        )
+        tasks.copy_pool.ended = found.copy_ended
+        tasks.cleanup_pool.ended = found.cleanup_ended
+        return found
+
     def _new_copy_runs(self) -> CopyRuns:
         dependencies, tasks = self._dependencies, self.partition_tasks
         return CopyRuns(
@@ -281,6 +303,7 @@ class TaskWiring:
         def forget(key: PartitionKey) -> None:
             self.partition_tasks.copy.forget(key)
             self._copy_watch.forget(key)
+            self.decisions.forget(key)
 
         schedule = self._schedule(
             self.partition_tasks.copy_pool,
@@ -320,6 +343,7 @@ class TaskWiring:
             self.partition_tasks.discard.forget(key)
             self.partition_tasks.cleanup.forget(key)
             self._expiration_task.forget(key)
+            self.decisions.forget(key)
 
         schedule = self._schedule(
             self.partition_tasks.cleanup_pool,

@@ -73,6 +73,8 @@ class TaskPool:
         self._first_in_a_row = 0
         self.comes_last: Callable[[PartitionKey], bool] = lambda _key: False
         """Whether a job of the partition waits until others have run (rlm.plans.copy_turns)."""
+        self.ended: Callable[[PartitionKey], None] = lambda _key: None
+        """Called when a job of the partition has ended, well or not."""
         self._ready_count = asyncio.Semaphore(0)
         self._running: set[PartitionKey] = set()
         self._workers: asyncio.TaskGroup | None = None
@@ -196,6 +198,7 @@ class TaskPool:
             log.exception("task_crashed", task=self.name, partition=str(key))
         else:
             self._errors.pop(key, None)
+        self.ended(key)
 
     def _note(self, key: PartitionKey, error: Exception) -> None:
         self._failed(self.name)

@@ -968,6 +968,75 @@ class LocalSegment(_message.Message):
     size_bytes: int
     def __init__(self, base_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
+class ListEventsRequest(_message.Message):
+    __slots__ = ("topic", "after", "local_only")
+    class AfterEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: int
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[int] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    after: _containers.ScalarMap[int, int]
+    local_only: bool
+    def __init__(self, topic: _Optional[str] = ..., after: _Optional[_Mapping[int, int]] = ..., local_only: _Optional[bool] = ...) -> None: ...
+
+class ListEventsResponse(_message.Message):
+    __slots__ = ("events", "sources")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[TaskEvent]
+    sources: _containers.RepeatedCompositeFieldContainer[EventSource]
+    def __init__(self, events: _Optional[_Iterable[_Union[TaskEvent, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[EventSource, _Mapping]]] = ...) -> None: ...
+
+class TaskEvent(_message.Message):
+    __slots__ = ("node_id", "number", "at_ms", "task", "topic", "partition", "failed", "text")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    number: int
+    at_ms: int
+    task: str
+    topic: str
+    partition: int
+    failed: bool
+    text: str
+    def __init__(self, node_id: _Optional[int] = ..., number: _Optional[int] = ..., at_ms: _Optional[int] = ..., task: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., failed: _Optional[bool] = ..., text: _Optional[str] = ...) -> None: ...
+
+class EventSource(_message.Message):
+    __slots__ = ("node_id", "newest", "has_gap", "running", "problem")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    HAS_GAP_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    newest: int
+    has_gap: bool
+    running: _containers.RepeatedCompositeFieldContainer[RunningTask]
+    problem: str
+    def __init__(self, node_id: _Optional[int] = ..., newest: _Optional[int] = ..., has_gap: _Optional[bool] = ..., running: _Optional[_Iterable[_Union[RunningTask, _Mapping]]] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class RunningTask(_message.Message):
+    __slots__ = ("pool", "topic", "partition")
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    pool: str
+    topic: str
+    partition: int
+    def __init__(self, pool: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
 class PlanExpiryRequest(_message.Message):
     __slots__ = ("topic", "local_only")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -178,6 +178,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.FromString,
                 _registered_method=True)
+        self.ListEvents = channel.unary_unary(
+                '/rlm.v1.AdminService/ListEvents',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.ListEventsRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.ListEventsResponse.FromString,
+                _registered_method=True)
         self.Purge = channel.unary_unary(
                 '/rlm.v1.AdminService/Purge',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PurgeRequest.SerializeToString,
@@ -409,6 +414,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListEvents(self, request, context):
+        """The last decisions of the tasks of all services, and which tasks run now. A service remembers its last 1,000 since it
+        began. One that does not answer is a source with the reason.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Purge(self, request, context):
         """Lists deleted topics with remote data, as the called service knows them. With `confirm` the remote data of some is
         deleted after remote.delete.delay.ms. FAILED_PRECONDITION where it is not proven that a topic was deleted.
@@ -570,6 +583,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.PlanExpiry,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.SerializeToString,
+            ),
+            'ListEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEvents,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.ListEventsRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.ListEventsResponse.SerializeToString,
             ),
             'Purge': grpc.unary_unary_rpc_method_handler(
                     servicer.Purge,
@@ -1324,6 +1342,33 @@ class AdminService:
             '/rlm.v1.AdminService/PlanExpiry',
             rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/ListEvents',
+            rlm_dot_v1_dot_admin__pb2.ListEventsRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.ListEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -124,6 +124,10 @@ class AdminServiceStub:
     """
     PlanExpiry: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]
     """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
+    ListEvents: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListEventsRequest, _admin_pb2.ListEventsResponse]
+    """The last decisions of the tasks of all services, and which tasks run now. A service remembers its last 1,000 since it
+    began. One that does not answer is a source with the reason.
+    """
     Purge: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PurgeRequest, _admin_pb2.PurgeResponse]
     """Lists deleted topics with remote data, as the called service knows them. With `confirm` the remote data of some is
     deleted after remote.delete.delay.ms. FAILED_PRECONDITION where it is not proven that a topic was deleted.
@@ -232,6 +236,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     PlanExpiry: _aio.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]  # type: ignore[assignment]
     """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
+    ListEvents: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListEventsRequest, _admin_pb2.ListEventsResponse]  # type: ignore[assignment]
+    """The last decisions of the tasks of all services, and which tasks run now. A service remembers its last 1,000 since it
+    began. One that does not answer is a source with the reason.
+    """
     Purge: _aio.UnaryUnaryMultiCallable[_admin_pb2.PurgeRequest, _admin_pb2.PurgeResponse]  # type: ignore[assignment]
     """Lists deleted topics with remote data, as the called service knows them. With `confirm` the remote data of some is
     deleted after remote.delete.delay.ms. FAILED_PRECONDITION where it is not proven that a topic was deleted.
@@ -499,6 +507,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.PlanExpiryResponse, _abc.Awaitable[_admin_pb2.PlanExpiryResponse]]:
         """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
+
+    @_abc_1.abstractmethod
+    def ListEvents(
+        self,
+        request: _admin_pb2.ListEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListEventsResponse, _abc.Awaitable[_admin_pb2.ListEventsResponse]]:
+        """The last decisions of the tasks of all services, and which tasks run now. A service remembers its last 1,000 since it
+        began. One that does not answer is a source with the reason.
+        """
 
     @_abc_1.abstractmethod
     def Purge(

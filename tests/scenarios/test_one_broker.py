@@ -118,6 +118,26 @@ def test_h19_a_topic_with_a_share_group_is_refused(one: Cluster) -> None:
     assert one.log_start(topic) < 1_024, row["trim_reason"]
 
 
+def test_a_plan_is_what_is_copied_then_and_events_say_so(one: Cluster) -> None:
+    topic = fresh("planned")
+    one.create_topic(topic)
+    one.fill(topic, mib=3)
+    plan = one.rlm_json("plan", topic, "--trim", "--local-retention-bytes", "0")
+    [row] = plan["topics"][0]["partitions"]
+    assert (plan["topics"][0]["refusal"], row["problem"]) == ("", ""), plan
+    assert topic not in [each["topic"] for each in one.rlm_json("topics", "list")["topics"]]
+    one.rlm("topics", "enable", topic)
+    one.wait_copied(topic)
+    described = one.rlm_json("topics", "describe", topic)
+    assert described["remote_segments"] >= row["segments"] > 0
+    assert described["remote_size_bytes"] >= row["size_bytes"] == row["freed_bytes"]
+    assert one.rlm_json("plan", topic)["total"]["segments"] == 0
+    events = one.rlm_json("events", topic)["events"]
+    assert any(event["task"] == "copy" and "remote up to" in event["text"] for event in events)
+    assert one.rlm_json("cost", topic)["topics"][topic]["remote_bytes"] > 0
+    assert f"{topic}-0" in one.rlm("top", topic, "--once").stdout
+
+
 def test_an_operator_sees_where_each_offset_is(one: Cluster) -> None:
     topic, _ = one.trimmed_topic("seen")
     one.wait_copied(topic)

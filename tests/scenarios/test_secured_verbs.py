@@ -152,6 +152,8 @@ def _reports(verbs: Verbs, topic: str) -> None:
     verbs.run("topics", "retention", topic, "--dry-run", says=f"{topic}-0")
     verbs.run("plan", topic, says=topic)
     verbs.run("cost", topic, says="cost.put.per.1000 is not set")
+    verbs.run("events", topic, says=f"{topic}-0")
+    verbs.run("top", topic, "--once", says=f"{topic}-0")
     verbs.run("segments", topic, says="COPY_SEGMENT_FINISHED")
     verbs.run("explain", topic, "-p", "0", "0", says="is in the remote tier only")
     verbs.run("verify", topic, "--deep", says="clean")

@@ -3,15 +3,24 @@
 from collections.abc import Mapping
 
 from kip405.errors import RemoteStorageError
+from kip405.ids import PartitionKey
 from rlm.api.calls import Gate
 from rlm.api.costs import ClusterCosts
 from rlm.api.peers import Peers
 from rlm.api.report_calls import Reports
+from rlm.api.task_events import ClusterEvents
 from rlm.api.topic_plans import TopicPlans
 from rlm.broker.answers import TopicDescription
 from rlm.plans.costs import Prices
 from rlm.plans.enabling import PartitionMeasure
 from rlm.plans.retention import LocalRetention
+from rlm.tasks.copy import CopyStatus
+from rlm.tasks.decisions import Decisions
+from rlm.tasks.expiry import ExpiryStatus
+from rlm.tasks.pool import TaskPool
+from rlm.tasks.trim import TrimStatus
+from tests.builders.clock import ManualClock
+from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.topics.world import ServiceBroker, ServiceUnderTest
 
 
@@ -29,6 +38,30 @@ class ApiMeasures:
         return self.found
 
 
+class ApiTasks:
+    """Pools and results of tasks of one node, and what is remembered of them."""
+
+    def __init__(self, most: int = 1_000, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        self.copy_pool = TaskPool("copy", self.clock, size=1, queue_limit=9)
+        self.cleanup_pool = TaskPool("cleanup", self.clock, size=1, queue_limit=9)
+        self.copied: dict[PartitionKey, CopyStatus] = {}
+        self.trimmed: dict[PartitionKey, TrimStatus] = {}
+        self.expired: dict[PartitionKey, ExpiryStatus] = {}
+        self.decisions = Decisions(
+            copy_pool=self.copy_pool,
+            cleanup_pool=self.cleanup_pool,
+            copied=self.copied,
+            trimmed=self.trimmed,
+            expired=self.expired,
+            name_of=lambda key: TOPIC if key.topic_id == TOPIC_ID else None,
+            clock=self.clock,
+            most=most,
+        )
+        self.copy_pool.ended = self.decisions.copy_ended
+        self.cleanup_pool.ended = self.decisions.cleanup_ended
+
+
 class ApiReports:
     """Copies go at 1,000 bytes a second."""
 
@@ -36,6 +69,8 @@ class ApiReports:
         self.measures = ApiMeasures()
         self.copy_limit = 1_000
         self.reads = 0
+        self.tasks = ApiTasks()
+        self.decisions = self.tasks.decisions
         self.prices = Prices()
 
     def of(
@@ -51,6 +86,7 @@ class ApiReports:
                 broker=broker,
                 copy_limit=lambda: self.copy_limit,
             ),
+            events=ClusterEvents(peers=peers, decisions=self.decisions),
             costs=ClusterCosts(
                 peers=peers,
                 settings=service.settings,
