@@ -102,8 +102,8 @@ def _on_meant_or_every(right: ApiRight) -> Needs:
     return needs
 
 
-def _on_every(right: ApiRight) -> Needs:
-    return lambda request, names: (Need(right=right, topic=EVERY_TOPIC),)
+def _on_every(*rights: ApiRight) -> Needs:
+    return lambda request, names: [Need(right=right, topic=EVERY_TOPIC) for right in rights]
 
 
 def _on_topic_if(right: ApiRight, switch: Callable[[Any], bool], otherwise: ApiRight) -> Needs:
@@ -284,6 +284,7 @@ _ADMIN_RULES: Mapping[str, MethodRule] = {
     ),
     "ExplainPartition": MethodRule(words="describe on the topic", needs=_on_topic(_D)),
     "PlanExpiry": MethodRule(words="describe on the topic", needs=_on_topic(_D)),
+    "Diagnose": MethodRule(words="describe and operate on every topic", needs=_on_every(_D, _O)),
     "ListEvents": MethodRule(
         words="describe on the topic, or for each topic that the answer is to have; services only "
         "with describe on every topic",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from rlm.api.calls import Answering, Gate
 from rlm.api.costs import ClusterCosts
+from rlm.api.diagnosis import ClusterDiagnosis
 from rlm.api.peers import Peers
 from rlm.api.task_events import ClusterEvents
 from rlm.api.topic_plans import TopicPlans
@@ -22,6 +23,7 @@ class Reports:
     plans: TopicPlans
     costs: ClusterCosts
     events: ClusterEvents
+    diagnosis: ClusterDiagnosis
 
 
 class ReportCalls(admin_pb2_grpc.AdminServiceServicer):
@@ -61,3 +63,10 @@ class ReportCalls(admin_pb2_grpc.AdminServiceServicer):
             if request.local_only:
                 return events.own(request)
             return await events.whole(request, caller.principal)
+
+    async def Diagnose(self, request: pb.DiagnoseRequest, context: Context) -> pb.DiagnoseResponse:
+        async with Answering(self._reports.gate, context, "diagnose") as caller:
+            diagnosis = self._reports.diagnosis
+            if request.local_only:
+                return await diagnosis.own()
+            return await diagnosis.whole(caller.principal)

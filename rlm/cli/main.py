@@ -90,6 +90,11 @@ COMMANDS = {
         attribute="deletions",
         summary="List and undo decisions that will delete data.",
     ),
+    "diagnose": LazyCommand(
+        module="rlm.cli.diagnose",
+        attribute="diagnose",
+        summary="Write an archive of what helps to find a fault.",
+    ),
     "download": LazyCommand(
         module="rlm.cli.download",
         attribute="download",

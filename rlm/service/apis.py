@@ -17,6 +17,7 @@ from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
 from rlm.api.copy_limits import ClusterCopyLimits
+from rlm.api.diagnosis import Documents
 from rlm.api.expiry_plans import ExpiryPlans
 from rlm.api.peers import Peers
 from rlm.api.ports import ConfigReload, Problems
@@ -349,6 +350,7 @@ def build_admin(
     copying: Callable[[], Copying],
     clients: Callable[[], tuple[ClientRow, ...]],
     reload: ConfigReload,
+    documents: Documents,
 ) -> AdminService:
     """The commands of operators."""
     settings, broker = dependencies.metadata.settings, dependencies.broker
@@ -397,7 +399,9 @@ def build_admin(
             peers=peers,
             stores=dependencies.stores,
             explanations=_explanations(dependencies, tasks),
-            reports=build_reports(dependencies, tasks, topics.verbs, gate=gate, peers=peers),
+            reports=build_reports(
+                dependencies, tasks, topics.verbs, gate=gate, peers=peers, documents=documents
+            ),
             expiry_plans=ExpiryPlans(peers=peers, planner=tasks, broker=broker),
             copies=ClusterCopy(peers=peers, runs=tasks.copy_runs, broker=broker),
             verify=ClusterVerify(

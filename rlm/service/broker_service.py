@@ -72,6 +72,7 @@ from rlm.service.problems import (
 )
 from rlm.service.read_path import hedge_gauges, read_gauges, throttle_gauges
 from rlm.service.reloading import ConfigReload, change_quotas
+from rlm.service.reports import build_diagnosis
 from rlm.service.safety_gauges import RunAges, safety_gauges
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
@@ -175,6 +176,9 @@ class BrokerService:
                 copying=partition_problems.copying,
                 clients=clients.rows,
                 reload=self.reload,
+                documents=build_diagnosis(
+                    shared, metrics=metrics.render, problems=problems.current, tokens=tokens
+                ),
             ),
             gate=callers.gate,
             fetch=build_fetch(shared, gate=callers.gate, peers=self._peers, statuses=statuses),

@@ -1,10 +1,13 @@
 """Wires the calls of the gRPC API that only report (rlm.api.report_calls)."""
 
+from collections.abc import Callable
 from functools import partial
 
-from rlm.api.calls import Gate
+from rlm.api.calls import Gate, TokenSource
 from rlm.api.costs import ClusterCosts
+from rlm.api.diagnosis import ClusterDiagnosis, Documents
 from rlm.api.peers import Peers
+from rlm.api.ports import Problems
 from rlm.api.report_calls import Reports
 from rlm.api.task_events import ClusterEvents
 from rlm.api.topic_plans import TopicPlans
@@ -12,6 +15,7 @@ from rlm.config import ServiceConfig
 from rlm.log_dir.scanner import LogDirs
 from rlm.plans.costs import Prices
 from rlm.service.dependencies import Dependencies
+from rlm.service.diagnosis import ServiceDiagnosis, secrets_of
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.tasks import TaskWiring
 from rlm.service.topic_plans import TopicMeasures
@@ -20,7 +24,13 @@ from rlm.topics.verbs import TopicVerbs
 
 
 def build_reports(
-    dependencies: Dependencies, tasks: TaskWiring, verbs: TopicVerbs, *, gate: Gate, peers: Peers
+    dependencies: Dependencies,
+    tasks: TaskWiring,
+    verbs: TopicVerbs,
+    *,
+    gate: Gate,
+    peers: Peers,
+    documents: Documents,
 ) -> Reports:
     """The calls of a service beside a broker."""
     return Reports(
@@ -41,6 +51,7 @@ def build_reports(
             broker=dependencies.broker,
             copy_limit=tasks.copy_limits.in_effect,
         ),
+        diagnosis=ClusterDiagnosis(peers=peers, documents=documents),
         events=ClusterEvents(peers=peers, decisions=tasks.decisions),
         costs=ClusterCosts(
             peers=peers,
@@ -52,6 +63,28 @@ def build_reports(
             clock=dependencies.clock,
             barrier_deadline_ms=BARRIER_DEADLINE_MS,
         ),
+    )
+
+
+def build_diagnosis(
+    dependencies: Dependencies,
+    *,
+    metrics: Callable[[], bytes],
+    problems: Problems,
+    tokens: TokenSource,
+) -> ServiceDiagnosis:
+    """What this service knows of itself."""
+    config = dependencies.config
+    return ServiceDiagnosis(
+        node_id=config.node_id,
+        settings_shown=config.shown,
+        secrets=secrets_of(config, tokens),
+        metrics=metrics,
+        problems=problems,
+        ledger=dependencies.metadata.manager,
+        settings=dependencies.metadata.settings,
+        log_dirs=config.log_dirs,
+        threads=dependencies.threads.other,
     )
 
 

@@ -968,6 +968,35 @@ class LocalSegment(_message.Message):
     size_bytes: int
     def __init__(self, base_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
+class DiagnoseRequest(_message.Message):
+    __slots__ = ("local_only",)
+    LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    local_only: bool
+    def __init__(self, local_only: _Optional[bool] = ...) -> None: ...
+
+class DiagnoseResponse(_message.Message):
+    __slots__ = ("services",)
+    SERVICES_FIELD_NUMBER: _ClassVar[int]
+    services: _containers.RepeatedCompositeFieldContainer[ServiceDocuments]
+    def __init__(self, services: _Optional[_Iterable[_Union[ServiceDocuments, _Mapping]]] = ...) -> None: ...
+
+class ServiceDocuments(_message.Message):
+    __slots__ = ("node_id", "documents", "problem")
+    class DocumentsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: bytes
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    documents: _containers.ScalarMap[str, bytes]
+    problem: str
+    def __init__(self, node_id: _Optional[int] = ..., documents: _Optional[_Mapping[str, bytes]] = ..., problem: _Optional[str] = ...) -> None: ...
+
 class ListEventsRequest(_message.Message):
     __slots__ = ("topic", "after", "local_only")
     class AfterEntry(_message.Message):

@@ -178,6 +178,11 @@ class AdminServiceStub:
                 request_serializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.SerializeToString,
                 response_deserializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.FromString,
                 _registered_method=True)
+        self.Diagnose = channel.unary_unary(
+                '/rlm.v1.AdminService/Diagnose',
+                request_serializer=rlm_dot_v1_dot_admin__pb2.DiagnoseRequest.SerializeToString,
+                response_deserializer=rlm_dot_v1_dot_admin__pb2.DiagnoseResponse.FromString,
+                _registered_method=True)
         self.ListEvents = channel.unary_unary(
                 '/rlm.v1.AdminService/ListEvents',
                 request_serializer=rlm_dot_v1_dot_admin__pb2.ListEventsRequest.SerializeToString,
@@ -414,6 +419,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Diagnose(self, request, context):
+        """What helps to find a fault, as documents of each service: versions, settings, problems, metrics, a summary of the
+        ledger, names and sizes of the files in log.dirs. Secrets are masked, and there is no record data.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListEvents(self, request, context):
         """The last decisions of the tasks of all services, and which tasks run now. A service remembers its last 1,000 since it
         began. One that does not answer is a source with the reason.
@@ -583,6 +596,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.PlanExpiry,
                     request_deserializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.FromString,
                     response_serializer=rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.SerializeToString,
+            ),
+            'Diagnose': grpc.unary_unary_rpc_method_handler(
+                    servicer.Diagnose,
+                    request_deserializer=rlm_dot_v1_dot_admin__pb2.DiagnoseRequest.FromString,
+                    response_serializer=rlm_dot_v1_dot_admin__pb2.DiagnoseResponse.SerializeToString,
             ),
             'ListEvents': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEvents,
@@ -1342,6 +1360,33 @@ class AdminService:
             '/rlm.v1.AdminService/PlanExpiry',
             rlm_dot_v1_dot_admin__pb2.PlanExpiryRequest.SerializeToString,
             rlm_dot_v1_dot_admin__pb2.PlanExpiryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Diagnose(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rlm.v1.AdminService/Diagnose',
+            rlm_dot_v1_dot_admin__pb2.DiagnoseRequest.SerializeToString,
+            rlm_dot_v1_dot_admin__pb2.DiagnoseResponse.FromString,
             options,
             channel_credentials,
             insecure,

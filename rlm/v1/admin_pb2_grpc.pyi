@@ -124,6 +124,10 @@ class AdminServiceStub:
     """
     PlanExpiry: _grpc.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]
     """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
+    Diagnose: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DiagnoseRequest, _admin_pb2.DiagnoseResponse]
+    """What helps to find a fault, as documents of each service: versions, settings, problems, metrics, a summary of the
+    ledger, names and sizes of the files in log.dirs. Secrets are masked, and there is no record data.
+    """
     ListEvents: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListEventsRequest, _admin_pb2.ListEventsResponse]
     """The last decisions of the tasks of all services, and which tasks run now. A service remembers its last 1,000 since it
     began. One that does not answer is a source with the reason.
@@ -236,6 +240,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     PlanExpiry: _aio.UnaryUnaryMultiCallable[_admin_pb2.PlanExpiryRequest, _admin_pb2.PlanExpiryResponse]  # type: ignore[assignment]
     """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
+    Diagnose: _aio.UnaryUnaryMultiCallable[_admin_pb2.DiagnoseRequest, _admin_pb2.DiagnoseResponse]  # type: ignore[assignment]
+    """What helps to find a fault, as documents of each service: versions, settings, problems, metrics, a summary of the
+    ledger, names and sizes of the files in log.dirs. Secrets are masked, and there is no record data.
+    """
     ListEvents: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListEventsRequest, _admin_pb2.ListEventsResponse]  # type: ignore[assignment]
     """The last decisions of the tasks of all services, and which tasks run now. A service remembers its last 1,000 since it
     began. One that does not answer is a source with the reason.
@@ -507,6 +515,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.PlanExpiryResponse, _abc.Awaitable[_admin_pb2.PlanExpiryResponse]]:
         """Says what total retention would delete now; nothing is changed. Each partition is planned by its leader's service."""
+
+    @_abc_1.abstractmethod
+    def Diagnose(
+        self,
+        request: _admin_pb2.DiagnoseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DiagnoseResponse, _abc.Awaitable[_admin_pb2.DiagnoseResponse]]:
+        """What helps to find a fault, as documents of each service: versions, settings, problems, metrics, a summary of the
+        ledger, names and sizes of the files in log.dirs. Secrets are masked, and there is no record data.
+        """
 
     @_abc_1.abstractmethod
     def ListEvents(

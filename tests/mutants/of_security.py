@@ -22,7 +22,26 @@ _TABLE = Target("kip405/settings.py", ("tests/rlm/config/test_environment.py",))
 _SPAWNED = Target("rsm_plugins/process/spawned.py", ("tests/rsm_plugins/test_spawned.py",))
 _CHILDREN = Target("rlm/workers/children.py", ("tests/rlm/workers/test_h24_supervisor.py",))
 
+_DIAGNOSIS = Target("rlm/service/diagnosis.py", ("tests/rlm/service/test_diagnosis.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *_DIAGNOSIS.edits(
+        (
+            "a secret that an error text repeats is in a diagnosis",
+            "_fit(masked(text, secrets).encode())",
+            "_fit(text.encode())",
+        ),
+        (
+            "a secret of a store is no secret to a diagnosis",
+            'if shown.get(f"{store.where}{key}") == MASK',
+            'if shown.get(key) == ""',
+        ),
+        (
+            "tokens of the API are no secret to a diagnosis",
+            "        yield from tokens()\n",
+            "",
+        ),
+    ),
     *_BEARER.edits(
         (
             "a token endpoint that repeats the secret has it in the log",

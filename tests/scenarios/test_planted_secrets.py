@@ -8,6 +8,7 @@ goes away for a while.
 
 import contextlib
 import os
+import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -170,7 +171,14 @@ def test_a_planted_secret_is_shown_nowhere(planted: Planted, tmp_path: Path) -> 
     lines = [" ".join(one.cmdline()) for one in (own, *children)]
     plugin = psutil.Process(planted.sandbox.state.processes["plugin:1"].pid)
     lines.append(" ".join(plugin.cmdline()))
+    archive = tmp_path / "diagnosis.tar.gz"
+    planted.command("diagnose", "--output", str(archive))
+    with tarfile.open(archive) as opened:
+        documents = [opened.extractfile(one) for one in opened.getmembers()]
+        diagnosis = "".join(one.read().decode() for one in documents if one is not None)
+    assert "kafka.sasl.username" in diagnosis, "settings are in it"
     shown = {
+        "a diagnosis": diagnosis,
         "a log": planted.logs,
         "an answer": planted.said,
         "a command line": "\n".join(lines),

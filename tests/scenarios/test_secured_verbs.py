@@ -134,6 +134,7 @@ def _from_reader(cluster: PrincipalCluster, topic: str, level: str) -> tuple[lis
 def test_every_command_works(secured: PrincipalCluster, archive: Archive, tmp_path: Path) -> None:
     verbs = Verbs(secured)
     _reports(verbs, archive.topic)
+    verbs.run("diagnose", "-o", str(tmp_path / "diagnosis.tar.gz"), says="files, ")
     _probes(verbs, secured)
     _clients(verbs, secured, archive.topic)
     _data(verbs, archive, tmp_path)

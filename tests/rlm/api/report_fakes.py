@@ -6,6 +6,7 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
 from rlm.api.calls import Gate
 from rlm.api.costs import ClusterCosts
+from rlm.api.diagnosis import ClusterDiagnosis
 from rlm.api.peers import Peers
 from rlm.api.report_calls import Reports
 from rlm.api.task_events import ClusterEvents
@@ -35,6 +36,16 @@ class ApiMeasures:
         self, topic: TopicDescription, retention: LocalRetention
     ) -> Mapping[int, PartitionMeasure | RemoteStorageError]:
         self.asked.append(retention)
+        return self.found
+
+
+class ApiDocuments:
+    """What a node knows of itself."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, bytes] = {"versions.json": b"{}"}
+
+    async def documents(self) -> Mapping[str, bytes]:
         return self.found
 
 
@@ -69,6 +80,7 @@ class ApiReports:
         self.measures = ApiMeasures()
         self.copy_limit = 1_000
         self.reads = 0
+        self.documents = ApiDocuments()
         self.tasks = ApiTasks()
         self.decisions = self.tasks.decisions
         self.prices = Prices()
@@ -86,6 +98,7 @@ class ApiReports:
                 broker=broker,
                 copy_limit=lambda: self.copy_limit,
             ),
+            diagnosis=ClusterDiagnosis(peers=peers, documents=self.documents),
             events=ClusterEvents(peers=peers, decisions=self.decisions),
             costs=ClusterCosts(
                 peers=peers,

@@ -59,6 +59,7 @@ def test_a_method_without_needs_shows_nothing_of_a_topic_or_takes_it_out() -> No
     }
     assert free == {
         "DescribeEndpoints",
+        "Diagnose",
         "InspectStores",
         "ListClients",
         "ListCopyLimits",
@@ -131,6 +132,7 @@ NEEDED: list[tuple[str, Message, list[tuple[ApiRight, str]]]] = [
     ("CopyClosed", pb.CopyClosedRequest(targets=TARGETS), [(P, "orders"), (P, "payments")]),
     ("ExplainPartition", pb.ExplainPartitionRequest(topic="orders"), [(D, "orders")]),
     ("PlanExpiry", pb.PlanExpiryRequest(topic="orders"), [(D, "orders")]),
+    ("Diagnose", pb.DiagnoseRequest(), [(D, "*"), (P, "*")]),
     ("ListEvents", pb.ListEventsRequest(), []),
     ("ListEvents", pb.ListEventsRequest(topic="orders"), [(D, "orders")]),
     ("Purge", pb.PurgeRequest(topics=["orders"]), []),
