@@ -21,6 +21,7 @@ from build_tools.reference import (
     settings,
     store_rights,
 )
+from rlm.diagnosis import table
 from rlm.plans import problems, rights
 
 _HAZARD = re.compile(r"\bH(\d+)\b")
@@ -31,6 +32,7 @@ _PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/metrics.md": metrics.generate_docs,
     "docs/reference/alerts.md": alert_rules.generate_docs,
     "docs/reference/problems.md": problems.generate_docs,
+    "docs/reference/checks.md": table.generate_docs,
     "docs/reference/acls.md": rights.generate_docs,
     "docs/reference/api-rights.md": api_rights.generate_docs,
     "docs/reference/store-rights.md": store_rights.generate_docs,

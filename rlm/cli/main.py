@@ -101,9 +101,9 @@ COMMANDS = {
         summary="Write the remote part of a topic as a Kafka log directory.",
     ),
     "doctor": LazyCommand(
-        module="rlm.cli.status",
+        module="rlm.cli.doctor",
         attribute="doctor",
-        summary="Find what endangers the data: how stores are set up.",
+        summary="Find what endangers the data, and say what mends it.",
     ),
     "events": LazyCommand(
         module="rlm.cli.events",

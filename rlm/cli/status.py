@@ -1,15 +1,9 @@
-"""`rlm status` shows the state of the whole cluster; `rlm doctor` how its stores are set up.
+"""`rlm status` shows the state of the whole cluster, and ends with status 1 at an alarm."""
 
-Both end with status 1 where there is an alarm.
-"""
-
-import asyncio
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import click
 
-from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.cli.deletions import show_deletions
 from rlm.cli.health import show_health
@@ -279,62 +273,3 @@ def _state(row: pb.ServiceStatus) -> str:
     if not row.reachable:
         return "NOT REACHABLE"
     return row.health or ("; ".join(row.problems) or "well")
-
-
-@click.command()
-@click.option("--store", "store", is_flag=True, help="Inspect the stores.")
-@click.option(
-    "--config",
-    "config",
-    type=click.Path(path_type=Path),
-    help="Ask the stores of this service's YAML file directly. No service needs to run.",
-)
-@service_options
-def doctor(*, store: bool, config: Path | None, connect: Connect) -> int:
-    """Check lifecycle rules, versioning and locks of every store against the topics in it.
-
-    The service asks the stores, so that this machine needs no credentials. The exit status is 1
-    if there is an alarm, or a store that does not answer. With --config the retention of topics is
-    unknown, so any rule that removes objects is an alarm.
-    """
-    if not store:
-        raise Invalid("--store is missing: it says what to inspect")
-    answer = _of_config(config) if config is not None else _of_service(connect)
-    if connect.as_json:
-        show_json(plain(answer))
-    else:
-        _show_reports(answer.stores)
-    return int(any(row.problem or _alarms_of(row) for row in answer.stores))
-
-
-def _of_service(connect: Connect) -> pb.InspectStoresResponse:
-    with connect.open() as target:
-        return target.ask(target.admin.InspectStores, pb.InspectStoresRequest())
-
-
-def _of_config(path: Path) -> pb.InspectStoresResponse:
-    from rlm.api.messages import report_message
-    from rlm.clock import SystemClock
-    from rlm.config import load
-    from rlm.stores.inspection import inspect_configured
-
-    reports = asyncio.run(inspect_configured(load(path), SystemClock()))
-    return pb.InspectStoresResponse(stores=[report_message(report) for report in reports])
-
-
-def _show_reports(stores: Sequence[pb.StoreReport]) -> None:
-    if not stores:
-        click.echo("no store is configured: nothing is tiered")
-    for number, row in enumerate(stores):
-        if number:
-            click.echo()
-        click.echo(f"store {row.name}  {row.uri}".rstrip())
-        if row.problem:
-            click.echo(f"  NOT ASKED  {row.problem}")
-        for verdict in row.verdicts:
-            level = verdict.level.upper() if verdict.level == "alarm" else verdict.level
-            click.echo(f"  {level:<9}  {verdict.text}")
-
-
-def _alarms_of(row: pb.StoreReport) -> list[str]:
-    return [verdict.text for verdict in row.verdicts if verdict.level == "alarm"]

@@ -23,9 +23,9 @@ from kip405.errors import Invalid, RemoteStorageError
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import Clock, backoff_ms
 from rlm.config import ServiceConfig
-from rlm.config.broker_files import advertised_address, protocol_of
 from rlm.config.environment import given_variables
 from rlm.log_dir.identity import BrokerIdentity, check_identity
+from rlm.plans.broker_listeners import listener_refusals
 from rlm.workers.inherited import die_with_supervisor
 from rsm_plugins.process.logs import configure_logs
 
@@ -141,11 +141,6 @@ def log_variables(environment: Mapping[str, str] = os.environ) -> None:
         log.info("settings_of_environment", variables=given)
 
 
-_NO_AUTHORIZER = ("", None)
-_PLAIN = ("", "PLAINTEXT", "SASL_PLAINTEXT")
-_SECURED = ("SSL", "SASL_SSL")
-
-
 def check_disks(config: ServiceConfig, disks: BrokerIdentity) -> None:
     """Invalid unless the log.dirs belong to the configured node and cluster."""
     check_identity(
@@ -170,85 +165,6 @@ async def check_broker(config: ServiceConfig, broker: OwnBroker) -> None:
 
 
 def check_listeners(config: ServiceConfig, broker_config: Mapping[str, str | None]) -> None:
-    """Invalid where TIERED carries replication or control traffic (H21), or hides a client's
-    identity (H23). Where addresses are rewritten, followers come past the proxy.
-    """
-    tiered = config.broker_tiered_listener_name.upper()
-    if _inter_broker_listener(broker_config) == tiered and not config.rewrites_addresses:
-        raise Invalid(
-            f"listener {tiered} is the inter-broker listener: replica fetches would go through the "
-            "proxy; set inter.broker.listener.name to another listener"
-        )
-    controllers = (broker_config.get("controller.listener.names") or "").split(",")
-    if tiered in (name.strip().upper() for name in controllers):
-        raise Invalid(
-            f"listener {tiered} is a controller listener; give the proxy a listener of its own"
-        )
-    protocol = protocol_of(tiered, broker_config.get("listener.security.protocol.map") or "")
-    _check_protocol(config, tiered, protocol)
-    _check_advertised(config, tiered, broker_config)
-    if broker_config.get("authorizer.class.name") in _NO_AUTHORIZER or config.allow_shared_identity:
-        return
-    if not protocol.startswith("SASL_"):
-        raise Invalid(
-            f"the broker has an authorizer and listener {tiered} is {protocol or tiered}: all "
-            "clients would be one identity; use SASL_PLAINTEXT or SASL_SSL there, or set "
-            "allow_shared_identity"
-        )
-
-
-def _check_protocol(config: ServiceConfig, tiered: str, protocol: str) -> None:
-    """TLS to a plain listener, or none to one that has it, lets no client in; no more do delegation
-    tokens without SASL.
-    """
-    if config.has_client_tokens and not protocol.startswith("SASL_"):
-        raise Invalid(
-            f"proxy.tls.client.identity: the proxy logs in with delegation tokens, and listener "
-            f"{tiered} is {protocol or tiered}; make it SASL_PLAINTEXT or SASL_SSL in "
-            "listener.security.protocol.map, or set sasl"
-        )
-    if protocol in _SECURED and not config.dials_tls:
-        raise Invalid(
-            f"listener {tiered} is {protocol}: give broker.tiered.tls.ca.file, so that the proxy "
-            "speaks TLS to it; or bind it to loopback and make it PLAINTEXT, or SASL_PLAINTEXT "
-            "where the broker has an authorizer, in listener.security.protocol.map"
-        )
-    if protocol in _PLAIN and config.dials_tls:
-        raise Invalid(
-            f"broker.tiered.tls.ca.file: listener {tiered} is {protocol or tiered}, without TLS; "
-            "make it SSL or SASL_SSL, or take the setting away"
-        )
-
-
-def _check_advertised(
-    config: ServiceConfig, tiered: str, broker_config: Mapping[str, str | None]
-) -> None:
-    """Clients connect to the advertised address; one that is not the proxy's leads them past the
-    proxy, or nowhere. Where addresses are rewritten, the proxy's must not be the broker's own.
-    """
-    listeners = broker_config.get("advertised.listeners") or broker_config.get("listeners") or ""
-    advertised = advertised_address(tiered, listeners)
-    wanted = config.proxy_advertised
-    if advertised is None or config.allow_other_advertised:
-        return
-    is_same = (advertised.host.lower(), advertised.port) == (wanted.host.lower(), wanted.port)
-    if config.rewrites_addresses and is_same:
-        raise Invalid(
-            f"proxy.advertised is {wanted}, at which the broker advertises listener {tiered} "
-            "itself: clients would come to the broker past the proxy; set proxy.advertised to the "
-            "proxy's own address; where that one does lead to the proxy, set "
-            "allow_other_advertised, or proxy.attach to listener"
-        )
-    if not config.rewrites_addresses and not is_same:
-        raise Invalid(
-            f"the broker advertises listener {tiered} at {advertised} and proxy.advertised is "
-            f"{wanted}: clients would not come to the proxy; set {tiered}://{wanted} in the "
-            f"broker's advertised.listeners, or proxy.advertised to {advertised}; where both lead "
-            "to the proxy, set allow_other_advertised"
-        )
-
-
-def _inter_broker_listener(broker_config: Mapping[str, str | None]) -> str:
-    """Kafka's rule: the configured listener, else the one named like the security protocol."""
-    name = broker_config.get("inter.broker.listener.name")
-    return (name or broker_config.get("security.inter.broker.protocol") or "PLAINTEXT").upper()
+    """Invalid for the first thing about the broker's listeners that forbids this service."""
+    for refusal in listener_refusals(config, broker_config):
+        raise Invalid(str(refusal))

@@ -259,10 +259,8 @@ class StoreConnection:
                 )
             )
         if identity.cluster_id != self._memory.cluster_id:
-            raise Invalid(
-                f"the store at {origin.uri} belongs to cluster {identity.cluster_id}, "
-                f"not to {self._memory.cluster_id}; give this cluster a prefix of its own"
-            )
+            text = foreign_store_text(origin.uri, identity, self._memory.cluster_id)
+            raise Invalid(f"{text}; {FOREIGN_STORE_REMEDY}")
         await self._memory.settings.barrier(_BARRIER_MS)
         known = self._known()
         if known is not None and known != identity.store_id:
@@ -317,9 +315,21 @@ class StoreConnection:
         )
 
 
+FOREIGN_STORE_REMEDY = "give this cluster a prefix of its own"
+
+
+def foreign_store_text(uri: str, identity: StoreIdentity, cluster_id: str) -> str:
+    """Of a store that the settings do not know yet, and that is another cluster's."""
+    return f"the store at {uri} belongs to cluster {identity.cluster_id}, not to {cluster_id}"
+
+
 async def identity_problem(store: StoreAdmin, store_id: Uuid, cluster_id: str) -> str | None:
     """The reason why a plugin's store is not the expected one, requested now; None = it is."""
-    found = await store.read_identity()
+    return identity_mismatch(await store.read_identity(), store_id, cluster_id)
+
+
+def identity_mismatch(found: StoreIdentity | None, store_id: Uuid, cluster_id: str) -> str | None:
+    """The same of an identity that was read."""
     if found is None:
         return f"the store has no identity, {store_id} was expected"
     if found.store_id != store_id:

@@ -117,8 +117,7 @@ class Inspection:
             yield StoredTopic(name=f"topic {topic_id}", retention_ms=UNLIMITED)
         for record in records.values():
             if record.topic_id in held or self._is_next(record, connection):
-                folder = f"{self._cluster_id}/{record.name[:TOPIC_CUT]}-{record.topic_id}"
-                yield StoredTopic(name=record.name, retention_ms=record.retention_ms, folder=folder)
+                yield stored_topic(record, self._cluster_id)
 
     def _is_next(self, record: TopicRecord, connection: Connection) -> bool:
         if record.state != "enabled":
@@ -127,6 +126,12 @@ class Inspection:
             return self._targets.endpoint(record.name, 0).store == connection.name
         except RemoteStorageError:
             return False
+
+
+def stored_topic(record: TopicRecord, cluster_id: str) -> StoredTopic:
+    """What a store promises to keep of a topic, and in which folder."""
+    folder = f"{cluster_id}/{record.name[:TOPIC_CUT]}-{record.topic_id}"
+    return StoredTopic(name=record.name, retention_ms=record.retention_ms, folder=folder)
 
 
 _ANY = StoredTopic(name="every topic", retention_ms=UNLIMITED)

@@ -233,6 +233,15 @@ class ClusterRights(Protocol):
     async def on_topics(self, topics: Sequence[str]) -> Mapping[str, frozenset[str] | None]: ...
 
 
+async def missing_of(rights: ClusterRights, needed: Sequence[Acl]) -> tuple[Acl, ...] | None:
+    """Which of these ACLs we lack now; None = the broker does not say. Unavailable: no answer."""
+    allowed = {
+        CLUSTER_NAME: await rights.on_cluster(),
+        **await rights.on_topics(topics_of(needed)),
+    }
+    return None if None in allowed.values() else not_granted(needed, allowed)
+
+
 class AccessWatch:
     """`run` checks until cancelled; `missing` is the result of the last check, None = unknown.
     `needed`: what this process needs now. `principal`: see ClusterAccess.
@@ -267,17 +276,8 @@ class AccessWatch:
 
     async def check(self) -> None:
         """Check now."""
-        needed = self._needed()
         try:
-            allowed = {
-                CLUSTER_NAME: await self._allowed.on_cluster(),
-                **await self._allowed.on_topics(topics_of(needed)),
-            }
+            self.missing = await missing_of(self._allowed, self._needed())
         except RemoteStorageError as error:
             self.missing = None
             log.info("access_not_known", error=str(error))
-            return
-        if None in allowed.values():
-            self.missing = None
-            return
-        self.missing = not_granted(needed, allowed)

@@ -14,7 +14,7 @@ WRITER = Target("rlm/proxy/writer.py", _TLS)
 TRANSPORT = Target("rlm/proxy/tls_transport.py", _TRANSPORT)
 SESSION = Target("rlm/proxy/session.py", ("tests/rlm/proxy/test_session.py",))
 CERTIFICATES = Target("rlm/service/certificates.py", ("tests/rlm/test_certificates.py",))
-LIFETIME = Target("rlm/service/lifetime.py", ("tests/rlm/test_startup.py",))
+LISTENERS = Target("rlm/plans/broker_listeners.py", ("tests/rlm/test_startup.py",))
 SETTINGS = Target("rlm/config/proxy_clients.py", ("tests/rlm/config/test_proxy_clients.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -148,7 +148,7 @@ EDITS: tuple[Edit, ...] = (
             "        pass\n",
         ),
     ),
-    *LIFETIME.edits(
+    *LISTENERS.edits(
         (
             "a service with TLS to a plain listener starts and lets nobody in",
             "    if protocol in _PLAIN and config.dials_tls:\n",

@@ -1,9 +1,10 @@
-"""`rlm doctor`: what it says of each store, and when it fails."""
+"""`rlm doctor`: what it says of each store and of each check, and when it fails."""
 
 import json
 from pathlib import Path
 
 from rlm.stores.reports import Level, StoreReport, Verdict
+from tests.builders.service import NOBODY, common_settings
 from tests.rlm.api.harness import Node
 from tests.rlm.cli.invoking import asked, assert_one_line, rlm
 
@@ -45,7 +46,7 @@ async def test_doctor_without_an_alarm_succeeds(node: Node) -> None:
         *(0,),
         "no store is configured: nothing is tiered\n",
     )
-    assert_one_line(await asked(node, "doctor"), "--store", status=2)
+    assert_one_line(await asked(node, "doctor"), "--config FILE or --store", status=2)
 
 
 async def test_doctor_asks_the_stores_of_a_configuration_directly(tmp_path: Path) -> None:
@@ -74,3 +75,21 @@ async def test_doctor_asks_the_stores_of_a_configuration_directly(tmp_path: Path
     config.write_text(json.dumps({**addresses, "rsm.config.rot": "/x"}))
     refused = await rlm("doctor", "--store", "--config", str(config))
     assert_one_line(refused, "rsm.config.rot", "did you mean rsm.config.root?", status=2)
+
+
+async def test_h38_no_verdict_without_the_broker(tmp_path: Path) -> None:
+    """It is another exit status than that of findings."""
+    config = tmp_path / "rlm.yaml"
+    settings = {
+        **common_settings(tmp_path, NOBODY),
+        "node.id": 1,
+        "log.dirs": str(tmp_path / "logs"),
+        "broker.direct.address": str(NOBODY),
+        "broker.tiered.address": str(NOBODY),
+        "proxy.listen": "127.0.0.1:3",
+    }
+    config.write_text(json.dumps(settings))
+    asking = ("doctor", "--config", str(config), "--timeout", "2")
+    assert_one_line(await rlm(*asking), "the broker cannot be asked", str(NOBODY), status=2)
+    wrong = await rlm(*asking, "--as-client", "nowhere")
+    assert_one_line(wrong, "--as-client", "nowhere", status=2)

@@ -1,0 +1,104 @@
+"""`rlm doctor` beside a real broker: nothing where all is sound, and each planted fault."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from rlm.diagnosis.table import CHECKS
+from tests.scenarios.cluster import Cluster, fresh
+
+pytestmark = pytest.mark.integration
+
+_OF_THIS_MACHINE = {"open-files", "c-library", "disk-space", "store-space"}
+_NOBODY = "127.0.0.1:1"
+
+
+class Doctor:
+    """Runs it with the settings of the service, some of them changed."""
+
+    def __init__(self, cluster: Cluster, topic: str, folder: Path) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._path = folder / "rlm.yaml"
+
+    def run(self, *options: str, status: int, **changed: str) -> str:
+        """Its output. An empty value takes a setting away."""
+        service = self._cluster.sandbox.layout.rlm_config(1)
+        settings = yaml.safe_load(service.read_text(encoding="utf-8"))
+        settings |= {name.replace("_", "."): value for name, value in changed.items()}
+        settings = {name: value for name, value in settings.items() if value != ""}
+        self._path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        done = self._cluster.rlm("doctor", "--config", str(self._path), *options, check=False)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def found(self, bootstrap: str, *, status: int, **changed: str) -> Mapping[str, Any]:
+        """Findings by check, without those of this machine and of topics of earlier tests."""
+        options = ("--as-client", bootstrap, "--json")
+        checks = json.loads(self.run(*options, status=status, **changed))["checks"]
+        assert [one["check"] for one in checks] == [check.name for check in CHECKS]
+        assert [one["unasked"] for one in checks if one["unasked"]] == []
+        return {
+            one["check"]: [each["text"] + each["remedy"] for each in ours]
+            for one in checks
+            if one["check"] not in _OF_THIS_MACHINE and (ours := self._ours(one["findings"]))
+        }
+
+    def _ours(self, findings: list[dict[str, str]]) -> list[dict[str, str]]:
+        return [
+            one
+            for one in findings
+            if not one["subject"].startswith("topic ") or one["subject"].endswith(self._topic)
+        ]
+
+
+def test_a_sound_site_has_no_findings_and_planted_faults_are_found(
+    one: Cluster, tmp_path: Path
+) -> None:
+    topic = fresh("examined")
+    one.create_topic(topic)
+    one.enable(topic)
+    one.fill(topic, mib=3)
+    one.wait_trimmed(topic)
+    [broker] = one.sandbox.json["brokers"]
+    doctor = Doctor(one, topic, tmp_path)
+    assert doctor.found(broker["proxy"], status=0) == {}
+    _alter(one, topic, "file.delete.delay.ms", "100")
+    empty = tmp_path / "another-store"
+    empty.mkdir()
+    found = doctor.found(
+        broker["direct"],
+        status=1,
+        plugin="local",
+        plugin_address="",
+        rsm_config_root=str(empty),
+        proxy_advertised="elsewhere:9092",
+    )
+    assert set(found) == {"as-client", "delete-delay", "listeners", "store-identity"}
+    [text] = found["store-identity"]
+    assert "the store has no identity" in text and "give another store a new name" in text
+    [text] = found["as-client"]
+    assert f"clients learn {broker['direct']}" in text and broker["proxy"] in text
+    shown = doctor.run(status=1)
+    assert f"warning: delete-delay: topic {topic}: the broker removes a deleted segment" in shown
+    assert "  to mend it: set log.segment.delete.delay.ms of the brokers" in shown
+
+
+def test_a_broker_that_does_not_answer_is_no_verdict(one: Cluster, tmp_path: Path) -> None:
+    doctor = Doctor(one, "", tmp_path)
+    shown = doctor.run(
+        *("--timeout", "5"), status=2, broker_server_properties="", broker_direct_address=_NOBODY
+    )
+    assert shown.startswith("rlm: the broker cannot be asked: ") and shown.count("\n") == 1
+
+
+def _alter(cluster: Cluster, topic: str, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for future in cluster.admin.incremental_alter_configs([resource]).values():
+        future.result(timeout=30)
