@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kip405.addresses import Address
 from rlm.broker.answers import BrokerNode
-from rlm.diagnosis.checks import Check, CheckFinding, alarm, warning
+from rlm.diagnosis.checks import Check, CheckFinding, alarm, note, warning
 from rlm.diagnosis.observed import Observed, known
 from rlm.plans.broker_listeners import BrokerConfig, inter_broker_listener, listener_refusals
 
@@ -46,14 +46,17 @@ def _is_there(site: Observed) -> Iterator[CheckFinding]:
 
 
 def _past_the_proxy(site: Observed) -> Iterator[CheckFinding]:
-    """A listener between brokers is reachable by others, and its proxies rewrite addresses."""
+    """A listener between brokers is reachable by others, and its proxies rewrite addresses. A proxy
+    on another machine needs a port that it reaches: then only a note says that nobody else should.
+    """
     config, tiered = known(site.broker).config, site.config.broker_tiered_listener_name.upper()
     if inter_broker_listener(config) == tiered:
         return
     for name, address in _bound(config):
         host = Address(host=address.rpartition(":")[0].strip("[]"))
         if name == tiered and not host.is_private:
-            yield warning(
+            found = warning if site.config.broker_tiered_address.is_private else note
+            yield found(
                 _listener(site),
                 f"the broker listens for {tiered} at {host.host or 'every address'}: a client that "
                 "connects there comes past the proxy, and finds no trimmed record",

@@ -16,6 +16,7 @@ from rlm.config import ServiceConfig
 from rlm.log_dir.identity import BrokerIdentity
 from rlm.plans.broker_listeners import BrokerConfig
 from rlm.plans.disk import LogDirReport
+from rlm.plans.problems import Severity
 from rlmm.settings_records import TopicRecord
 from rlmm.settings_view import SettingsView
 from rlmm.topic import TopicDescription as OwnTopic
@@ -150,6 +151,28 @@ class ObservedReaders:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceProblem:
+    """A problem that a running service reports (docs/reference/problems.md)."""
+
+    severity: Severity
+    kind: str
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedService:
+    """What the running services know. `direct_groups`: by topic that is trimmed, groups with
+    committed offsets that no proxy has seen. `copy_bytes_per_second`: of all services together, in
+    the last minute.
+    """
+
+    problems: tuple[ServiceProblem, ...]
+    direct_groups: Mapping[str, tuple[str, ...] | Unasked]
+    copy_bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedClient:
     """What a client learns that begins at `bootstrap`: the cluster and the brokers' addresses.
     `refused`: by node id, why no connection to that address was made.
@@ -163,8 +186,8 @@ class ObservedClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """All that was asked. `missing_acls` None = the broker does not say which we have. `client`
-    None: nobody wanted to know.
+    """All that was asked. `service` None: none has ever run beside this broker. `client` None:
+    nobody wanted to know.
     """
 
     config: ServiceConfig
@@ -177,4 +200,5 @@ class Observed:
     missing_acls: tuple[Acl, ...] | Unasked
     stores: tuple[ObservedStore, ...] | Unasked
     readers: Mapping[str, ObservedReaders] | Unasked
+    service: ObservedService | Unasked | None
     client: ObservedClient | Unasked | None = None

@@ -9,6 +9,10 @@ _SHARE = (
     "Let share groups read a topic that is not trimmed, or `rlm topics trim T off`: they cannot "
     "read what is only remote."
 )
+_DIRECT = (
+    "Move the clients of the group to the proxies (`rlm clients T` shows its offsets), or delete a "
+    "group that nobody uses."
+)
 _SHOWN = 5
 
 
@@ -25,6 +29,20 @@ def _share_groups(site: Observed) -> Iterator[CheckFinding]:
             )
 
 
+def _direct_groups(site: Observed) -> Iterator[CheckFinding]:
+    service = None if site.service is None else known(site.service)
+    for topic, groups in () if service is None else service.direct_groups.items():
+        unseen = sorted(known(groups))
+        if unseen:
+            yield warning(
+                f"topic {topic}",
+                "groups have committed offsets of it, and no proxy has seen them read it since the "
+                "services began: they read past the proxies, where trimmed records are not found, "
+                f"or nothing ({_some(unseen)})",
+                _DIRECT,
+            )
+
+
 def _some(items: list[str]) -> str:
     more = len(items) - _SHOWN
     return ", ".join(items[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -36,5 +54,12 @@ CHECKS = (
         asks="Does a share group read a topic that is trimmed?",
         remedy=_SHARE,
         decide=_share_groups,
+    ),
+    Check(
+        name="direct-groups",
+        asks="Does a group read a topic that is trimmed past the proxies? The running services "
+        "know who reads through them.",
+        remedy=_DIRECT,
+        decide=_direct_groups,
     ),
 )

@@ -20,6 +20,7 @@ from rlm.config import ServiceConfig
 from rlm.diagnosis.checks import Examined, examine
 from rlm.diagnosis.local import read_disks, read_host
 from rlm.diagnosis.observed import ObservedBroker, ObservedClient, ObservedStore
+from rlm.diagnosis.service_calls import ask_service
 from rlm.diagnosis.sources import Sources, ask
 from rlm.diagnosis.table import CHECKS
 from rlm.service.metadata import build_command_metadata
@@ -37,7 +38,7 @@ async def diagnose(
     config: ServiceConfig, clock: Clock, *, as_client: Address | None, answer_ms: int
 ) -> tuple[Examined, ...]:
     """The result of every check. Unavailable: the broker did not answer, so little is known."""
-    async with _opened(config, clock, as_client) as sources:
+    async with _opened(config, clock, as_client, answer_ms) as sources:
         site = await ask(sources, answer_ms)
     if not isinstance(site.broker, ObservedBroker):
         raise Unavailable(f"the broker cannot be asked: {site.broker.reason}")
@@ -46,7 +47,7 @@ async def diagnose(
 
 @asynccontextmanager
 async def _opened(
-    config: ServiceConfig, clock: Clock, as_client: Address | None
+    config: ServiceConfig, clock: Clock, as_client: Address | None, answer_ms: int
 ) -> AsyncIterator[Sources]:
     security = ChannelSecurity(config.kafka_security())
     direct = config.broker_direct_address
@@ -67,6 +68,7 @@ async def _opened(
             ask_stores=partial(with_plugins, config, clock, _stores),
             read_disks=partial(threads.run, read_disks, config),
             read_host=read_host,
+            ask_service=partial(ask_service, config, clock, answer_ms),
             ask_client=None if as_client is None else partial(_client, as_client, security),
         )
     finally:

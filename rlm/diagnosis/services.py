@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from kip405.ids import Uuid
 from rlm.diagnosis.checks import Check, CheckFinding, alarm, of_problem, warning
 from rlm.diagnosis.observed import Observed, ObservedOwnTopic, ObservedSettings, known
-from rlm.plans.problem_rules import acl_finding, skew_finding
+from rlm.plans.problem_rules import acl_finding, peer_findings, skew_finding
 from rlm.plans.problems import human_duration
 from rlm.plans.services import DEAD_AFTER_BEATS
-from rlmm.settings_records import ServiceRecord
+from rlm.service.problems import service_limits
 from rlmm.settings_view import MOST_SKEW_MS
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicGuard, ledger_spec, settings_spec
 
@@ -22,6 +22,10 @@ _OWN_TOPIC = (
 _START = "Start `rlm serve` beside the broker, or see why it does not publish its heartbeat."
 _CLOCK = "Set the clocks of services and brokers right, e.g. by chrony."
 _VERSION = "Upgrade the other services too; one after the other is fine."
+_REPORTED = (
+    "Do what the sentence says; docs/reference/problems.md has what each kind means, and `rlm "
+    "status` since when."
+)
 _GRANT = "Grant the ACL: `rlm acls --principal P` prints the commands."
 
 
@@ -76,33 +80,31 @@ def _settings(site: Observed) -> Iterator[CheckFinding]:
 
 
 def _heartbeats(site: Observed) -> Iterator[CheckFinding]:
-    """Every broker that has a replica of an enabled topic needs a service (H18)."""
-    settings, dead_ms = known(site.settings), _dead_after_ms(site)
-    needed = _replicas(site)
-    for node_id in sorted(needed):
-        record = settings.view.get(f"{ServiceRecord.KIND}/{node_id}")
-        what = f"this broker has replicas of {', '.join(sorted(needed[node_id])[:3])}"
-        if record is None:
-            text = f"{what}, and no service beside it has ever published a heartbeat"
-        elif (age_ms := _age_ms(settings, record.record.key)) > dead_ms:
-            text = f"{what}, and its service was not heard for {human_duration(age_ms)}"
-        else:
-            continue
-        yield alarm(
-            f"node {node_id}",
-            f"{text}: what it shares is not trimmed, what it leads is not copied",
-            _START,
-        )
+    """By the rule of running services, which have followed heartbeats for long enough (H18)."""
+    settings, limits = known(site.settings), service_limits(site.config)
+    ages_ms = {one.node_id: _age_ms(settings, one.key) for one, _ in settings.view.services()}
+    live = [node for node, age_ms in ages_ms.items() if age_ms <= _dead_after_ms(site)]
+    for node_id, topics in sorted(_replicas(site).items()):
+        for finding in peer_findings({node_id: topics}, live, limits, limits.peers_ms + 1):
+            heard = "it has never published a heartbeat"
+            if node_id in ages_ms:
+                heard = f"it was not heard for {human_duration(ages_ms[node_id])}"
+            yield alarm(finding.subject, f"{finding.text}; {heard}", _START)
 
 
 def _replicas(site: Observed) -> dict[int, set[str]]:
-    """Names of enabled topics by the nodes that have replicas of them."""
+    """Names of enabled topics by the nodes that have replicas of them. Where addresses are
+    rewritten, every broker needs a service.
+    """
     found: dict[int, set[str]] = {}
     for topic in known(site.topics):
         described = topic.present
         for row in () if described is None else described.partitions.values():
             for node_id in row.replicas:
                 found.setdefault(node_id, set()).add(topic.record.name)
+    if found and site.config.rewrites_addresses:
+        for node in known(site.broker).nodes:
+            found.setdefault(node.node_id, set())
     return found
 
 
@@ -131,6 +133,18 @@ def _versions(site: Observed) -> Iterator[CheckFinding]:
             "services",
             f"services of different versions run: {shares}",
             _VERSION,
+        )
+
+
+def _reported(site: Observed) -> Iterator[CheckFinding]:
+    """What only time shows: the growth of disks, copies that fail, trims that are refused."""
+    service = None if site.service is None else known(site.service)
+    for one in () if service is None else service.problems:
+        yield CheckFinding(
+            severity=one.severity,
+            subject=one.subject,
+            text=f"{one.text} [{one.kind}]",
+            remedy=_REPORTED,
         )
 
 
@@ -187,6 +201,13 @@ CHECKS = (
         asks="Are all services and readers that were heard of one version?",
         remedy=_VERSION,
         decide=_versions,
+    ),
+    Check(
+        name="problems",
+        asks="Do the running services report problems: full disks and their growth, copies that "
+        "fail, trims that are refused, lost segments?",
+        remedy=_REPORTED,
+        decide=_reported,
     ),
     Check(
         name="acls",

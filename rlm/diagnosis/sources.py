@@ -22,6 +22,7 @@ from rlm.diagnosis.observed import (
     ObservedHost,
     ObservedOwnTopic,
     ObservedReaders,
+    ObservedService,
     ObservedSettings,
     ObservedStore,
     ObservedTopic,
@@ -71,6 +72,7 @@ class Sources:
     ask_stores: Callable[[], Awaitable[tuple[ObservedStore, ...]]]
     read_disks: Callable[[], Awaitable[ObservedDisks]]
     read_host: Callable[[], ObservedHost]
+    ask_service: Callable[[SettingsView, Sequence[str]], Awaitable[ObservedService | None]]
     ask_client: Callable[[], Awaitable[ObservedClient]] | None = None
 
 
@@ -88,11 +90,14 @@ async def ask(sources: Sources, answer_ms: int) -> Observed:
     topics: tuple[ObservedTopic, ...] | Unasked = _without_settings(settings)
     missing: tuple[Acl, ...] | Unasked = _without_settings(settings)
     readers: Mapping[str, ObservedReaders] | Unasked = _without_settings(settings)
+    service: ObservedService | Unasked | None = _without_settings(settings)
     if isinstance(settings, ObservedSettings):
-        topics, missing, readers = await asyncio.gather(
+        trimmed = _trimmed(settings.view)
+        topics, missing, readers, service = await asyncio.gather(
             within.answer(_topics(sources, settings.view)),
             within.answer(_missing_acls(sources, settings.view)),
-            within.answer(_readers(sources, settings.view)),
+            within.answer(_readers(sources, trimmed)),
+            within.answer(sources.ask_service(settings.view, trimmed)),
         )
     return Observed(
         config=sources.config,
@@ -105,6 +110,7 @@ async def ask(sources: Sources, answer_ms: int) -> Observed:
         missing_acls=missing,
         stores=stores,
         readers=readers,
+        service=service,
         client=client,
     )
 
@@ -218,10 +224,11 @@ async def _missing_acls(sources: Sources, view: SettingsView) -> tuple[Acl, ...]
     return tuple(of_principal(missing, config.kafka_security().principal))
 
 
-async def _readers(sources: Sources, view: SettingsView) -> Mapping[str, ObservedReaders]:
-    trimmed: Sequence[str] = sorted(
-        {one.name for one in view.topics() if one.state == "enabled" and one.trim}
-    )
+def _trimmed(view: SettingsView) -> Sequence[str]:
+    return sorted({one.name for one in view.topics() if one.state == "enabled" and one.trim})
+
+
+async def _readers(sources: Sources, trimmed: Sequence[str]) -> Mapping[str, ObservedReaders]:
     return {
         name: ObservedReaders(share_starts=await sources.share_groups.starts_now(name))
         for name in trimmed

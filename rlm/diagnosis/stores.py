@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from kip405.contracts import FindingKind
 from rlm.diagnosis.checks import Check, CheckFinding, alarm, warning
 from rlm.diagnosis.observed import Observed, ObservedSettings, ObservedStore, known
-from rlm.plans.problems import human_bytes
+from rlm.plans.disk import full_in_ms
+from rlm.plans.problems import human_bytes, human_duration
 from rlm.stores.connection import (
     FOREIGN_STORE_REMEDY,
     foreign_store_text,
@@ -89,19 +90,38 @@ def _set_up(site: Observed) -> Iterator[CheckFinding]:
 def _space(site: Observed) -> Iterator[CheckFinding]:
     """A store that is full takes no segments, and then nothing is trimmed any more."""
     floor_bytes = site.config.disk_min_free_bytes
+    for store, free_bytes in _free(site):
+        if free_bytes < floor_bytes:
+            yield alarm(
+                _subject(store),
+                f"{human_bytes(free_bytes)} are free, and the floor is "
+                f"{human_bytes(floor_bytes)} (disk.min.free.bytes): when it is full, nothing "
+                "is copied, and brokers keep all that comes",
+                _ROOM,
+            )
+
+
+def _growth(site: Observed) -> Iterator[CheckFinding]:
+    """Of a store that knows its free space, at the rate of all copies together."""
+    service = None if site.service is None else known(site.service)
+    rate = None if service is None else service.copy_bytes_per_second
+    for store, free_bytes in _free(site):
+        left_ms = full_in_ms(free_bytes, rate)
+        if left_ms is not None and left_ms < site.config.problem_disk_full_ms:
+            yield warning(
+                _subject(store),
+                f"{human_bytes(free_bytes)} are free, and are copied in {human_duration(left_ms)} "
+                "at the rate of the last minute: when it is full, nothing is copied, and brokers "
+                "keep all that comes",
+                f"{_ROOM} `rlm copy-limit` slows copies down.",
+            )
+
+
+def _free(site: Observed) -> Iterator[tuple[ObservedStore, int]]:
     for store in _asked(site):
         for finding in store.findings:
-            free_bytes = finding.value
-            if finding.kind is not FindingKind.FREE_SPACE or free_bytes is None:
-                continue
-            if free_bytes < floor_bytes:
-                yield alarm(
-                    _subject(store),
-                    f"{human_bytes(free_bytes)} are free, and the floor is "
-                    f"{human_bytes(floor_bytes)} (disk.min.free.bytes): when it is full, nothing "
-                    "is copied, and brokers keep all that comes",
-                    _ROOM,
-                )
+            if finding.kind is FindingKind.FREE_SPACE and finding.value is not None:
+                yield store, finding.value
 
 
 def _asked(site: Observed) -> Iterable[ObservedStore]:
@@ -139,5 +159,11 @@ CHECKS = (
         asks="Does each store that knows it have more free space than disk.min.free.bytes?",
         remedy=_ROOM,
         decide=_space,
+    ),
+    Check(
+        name="store-growth",
+        asks="Is a store full in less than problem.disk.full.ms at the rate of present copies?",
+        remedy=_ROOM,
+        decide=_growth,
     ),
 )

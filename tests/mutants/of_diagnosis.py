@@ -9,7 +9,24 @@ SERVICES = Target("rlm/diagnosis/services.py", ("tests/rlm/diagnosis/test_servic
 STORES = Target("rlm/diagnosis/stores.py", ("tests/rlm/diagnosis/test_stores.py",))
 CONNECTION = Target("rlm/stores/connection.py", ("tests/rlm/diagnosis/test_stores.py",))
 
+READERS = Target("rlm/diagnosis/readers.py", ("tests/rlm/diagnosis/test_topics.py",))
+CALLS = Target("rlm/diagnosis/service_calls.py", ("tests/rlm/diagnosis/test_service_calls.py",))
+
 EDITS: tuple[Edit, ...] = (
+    *READERS.edits(
+        (
+            "H38: groups that are not known read nothing past the proxies",
+            "        unseen = sorted(known(groups))\n",
+            "        unseen = sorted(groups if isinstance(groups, tuple) else ())\n",
+        ),
+    ),
+    *CALLS.edits(
+        (
+            "H38: groups that could not be read are none",
+            "    if answer.direct_problem:\n",
+            "    if answer.direct_problem and not answer:\n",
+        ),
+    ),
     *CHECKS.edits(
         (
             "H38: a check that could not be made is sound",

@@ -147,3 +147,10 @@ async def test_a_client_that_begins_at_another_cluster(world: World) -> None:
 
 async def test_without_as_client_nothing_of_it_is_checked(tmp_path: Path) -> None:
     assert (await World(tmp_path).examined())["as-client"].is_sound
+
+
+async def test_h19_a_proxy_on_another_machine_needs_a_port_that_it_reaches(tmp_path: Path) -> None:
+    world = World(tmp_path, **{"broker.tiered.address": "broker-3:19093"})
+    world.own.config["listeners"] = "DIRECT://:19092,TIERED://:19093"
+    assert (await world.only("past-proxy")).severity is Severity.NOTE
+    assert (await world.examined())["past-proxy"].is_sound

@@ -1,21 +1,24 @@
 """Faults of ledger, settings, heartbeats, rights and this machine that `rlm doctor` finds."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kip405.errors import Unavailable
 from kip405.ids import Uuid
-from rlm.diagnosis.observed import ObservedHost
+from rlm.diagnosis.observed import ObservedHost, ServiceProblem
 from rlm.plans.problems import Severity
 from rlmm.settings_records import ClusterRecord, ReaderRecord, ServiceRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, ledger_spec
-from tests.builders.log_dir import TOPIC
+from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.service import NODE_ID
 from tests.rlm.diagnosis.world import (
     LEDGER_ID,
     OTHER_NODE,
     SECONDS_MS,
     SETTINGS_ID,
+    WELL,
     World,
     described,
 )
@@ -94,7 +97,7 @@ async def test_h18_all_services_are_silent(world: World) -> None:
 
 async def test_h18_a_broker_that_never_had_a_service(world: World) -> None:
     world.settings.remove(f"{ServiceRecord.KIND}/{OTHER_NODE}")
-    assert "has ever published a heartbeat" in (await world.only("heartbeats")).text
+    assert "has never published a heartbeat" in (await world.only("heartbeats")).text
 
 
 async def test_h16_a_clock_that_is_wrong(world: World) -> None:
@@ -147,3 +150,42 @@ async def test_h36_too_few_open_files_for_all_clients(tmp_path: Path) -> None:
     finding = await world.only("open-files")
     assert finding.severity is Severity.WARNING
     assert "2000 are needed" in finding.text and "LimitNOFILE" in finding.remedy
+
+
+async def test_what_running_services_report_is_found_too(world: World) -> None:
+    """As the growth of a disk, which only time shows."""
+    full = ServiceProblem(
+        severity=Severity.WARNING,
+        kind="log-dir-fills",
+        subject="log dir /data",
+        text="1.0 GiB are free; full in 2 h",
+    )
+    world.service = replace(WELL, problems=(full,))
+    finding = await world.only("problems")
+    assert (finding.severity, finding.subject) == (Severity.WARNING, full.subject)
+    assert finding.text == f"{full.text} [log-dir-fills]" and "problems.md" in finding.remedy
+
+
+async def test_h38_a_service_that_does_not_answer_is_not_sound(world: World) -> None:
+    world.service_refusal = Unavailable("connection refused")
+    examined = await world.examined()
+    for name in ("problems", "direct-groups"):
+        assert examined[name].unasked == "connection refused"
+
+
+async def test_a_service_that_has_never_run_is_not_asked(world: World) -> None:
+    world.service = None
+    assert await world.findings() == {}
+
+
+async def test_h21_where_addresses_are_rewritten_every_broker_needs_a_service(
+    tmp_path: Path,
+) -> None:
+    """Also one without a replica of an enabled topic."""
+    rewriting = {"proxy.attach": "rewrite", "broker.tiered.listener.name": "DIRECT"}
+    world = World(tmp_path, **rewriting)
+    for node in (world.own, world.other):
+        node.topics[TOPIC] = described(TOPIC, TOPIC_ID, replicas=[NODE_ID])
+    assert await world.findings() == {}
+    world.settings.remove(f"{ServiceRecord.KIND}/{OTHER_NODE}")
+    assert (await world.only("heartbeats")).subject == f"node {OTHER_NODE}"

@@ -9,7 +9,7 @@ from kip405.contracts import FindingKind, StoreFinding, StoreIdentity
 from kip405.ids import Uuid
 from rlm.plans.problems import Severity
 from rlmm.settings_records import StoreRecord
-from tests.rlm.diagnosis.world import CLUSTER_ID, STORE_ID, World
+from tests.rlm.diagnosis.world import CLUSTER_ID, STORE_ID, WELL, World
 
 OTHER = Uuid(b"\x66" * 16)
 
@@ -70,3 +70,13 @@ async def test_a_store_that_is_nearly_full(tmp_path: Path) -> None:
     world.store = replace(world.store, findings=(free,))
     finding = await world.only("store-space")
     assert "brokers keep all that comes" in finding.text and "total retention" in finding.remedy
+
+
+async def test_a_store_that_copies_fill_soon(world: World) -> None:
+    free = StoreFinding(kind=FindingKind.FREE_SPACE, state="3600 of 9000 bytes free", value=3600)
+    world.store = replace(world.store, findings=(free,))
+    assert await world.findings() == {}
+    world.service = replace(WELL, copy_bytes_per_second=1.0)
+    finding = await world.only("store-growth")
+    assert finding.severity is Severity.WARNING
+    assert "are copied in 60 min" in finding.text and "rlm copy-limit" in finding.remedy

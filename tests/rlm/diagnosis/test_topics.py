@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from kip405.ids import Uuid
+from rlm.diagnosis.observed import Unasked
 from rlm.plans.problems import Severity
 from rlmm.settings_records import GivenBack
 from tests.builders.log_dir import TOPIC, TOPIC_ID
-from tests.rlm.diagnosis.world import World, described, topic_record
+from tests.rlm.diagnosis.world import WELL, World, described, topic_record
 
 RECREATED_ID = Uuid(b"\x77" * 16)
 
@@ -103,3 +104,18 @@ async def test_h19_a_share_group_on_a_topic_that_is_trimmed(world: World) -> Non
     assert f"{TOPIC}-0 at 12" in finding.text and "topics trim T off" in finding.remedy
     world.settings.write(topic_record(trim=False))
     assert await world.findings() == {}
+
+
+async def test_h19_a_group_that_reads_past_the_proxies(world: World) -> None:
+    world.service = replace(WELL, direct_groups={TOPIC: ("nightly",)})
+    finding = await world.only("direct-groups")
+    assert finding.severity is Severity.WARNING
+    assert "(nightly)" in finding.text and "to the proxies" in finding.remedy
+
+
+async def test_h38_groups_are_unknown_where_a_proxy_does_not_say_whom_it_serves(
+    world: World,
+) -> None:
+    unasked = Unasked(reason="clients of the proxy of node 4: away")
+    world.service = replace(WELL, direct_groups={TOPIC: unasked})
+    assert (await world.examined())["direct-groups"].unasked == unasked.reason

@@ -21,7 +21,13 @@ from rlm.broker.answers import (
 from rlm.config import ServiceConfig
 from rlm.diagnosis.checks import CheckFinding, Examined, examine
 from rlm.diagnosis.local import read_disks
-from rlm.diagnosis.observed import ObservedClient, ObservedDisks, ObservedHost, ObservedStore
+from rlm.diagnosis.observed import (
+    ObservedClient,
+    ObservedDisks,
+    ObservedHost,
+    ObservedService,
+    ObservedStore,
+)
 from rlm.diagnosis.sources import Sources, ask
 from rlm.diagnosis.table import CHECKS
 from rlmm.settings_records import ClusterRecord, ServiceRecord, StoreRecord, TopicRecord
@@ -57,6 +63,9 @@ _SOUND_BROKER: dict[str, str | None] = {
     "max.connections.per.ip": "2147483647",
     "authorizer.class.name": "",
 }
+
+
+WELL = ObservedService(problems=(), direct_groups={TOPIC: ()}, copy_bytes_per_second=0)
 
 
 def topic_record(**changed: object) -> TopicRecord:
@@ -177,6 +186,8 @@ class World:
         self.share_starts: dict[int, int] = {}
         self.host = ObservedHost(libc=("glibc", "2.36"), open_files=None)
         self.client: ObservedClient | None = None
+        self.service: ObservedService | None = WELL
+        self.service_refusal: RemoteStorageError | None = None
         self.settings_refusal: RemoteStorageError | None = None
         self.settings = MemorySettings()
         self.settings.clock = self.clock
@@ -243,6 +254,7 @@ class World:
                 ask_stores=self._ask_stores,
                 read_disks=self._read_disks,
                 read_host=lambda: self.host,
+                ask_service=self._ask_service,
                 ask_client=None if self.client is None else self._ask_client,
             ),
             _ANSWER_MS,
@@ -279,6 +291,13 @@ class World:
 
     async def _read_disks(self) -> ObservedDisks:
         return read_disks(self.config)
+
+    async def _ask_service(
+        self, view: SettingsView, trimmed: Sequence[str]
+    ) -> ObservedService | None:
+        if self.service_refusal is not None:
+            raise self.service_refusal
+        return self.service
 
     async def _ask_client(self) -> ObservedClient:
         assert self.client is not None
