@@ -28,10 +28,12 @@ from rlm.stores.opened import OpenPlugin, beside, known_prefix, with_plugins
 from rlm.stores.reports import prefix_of
 from rlm.topics.cluster import OtherBrokers
 from rlmm.settings_view import SettingsView
+from rlmm.topic import SETTINGS_TOPIC
 from rsm_plugins.threads import FINISH_MS, FileThreads
 
 _CLIENT_ID = "rlm-command"
 _CONNECT_SECONDS = 5
+_SOONER = 0.8
 
 
 async def diagnose(
@@ -64,7 +66,7 @@ async def _opened(
             brokers=brokers,
             rights=rights,
             share_groups=groups,
-            read_settings=partial(_settings, config, security, clock),
+            read_settings=partial(_settings, config, security, clock, answer_ms),
             ask_stores=partial(with_plugins, config, clock, _stores),
             read_disks=partial(threads.run, read_disks, config),
             read_host=read_host,
@@ -79,15 +81,24 @@ async def _opened(
         await broker.close()
 
 
-async def _settings(config: ServiceConfig, security: ChannelSecurity, clock: Clock) -> SettingsView:
-    """The settings topic to its end; the ledger is not read, which may be large."""
+async def _settings(
+    config: ServiceConfig, security: ChannelSecurity, clock: Clock, answer_ms: int
+) -> SettingsView:
+    """The settings topic to its end; the ledger is not read, which may be large. Unavailable, a
+    little before the answer would be late: why it cannot be read.
+    """
     brokers = AnyBroker(config.kafka_bootstrap_servers, client_id=_CLIENT_ID, security=security)
     metadata = build_command_metadata(
         config, security, brokers=brokers, clock=clock, writer=new_uuid(), with_ledger=False
     )
 
     async def read() -> SettingsView:
-        await metadata.log.wait_ready()
+        try:
+            async with asyncio.timeout(answer_ms * _SOONER / 1000):
+                await metadata.log.wait_ready()
+        except TimeoutError:
+            why = metadata.log.problem or f"it takes longer than {answer_ms} ms"
+            raise Unavailable(f"topic {SETTINGS_TOPIC} is not read: {why}") from None
         return metadata.settings.view
 
     try:

@@ -149,8 +149,12 @@ def _reported(site: Observed) -> Iterator[CheckFinding]:
 
 
 def _rights(site: Observed) -> Iterator[CheckFinding]:
-    for acl in known(site.missing_acls):
+    """Which topics are enabled must be known before none counts as missing."""
+    missing = known(site.missing_acls)
+    for acl in missing:
         yield of_problem(acl_finding(acl), _GRANT)
+    if not missing:
+        known(site.settings)
 
 
 def _age_ms(settings: ObservedSettings, key: str) -> int:

@@ -88,14 +88,12 @@ async def ask(sources: Sources, answer_ms: int) -> Observed:
         _client(sources, within),
     )
     topics: tuple[ObservedTopic, ...] | Unasked = _without_settings(settings)
-    missing: tuple[Acl, ...] | Unasked = _without_settings(settings)
     readers: Mapping[str, ObservedReaders] | Unasked = _without_settings(settings)
     service: ObservedService | Unasked | None = _without_settings(settings)
     if isinstance(settings, ObservedSettings):
         trimmed = _trimmed(settings.view)
-        topics, missing, readers, service = await asyncio.gather(
+        topics, readers, service = await asyncio.gather(
             within.answer(_topics(sources, settings.view)),
-            within.answer(_missing_acls(sources, settings.view)),
             within.answer(_readers(sources, trimmed)),
             within.answer(sources.ask_service(settings.view, trimmed)),
         )
@@ -107,7 +105,7 @@ async def ask(sources: Sources, answer_ms: int) -> Observed:
         settings=settings,
         own_topics=own_topics,
         topics=topics,
-        missing_acls=missing,
+        missing_acls=await within.answer(_missing_acls(sources, settings)),
         stores=stores,
         readers=readers,
         service=service,
@@ -215,9 +213,11 @@ async def _config(broker: ConfigSource, topic: str) -> Mapping[str, TopicConfigV
         return Unasked(reason=str(error))
 
 
-async def _missing_acls(sources: Sources, view: SettingsView) -> tuple[Acl, ...]:
+async def _missing_acls(sources: Sources, settings: ObservedSettings | Unasked) -> tuple[Acl, ...]:
+    """Of the service's own topics too where it may not read them, and so knows no other topic."""
+    records = settings.view.topics() if isinstance(settings, ObservedSettings) else ()
     config = sources.config
-    needed = needed_acls(view.topics(), alters_configs=config.retention_takeover != EXTERNAL)
+    needed = needed_acls(records, alters_configs=config.retention_takeover != EXTERNAL)
     missing = await missing_of(sources.rights, needed)
     if missing is None:
         raise Unavailable("the broker does not say which operations it allows this principal")

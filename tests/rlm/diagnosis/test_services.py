@@ -189,3 +189,11 @@ async def test_h21_where_addresses_are_rewritten_every_broker_needs_a_service(
     assert await world.findings() == {}
     world.settings.remove(f"{ServiceRecord.KIND}/{OTHER_NODE}")
     assert (await world.only("heartbeats")).subject == f"node {OTHER_NODE}"
+
+
+async def test_h40_an_acl_without_which_the_settings_cannot_be_read_is_named(world: World) -> None:
+    world.settings_refusal = Unavailable("not read")
+    assert (await world.examined())["acls"].unasked
+    world.rights.operations[SETTINGS_TOPIC] = frozenset(("Write", "Describe", "DescribeConfigs"))
+    [finding] = (await world.examined())["acls"].findings
+    assert f"operation Read, resource Topic:{SETTINGS_TOPIC}" in finding.text

@@ -57,3 +57,9 @@ async def test_a_note_changes_no_verdict(world: World) -> None:
     finding = await world.only("open-files")
     assert finding.severity is Severity.NOTE and not is_counted(finding)
     assert (await world.examined())["open-files"].is_sound
+
+
+async def test_a_warning_changes_the_verdict(world: World) -> None:
+    world.set_topic("min.insync.replicas", "1")
+    assert (await world.only("durability")).severity is Severity.WARNING
+    assert not (await world.examined())["durability"].is_sound
