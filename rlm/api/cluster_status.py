@@ -26,6 +26,7 @@ from rlm.plans.disk import LogDirReport
 from rlm.plans.problems import Problem, ProblemKind, Severity, about, health_of
 from rlm.stores.reports import StoreStatus
 from rlm.tasks.copy_progress import Copying
+from rlm.tasks.verify_runs import RunningVerify
 from rlm.topics.partition_records import Freezes
 from rlm.topics.ports import Settings
 from rlm.v1 import admin_pb2 as pb
@@ -65,6 +66,7 @@ class ClusterStatus:
         stores: Callable[[], Sequence[StoreStatus]],
         log_dirs: Callable[[], Sequence[LogDirReport]],
         copying: Callable[[], Copying],
+        verifications: Callable[[], Sequence[RunningVerify]],
         endpoints: Endpoints,
         version: str,
         now_ms: Callable[[], int],
@@ -80,6 +82,7 @@ class ClusterStatus:
         self._stores = stores
         self._log_dirs = log_dirs
         self._copying = copying
+        self._verifications = verifications
         self._endpoints = endpoints
         self._version = version
         self._now_ms = now_ms
@@ -219,6 +222,10 @@ class ClusterStatus:
             health=health_of(problems),
             log_dirs=[messages.log_dir_message(row) for row in self._log_dirs()],
             copying=messages.copying_message(self._copying()),
+            verifications=[
+                messages.verification_message(one, self._peers.node_id)
+                for one in self._verifications()
+            ],
         )
         for peer in self._peers.known():
             if peer.node_id == self._peers.node_id:
@@ -253,6 +260,7 @@ def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:
             health=said.health,
             log_dirs=said.log_dirs,
             copying=said.copying if said.HasField("copying") else None,
+            verifications=said.verifications,
         ),
     )
 

@@ -26,7 +26,7 @@ from rlm.remote_log.remote_only import RemotePartitionState
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.copy_progress import Copying
 from rlm.tasks.verification import PartitionReport
-from rlm.tasks.verify_runs import Event, Progress
+from rlm.tasks.verify_runs import Event, Progress, RunningVerify
 from rlm.topics.recreated import GoneTopic
 from rlm.topics.remarks import notes_of
 from rlm.topics.rules import Durability, RetentionOptions
@@ -81,7 +81,15 @@ def partition_message(status: PartitionStatus, now_ms: int) -> fetch_pb2.Partiti
         holes=status.holes,
         hole_offsets=status.hole_offsets,
         loss_in_ms=status.loss_in_ms(now_ms),
+        hole_ranges=_range_messages(status.hole_ranges),
+        unfinished_copies=_range_messages(status.unfinished_copies),
+        unfinished_copy_bytes=status.unfinished_copy_bytes,
+        local_size_bytes=status.local_size_bytes,
     )
+
+
+def _range_messages(ranges: Iterable[tuple[int, int]]) -> list[fetch_pb2.OffsetRange]:
+    return [fetch_pb2.OffsetRange(start_offset=start, end_offset=end) for start, end in ranges]
 
 
 def problem_message(problem: Problem, node_id: int) -> admin_pb2.Problem:
@@ -322,10 +330,7 @@ def piece_bytes(piece: Piece) -> bytes:
         last_stable_offset=piece.last_stable_offset,
         log_start_offset=piece.log_start_offset,
         tier=fetch_pb2.REMOTE if piece.is_remote else fetch_pb2.LOCAL,
-        missing=[
-            fetch_pb2.OffsetRange(start_offset=start, end_offset=end)
-            for start, end in piece.missing
-        ],
+        missing=_range_messages(piece.missing),
     )
     return with_bytes_field(rest.SerializeToString(), _BATCHES, piece.batches)
 
@@ -355,15 +360,25 @@ def verify_message(event: Event, node_id: int) -> admin_pb2.VerifyResponse:
         case PartitionReport():
             return admin_pb2.VerifyResponse(partition=_verified_message(event, node_id))
         case Progress():
-            return admin_pb2.VerifyResponse(
-                progress=admin_pb2.VerifyProgress(
-                    node_id=node_id,
-                    segments=event.segments,
-                    segments_total=event.segments_total,
-                    size_bytes=event.size_bytes,
-                    size_total_bytes=event.size_total_bytes,
-                )
-            )
+            return admin_pb2.VerifyResponse(progress=_progress_message(event, node_id))
+
+
+def verification_message(running: RunningVerify, node_id: int) -> admin_pb2.RunningVerification:
+    return admin_pb2.RunningVerification(
+        topic=running.topic,
+        deep=running.deep,
+        progress=_progress_message(running.progress, node_id),
+    )
+
+
+def _progress_message(progress: Progress, node_id: int) -> admin_pb2.VerifyProgress:
+    return admin_pb2.VerifyProgress(
+        node_id=node_id,
+        segments=progress.segments,
+        segments_total=progress.segments_total,
+        size_bytes=progress.size_bytes,
+        size_total_bytes=progress.size_total_bytes,
+    )
 
 
 def _issue_message(issue: Issue) -> admin_pb2.VerifyIssue:

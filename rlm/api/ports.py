@@ -33,7 +33,8 @@ class PartitionStatus:
     `lag_*` are closed segments that are not remote yet, None where that is not known. The texts are
     empty when all is well: `copy_reason` and `trim_reason` say why nothing is copied or trimmed
     now, `expiry_reason` what total retention does, `frozen` why the partition is frozen (H4).
-    `holes` on record above the remote log start have `hole_offsets` lost offsets (H15);
+    `holes` on record above the remote log start have `hole_offsets` lost offsets (H15), the lowest
+    of them in `hole_ranges`; `unfinished_copies` are ranges whose copy has begun, the lowest too;
     `loss_at_ms` (wall time) is when the broker's own retention deletes records that are not remote,
     None where that is not to come, or not known. `ledger_segments` are in whatever state, of them
     `deleting_segments` in DELETE_SEGMENT_STARTED. `lag_oldest_ms` (wall time) is the newest record
@@ -64,6 +65,10 @@ class PartitionStatus:
     alarms: tuple[str, ...] = field(default=())
     holes: int = 0
     hole_offsets: int = 0
+    hole_ranges: tuple[tuple[int, int], ...] = ()
+    unfinished_copies: tuple[tuple[int, int], ...] = ()
+    unfinished_copy_bytes: int = 0
+    local_size_bytes: int | None = None
     loss_at_ms: int | None = None
     ledger_segments: int = 0
     deleting_segments: int = 0

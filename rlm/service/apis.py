@@ -392,7 +392,8 @@ def build_admin(
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
             ),
             status=_cluster_status(
-                dependencies, topics, peers, statuses, problems, log_dirs, copying, discards
+                *(dependencies, tasks, topics, peers, statuses),
+                *(problems, log_dirs, copying, discards),
             ),
             statuses=statuses,
             resolver=TopicResolver(broker, settings),
@@ -427,6 +428,7 @@ def _explanations(dependencies: Dependencies, tasks: TaskWiring) -> Explanations
 
 def _cluster_status(
     dependencies: Dependencies,
+    tasks: TaskWiring,
     topics: TopicWiring,
     peers: Peers,
     statuses: Statuses,
@@ -447,6 +449,7 @@ def _cluster_status(
         stores=dependencies.stores.statuses,
         log_dirs=log_dirs,
         copying=copying,
+        verifications=tasks.verify.runs.running,
         endpoints=endpoints(dependencies),
         version=software_version(),
         now_ms=dependencies.clock.now_ms,

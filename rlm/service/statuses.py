@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kip405.errors import Busy, Fenced
 from kip405.ids import PartitionKey
+from kip405.segments import RemoteLogSegmentState
 from rlm.api.per_partition import FOREVER_MS, PerPartition, columns
 from rlm.api.ports import CopyOutcome, PartitionStatus
 from rlm.broker.leadership import Leadership, LedPartition
@@ -38,6 +39,9 @@ _NO_ALARMS: tuple[str, ...] = ()
 _USUAL = (NoExpiry.UNLIMITED, NoExpiry.WITHIN_RETENTION)
 _COPY_NOW_DEADLINE_MS = 600_000
 _COPY_NOW_RETRY_MS = 100
+_COPY_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_RANGES_SHOWN = 100
+"""Of holes and of unfinished copies, in the status of one partition."""
 
 
 class Statuses:
@@ -206,6 +210,7 @@ class _Seen(NamedTuple):
 def _built(seen: _Seen) -> PartitionStatus:
     row, partition, lag = seen.row, seen.row.topic_id_partition, seen.lag
     start, finished, lost = seen.remote_log_start_offset, seen.ledger.finished_total, seen.lost
+    unfinished = [one.metadata for one in seen.ledger.in_state(_COPY_STARTED)]
     base = PartitionStatus(
         topic=partition.topic,
         topic_id=partition.topic_id,
@@ -225,6 +230,11 @@ def _built(seen: _Seen) -> PartitionStatus:
         alarms=seen.alarms,
         holes=len(lost),
         hole_offsets=sum(end - first for first, end in lost),
+        hole_ranges=tuple(lost[:_RANGES_SHOWN]),
+        unfinished_copies=tuple(
+            (one.start_offset, one.next_offset) for one in unfinished[:_RANGES_SHOWN]
+        ),
+        unfinished_copy_bytes=sum(one.segment_size_bytes for one in unfinished),
         loss_at_ms=None if seen.loss is None else seen.loss.at_ms,
     )
     snapshot = seen.snapshot
@@ -242,6 +252,7 @@ def _checked(base: PartitionStatus, seen: _Seen, snapshot: PartitionSnapshot) ->
         last_stable_offset=snapshot.watermarks.last_stable_offset,
         high_watermark=snapshot.watermarks.high_watermark,
         log_end_offset=snapshot.log_end_offset,
+        local_size_bytes=snapshot.log.size_bytes,
         copy_reason=_reason(seen.copy),
         trim_reason=_reason(seen.trim),
         expiry_reason=_expiry_reason(seen.expiry),

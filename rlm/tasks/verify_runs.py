@@ -33,7 +33,17 @@ class Progress:
     size_total_bytes: int
 
 
+_NOTHING_YET = Progress(segments=0, segments_total=0, size_bytes=0, size_total_bytes=0)
 Event = Issue | Progress | PartitionReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningVerify:
+    """A run as it is now; `topic` empty = all."""
+
+    topic: str
+    deep: bool
+    progress: Progress
 
 
 class VerifyRuns:
@@ -51,19 +61,26 @@ class VerifyRuns:
         self._led = led
         self._ledger = ledger
         self._clock = clock
-        self._running = 0
+        self._running: dict[object, RunningVerify] = {}
+
+    def running(self) -> tuple[RunningVerify, ...]:
+        """The runs, in the order of their begin."""
+        return tuple(self._running.values())
 
     async def run(self, topic: str, *, deep: bool) -> AsyncGenerator[Event, None]:
         """Issues, progress, and a report for each partition; `topic` empty = all."""
-        if self._running >= _RUNS_AT_ONCE:
-            raise Busy(f"{self._running} verifications run on this service already")
-        self._running += 1
+        if len(self._running) >= _RUNS_AT_ONCE:
+            raise Busy(f"{len(self._running)} verifications run on this service already")
+        run = object()
+        self._running[run] = RunningVerify(topic=topic, deep=deep, progress=_NOTHING_YET)
         try:
             async with aclosing(self._events(topic, deep)) as events:
                 async for event in events:
+                    if isinstance(event, Progress):
+                        self._running[run] = RunningVerify(topic=topic, deep=deep, progress=event)
                     yield event
         finally:
-            self._running -= 1
+            del self._running[run]
 
     async def _events(self, topic: str, deep: bool) -> AsyncGenerator[Event, None]:
         led = [row for row in self._led() if topic in ("", row.topic_id_partition.topic)]

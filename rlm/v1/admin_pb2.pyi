@@ -573,7 +573,7 @@ class ReaderStatus(_message.Message):
     def __init__(self, grpc_address: _Optional[str] = ..., version: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., alive: _Optional[bool] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
-    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores", "health", "log_dirs", "copying")
+    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores", "health", "log_dirs", "copying", "verifications")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -585,6 +585,7 @@ class ServiceStatus(_message.Message):
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     COPYING_FIELD_NUMBER: _ClassVar[int]
+    VERIFICATIONS_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     version: str
     grpc_address: str
@@ -596,7 +597,18 @@ class ServiceStatus(_message.Message):
     health: str
     log_dirs: _containers.RepeatedCompositeFieldContainer[LogDirStatus]
     copying: CopyingStatus
-    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ..., health: _Optional[str] = ..., log_dirs: _Optional[_Iterable[_Union[LogDirStatus, _Mapping]]] = ..., copying: _Optional[_Union[CopyingStatus, _Mapping]] = ...) -> None: ...
+    verifications: _containers.RepeatedCompositeFieldContainer[RunningVerification]
+    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ..., health: _Optional[str] = ..., log_dirs: _Optional[_Iterable[_Union[LogDirStatus, _Mapping]]] = ..., copying: _Optional[_Union[CopyingStatus, _Mapping]] = ..., verifications: _Optional[_Iterable[_Union[RunningVerification, _Mapping]]] = ...) -> None: ...
+
+class RunningVerification(_message.Message):
+    __slots__ = ("topic", "deep", "progress")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DEEP_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    deep: bool
+    progress: VerifyProgress
+    def __init__(self, topic: _Optional[str] = ..., deep: _Optional[bool] = ..., progress: _Optional[_Union[VerifyProgress, _Mapping]] = ...) -> None: ...
 
 class CopyingStatus(_message.Message):
     __slots__ = ("segments_left", "bytes_left", "bytes_per_second", "left_ms", "unmeasured_partitions", "limit_bytes_per_second")

@@ -188,7 +188,7 @@ class DescribePartitionRequest(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class PartitionDescription(_message.Message):
-    __slots__ = ("topic", "topic_id", "partition", "leader", "leader_epoch", "remote_log_start_offset", "remote_next_offset", "local_log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "lag_bytes", "lag_segments", "last_error", "copy_reason", "trim_reason", "frozen", "remote_size_bytes", "remote_segments", "alarms", "expiry_reason", "holes", "hole_offsets", "loss_in_ms")
+    __slots__ = ("topic", "topic_id", "partition", "leader", "leader_epoch", "remote_log_start_offset", "remote_next_offset", "local_log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset", "lag_bytes", "lag_segments", "last_error", "copy_reason", "trim_reason", "frozen", "remote_size_bytes", "remote_segments", "alarms", "expiry_reason", "holes", "hole_offsets", "loss_in_ms", "hole_ranges", "unfinished_copies", "unfinished_copy_bytes", "local_size_bytes")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +213,10 @@ class PartitionDescription(_message.Message):
     HOLES_FIELD_NUMBER: _ClassVar[int]
     HOLE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     LOSS_IN_MS_FIELD_NUMBER: _ClassVar[int]
+    HOLE_RANGES_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_COPIES_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_COPY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     partition: int
@@ -237,7 +241,11 @@ class PartitionDescription(_message.Message):
     holes: int
     hole_offsets: int
     loss_in_ms: int
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_next_offset: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_segments: _Optional[int] = ..., last_error: _Optional[str] = ..., copy_reason: _Optional[str] = ..., trim_reason: _Optional[str] = ..., frozen: _Optional[str] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., alarms: _Optional[_Iterable[str]] = ..., expiry_reason: _Optional[str] = ..., holes: _Optional[int] = ..., hole_offsets: _Optional[int] = ..., loss_in_ms: _Optional[int] = ...) -> None: ...
+    hole_ranges: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    unfinished_copies: _containers.RepeatedCompositeFieldContainer[OffsetRange]
+    unfinished_copy_bytes: int
+    local_size_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., remote_next_offset: _Optional[int] = ..., local_log_start_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_segments: _Optional[int] = ..., last_error: _Optional[str] = ..., copy_reason: _Optional[str] = ..., trim_reason: _Optional[str] = ..., frozen: _Optional[str] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., alarms: _Optional[_Iterable[str]] = ..., expiry_reason: _Optional[str] = ..., holes: _Optional[int] = ..., hole_offsets: _Optional[int] = ..., loss_in_ms: _Optional[int] = ..., hole_ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., unfinished_copies: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., unfinished_copy_bytes: _Optional[int] = ..., local_size_bytes: _Optional[int] = ...) -> None: ...
 
 class ListSegmentsRequest(_message.Message):
     __slots__ = ("topic", "partition", "all_states")

@@ -8,7 +8,7 @@ STATUSES = Target("rlm/service/statuses.py", ("tests/rlm/service/test_statuses.p
 MESSAGES = Target("rlm/api/cluster_status.py", ("tests/rlm/api/test_admin_service.py",))
 EXPLAINED = Target("rlm/plans/explanation.py", ("tests/rlm/plans/test_explanation.py",))
 SAFETY = Target("rlm/plans/safety.py", ("tests/rlm/plans/test_safety.py",))
-HEALTH = Target("rlm/cli/health.py", ("tests/rlm/cli/test_health.py",))
+HEALTH = Target("rlm/api/safety_of_status.py", ("tests/rlm/cli/test_health.py",))
 LEADERSHIP = Target("rlm/broker/leadership.py", ("tests/rlm/broker/test_leadership.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -37,8 +37,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H38: the verdict is safe while no service answers",
-            "if failure else list(_unknown(answer))",
-            "if failure and topic else list(_unknown(answer)) if answer.services else []",
+            'return safety_verdict((), [f"unknown: {failure}"])',
+            "return safety_verdict((), [])",
         ),
     ),
     *EXPLAINED.edits(

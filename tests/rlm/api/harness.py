@@ -314,10 +314,8 @@ class Fakes:
         self.losses = ApiLosses()
         self.runs = ApiRuns()
         self.copies = ApiCopies()
-        self.planner = ApiPlanner()
-        self.explanations = ApiExplanations()
-        self.reload = ApiReload()
-        self.reports = ApiReports()
+        self.planner, self.explanations = ApiPlanner(), ApiExplanations()
+        self.reload, self.reports = ApiReload(), ApiReports()
         self.purge = ApiPurge()
         self.clients = ClientTable()
         self.gate = Gate(self.tokens)
@@ -377,6 +375,7 @@ class Fakes:
                     stores=lambda: self.stores.statuses,
                     log_dirs=lambda: self.stores.log_dirs,
                     copying=lambda: self.stores.copying,
+                    verifications=self.runs.running,
                     endpoints=self.endpoints(),
                     version="1",
                     now_ms=self.service.clock.now_ms,

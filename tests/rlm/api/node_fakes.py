@@ -29,7 +29,7 @@ from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.copy_progress import Copying, Progress
 from rlm.tasks.copy_runs import CopyEvent, CopyTarget
 from rlm.tasks.unlisted_segments import Listing
-from rlm.tasks.verify_runs import Event
+from rlm.tasks.verify_runs import Event, RunningVerify
 from rlm.topics.copy_limits import CopyLimitDecisions
 from rlm.topics.discards import DiscardPlan, PendingDiscard
 from rlm.topics.partition_records import Adoption
@@ -206,15 +206,20 @@ class ApiExplanations:
 class ApiRuns:
     """What a node finds out when it verifies; `asked` is (topic, deep), `ended` counts runs.
 
-    `error` ends a run after its events; with `hangs` it goes on until it is cancelled.
+    `verifying` are the runs of others. `error` ends a run after its events; with `hangs` it goes on
+    until it is cancelled.
     """
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.error: RemoteStorageError | None = None
+        self.verifying: tuple[RunningVerify, ...] = ()
         self.hangs = False
         self.asked: list[tuple[str, bool]] = []
         self.ended = asyncio.Event()
+
+    def running(self) -> tuple[RunningVerify, ...]:
+        return self.verifying
 
     async def run(self, topic: str, *, deep: bool) -> AsyncGenerator[Event, None]:
         self.asked.append((topic, deep))

@@ -13,6 +13,7 @@ from kip405.ids import PartitionKey, Uuid
 from rlm.api.call_metadata import FORWARDED_KEY, call_metadata
 from rlm.api.server import ApiServer
 from rlm.plans.problems import Problem, ProblemKind
+from rlm.tasks.verify_runs import Progress, RunningVerify
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlmm.settings_records import TrimRecord
@@ -136,6 +137,11 @@ async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
         assert [(row.partition, row.leader) for row in answer.partitions] == [(0, 1), (1, 1)]
         assert [(row.node_id, row.reachable) for row in answer.services] == [(1, True), (2, True)]
         assert [row.HasField("copying") for row in answer.services] == [True, True]
+        progress = Progress(segments=1, segments_total=2, size_bytes=0, size_total_bytes=0)
+        one.runs.verifying = (RunningVerify(topic=TOPIC, deep=True, progress=progress),)
+        answer = await call(two, "Status", pb.StatusRequest())
+        [verification] = answer.services[0].verifications
+        assert (verification.topic, verification.progress.segments_total) == (TOPIC, 2)
         (freeze,) = answer.freezes
         assert (freeze.topic, freeze.by, freeze.why) == (TOPIC, "tests", "maintenance")
         own = await call(two, "Status", pb.StatusRequest(local_only=True))

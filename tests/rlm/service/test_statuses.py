@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Corrupt, Unavailable
+from kip405.segments import RemoteLogSegmentState
 from rlm.service.partition_gauges import PartitionGauges
 from rlmm.ledger import Hole, PartitionLedger
 from rlmm.settings_records import HolesRecord
-from tests.builders.ledger import PARTITION
+from tests.builders.ledger import PARTITION, metadata
 from tests.rlm.watched import COPY_MS, Watched
 
 DAY_MS = 86_400_000
@@ -44,6 +45,13 @@ async def test_a_status_follows_what_it_shows(watched: Watched) -> None:
     hole = Hole(start=110, end=120, cause="test")
     rig.settings.write(HolesRecord(partition=PARTITION.key, holes=(hole,)))
     assert watched.led()[0].hole_offsets == 10
+    assert watched.led()[0].hole_ranges == ((110, 120),)
+    begun = metadata(9, 250, 300, {0: 0}, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+    rig.ledger.write(begun, epoch=0)
+    pin(watched, PartitionLedger.of(PARTITION.key, rig.ledger.state.partitions[PARTITION.key]))
+    [shown] = watched.led()
+    assert (shown.unfinished_copies, shown.unfinished_copy_bytes) == (((250, 300),), 1)
+    assert shown.local_size_bytes == rig.log_dirs.scan(PARTITION.topic, 0).size_bytes > 0
     pin(watched, PartitionLedger.empty(PARTITION.key))
     assert watched.led()[0].remote_segments == 0
 

@@ -338,11 +338,16 @@ async def test_g10_at_most_two_runs_at_once_and_an_abandoned_one_makes_room(rig:
     running = [rig.verify_runs.run("", deep=True) for _ in range(2)]
     for one in running:
         await anext(one)
+    shown = rig.verify_runs.running()
+    assert [(one.topic, one.deep, one.progress.segments_total) for one in shown] == [
+        ("", True, 3)
+    ] * 2
     with pytest.raises(Busy):
         await anext(rig.verify_runs.run("", deep=False))
     await running[0].aclose()
     assert (await verified(rig))[0] == []
     await running[1].aclose()
+    assert rig.verify_runs.running() == ()
 
 
 async def test_only_the_topic_that_is_asked_for_is_verified(rig: Rig) -> None:
