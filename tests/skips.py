@@ -23,6 +23,8 @@ REASONS = (
     "uv cannot get ",
     "npm cannot get ",
     "there is no Node.js to run the reader with",
+    "there is no Node.js to run the console's scripts with",
+    "there is no Chromium with its driver",
     "there is no npm to run the reader with",
     "there is no Go to build the reader with",
     "Go cannot build the reader",

@@ -25,6 +25,7 @@ from rsm_plugins.contract.status import Unauthenticated
 from rsm_plugins.renewed import Renewed
 
 API_TOKENS = "api.token.file"
+HTTP_TOKENS = "http.token.file"
 _CHECK_MS = 1_000
 
 TokenSource = Callable[[], Tokens]

@@ -72,7 +72,9 @@ class CommonConfig(KafkaClientConfig):
         "Address of the gRPC API for peers and clients.",
         default_doc="grpc.listen",
     )
-    http_listen: Address = setting("http.listen", TCP, "Where /healthz and /metrics are served.")
+    http_listen: Address = setting(
+        "http.listen", TCP, "Where /healthz, /metrics and, beside a broker, /console are served."
+    )
     http_tls_cert_file: Path | None = setting(
         "http.tls.cert.file",
         PATH,

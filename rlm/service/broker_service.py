@@ -8,7 +8,7 @@ TIERED listener that is used for replication) ends the process with one line.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import structlog
@@ -20,32 +20,30 @@ from kip405.process import (
     keep_freed_memory,
     software_version,
 )
+from rlm.api.admin import AdminService
 from rlm.api.calls import token_source
+from rlm.api.fetch import FetchService
 from rlm.api.peers import PeerServicesAccess
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.log_dir.held_segments import USEFUL_OPEN_FILES
 from rlm.log_dir.identity import ServiceLock, read_identity
-from rlm.plans.problems import Problem
 from rlm.plans.process_rules import process_findings
 from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_peers, build_topics
-from rlm.service.authorization import build_authorization, build_callers, principals_together
+from rlm.service.authorization import (
+    ApiCallers,
+    build_authorization,
+    build_callers,
+    principals_together,
+)
+from rlm.service.broker_gauges import add_gauges, service_safety
 from rlm.service.certificates import Certificates, certificate_paths, files_together
 from rlm.service.clients import Clients, build_clients, proxy_tls
 from rlm.service.coming_losses import ComingLosses
+from rlm.service.console import build_console
 from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.fetch_api import build_fetch
-from rlm.service.gauges import (
-    copy_gauges,
-    held_gauges,
-    problem_and_partition_gauges,
-    process_gauges,
-    purgatory_gauges,
-    store_gauges,
-    task_gauges,
-    thread_gauges,
-)
 from rlm.service.ledger_snapshot import build_ledger_snapshots
 from rlm.service.lifetime import (
     check_broker,
@@ -57,11 +55,10 @@ from rlm.service.lifetime import (
     until_stopped,
 )
 from rlm.service.listeners import HealthState, Listening
-from rlm.service.log_dirs import LogDirReports, log_dir_gauges
+from rlm.service.log_dirs import LogDirReports
 from rlm.service.loop_watch import LoopWatch
 from rlm.service.metadata import remember_reads, remember_topics
-from rlm.service.metrics import GaugeSource, ServiceMetrics
-from rlm.service.partition_gauges import PartitionGauges
+from rlm.service.metrics import ServiceMetrics
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problems import (
     CommonSources,
@@ -70,14 +67,11 @@ from rlm.service.problems import (
     ServiceSources,
     service_limits,
 )
-from rlm.service.read_path import hedge_gauges, read_gauges, throttle_gauges
 from rlm.service.reloading import ConfigReload, change_quotas
 from rlm.service.reports import build_diagnosis
-from rlm.service.safety_gauges import RunAges, safety_gauges
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
-from rlm.tasks.pool import TaskPool
 from rlm.workers.inherited import CoreSettings, first_line, on_hang_up, say_ready
 
 log = structlog.get_logger()
@@ -161,40 +155,28 @@ class BrokerService:
             clock,
         )
         statuses = _statuses(shared, self._tasks, partition_problems, problems)
-        self._listening = Listening(
-            config,
-            clock,
-            admin=build_admin(
-                shared,
-                tasks=self._tasks,
-                topics=self._topics,
-                gate=callers.gate,
-                peers=self._peers,
-                statuses=statuses,
-                problems=problems.current,
-                log_dirs=log_dirs.reports,
-                copying=partition_problems.copying,
-                clients=clients.rows,
-                reload=self.reload,
-                documents=build_diagnosis(
-                    shared, metrics=metrics.render, problems=problems.current, tokens=tokens
-                ),
-            ),
+        admin = build_admin(
+            shared,
+            tasks=self._tasks,
+            topics=self._topics,
             gate=callers.gate,
-            fetch=build_fetch(shared, gate=callers.gate, peers=self._peers, statuses=statuses),
-            health=partial(_health, shared.tier, problems),
-            metrics=metrics.render,
-            authorization=build_authorization(
-                config,
-                callers,
-                settings=shared.metadata.settings,
-                security=shared.security,
-                audit=shared.audit,
-                clock=clock,
+            peers=self._peers,
+            statuses=statuses,
+            problems=problems.current,
+            log_dirs=log_dirs.reports,
+            copying=partition_problems.copying,
+            clients=clients.rows,
+            reload=self.reload,
+            documents=build_diagnosis(
+                shared, metrics=metrics.render, problems=problems.current, tokens=tokens
             ),
         )
-        metrics.add_gauges(_safety(shared, self._certificates, self._loop_watch))
-        _add_gauges(
+        fetch = build_fetch(shared, gate=callers.gate, peers=self._peers, statuses=statuses)
+        self._listening = _listening(
+            shared, callers, admin, fetch, partial(_health, shared.tier, problems), metrics.render
+        )
+        metrics.add_gauges(service_safety(shared, self._certificates, self._loop_watch))
+        add_gauges(
             *(metrics, shared, self._tasks, clients, statuses),
             *(partition_problems, log_dirs, problems.current, pools),
         )
@@ -317,61 +299,34 @@ def _change(
     clients.settings_changed()
 
 
-def _add_gauges(
-    metrics: ServiceMetrics,
+def _listening(
     shared: Dependencies,
-    tasks: TaskWiring,
-    clients: Clients,
-    statuses: Statuses,
-    partition_problems: PartitionProblems,
-    log_dirs: LogDirReports,
-    problems: Callable[[], Sequence[Problem]],
-    pools: Sequence[TaskPool],
-) -> None:
-    metrics.add_gauges(
-        problem_and_partition_gauges(
-            problems,
-            statuses.led,
-            PartitionGauges(
-                shared.clock, shared.config.metrics_per_partition, tasks.transactions.pinned_ms
-            ),
-        ),
-        _run_ages(shared, tasks, partition_problems).gauges,
-        lambda: task_gauges(pools) | purgatory_gauges(clients.purgatory_size()),
-        lambda: process_gauges(clients.processes()),
-        lambda: copy_gauges(partition_problems.copying()),
-        lambda: thread_gauges(shared.threads.pools()),
-        lambda: held_gauges(*tasks.bounded_retention.counts()),
-        lambda: store_gauges(shared.stores.statuses()),
-        lambda: log_dir_gauges(log_dirs.reports()),
-        lambda: (
-            read_gauges(shared.reader, shared.disk_cache)
-            | hedge_gauges(shared.stores.routed.hedges)
-        ),
-        lambda: throttle_gauges(shared.throttle.counts),
-    )
-
-
-def _safety(shared: Dependencies, certificates: Certificates, loop_watch: LoopWatch) -> GaugeSource:
-    return safety_gauges(
-        log=shared.metadata.log,
+    callers: ApiCallers,
+    admin: AdminService,
+    fetch: FetchService,
+    health: Callable[[], HealthState],
+    metrics: Callable[[], bytes],
+) -> Listening:
+    authorization = build_authorization(
+        shared.config,
+        callers,
         settings=shared.metadata.settings,
-        certificates=certificates,
-        stores=shared.stores.opened,
-        loop_watch=loop_watch,
+        security=shared.security,
+        audit=shared.audit,
         clock=shared.clock,
-        heartbeat_interval_ms=shared.config.heartbeat_interval_ms,
     )
-
-
-def _run_ages(
-    shared: Dependencies, tasks: TaskWiring, partition_problems: PartitionProblems
-) -> RunAges:
-    return RunAges(
-        partitions=partition_problems,
-        good_runs=tasks.good_runs,
-        verified_ms=tasks.verify.watch.whole_ms if shared.config.verify_interval_ms else None,
-        clock=shared.clock,
+    return Listening(
+        shared.config,
+        shared.clock,
+        admin=admin,
+        gate=callers.gate,
+        fetch=fetch,
+        health=health,
+        metrics=metrics,
+        authorization=authorization,
+        routes=build_console(
+            shared, callers, admin=admin, fetch=fetch, authorization=authorization
+        ),
     )
 
 

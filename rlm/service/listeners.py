@@ -1,4 +1,5 @@
-"""The listeners of a service in every role: HTTP for supervisors and Prometheus, and the gRPC API.
+"""The listeners of a service in every role: HTTP for supervisors, Prometheus and browsers, and the
+gRPC API.
 
 /healthz answers 200 while the process works, else 503. A service that waits for ledger or store
 still passes bytes through (G6) and must not be restarted for that. /readyz answers 200 once Kafka
@@ -25,7 +26,7 @@ from aiohttp import web
 
 from kip405.errors import Invalid
 from rlm.api.authorization import Authorization
-from rlm.api.calls import Gate, TokenSource, no_tokens, shows_one, token_source
+from rlm.api.calls import HTTP_TOKENS, Gate, TokenSource, no_tokens, shows_one, token_source
 from rlm.api.server import ApiServer
 from rlm.clock import Clock
 from rlm.config import CommonConfig
@@ -150,7 +151,9 @@ class HealthState:
 
 
 class HttpServer:
-    """Serves until stopped; with `tls` by TLS, and with `tokens` only those who show one."""
+    """Serves until stopped; with `tls` by TLS, and with `tokens` only those who show one. `routes`
+    (of the console) decide themselves whom they serve.
+    """
 
     def __init__(
         self,
@@ -162,7 +165,9 @@ class HttpServer:
         limits: HttpLimits = _LIMITS,
         tls: Contexts | None = None,
         tokens: TokenSource = no_tokens,
+        routes: Sequence[web.RouteDef] = (),
     ) -> None:
+        self._routes = routes
         self._tls = tls
         self._tokens = tokens
         self._host = host
@@ -180,6 +185,7 @@ class HttpServer:
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._scrape)
+        application.router.add_routes(self._routes)
         runner = web.AppRunner(
             application,
             access_log=None,
@@ -303,6 +309,7 @@ class Listening:
         metrics: Callable[[], bytes],
         gate: Gate,
         authorization: Authorization | None = None,
+        routes: Sequence[web.RouteDef] = (),
     ) -> None:
         """Invalid: a file of HTTP's TLS or tokens cannot be used."""
         self._config = config
@@ -315,7 +322,8 @@ class Listening:
             health=health,
             metrics=metrics,
             tls=_http_tls(config),
-            tokens=token_source(config.http_token_file, clock, "http.token.file"),
+            tokens=token_source(config.http_token_file, clock, HTTP_TOKENS),
+            routes=routes,
         )
         self._api: ApiServer | None = None
 

@@ -66,7 +66,8 @@ def broken_links(name: str, text: str) -> Iterator[str]:
 def _read(path: Path) -> str | None:
     if path.is_dir():
         return ""
-    return path.read_text(encoding="utf-8") if path.is_file() else None
+    # Pictures are linked too.
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
 
 
 def not_in_the_contents(index: str, pages: tuple[str, ...]) -> list[str]:

@@ -1,0 +1,187 @@
+"""Calls of the API from within the service, as the console makes them for a browser.
+
+A browser cannot speak gRPC. A local call goes through the same gate, the same authorization and the
+same services as one that comes by gRPC, so nothing is decided twice. It shows the token of the
+browser's request, and never a certificate: those of HTTP are not known here. Only methods that read
+and are named in this module can be called. This module must not know who calls, or what is made of
+the answers.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol, cast
+
+import grpc
+
+from kip405.errors import Internal
+from rlm.api.authorization import Authorization
+from rlm.api.call_metadata import TOKEN_KEY
+from rlm.api.strangers import Handler
+from rlm.v1 import admin_pb2, fetch_pb2
+from rsm_plugins.contract.answering import Context
+from rsm_plugins.contract.principals import PRINCIPAL_KEY
+
+_ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+_FETCH = fetch_pb2.DESCRIPTOR.services_by_name["FetchService"].full_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCaller:
+    """Who calls: `shown` is the value of its header Authorization, `address` its host."""
+
+    principal: str
+    shown: str | None
+    address: str
+
+
+class AdminReads(Protocol):
+    """What is called of rlm.v1.AdminService."""
+
+    async def Status(self, request: Any, context: Context) -> Any: ...
+
+    async def DescribeTopic(self, request: Any, context: Context) -> Any: ...
+
+    async def ExplainPartition(self, request: Any, context: Context) -> Any: ...
+
+    async def ListClients(self, request: Any, context: Context) -> Any: ...
+
+    async def ListDeletions(self, request: Any, context: Context) -> Any: ...
+
+
+class FetchReads(Protocol):
+    """What is called of rlm.v1.FetchService."""
+
+    def ListSegments(self, request: Any, context: Context) -> AsyncIterator[Any]: ...
+
+
+class CallRefused(grpc.aio.AbortError):
+    """How a local call ends that is not answered."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class LocalCalls:
+    """Calls to this service; `authorization` as of rlm.api.server.ApiServer."""
+
+    def __init__(
+        self,
+        *,
+        admin: AdminReads,
+        fetch: FetchReads,
+        authorization: Authorization | None,
+    ) -> None:
+        self._authorization = authorization
+        one, many = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+        self._handlers: Mapping[str, Handler] = {
+            f"/{_ADMIN}/Status": one(admin.Status),
+            f"/{_ADMIN}/DescribeTopic": one(admin.DescribeTopic),
+            f"/{_ADMIN}/ExplainPartition": one(admin.ExplainPartition),
+            f"/{_ADMIN}/ListClients": one(admin.ListClients),
+            f"/{_ADMIN}/ListDeletions": one(admin.ListDeletions),
+            f"/{_FETCH}/ListSegments": many(fetch.ListSegments),
+        }
+
+    async def status(self, request: admin_pb2.StatusRequest, caller: LocalCaller) -> bytes:
+        """The answer as it goes over the wire. These calls raise CallRefused."""
+        answer = await self._answer(f"/{_ADMIN}/Status", request, caller)
+        if not isinstance(answer, bytes):
+            raise Internal(f"Status answered {type(answer).__name__}")
+        return answer
+
+    async def describe_topic(
+        self, request: admin_pb2.DescribeTopicRequest, caller: LocalCaller
+    ) -> admin_pb2.TopicDescription:
+        """See proto/rlm/v1/admin.proto, as of the calls below."""
+        found: admin_pb2.TopicDescription = await self._answer(
+            f"/{_ADMIN}/DescribeTopic", request, caller
+        )
+        return found
+
+    async def explain(
+        self, request: admin_pb2.ExplainPartitionRequest, caller: LocalCaller
+    ) -> admin_pb2.Explanation:
+        found: admin_pb2.Explanation = await self._answer(
+            f"/{_ADMIN}/ExplainPartition", request, caller
+        )
+        return found
+
+    async def clients(
+        self, request: admin_pb2.ListClientsRequest, caller: LocalCaller
+    ) -> admin_pb2.ListClientsResponse:
+        found: admin_pb2.ListClientsResponse = await self._answer(
+            f"/{_ADMIN}/ListClients", request, caller
+        )
+        return found
+
+    async def deletions(
+        self, request: admin_pb2.ListDeletionsRequest, caller: LocalCaller
+    ) -> admin_pb2.ListDeletionsResponse:
+        found: admin_pb2.ListDeletionsResponse = await self._answer(
+            f"/{_ADMIN}/ListDeletions", request, caller
+        )
+        return found
+
+    async def segments(
+        self, request: fetch_pb2.ListSegmentsRequest, caller: LocalCaller
+    ) -> AsyncIterator[fetch_pb2.Segment]:
+        handler: Any = await self._handler(f"/{_FETCH}/ListSegments")
+        async with aclosing(handler.unary_stream(request, _context_of(caller))) as found:
+            async for one in found:
+                yield one
+
+    async def _answer(self, method: str, request: Any, caller: LocalCaller) -> Any:
+        handler: Any = await self._handler(method)
+        return await handler.unary_unary(request, _context_of(caller))
+
+    async def _handler(self, method: str) -> Handler:
+        """The handler behind the authorization."""
+        handler = self._handlers[method]
+        if self._authorization is None:
+            return handler
+
+        async def known(details: grpc.HandlerCallDetails) -> "Handler | None":
+            return handler
+
+        found = await self._authorization.intercept_service(known, _Details(method=method))
+        if found is None:
+            raise Internal(f"{method}: the authorization has no handler")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Details(grpc.HandlerCallDetails):
+    method: str
+    invocation_metadata: tuple[tuple[str, str], ...] = ()
+
+
+def _context_of(caller: LocalCaller) -> Context:
+    return cast(Context, _LocalContext(caller))
+
+
+class _LocalContext:
+    """What the gate and the services ask of the context of a call that reads."""
+
+    def __init__(self, caller: LocalCaller) -> None:
+        self._caller = caller
+
+    def invocation_metadata(self) -> Any:
+        rows = [(PRINCIPAL_KEY, self._caller.principal)]
+        if self._caller.shown is not None:
+            rows.append((TOKEN_KEY, self._caller.shown))
+        return tuple(rows)
+
+    def peer(self) -> str:
+        host = self._caller.address
+        return f"ipv6:[{host}]:0" if ":" in host else f"ipv4:{host}:0"
+
+    def auth_context(self) -> Mapping[str, Any]:
+        return {}
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()
+    ) -> NoReturn:
+        raise CallRefused(code, details)

@@ -1,0 +1,68 @@
+"""Decides who may read the console's data by HTTP. Pure but for the tokens as they are now.
+
+Data of the console is data of the API, so what the API asks for is asked for here: its token. Where
+the API asks for none, the token of HTTP is. Where there is neither, HTTP is on loopback or
+everybody is admitted (`allow_insecure`, rlm.config.rules), and two more ways in are shut: an API
+that admits by client certificates or by the rights of a socket's file has no equal here, and a
+request that names another host than a loopback address may be of a web page elsewhere whose name
+leads here (DNS rebinding).
+"""
+
+from dataclasses import dataclass
+
+from kip405.addresses import Address
+from kip405.errors import Invalid
+from rlm.api.calls import Gate, TokenSource, shows_one
+from rsm_plugins.contract.status import PermissionDenied, Unauthenticated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleAccess:
+    """`api_asks`: callers of the API show a token. `http_tokens`: those of http.token.file.
+    `api_is_closed`: the API admits by client certificates, or by a socket's file. `allows_all`: of
+    allow_insecure.
+    """
+
+    gate: Gate
+    api_asks: bool
+    http_tokens: TokenSource
+    api_is_closed: bool
+    allows_all: bool
+
+    def check(self, shown: str | None, host: str) -> None:
+        """`shown`: the header Authorization; `host`: the header Host. Unauthenticated: the token is
+        missing or wrong. PermissionDenied: nobody may read here, or not under this name.
+        """
+        if self.api_asks:
+            self.gate.refuse_token(shown, knows_certificates=False)
+        elif tokens := self.http_tokens():
+            if not shows_one(shown, tokens):
+                raise Unauthenticated("show the token of http.token.file (Authorization: Bearer)")
+        elif self.allows_all:
+            return
+        elif self.api_is_closed:
+            raise PermissionDenied(
+                "the API asks for client certificates or has a unix socket, which nobody can show "
+                "here: give http.token.file or api.token.file"
+            )
+        elif not _is_local(host):
+            raise PermissionDenied(
+                "without a token the console answers under a loopback address or localhost only"
+            )
+
+    @property
+    def asks_token(self) -> bool:
+        """Whether a reader has to show one."""
+        return self.api_asks or bool(self.http_tokens())
+
+
+def _is_local(host: str) -> bool:
+    """Whether the header Host names this machine by an address that no name service decides."""
+    try:
+        return Address.parse_listening(host if _has_port(host) else f"{host}:80").is_private
+    except Invalid:
+        return False
+
+
+def _has_port(host: str) -> bool:
+    return host.rpartition("]")[2].rpartition(":")[2].isdigit() and ":" in host.rpartition("]")[2]

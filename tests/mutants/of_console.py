@@ -1,0 +1,69 @@
+"""Planted bugs in who may read the console, and in what its data leaves out."""
+
+from tests.mutants.edits import Edit, Target
+
+_ACCESS_TESTS = ("tests/rlm/console/test_console_access.py",)
+_DATA_TESTS = ("tests/rlm/console/test_console_data.py",)
+_ACCESS = Target("rlm/console/access.py", _ACCESS_TESTS)
+_CALLS = Target("rlm/api/local_calls.py", _ACCESS_TESTS)
+_ROUTES = Target("rlm/console/routes.py", _ACCESS_TESTS)
+_ANSWERS = Target("rlm/console/answers.py", (*_ACCESS_TESTS, *_DATA_TESTS))
+_ROWS = Target("rlm/console/rows.py", _DATA_TESTS)
+
+EDITS: tuple[Edit, ...] = (
+    *_ACCESS.edits(
+        (
+            "the console needs no token of the API",
+            "self.gate.refuse_token(shown, knows_certificates=False)",
+            "pass",
+        ),
+        (
+            "the console needs no token of HTTP",
+            "if not shows_one(shown, tokens):",
+            "if False:",
+        ),
+        (
+            "the console is open although the API asks for certificates",
+            "elif self.api_is_closed:",
+            "elif False:",
+        ),
+        (
+            "a web page elsewhere reads the console by a name that leads here",
+            "elif not _is_local(host):",
+            "elif False:",
+        ),
+    ),
+    *_CALLS.edits(
+        (
+            "the console's calls pass the authorization by",
+            "        if self._authorization is None:\n            return handler",
+            "        return handler",
+        ),
+    ),
+    *_ROUTES.edits(
+        (
+            "the console asks nobody who he is",
+            'self._access.check(shown, request.headers.get("Host", ""))',
+            "pass",
+        ),
+    ),
+    *_ANSWERS.edits(
+        (
+            "a status that was collected for one caller is given to another",
+            "self._kept.pop((caller.shown, topic), None)",
+            "self._kept.pop(next(iter(self._kept), (caller.shown, topic)), None)",
+        ),
+    ),
+    *_ROWS.edits(
+        (
+            "H38: an offset that is not known is shown as one",
+            "return None if value < 0 else value",
+            "return value",
+        ),
+        (
+            "H38: a lag that is not known is no lag",
+            'known["lag_unknown"] += 1',
+            'known["lag_unknown"] += 0',
+        ),
+    ),
+)

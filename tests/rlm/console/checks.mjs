@@ -1,0 +1,93 @@
+// Checks of the console's scripts that need no page; run by test_console_scripts.py.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const from = (name) => import(new URL(name, `file://${process.env.CONSOLE_ASSETS}/`));
+const { counts, described, extent, parts } = await from("bar.js");
+const { bytes, duration, limit, number, perSecond, plural, rate, sum, time } = await from("format.js");
+const { History, SAMPLES_MAX, lines } = await from("history.js");
+
+const ROW = {
+  remote_start: 0, remote_end: 900, local_start: 700, log_end: 1_000,
+  holes: [], copying: [], frozen: "",
+};
+const kinds = (row) => parts(row).map((part) => [part.kind, part.start, part.end]);
+
+test("a partition in both tiers", () => {
+  assert.deepEqual(kinds(ROW), [["remote", 0, 700], ["both", 700, 900], ["local", 900, 1_000]]);
+  assert.deepEqual(counts(ROW), { remote: 700, both: 200, local: 100 });
+  assert.match(described(ROW), /^Offsets 0 to 1,000: remote only 0 to 700, remote and local 700 to 900/);
+});
+
+test("parts cover the offsets once, whatever a row says", () => {
+  const values = [null, 0, 10, 40, 90];
+  for (const remote_start of values) for (const remote_end of values)
+    for (const local_start of values) for (const log_end of values) {
+      const row = { ...ROW, remote_start, remote_end, local_start, log_end, holes: [[5, 15], [80, 200]], copying: [[40, 60]] };
+      const found = parts(row);
+      const whole = extent(row);
+      if (whole === null) { assert.deepEqual(found, []); continue; }
+      assert.deepEqual([found[0].start, found[found.length - 1].end], whole);
+      found.forEach((part, at) => {
+        assert.ok(part.start < part.end);
+        if (at) assert.equal(part.start, found[at - 1].end);
+      });
+    }
+});
+
+test("a hole, a copy that runs, and what neither tier has", () => {
+  assert.deepEqual(kinds({ ...ROW, holes: [[100, 200]] }).slice(0, 3), [["remote", 0, 100], ["hole", 100, 200], ["remote", 200, 700]]);
+  assert.deepEqual(kinds({ ...ROW, copying: [[900, 950]] }).slice(2), [["copying", 900, 950], ["local", 950, 1_000]]);
+  assert.deepEqual(kinds({ ...ROW, local_start: 950 }), [["remote", 0, 900], ["broken", 900, 950], ["local", 950, 1_000]]);
+  assert.deepEqual(kinds({ ...ROW, local_start: 950, holes: [[900, 950]] })[1], ["hole", 900, 950]);
+  assert.match(described({ ...ROW, frozen: "orphans" }), /Frozen\.$/);
+});
+
+test("what is not known is no part and no number", () => {
+  const nothing = { remote_start: null, remote_end: null, local_start: null, log_end: null, holes: [], copying: [], frozen: "" };
+  assert.deepEqual(parts(nothing), []);
+  assert.equal(described(nothing), "Its offsets are not known.");
+  assert.equal(described({ ...nothing, local_start: 0, log_end: 0 }), "No records.");
+  for (const words of [number, bytes, rate, perSecond, duration, time]) assert.equal(words(null), "unknown");
+  assert.equal(sum("5 B", 2), "5 B + 2 unknown");
+});
+
+test("many parts are bounded", () => {
+  const holes = Array.from({ length: 1_000 }, (_, at) => [at * 2, at * 2 + 1]);
+  const found = parts({ ...ROW, remote_end: 5_000, local_start: 4_000, log_end: 6_000, holes });
+  assert.ok(found.length <= 500 && found[found.length - 1].end === 6_000);
+});
+
+test("values in words", () => {
+  assert.deepEqual([0, 1_023, 1_536, 12 * 1024 ** 2, 2 ** 60].map(bytes), ["0 B", "1023 B", "1.50 KiB", "12.0 MiB", "1.00 EiB"]);
+  assert.deepEqual([5, 1_500, 90_000, 3_600_000, 90_000_000].map(duration), ["5 ms", "1.5 s", "1 min 30 s", "1 h", "1 d 1 h"]);
+  assert.deepEqual([-1, -2, 5].map((value) => limit(value, number)), ["unlimited", "as total", "5"]);
+  assert.deepEqual([plural(1, "hole"), plural(2, "hole")], ["1 hole", "2 holes"]);
+});
+
+test("rates come of counts; a restart and a gap are no rate", () => {
+  const history = new History();
+  history.count("n", 0, 100);
+  assert.equal(history.samples("n").length, 0);
+  history.count("n", 2_000, 300);
+  assert.equal(history.last("n"), 100);
+  history.count("n", 2_000, 900);
+  assert.equal(history.samples("n").length, 1);
+  history.count("n", 4_000, 50);
+  assert.equal(history.last("n"), null);
+  history.count("n", 90_000, 60);
+  assert.equal(history.last("n"), null);
+});
+
+test("charts are bounded, and break where nothing was known", () => {
+  const history = new History();
+  for (let at = 0; at < 2 * SAMPLES_MAX; at += 1) history.add("v", at * 3_000, at % 10 === 5 ? null : at);
+  const samples = history.samples("v");
+  assert.equal(samples.length, SAMPLES_MAX);
+  const runs = lines(samples, 120, 28);
+  assert.ok(runs.length > 5);
+  for (const run of runs) for (const [x, y] of run) assert.ok(x >= 0 && x <= 120 && y >= 0 && y <= 28);
+  assert.deepEqual(lines([], 120, 28), []);
+  assert.deepEqual(lines([{ atMs: 1, value: 0 }, { atMs: 2, value: 0 }], 10, 5), [[[0, 5], [10, 5]]]);
+});

@@ -1,0 +1,236 @@
+"""What the data paths of the console answer: shapes, unknown values, pages, bounds."""
+
+import json
+
+import pytest
+
+from rlm.console import rows
+from rlm.console.answers import KEPT_MS, SEGMENTS_MAX
+from rlm.plans.problems import ProblemKind
+from rlm.v1 import admin_pb2 as pb
+from rlm.v1 import fetch_pb2
+from tests.rlm.console.served import ShownCluster, console, ranges, row, service
+
+MOST_BYTES = 512 << 10
+
+
+def _stuck() -> pb.Problem:
+    return pb.Problem(
+        kind="nothing-copied",
+        severity="alarm",
+        subject="orders-1",
+        text="nothing was copied for an hour",
+        topic="orders",
+        since_ms=5,
+        node_ids=[2, 1],
+        risk="at-risk",
+    )
+
+
+def _cluster() -> ShownCluster:
+    status = pb.StatusResponse(
+        partitions=[
+            row("orders", 0, unfinished_copies=ranges((900, 950)), unfinished_copy_bytes=50),
+            row("orders", 1, lag_bytes=70, frozen="orphans", alarms=["stuck"]),
+            fetch_pb2.PartitionDescription(
+                topic="clicks",
+                partition=0,
+                leader=-1,
+                remote_log_start_offset=-1,
+                remote_next_offset=-1,
+                local_log_start_offset=-1,
+                last_stable_offset=-1,
+                high_watermark=-1,
+                log_end_offset=-1,
+                last_error="no leader",
+            ),
+        ],
+        services=[
+            service(
+                1,
+                stores=[pb.StoreStatus(name="hot", problem="connection refused")],
+                log_dirs=[pb.LogDirStatus(path="/d", size_bytes=10, free_bytes=5)],
+                copying=pb.CopyingStatus(segments_left=2, bytes_left=70),
+                verifications=[
+                    pb.RunningVerification(
+                        topic="orders",
+                        deep=True,
+                        progress=pb.VerifyProgress(segments=3, segments_total=9),
+                    )
+                ],
+            ),
+            pb.ServiceStatus(node_id=2, heartbeat_age_ms=-1, problems=["it does not answer"]),
+        ],
+        readers=[pb.ReaderStatus(grpc_address="r:1", heartbeat_age_ms=-1)],
+        problems=[_stuck()],
+        freezes=[pb.Freeze(topic="orders", stopped="trims", by="ann", why="w", since_ms=4)],
+        deletions=[
+            pb.PendingDeletion(
+                kind="retention",
+                topic="orders",
+                by="ann",
+                decided_ms=-1,
+                retention_ms=5,
+                retention_bytes=-1,
+            )
+        ],
+    )
+    return ShownCluster(
+        status=status,
+        topics={"orders": pb.TopicDescription(topic="orders", mode="tier", state="enabled")},
+    )
+
+
+async def test_the_cluster_with_its_topics_services_and_what_happens() -> None:
+    async with console(_cluster()) as shown:
+        status, found = await shown.get("cluster")
+    assert status == 200
+    assert found["verdict"]["words"] == "AT RISK" and found["verdict"]["reason_count"] > 1
+    clicks, orders = found["topics"]["rows"]
+    assert (clicks["topic"], orders["topic"], found["topics"]["count"]) == ("clicks", "orders", 2)
+    assert orders["problems"] == {"alarm": 1} and orders["frozen"] == 1
+    assert (orders["lag_bytes"], orders["lag_unknown"], orders["copying_bytes"]) == (70, 0, 50)
+    assert (clicks["lag_unknown"], clicks["local_unknown"], clicks["unexamined"]) == (1, 1, 1)
+    assert found["totals"]["partitions"] == 3 and found["totals"]["topics"] == 2
+    alive, silent = found["services"]
+    assert alive["stores"][0]["problem"] == "connection refused"
+    assert alive["log_dirs"][0]["growth"] is None and alive["copying"]["rate"] is None
+    assert not silent["reachable"] and silent["heartbeat_age_ms"] is None
+    assert silent["health"] is None and silent["copying"] is None
+    [problem] = found["problems"]
+    assert problem["kind"] == "nothing-copied" and problem["nodes"] == [1, 2]
+    [copy] = found["copies"]
+    assert copy["ranges"] == [[900, 950]] and copy["topic"] == "orders"
+    [verification] = found["verifications"]
+    assert verification["deep"] and verification["segments_total"] == 9
+    assert found["freezes"][0]["topic"] == "orders"
+
+
+async def test_a_topic_with_its_partitions_and_what_is_unknown_of_them() -> None:
+    async with console(_cluster()) as shown:
+        _, orders = await shown.get("topic?topic=orders&sort=problems")
+        _, clicks = await shown.get("topic?topic=clicks")
+        status, _ = await shown.get("topic?topic=nothing")
+        refused, _ = await shown.get("topic?topic=../x")
+    assert [one["partition"] for one in orders["partitions"]["rows"]] == [1, 0]
+    assert orders["description"]["mode"] == "tier" and orders["deletions"][0]["due_in_ms"] is None
+    [lost] = clicks["partitions"]["rows"]
+    unknown = ("leader", "remote_start", "remote_end", "local_start", "log_end", "lag_bytes")
+    assert all(lost[name] is None for name in (*unknown, "local_bytes", "loss_in_ms"))
+    assert lost["last_error"] == "no leader"
+    assert clicks["description"] is None and "not enabled" in clicks["description_problem"]
+    assert (status, refused) == (404, 400)
+
+
+async def test_a_partition_with_its_segments_and_an_explanation() -> None:
+    cluster = _cluster()
+    cluster.explanation = pb.Explanation(location="remote", sentences=["It is remote."])
+    cluster.segments = [
+        fetch_pb2.Segment(
+            topic="orders",
+            segment_id=bytes([number]) * 16,
+            store_id=b"s" * 16,
+            start_offset=number * 10,
+            next_offset=number * 10 + 10,
+            size_bytes=5,
+            max_timestamp_ms=-1,
+            state="COPY_SEGMENT_STARTED" if number == 4 else "COPY_SEGMENT_FINISHED",
+        )
+        for number in range(5)
+    ]
+    of = "topic=orders&partition=1"
+    async with console(cluster) as shown:
+        _, found = await shown.get(f"partition?{of}")
+        _, segments = await shown.get(f"segments?{of}&from=15&count=2")
+        _, copying = await shown.get(f"segments?{of}&state=COPY_SEGMENT_STARTED")
+        _, explained = await shown.get(f"explanation?{of}&offset=7")
+        refused = [
+            (await shown.get(f"{path}?{of}&{wrong}"))[0]
+            for path, wrong in (
+                ("segments", "state=x"),
+                ("segments", "from=-1"),
+                ("segments", "count=100000"),
+                ("explanation", "offset=%D9%A3"),
+            )
+        ]
+    assert found["row"]["frozen"] == "orphans" and found["problems"][0]["subject"] == "orders-1"
+    assert [one["start"] for one in segments["rows"]] == [10, 20] and segments["count"] == 4
+    assert segments["rows"][0]["newest_ms"] is None
+    assert [one["start"] for one in copying["rows"]] == [40]
+    assert explained["sentences"] == ["It is remote."] and explained["offset"] == 7
+    assert refused == [400] * 4
+
+
+async def test_clients_deletions_and_kinds_of_problems() -> None:
+    cluster = _cluster()
+    cluster.clients = pb.ListClientsResponse(
+        clients=[
+            pb.KafkaClient(
+                client_id="<img src=x>",
+                address="10.0.0.9",
+                topics=[pb.ClientTopic(topic="orders", remote_bytes=5, local_bytes=7)],
+            )
+        ],
+        problems=[pb.ClientsProblem(node_id=2, problem="it does not answer")],
+    )
+    cluster.deletions = cluster.status.deletions
+    async with console(cluster) as shown:
+        _, clients = await shown.get("clients?search=img")
+        _, deletions = await shown.get("deletions")
+        _, kinds = await shown.get("kinds")
+    [client] = clients["clients"]["rows"]
+    assert client["name"] == "<img src=x>" and client["principal"] is None
+    assert (client["remote_bytes"], client["local_bytes"]) == (5, 7)
+    assert deletions["deletion_count"] == 1
+    assert set(kinds["kinds"]) == {one.value for one in ProblemKind}
+
+
+async def test_ten_thousand_partitions_are_pages_of_a_bounded_size() -> None:
+    long = "x" * 10_000
+    status = pb.StatusResponse(
+        partitions=[row("orders", number, last_error=long) for number in range(10_000)],
+        problems=[pb.Problem(kind="other", subject=f"orders-{n}", text=long) for n in range(1_000)],
+        services=[service(problems=[long] * 100)],
+    )
+    topics = {"orders": pb.TopicDescription(topic="orders")}
+    async with console(ShownCluster(status=status, topics=topics)) as shown:
+        _, cluster = await shown.get("cluster")
+        _, first = await shown.get("topic?topic=orders&count=200")
+        _, last = await shown.get("topic?topic=orders&start=9990&count=200")
+        _, found = await shown.get("topic?topic=orders&search=777")
+        refused, _ = await shown.get("topic?topic=orders&count=201")
+    assert cluster["problem_count"] == 1_000 and len(cluster["problems"]) == rows.LISTED_MAX
+    assert cluster["verdict"]["reason_count"] == 1_000
+    assert len(first["partitions"]["rows"]) == 200 and first["partitions"]["count"] == 10_000
+    assert [one["partition"] for one in last["partitions"]["rows"]] == list(range(9_990, 10_000))
+    assert {one["partition"] for one in found["partitions"]["rows"]} >= {777, 1_777, 7_770}
+    assert refused == 400
+    for answer in (cluster, first, last):
+        assert len(json.dumps(answer)) < 2 * MOST_BYTES
+
+
+async def test_a_partition_with_very_many_segments_is_not_listed() -> None:
+    cluster = _cluster()
+    cluster.status.partitions[1].remote_segments = SEGMENTS_MAX + 1
+    async with console(cluster) as shown:
+        status, found = await shown.get("segments?topic=orders&partition=1")
+        listed, _ = await shown.get("segments?topic=orders&partition=0")
+    assert (status, listed) == (400, 200) and "rlm segments orders -p 1" in found["error"]
+
+
+async def test_many_pages_ask_the_services_once_a_second() -> None:
+    async with console(_cluster()) as shown:
+        for _ in range(5):
+            await shown.get("cluster")
+            await shown.get("topic?topic=orders")
+        assert shown.shown.asked == ["status", "status orders"]
+        shown.clock.advance(KEPT_MS)
+        await shown.get("cluster")
+        assert shown.shown.asked == ["status", "status orders", "status"]
+
+
+@pytest.mark.parametrize("query", ["count=0", "count=x", "start=-1", "start=1e3", "sort=colour"])
+async def test_a_wrong_request_is_refused_with_its_reason(query: str) -> None:
+    async with console(_cluster()) as shown:
+        status, found = await shown.get(f"cluster?{query}")
+    assert status == 400 and found["error"].startswith(query.split("=")[0])
