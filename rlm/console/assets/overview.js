@@ -28,7 +28,7 @@ export function seen(history, data) {
 export function overview(data, ui, history) {
   const { totals, services, verdict } = data;
   const fullIn = soonest(services);
-  const left = services.map((one) => one.copying?.left_ms ?? null).filter(isKnown);
+  const left = services.filter((one) => one.copying?.bytes_left).map((one) => one.copying.left_ms).filter(isKnown);
   return [
     h("h1", { tabindex: "-1" }, "Cluster"),
     h(
@@ -112,7 +112,7 @@ function serviceTable(services) {
         isKnown(row.heartbeat_age_ms) ? `${duration(row.heartbeat_age_ms)} ago` : "unknown",
         row.copying ? sum(bytes(row.copying.bytes_left), row.copying.unmeasured) : "unknown",
         row.copying ? rate(row.copying.rate) : "unknown",
-        row.copying ? duration(row.copying.left_ms) : "unknown",
+        row.copying ? (row.copying.bytes_left || row.copying.unmeasured ? duration(row.copying.left_ms) : "nothing left") : "unknown",
         row.version || "unknown",
       ],
     })),

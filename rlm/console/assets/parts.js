@@ -169,7 +169,7 @@ export function listTools(ui, list, orders, what) {
       value: ui.search,
       oninput: (event) => ui.change({ search: event.target.value, start: 0 }, true),
     }),
-    h(
+    orders.length > 1 && h(
       "label",
       {},
       "Order ",
