@@ -459,13 +459,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "requests never end while the broker is not ready",
-            "if key not in led or repeat.wait_ms > self._most_wait_ms:",
+            "if key not in led or repeat.wait_ms > self._most_wait_ms():",
             "if key not in led:",
         ),
         (
             "a partition that is led elsewhere is asked for",
-            "if key not in led or repeat.wait_ms > self._most_wait_ms:",
-            "if repeat.wait_ms > self._most_wait_ms:",
+            "if key not in led or repeat.wait_ms > self._most_wait_ms():",
+            "if repeat.wait_ms > self._most_wait_ms():",
         ),
         (
             "a disk that cannot be asked ends the watch",

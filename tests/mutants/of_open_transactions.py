@@ -34,8 +34,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H18: every transaction is a problem",
-            "if now_ms - one.since_ms >= self._least_ms",
-            "if now_ms - one.since_ms >= 0",
+            "self._clock.monotonic_ms() - self._least_ms()",
+            "self._clock.monotonic_ms()",
         ),
         (
             "H18: what waits for something else waits for a transaction",

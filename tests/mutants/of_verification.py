@@ -197,13 +197,13 @@ EDITS: tuple[Edit, ...] = (
     *RUNS.edits(
         (
             "G10: any number of verifications run",
-            "        if self._running >= _RUNS_AT_ONCE:\n",
-            "        if self._running < 0:\n",
+            "        if len(self._running) >= _RUNS_AT_ONCE:\n",
+            "        if False:\n",
         ),
         (
             "G10: a verification that was abandoned counts for ever",
-            "            self._running -= 1\n",
-            "            self._running -= 0\n",
+            "            del self._running[run]\n",
+            "            pass\n",
         ),
     ),
     *CLUSTER.edits(

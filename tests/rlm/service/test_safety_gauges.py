@@ -223,7 +223,7 @@ async def test_a_reader_shows_what_every_role_has(tmp_path: Path) -> None:
     config = reader_from_mapping(common_settings(tmp_path, NOBODY))
     with some_threads(1) as threads:
         async with asyncio.TaskGroup() as tasks:
-            reader = ReaderService(config, ManualClock(), tasks, all_of(threads))
+            reader = ReaderService(config, ManualClock(), tasks, all_of(threads), lambda: config)
             reader._loop_watch._note(1_500)
             found = samples(reader._listening._http._metrics().decode())
             await reader.close()
@@ -237,7 +237,7 @@ async def test_restarts_of_a_plugin_that_we_run_are_shown(tmp_path: Path) -> Non
     config = reader_from_mapping(settings)
     with some_threads(1) as threads:
         async with asyncio.TaskGroup() as tasks:
-            reader = ReaderService(config, ManualClock(), tasks, all_of(threads))
+            reader = ReaderService(config, ManualClock(), tasks, all_of(threads), lambda: config)
             (plugin,) = reader._stores.plugins
             assert plugin.process is not None
             plugin.process.restarts = 3
