@@ -135,12 +135,11 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="RlmLossNear",
-        measure=Measure(metric="rlm_partition_loss_seconds", aggregate="min", by=("topic",)),
-        threshold=14_400,
-        is_below=True,
+        measure=_problem("loss-near"),
+        threshold=0,
         lasts="1m",
         severity=CRITICAL,
-        summary="Within four hours a broker deletes records of {topic} that are not remote.",
+        summary="The broker of {instance} soon deletes records that are not remote.",
     ),
     Alert(
         name="RlmPartitionFrozen",
