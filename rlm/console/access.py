@@ -29,10 +29,13 @@ class ConsoleAccess:
     api_is_closed: bool
     allows_all: bool
 
-    def check(self, shown: str | None, host: str) -> None:
-        """`shown`: the header Authorization; `host`: the header Host. Unauthenticated: the token is
-        missing or wrong. PermissionDenied: nobody may read here, or not under this name.
+    def check(self, shown: str | None, host: str, site: str | None = None) -> None:
+        """`shown`: the header Authorization; `host`: the header Host; `site`: Sec-Fetch-Site, with
+        which a browser says where the page that asks is from. Unauthenticated: the token is missing
+        or wrong. PermissionDenied: nobody may read here, or not from there.
         """
+        if site not in (None, "same-origin", "none"):
+            raise PermissionDenied("a page of another origin cannot ask the console")
         if self.api_asks:
             self.gate.refuse_token(shown, knows_certificates=False)
         elif tokens := self.http_tokens():

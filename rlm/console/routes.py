@@ -112,9 +112,10 @@ class ConsoleRoutes:
 
     async def _data(self, request: web.Request) -> web.Response:
         """An error is an object with `error` and, where a token is missing, `asks_token`."""
-        name, shown = request.match_info["name"], request.headers.get("Authorization")
+        name, sent = request.match_info["name"], request.headers
+        shown = sent.get("Authorization")
         try:
-            self._access.check(shown, request.headers.get("Host", ""))
+            self._access.check(shown, sent.get("Host", ""), sent.get("Sec-Fetch-Site"))
             if name not in self._answers.names:
                 return _json({"error": "there is no such data"}, status=404)
             caller = LocalCaller(principal=CALLER, shown=shown, address=request.remote or "")

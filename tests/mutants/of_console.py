@@ -28,6 +28,11 @@ EDITS: tuple[Edit, ...] = (
             "elif False:",
         ),
         (
+            "a web page elsewhere makes the console work",
+            'if site not in (None, "same-origin", "none"):',
+            "if False:",
+        ),
+        (
             "a web page elsewhere reads the console by a name that leads here",
             "elif not _is_local(host):",
             "elif False:",
@@ -43,7 +48,7 @@ EDITS: tuple[Edit, ...] = (
     *_ROUTES.edits(
         (
             "the console asks nobody who he is",
-            'self._access.check(shown, request.headers.get("Host", ""))',
+            'self._access.check(shown, sent.get("Host", ""), sent.get("Sec-Fetch-Site"))',
             "pass",
         ),
     ),

@@ -198,7 +198,7 @@ EDITS: tuple[Edit, ...] = (
         (
             "G10: any number of verifications run",
             "        if len(self._running) >= _RUNS_AT_ONCE:\n",
-            "        if False:\n",
+            "        if len(self._running) < 0:\n",
         ),
         (
             "G10: a verification that was abandoned counts for ever",

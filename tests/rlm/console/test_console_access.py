@@ -60,6 +60,16 @@ async def test_a_name_that_leads_here_from_elsewhere_reads_nothing(host: str) ->
     assert status in (400, 403) and "topics" not in found
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_a_page_of_another_origin_makes_the_console_do_nothing(site: str) -> None:
+    async with console(_cluster(), allows_all=True) as shown:
+        url = f"{shown.url}/console/data/cluster"
+        for where, status in ((site, 403), ("same-origin", 200), ("none", 200)):
+            async with shown.session.get(url, headers={"Sec-Fetch-Site": where}) as answer:
+                assert answer.status == status
+        assert shown.shown.asked == ["status"]
+
+
 async def test_the_token_of_the_api_is_asked_for() -> None:
     gate = Gate(lambda: ("new", "old"))
     async with console(
