@@ -167,6 +167,7 @@ def _probes(verbs: Verbs, cluster: PrincipalCluster) -> None:
     config = str(cluster.sandbox.layout.rlm_config(1))
     for check in ("startup", "readiness", "liveness"):
         verbs.run("probe", check, "--config", config, says="")
+    verbs.run("doctor", "--config", config, says="sound")  # by the rights of a service
 
 
 def _clients(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:
