@@ -15,10 +15,12 @@ from rlm.service.problems import service_limits
 from rlmm.settings_view import MOST_SKEW_MS
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicGuard, ledger_spec, settings_spec
 
-_OWN_TOPIC = (
-    "Alter the topic's configuration back; docs/reference/formats.md has what it must be. A lost "
-    "ledger comes back by `rlm ledger rebuild`."
-)
+_OWN_TOPIC = "Alter the topic's configuration back; docs/reference/formats.md has what it must be."
+_LOST = {
+    LEDGER_TOPIC: "Run `rlm ledger rebuild --from-store`, which lists what comes back.",
+    SETTINGS_TOPIC: "Restore the topic from a backup; `rlm download --plugin-config` writes the "
+    "data of topics without it.",
+}
 _START = "Start `rlm serve` beside the broker, or see why it does not publish its heartbeat."
 _CLOCK = "Set the clocks of services and brokers right, e.g. by chrony."
 _VERSION = "Upgrade the other services too; one after the other is fine."
@@ -39,7 +41,8 @@ def _own_topics(site: Observed) -> Iterator[CheckFinding]:
         topic = found[spec.name]
         guard.check(topic.found)
         if guard.problem is not None:
-            yield alarm(f"topic {spec.name}", f"{guard.problem}: nothing is trimmed", _OWN_TOPIC)
+            remedy = _LOST[spec.name] if guard.is_lost else _OWN_TOPIC
+            yield alarm(f"topic {spec.name}", f"nothing is trimmed: {guard.problem}", remedy)
         elif topic.least_replicas < factor:
             yield _too_few_replicas(spec.name, topic, factor)
 
@@ -179,7 +182,7 @@ CHECKS = (
         name="own-topics",
         asks="Are ledger and settings the topics that the cluster has recorded, with the "
         "configuration and the replicas that they need?",
-        remedy=_OWN_TOPIC,
+        remedy=f"{_OWN_TOPIC} A lost ledger comes back by `rlm ledger rebuild`.",
         decide=_own_topics,
     ),
     Check(

@@ -50,6 +50,13 @@ async def test_h06_a_ledger_that_is_missing(world: World) -> None:
     assert "is missing" in finding.text and "rlm ledger rebuild" in finding.remedy
 
 
+async def test_h06_a_settings_topic_that_was_recreated(world: World) -> None:
+    """Nothing rebuilds it."""
+    world.own.topics[SETTINGS_TOPIC] = described(SETTINGS_TOPIC, LEDGER_ID, 1, (1, 2, 3))
+    finding = await world.only("own-topics")
+    assert "was recreated" in finding.text and "backup" in finding.remedy
+
+
 async def test_h06_a_ledger_that_was_recreated(world: World) -> None:
     count = ledger_spec(3).partition_count
     world.own.topics[LEDGER_TOPIC] = described(LEDGER_TOPIC, Uuid(b"\x09" * 16), count, (1, 2, 3))
