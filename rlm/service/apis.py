@@ -400,9 +400,7 @@ def build_admin(
             peers=peers,
             stores=dependencies.stores,
             explanations=_explanations(dependencies, tasks),
-            reports=build_reports(
-                dependencies, tasks, topics.verbs, gate=gate, peers=peers, documents=documents
-            ),
+            reports=build_reports(dependencies, tasks, topics.verbs, gate, peers, documents),
             expiry_plans=ExpiryPlans(peers=peers, planner=tasks, broker=broker),
             copies=ClusterCopy(peers=peers, runs=tasks.copy_runs, broker=broker),
             verify=ClusterVerify(

@@ -167,9 +167,7 @@ class BrokerService:
             copying=partition_problems.copying,
             clients=clients.rows,
             reload=self.reload,
-            documents=build_diagnosis(
-                shared, metrics=metrics.render, problems=problems.current, tokens=tokens
-            ),
+            documents=build_diagnosis(shared, metrics.render, problems.current, tokens),
         )
         fetch = build_fetch(shared, gate=callers.gate, peers=self._peers, statuses=statuses)
         self._listening = _listening(

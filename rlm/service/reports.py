@@ -27,7 +27,6 @@ def build_reports(
     dependencies: Dependencies,
     tasks: TaskWiring,
     verbs: TopicVerbs,
-    *,
     gate: Gate,
     peers: Peers,
     documents: Documents,
@@ -68,7 +67,6 @@ def build_reports(
 
 def build_diagnosis(
     dependencies: Dependencies,
-    *,
     metrics: Callable[[], bytes],
     problems: Problems,
     tokens: TokenSource,

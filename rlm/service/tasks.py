@@ -155,9 +155,8 @@ class TaskWiring:
             cleanup_pool=pools[1],
         )
         pools[0].comes_last = self.partition_tasks.copy.has_backlog
-        self.decisions = self._remember_decisions()
         self.transactions = transaction_watch(dependencies, self.partition_tasks.copy)
-        self.copy_runs = self._new_copy_runs()
+        self.copy_runs, self.decisions = self._new_copy_runs(), self._remember_decisions()
         self._copy_watch = CopyWatch(
             task=self.partition_tasks.copy,
             pool=pools[0],

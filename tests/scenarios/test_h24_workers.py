@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack
 
 import pytest
+import yaml
 
 from tests.scenarios.cluster import WORKERS, Cluster, assert_same, fresh
 from tests.scenarios.service_processes import ServiceProcesses
@@ -93,6 +94,24 @@ def test_h24_a_replacement_of_all_processes_loses_nothing(
         one.wait_for(is_replaced, "three new processes", 90)
         one.wait_for(lambda: _answers(one), "the new core answers")
     load.check()
+
+
+def test_sighup_gives_core_and_workers_changed_settings_without_a_restart(
+    one: Cluster, service: ServiceProcesses
+) -> None:
+    path, former = one.sandbox.layout.rlm_config(1), service.pids
+    log = one.sandbox.layout.log("rlm:1")
+    before = path.read_text()
+    one.wait_for(service.is_ready, "the core serves")
+    try:
+        path.write_text(yaml.safe_dump(yaml.safe_load(before) | {"trim.interval.ms": 4_321}))
+        service.supervisor.send_signal(signal.SIGHUP)
+        one.wait_for(lambda: "->4321" in log.read_text(), "a line of the log says so")
+    finally:
+        path.write_text(before)
+        undone = one.rlm("config", "reload").stdout
+    assert undone.startswith("trim.interval.ms: 4321 -> ")
+    assert service.pids == former
 
 
 def test_h17_what_is_remote_is_not_ready_without_the_core_and_comes_back(

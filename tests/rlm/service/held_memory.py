@@ -31,7 +31,7 @@ VALUE = b"v" * 400
 
 
 class Copies:
-    """Copies of one closed segment of 16 MiB, each under an id of its own."""
+    """Copies of one closed segment of 16 MiB; each task overwrites its own object."""
 
     def __init__(self, folder: Path, config: ServiceConfig, threads: Threads) -> None:
         files = LogDir(folder / "data")
@@ -51,19 +51,19 @@ class Copies:
 
     async def run(self, number: int, turns: int) -> None:
         """One task: prepare and upload, as often as asked for."""
-        for turn in range(turns):
+        for _ in range(turns):
             async with self._slots.share(self._size_bytes):
                 log = self._log
                 made = await self._threads.run(prepare, log, log.segments[0], log.lineage)
-                await self._store.copy_log_segment_data(_locator(number, turn), made.data)
+                await self._store.copy_log_segment_data(_locator(number), made.data)
                 self.bytes += self._size_bytes
 
     async def close(self) -> None:
         await self._store.close()
 
 
-def _locator(number: int, turn: int) -> SegmentLocator:
-    segment_id = Uuid(bytes(8) + number.to_bytes(4, "big") + turn.to_bytes(4, "big"))
+def _locator(number: int) -> SegmentLocator:
+    segment_id = Uuid(number.to_bytes(16, "big"))
     partition = TopicIdPartition(topic_id=TOPIC_ID, topic=TOPIC, partition=number)
     return SegmentLocator(
         segment_id=RemoteLogSegmentId(topic_id_partition=partition, id=segment_id),
