@@ -12,7 +12,6 @@ from kip405.errors import Invalid, NotFound
 from kip405.topic_names import checked_name
 from rlm.api import deletion_messages, explanation_messages, messages, ports
 from rlm.api.calls import Answering, Caller, Gate
-from rlm.api.clients import ClusterClients
 from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
@@ -49,7 +48,6 @@ class AdminDependencies:
     freezes: Freezes
     copy_limits: ClusterCopyLimits
     reload: ports.ConfigReload
-    clients: ClusterClients
     adoption: Adoption
     losses: Losses
     deletions: PendingDeletions
@@ -231,16 +229,6 @@ class AdminService(ReportCalls):
     ) -> pb.ReloadConfigResponse:
         async with Answering(self._dependencies.gate, context, "reload the settings"):
             return messages.setting_changes_message(await self._dependencies.reload.reload())
-
-    async def ListClients(
-        self, request: pb.ListClientsRequest, context: Context
-    ) -> pb.ListClientsResponse:
-        async with Answering(self._dependencies.gate, context, "list clients") as caller:
-            topic = checked_name(request.topic) if request.topic else ""
-            clients = self._dependencies.clients
-            if request.local_only:
-                return clients.own(topic)
-            return await clients.whole(topic, caller.principal)
 
     async def ListDeletions(
         self, request: pb.ListDeletionsRequest, context: Context

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from kip405.topic_names import checked_name
 from rlm.api.calls import Answering, Gate
+from rlm.api.clients import ClusterClients
 from rlm.api.costs import ClusterCosts
 from rlm.api.diagnosis import ClusterDiagnosis
 from rlm.api.peers import Peers
@@ -20,6 +22,7 @@ class Reports:
 
     gate: Gate
     peers: Peers
+    clients: ClusterClients
     plans: TopicPlans
     costs: ClusterCosts
     events: ClusterEvents
@@ -47,6 +50,16 @@ class ReportCalls(admin_pb2_grpc.AdminServiceServicer):
                         request, metadata=sent, timeout=timeout
                     ),
                 )
+
+    async def ListClients(
+        self, request: pb.ListClientsRequest, context: Context
+    ) -> pb.ListClientsResponse:
+        async with Answering(self._reports.gate, context, "list clients") as caller:
+            topic = checked_name(request.topic) if request.topic else ""
+            clients = self._reports.clients
+            if request.local_only:
+                return clients.own(topic)
+            return await clients.whole(topic, caller.principal)
 
     async def DescribeCosts(
         self, request: pb.DescribeCostsRequest, context: Context

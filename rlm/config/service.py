@@ -1,9 +1,9 @@
 """The table of settings: each setting of `rlm serve` is a field with key, kind, default and doc.
 
 Settings of every role are in `rlm/config/common.py`, those of TLS at the proxy in
-`rlm/config/proxy_clients.py`, and all others that only a service beside a broker has are here. An
-attribute's name is its key with underscores for dots. Kafka's names are used where Kafka has one.
-Pure; the loader reads files.
+`rlm/config/proxy_clients.py`, those of alarms and metrics in `rlm/config/watching.py`, and all
+others that only a service beside a broker has are here. An attribute's name is its key with
+underscores for dots. Kafka's names are used where Kafka has one. Pure; the loader reads files.
 """
 
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ from rlm.config.common import milliseconds as _ms
 from rlm.config.common import size_bytes as _size
 from rlm.config.memory import COPIES, COPY_BYTES, PROXY
 from rlm.config.offload import OFFLOAD_RULES_ALLOWED, OffloadRule
-from rlm.config.prices import PricesConfig
 from rlm.config.stores import RULES_ALLOWED, build_provider
+from rlm.config.watching import WatchingConfig
 from rlmm.settings_records import LEAST_COPY_BYTES_PER_SECOND, OffloadThresholds
 from rsm_plugins.endpoints import EndpointProvider, TopicRule
 
@@ -41,7 +41,7 @@ REWRITE = "rewrite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceConfig(PricesConfig):
+class ServiceConfig(WatchingConfig):
     """Checked settings of the service beside one broker; built by `rlm.config.load`."""
 
     node_id: int = setting(
@@ -377,31 +377,6 @@ class ServiceConfig(PricesConfig):
         "retention as its limit, until the pressure ends. It deletes uncopied records too. Each "
         "hole is recorded.",
         default="alarm",
-    )
-    problem_disk_full_ms: int = _ms(
-        "problem.disk.full.ms",
-        86_400_000,
-        "A log directory that is full in less time is reported.",
-    )
-    problem_loss_ms: int = _ms(
-        "problem.loss.ms",
-        14_400_000,
-        "How long before the broker's own retention deletes records that are not remote an alarm "
-        "says so; at most half of the time for which the broker keeps records.",
-    )
-    metrics_per_partition: str = setting(
-        "metrics.per.partition",
-        choice(AUTO, "on", "off"),
-        "Whether metrics of partitions have a sample for each partition that this node leads, or "
-        "one for each of its topics. auto: for each partition up to 1,000 of them, above that for "
-        "each topic.",
-        default=AUTO,
-    )
-    problem_copy_intervals: int = _count(
-        "problem.copy.intervals", 3, "Copy intervals without a copy or a check before an alarm."
-    )
-    problem_trim_blocked_ms: int = _ms(
-        "problem.trim.blocked.ms", 900_000, "How long the disk may grow untrimmed before an alarm."
     )
     max_frame_bytes: int = _size(
         "max.frame.bytes", 100 << 20, "Largest Kafka request or answer through the proxy.", 1024

@@ -12,7 +12,6 @@ from kip405.ids import PartitionKey
 from kip405.process import software_version
 from rlm.api.admin import AdminDependencies, AdminService
 from rlm.api.calls import Gate, TokenSource
-from rlm.api.clients import ClusterClients
 from rlm.api.cluster_copy import ClusterCopy
 from rlm.api.cluster_status import ClusterStatus
 from rlm.api.cluster_verify import ClusterVerify
@@ -364,13 +363,6 @@ def build_admin(
             freezes=topics.freezes,
             copy_limits=ClusterCopyLimits(peers=peers, decisions=tasks.copy_limits),
             reload=reload,
-            clients=ClusterClients(
-                peers=peers,
-                rows=clients,
-                groups=ClusterGroups(topics.brokers),
-                share_groups=dependencies.share_groups,
-                broker=broker,
-            ),
             adoption=Adoption(
                 broker=broker,
                 settings=settings,
@@ -400,7 +392,9 @@ def build_admin(
             peers=peers,
             stores=dependencies.stores,
             explanations=_explanations(dependencies, tasks),
-            reports=build_reports(dependencies, tasks, topics.verbs, gate, peers, documents),
+            reports=build_reports(
+                dependencies, tasks, topics.verbs, topics.brokers, gate, peers, clients, documents
+            ),
             expiry_plans=ExpiryPlans(peers=peers, planner=tasks, broker=broker),
             copies=ClusterCopy(peers=peers, runs=tasks.copy_runs, broker=broker),
             verify=ClusterVerify(

@@ -151,9 +151,7 @@ class ReaderService:
         running, throttle = RunningConfig(config), build_throttle(config, clock)
         self.reload = _reload(running, reread, throttle, threads, tasks)
         self._heartbeat = _heartbeat(config, metadata, clock)
-        self._certificates = Certificates(
-            certificate_paths(config), clock, threads.other, principals_together(config)
-        )
+        self._certificates = _certificates(config, clock, threads)
         lost = partial(_lost_segments, self.segments.losses, metadata)
         common = _sources(config, metadata, stores, threads, security, self._certificates, clock)
         self._allowed = allowed = _allowed(config, security)
@@ -247,6 +245,11 @@ def _heartbeat(config: ReaderConfig, metadata: Metadata, clock: Clock) -> Reader
         ),
         interval_ms=config.heartbeat_interval_ms,
     )
+
+
+def _certificates(config: ReaderConfig, clock: Clock, threads: ServiceThreads) -> Certificates:
+    together = principals_together(config)
+    return Certificates(certificate_paths(config), clock, threads.other, together)
 
 
 def _metrics(threads: ServiceThreads, problems: ProblemWatch, stores: OpenStores) -> ServiceMetrics:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from rlm.api.calls import Gate, TokenSource
+from rlm.api.clients import ClusterClients
 from rlm.api.costs import ClusterCosts
 from rlm.api.diagnosis import ClusterDiagnosis, Documents
 from rlm.api.peers import Peers
@@ -13,12 +14,14 @@ from rlm.api.task_events import ClusterEvents
 from rlm.api.topic_plans import TopicPlans
 from rlm.config import ServiceConfig
 from rlm.log_dir.scanner import LogDirs
+from rlm.plans.client_activity import ClientRow
 from rlm.plans.costs import Prices
 from rlm.service.dependencies import Dependencies
 from rlm.service.diagnosis import ServiceDiagnosis, secrets_of
 from rlm.service.metadata import BARRIER_DEADLINE_MS
 from rlm.service.tasks import TaskWiring
 from rlm.service.topic_plans import TopicMeasures
+from rlm.topics.cluster import ClusterGroups, OtherBrokers
 from rlm.topics.local_logs import Scan
 from rlm.topics.verbs import TopicVerbs
 
@@ -27,14 +30,23 @@ def build_reports(
     dependencies: Dependencies,
     tasks: TaskWiring,
     verbs: TopicVerbs,
+    brokers: OtherBrokers,
     gate: Gate,
     peers: Peers,
+    clients: Callable[[], tuple[ClientRow, ...]],
     documents: Documents,
 ) -> Reports:
     """The calls of a service beside a broker."""
     return Reports(
         gate=gate,
         peers=peers,
+        clients=ClusterClients(
+            peers=peers,
+            rows=clients,
+            groups=ClusterGroups(brokers),
+            share_groups=dependencies.share_groups,
+            broker=dependencies.broker,
+        ),
         plans=TopicPlans(
             peers=peers,
             check=verbs,

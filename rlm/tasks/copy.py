@@ -1,9 +1,8 @@
 """The copy task: takes a snapshot of a partition we lead and copies its eligible segments in order.
 
 Several segments are copied at a time (copy_order). The first failure ends the partition's run:
-order is kept, nothing is skipped. The values that
-`status` shows are kept per partition. CopyTask must not know of pools: a job of a TaskPool calls
-`run`.
+order is kept, nothing is skipped. The values that `status` shows are kept per partition. CopyTask
+must not know of pools: a job of a TaskPool calls `run`.
 
 A segment waits for its producer snapshot only so long (copy.snapshot.wait.ms). Kafka writes a
 snapshot right after it rolls, but one that is missing permanently (a log older than snapshots at

@@ -56,7 +56,6 @@ from tests.rlm.api.node_fakes import (
     FullLedger,
     NoReader,
     adoption,
-    cluster_clients,
     copy_limits,
     no_remote_logs,
     say_alive,
@@ -349,7 +348,6 @@ class Fakes:
                 freezes=freezes,
                 copy_limits=copy_limits(self.peers, settings, self.service.clock),
                 reload=self.reload,
-                clients=cluster_clients(self.peers, self.clients, broker),
                 adoption=adoption(broker, settings, self.service.ledger),
                 losses=self.losses,
                 discards=self.losses.discards,
@@ -386,7 +384,7 @@ class Fakes:
                 stores=self.stores,
                 expiry_plans=ExpiryPlans(peers=self.peers, planner=self.planner, broker=broker),
                 explanations=self.explanations,
-                reports=self.reports.of(self.gate, self.peers, self.service, broker),
+                reports=self.reports.of(self.gate, self.peers, self.clients, self.service, broker),
                 copies=ClusterCopy(peers=self.peers, runs=self.copies, broker=broker),
                 verify=ClusterVerify(
                     peers=self.peers, runs=self.runs, settings=settings, broker=broker

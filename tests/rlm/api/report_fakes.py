@@ -12,6 +12,7 @@ from rlm.api.report_calls import Reports
 from rlm.api.task_events import ClusterEvents
 from rlm.api.topic_plans import TopicPlans
 from rlm.broker.answers import TopicDescription
+from rlm.plans.client_activity import ClientTable
 from rlm.plans.costs import Prices
 from rlm.plans.enabling import PartitionMeasure
 from rlm.plans.retention import LocalRetention
@@ -22,6 +23,7 @@ from rlm.tasks.pool import TaskPool
 from rlm.tasks.trim import TrimStatus
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.rlm.api.node_fakes import cluster_clients
 from tests.rlm.topics.world import ServiceBroker, ServiceUnderTest
 
 
@@ -86,11 +88,17 @@ class ApiReports:
         self.prices = Prices()
 
     def of(
-        self, gate: Gate, peers: Peers, service: ServiceUnderTest, broker: ServiceBroker
+        self,
+        gate: Gate,
+        peers: Peers,
+        clients: ClientTable,
+        service: ServiceUnderTest,
+        broker: ServiceBroker,
     ) -> Reports:
         return Reports(
             gate=gate,
             peers=peers,
+            clients=cluster_clients(peers, clients, broker),
             plans=TopicPlans(
                 peers=peers,
                 check=service.verbs,
