@@ -22,7 +22,7 @@ _UINT32 = struct.Struct(">I")
 _OBJECT_HEAD = struct.Struct(">4sBB")
 _SECTION = struct.Struct(">BIII")
 _OBJECT_MAGIC = b"RLMI"
-_OBJECT_VERSION = 1
+OBJECT_VERSION = 1
 MAX_OBJECT_BYTES = 2**32 - 1
 
 
@@ -309,7 +309,7 @@ def build_indexes_object(sections: Mapping[IndexType, ByteBuffer]) -> bytes:
     position = _OBJECT_HEAD.size + len(ordered) * _SECTION.size + _UINT32.size
     if position + sum(len(data) for _, data in ordered) > MAX_OBJECT_BYTES:
         raise ValueError("the indexes object would exceed 4 GiB")
-    header = bytearray(_OBJECT_HEAD.pack(_OBJECT_MAGIC, _OBJECT_VERSION, len(ordered)))
+    header = bytearray(_OBJECT_HEAD.pack(_OBJECT_MAGIC, OBJECT_VERSION, len(ordered)))
     for index_type, data in ordered:
         header += _SECTION.pack(index_type.value, position, len(data), crc32c(data))
         position += len(data)
@@ -370,7 +370,7 @@ def _spans(view: memoryview) -> dict[int, _SectionSpan]:
     if len(view) < _OBJECT_HEAD.size:
         raise Corrupt(f"indexes object has {len(view)} bytes")
     magic, version, count = _OBJECT_HEAD.unpack_from(view)
-    if magic != _OBJECT_MAGIC or version != _OBJECT_VERSION:
+    if magic != _OBJECT_MAGIC or version != OBJECT_VERSION:
         raise Corrupt(f"indexes object begins with {magic!r} version {version}")
     end = _OBJECT_HEAD.size + count * _SECTION.size
     if len(view) < end + _UINT32.size:

@@ -65,6 +65,7 @@ LAWFUL_PARTITION_CHANGES: dict[
 CUSTOM_METADATA_MAX_BYTES = 128
 PLUGIN_METADATA_MAX_BYTES = 64
 LAYOUT_KAFKA = 0
+ENVELOPE_VERSION = 1
 _ENVELOPE = struct.Struct(">BB16sBIII")
 _UINT32_MAX = 2**32 - 1
 
@@ -103,7 +104,7 @@ class CustomMetadata:
         bytes.
         """
         head = _ENVELOPE.pack(
-            1,
+            ENVELOPE_VERSION,
             self.layout,
             self.store_id.raw,
             self.entropy_bits,
@@ -123,7 +124,7 @@ class CustomMetadata:
         version, layout, store, bits, indexes_size, log_crc, indexes_crc = _ENVELOPE.unpack_from(
             data
         )
-        if version != 1:
+        if version != ENVELOPE_VERSION:
             raise ValueError(f"custom metadata version {version} is not known")
         if layout != LAYOUT_KAFKA:
             raise ValueError(f"object layout {layout} is not known")

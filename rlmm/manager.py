@@ -18,6 +18,7 @@ from kip405.segments import (
     RemotePartitionDeleteMetadata,
     is_lawful_change,
 )
+from rlmm.formats import NewerFormat
 from rlmm.frozen import FrozenLedger
 from rlmm.ledger import PartitionLedger, SegmentEntry, entry_of
 from rlmm.log_reader import TailRecord
@@ -67,6 +68,7 @@ class TopicBasedRemoteLogMetadataManager:
         self._states = [LedgerState() for _ in range(LEDGER_PARTITIONS)]
         self._views: dict[PartitionKey, PartitionLedger] = {}
         self._unreadable: dict[tuple[int, bytes], str] = {}
+        self._newer: set[tuple[int, bytes]] = set()
         self._restored: set[int] = set()
         self._is_whole = False
         """A replay that ended in time has missed nothing."""
@@ -96,6 +98,11 @@ class TopicBasedRemoteLogMetadataManager:
         own = ledger_partition(key)
         unread = (why for (at, _), why in self._unreadable.items() if at == own)
         return self._log.damage or next(unread, None)
+
+    @property
+    def newer_format(self) -> str | None:
+        """The problem of a record of a newer format, which only a later version reads."""
+        return next((self._unreadable[key] for key in self._newer), None)
 
     def ledger(self, key: PartitionKey) -> PartitionLedger:
         """The partition as known now; empty where no record was seen."""
@@ -222,10 +229,14 @@ class TopicBasedRemoteLogMetadataManager:
             decoded = None if packed else _decoded(record)
         except Corrupt as error:
             self._unreadable[raw_key] = f"{record.topic_partition} offset {record.offset}: {error}"
+            self._newer.discard(raw_key)
+            if isinstance(error, NewerFormat):
+                self._newer.add(raw_key)
             state.skip(record.offset)
             log.error("ledger_record_unreadable", problem=self._unreadable[raw_key])
             return
         self._unreadable.pop(raw_key, None)
+        self._newer.discard(raw_key)
         if packed is not None:
             state.apply_packed(*packed)
         elif isinstance(decoded, LaterRecord):
@@ -277,6 +288,7 @@ class TopicBasedRemoteLogMetadataManager:
         self._unreadable = {
             key: why for key, why in self._unreadable.items() if key[0] != partition
         }
+        self._newer &= self._unreadable.keys()
 
     def _state(self, key: PartitionKey) -> PartitionState | None:
         return self._states[ledger_partition(key)].partitions.get(key)

@@ -31,6 +31,7 @@ from kip405.segments import (
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
+from rlmm.formats import NewerFormat
 
 T = TypeVar("T")
 
@@ -326,7 +327,8 @@ class RecordHeaders:
         try:
             version = struct.unpack(">b", found[HEADER_VERSION])[0]
             if version != FORMAT_VERSION:
-                raise Corrupt(f"ledger record version rlm.v={version} is not known")
+                kind = NewerFormat if version > FORMAT_VERSION else Corrupt
+                raise kind(f"ledger record version rlm.v={version} is not known")
             return cls(
                 leader_epoch=struct.unpack(">i", found[HEADER_EPOCH])[0],
                 expected_previous=struct.unpack(">b", found[HEADER_PREVIOUS])[0],

@@ -16,13 +16,14 @@ import json
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 from rlmm.command_codec import command_fields, read_copy_limit, read_freeze
+from rlmm.formats import NewerFormat, formats_fields, read_formats
 from rlmm.giveback_codec import (
     give_back_fields,
     given_back_fields,
@@ -92,7 +93,7 @@ def decode_settings_record(key: bytes, value: bytes) -> tuple[SettingsRecord, St
         if not isinstance(document, dict):
             raise TypeError("the value is no JSON object")
         if document["v"] != FORMAT_VERSION:
-            raise ValueError(f"v={document['v']!r} is not known")
+            _refuse_version(key, document["v"])
         stamp = Stamp(
             node_id=integer(document, "node_id"),
             leader_epoch=integer(document, "leader_epoch"),
@@ -105,6 +106,13 @@ def decode_settings_record(key: bytes, value: bytes) -> tuple[SettingsRecord, St
     except (ValueError, TypeError, AttributeError) as error:
         raise Corrupt(f"settings record {key!r}: {error}") from error
     return None if record is None else (record, stamp)
+
+
+def _refuse_version(key: bytes, version: object) -> NoReturn:
+    """NewerFormat for one that a later version of the software has written."""
+    is_newer = type(version) is int and version > FORMAT_VERSION
+    kind = NewerFormat if is_newer else Corrupt
+    raise kind(f"settings record {key!r}: v={version!r} is not known")
 
 
 def _decode(name: str, document: Json) -> SettingsRecord | None:
@@ -235,7 +243,8 @@ def _entries(lineage: Lineage) -> list[dict[str, int]]:
 
 def _heartbeat_fields(record: ServiceRecord | ReaderRecord) -> dict[str, Any]:
     if isinstance(record, ReaderRecord):
-        return {"http_address": record.http_address, "version": record.version}
+        fields = {"http_address": record.http_address, "version": record.version}
+        return {**fields, **formats_fields(record.formats)}
     stores = record.stores
     return {
         "listen": dict(record.listen),
@@ -243,6 +252,7 @@ def _heartbeat_fields(record: ServiceRecord | ReaderRecord) -> dict[str, Any]:
         "version": record.version,
         **({} if stores is None else {"stores": [str(one) for one in stores]}),
         **give_back_fields(record.give_back),
+        **formats_fields(record.formats),
     }
 
 
@@ -409,6 +419,9 @@ def _lineage(entries: Iterable[Json]) -> Lineage:
     )
 
 
+_SERVICE = ("listen", "advertised", "version", "stores", "give_back", "formats")
+
+
 def _service(rest: str, document: Json) -> ServiceRecord:
     return ServiceRecord(
         node_id=int(rest),
@@ -417,7 +430,8 @@ def _service(rest: str, document: Json) -> ServiceRecord:
         version=text(document, "version"),
         stores=uuids(document, "stores") if "stores" in document else None,
         give_back=read_give_back(document),
-        extra=extra_fields(document, "listen", "advertised", "version", "stores", "give_back"),
+        formats=read_formats(document),
+        extra=extra_fields(document, *_SERVICE),
     )
 
 
@@ -426,7 +440,8 @@ def _reader(rest: str, document: Json) -> ReaderRecord:
         grpc_address=rest,
         http_address=text(document, "http_address"),
         version=text(document, "version"),
-        extra=extra_fields(document, "http_address", "version"),
+        formats=read_formats(document),
+        extra=extra_fields(document, "http_address", "version", "formats"),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
+from rlmm.formats import Formats
 from rlmm.ledger import Hole
 
 NO_LEADER_EPOCH = -1
@@ -347,6 +348,7 @@ class ServiceRecord:
     version: str
     stores: tuple[Uuid, ...] | None = None
     give_back: Mapping[Uuid, int] = field(default_factory=dict)
+    formats: Formats | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -365,6 +367,7 @@ class ReaderRecord:
     grpc_address: str
     http_address: str
     version: str
+    formats: Formats | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -452,6 +455,19 @@ FENCED_RECORDS = (
 """Settings records whose late record could undo a newer one. Heartbeats only go on, starts only
 rise, and a freeze that lands late errs on the safe side: each stops the same.
 """
+
+
+def topic_of(record: SettingsRecord) -> Uuid | None:
+    """The topic that a settings record is about, None = none."""
+    match record:
+        case TopicRecord() | DeletionRecord() | FreezeRecord():
+            return record.topic_id
+        case StartRecord() | TrimRecord() | HolesRecord() | HistoryRecord():
+            return record.partition.topic_id
+        case DivergenceRecord() | DiscardRecord():
+            return record.partition.topic_id
+        case _:
+            return None
 
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, Uuid
+from rlmm.formats import NewerFormat
 from rlmm.keyed_records import KeyedRecords, partition_record_key
 from rlmm.ledger import Hole
 from rlmm.log_time import LogTime, RecordTimes
@@ -47,6 +48,7 @@ from rlmm.settings_records import (
     TopicRecord,
     TrimRecord,
     copy_limit_key,
+    topic_of,
 )
 
 MOST_SKEW_MS = 60_000
@@ -89,6 +91,7 @@ class SettingsView:
         self._newest_epoch: dict[str, int] = {}
         self._overruled: dict[str, int] = {}
         self._problems: dict[bytes, str] = {}
+        self._newer: set[bytes] = set()
         self._log_time = LogTime()
         self.next_offset = 0
         """Every record below was read."""
@@ -112,11 +115,14 @@ class SettingsView:
             self._log_time.note(times)
         name = key or b""
         self._problems.pop(name, None)
+        self._newer.discard(name)
         try:
             knew = WriterKnowledge.decode(headers)
             decoded = None if value is None else decode_settings_record(name, value)
         except Corrupt as error:
             self._problems[name] = f"settings offset {offset}: {error}"
+            if isinstance(error, NewerFormat):
+                self._newer.add(name)
             return
         if value is None:
             self._remove(name.decode(errors="replace"), offset, knew)
@@ -129,6 +135,11 @@ class SettingsView:
     def problem(self) -> str | None:
         """Why nothing may be deleted or trimmed; None = all was understood."""
         return next(iter(self._problems.values()), None)
+
+    @property
+    def newer_format(self) -> str | None:
+        """The problem of a record of a newer format, which only a later version reads."""
+        return next((self._problems[key] for key in self._newer), None)
 
     def problem_of_start(self, partition: PartitionKey) -> str | None:
         """Why what is known of a partition's remote log start, of its topic, or of what shows that
@@ -169,12 +180,12 @@ class SettingsView:
     def keys_of(self, topic_id: Uuid) -> tuple[str, ...]:
         """Keys of all settings records of one topic, its own record first."""
         own = f"{TopicRecord.KIND}/{topic_id}"
-        keys = (key for key, found in self._adopted.items() if _topic_of(found.record) == topic_id)
+        keys = (key for key, found in self._adopted.items() if topic_of(found.record) == topic_id)
         return tuple(sorted(keys, key=lambda key: (key != own, key)))
 
     def topic_ids(self) -> frozenset[Uuid]:
         """Topics of which there is any settings record, be it their own or another."""
-        found = (_topic_of(one.record) for _, one in self._adopted.items())
+        found = (topic_of(one.record) for _, one in self._adopted.items())
         return frozenset(one for one in found if one is not None)
 
     def partitions_of(self, topic_id: Uuid) -> tuple[PartitionKey, ...]:
@@ -458,19 +469,6 @@ def _is_text(key: bytes) -> bool:
         return bool(key.decode())
     except UnicodeDecodeError:
         return False
-
-
-def _topic_of(record: SettingsRecord) -> Uuid | None:
-    """The topic that a settings record is about, None = none."""
-    match record:
-        case TopicRecord() | DeletionRecord() | FreezeRecord():
-            return record.topic_id
-        case StartRecord() | TrimRecord() | HolesRecord() | HistoryRecord():
-            return record.partition.topic_id
-        case DivergenceRecord() | DiscardRecord():
-            return record.partition.topic_id
-        case _:
-            return None
 
 
 def _unaware(adopted: AdoptedRecord, seen: int) -> str:

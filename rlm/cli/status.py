@@ -49,6 +49,7 @@ def _show(answer: pb.StatusResponse) -> None:
     click.echo()
     _show_services(answer)
     _show_readers(answer)
+    _show_versions(answer)
     _show_stores(answer)
     _show_log_dirs(answer)
     _show_copying(answer)
@@ -147,6 +148,19 @@ def _show_services(answer: pb.StatusResponse) -> None:
         ],
         "no service has said that it lives",
     )
+
+
+def _show_versions(answer: pb.StatusResponse) -> None:
+    """Who has which version, while not all have the same, as in the midst of an upgrade."""
+    found: dict[str, list[str]] = {}
+    for service in answer.services:
+        found.setdefault(service.version, []).append(f"service {service.node_id}")
+    for reader in answer.readers:
+        found.setdefault(reader.version, []).append(f"reader {reader.grpc_address}")
+    found.pop("", None)  # nobody has said
+    if len(found) > 1:
+        named = "; ".join(f"{version} ({', '.join(found[version])})" for version in sorted(found))
+        click.echo(f"{len(found)} versions: {named}")
 
 
 def _heard(age_ms: int) -> str:

@@ -28,6 +28,7 @@ from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
 from rlm.log_dir.held_segments import USEFUL_OPEN_FILES
 from rlm.log_dir.identity import ServiceLock, read_identity
+from rlm.plans.formats import own_formats
 from rlm.plans.process_rules import process_findings
 from rlm.remote_log.leader_view import LocalTier
 from rlm.service.apis import TopicWiring, build_admin, build_peers, build_topics
@@ -44,6 +45,7 @@ from rlm.service.coming_losses import ComingLosses
 from rlm.service.console import build_console
 from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.fetch_api import build_fetch
+from rlm.service.formats import FormatGate
 from rlm.service.ledger_snapshot import build_ledger_snapshots
 from rlm.service.lifetime import (
     check_broker,
@@ -135,6 +137,7 @@ class BrokerService:
         self._clock, self._loop_watch = clock, LoopWatch(clock)
         metrics = ServiceMetrics()
         self._dependencies = shared = build_dependencies(config, clock, tasks, threads)
+        self._formats = FormatGate(shared.metadata, own_formats(software_version()))
         self._ledger_snapshots = build_ledger_snapshots(
             shared.metadata, config, threads.other, clock
         )
@@ -186,13 +189,13 @@ class BrokerService:
         await self._check_broker()
         if self._core is not None:
             say_ready()
-        await keep_all_running(self._background_tasks(), self._clock)
+        await keep_all_running(self._background_tasks(), self._clock, self._formats.check)
 
     def _background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         shared, metadata = self._dependencies, self._dependencies.metadata
         files = metadata, self._config, shared.threads.other
         copy_pool, cleanup_pool = self._pools
-        verify = self._after_metadata(self._tasks.verify.watch.run)
+        verify = self._formats.after(self._tasks.verify.watch.run)
         return {
             **({"verify": verify} if self._config.verify_interval_ms else {}),
             "metadata": metadata.log.run,
@@ -201,39 +204,30 @@ class BrokerService:
             "ledger snapshot": self._ledger_snapshots.run,
             "leadership": shared.leadership.run,
             "wanted": self._want_enabled_topics,
-            "heartbeat": shared.heartbeat.run,
-            "copy tasks": copy_pool.run,
-            "cleanup tasks": cleanup_pool.run,
-            "copies": self._after_metadata(self._tasks.run_copies),
-            "copies asked for": self._after_metadata(self._tasks.copy_runs.run_unwatched),
-            "rolls": self._after_metadata(self._tasks.watch_rolls),
-            "cleanups": self._after_metadata(self._tasks.run_cleanups),
+            "heartbeat": self._formats.after(shared.heartbeat.run),
+            "copy tasks": self._formats.after(copy_pool.run),
+            "cleanup tasks": self._formats.after(cleanup_pool.run),
+            "copies": self._formats.after(self._tasks.run_copies),
+            "copies asked for": self._formats.after(self._tasks.copy_runs.run_unwatched),
+            "rolls": self._formats.after(self._tasks.watch_rolls),
+            "cleanups": self._formats.after(self._tasks.run_cleanups),
             "transactions": self._tasks.transactions.run,
-            "bounded retention": self._after_metadata(self._tasks.bounded_retention.run),
-            "topics": self._topics.keeper.run,
-            "deletions": self._topics.deletions.run,
-            "access": self._after_metadata(self._topics.access_watch.run),
-            "topic names": self._topics.recreated.run,
-            "deleted topics": self._after_metadata(self._topics.ends.run),
+            "bounded retention": self._formats.after(self._tasks.bounded_retention.run),
+            "topics": self._formats.after(self._topics.keeper.run),
+            "deletions": self._formats.after(self._topics.deletions.run),
+            "access": self._formats.after(self._topics.access_watch.run),
+            "topic names": self._formats.after(self._topics.recreated.run),
+            "deleted topics": self._formats.after(self._topics.ends.run),
             "certificates": self._certificates.run,
             **self._callers.background_tasks(),
             "disks": shared.disk_pressure.run,
-            "giveback": self._after_metadata(self._topics.giveback.run),
+            "giveback": self._formats.after(self._topics.giveback.run),
             "problems": self._problems.run,
             "event loop": self._loop_watch.run,
             **({} if shared.node_addresses is None else {"addresses": shared.node_addresses.run}),
             **self._clients.background_tasks(),
             **shared.stores.background_tasks(),
         }
-
-    def _after_metadata(self, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        """`run`, begun once ledger and settings are read."""
-
-        async def waiting() -> None:
-            await self._dependencies.metadata.log.wait_ready()
-            await run()
-
-        return waiting
 
     async def _check_broker(self) -> None:
         warned_at_ms: int | None = None

@@ -17,6 +17,7 @@ from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
 from rlm.config.running import RunningConfig
 from rlm.log_dir.scanner import LogDirs
+from rlm.plans.formats import own_formats
 from rlm.plans.freeze import DEFAULT_MAX_ORPHANS
 from rlm.plans.offload import OffloadPolicy
 from rlm.plans.services import DEAD_AFTER_BEATS
@@ -317,7 +318,7 @@ def _build_heartbeat(
         clock=clock,
         node_id=config.node_id,
         writer=writer,
-        version=software_version(),
+        formats=own_formats(software_version()),
         listen={
             "proxy": str(config.proxy_listen),
             "grpc": str(config.grpc_listen),

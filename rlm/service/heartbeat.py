@@ -13,6 +13,7 @@ from kip405.errors import RemoteStorageError
 from kip405.ids import Uuid
 from rlm.clock import Clock, jittered_ms
 from rlm.plans.services import Rivals, heartbeats
+from rlmm.formats import Formats
 from rlmm.settings_records import ReaderRecord, ServiceRecord, SettingsRecord
 from rlmm.settings_view import SettingsView
 
@@ -43,7 +44,7 @@ class HeartbeatSender:
         clock: Clock,
         node_id: int,
         writer: Uuid,
-        version: str,
+        formats: Formats,
         listen: Mapping[str, str],
         advertised: Mapping[str, str],
         stores: Callable[[], tuple[Uuid, ...]],
@@ -53,7 +54,11 @@ class HeartbeatSender:
         self._settings = settings
         self._clock = clock
         self._record = ServiceRecord(
-            node_id=node_id, listen=listen, advertised=advertised, version=version
+            node_id=node_id,
+            listen=listen,
+            advertised=advertised,
+            version=formats.software,
+            formats=formats,
         )
         self._stores = stores
         self._give_back = give_back

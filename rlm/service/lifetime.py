@@ -86,10 +86,15 @@ async def serving(make: Callable[[asyncio.TaskGroup], _Service]) -> None:
 
 
 async def keep_all_running(
-    background_tasks: dict[str, Callable[[], Awaitable[None]]], clock: Clock
+    background_tasks: dict[str, Callable[[], Awaitable[None]]],
+    clock: Clock,
+    check: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
-    """Run all components until cancelled; each one that fails is restarted without the others."""
+    """Run all components until cancelled; each one that fails is restarted without the others. What
+    `check` raises ends them all.
+    """
     async with asyncio.TaskGroup() as group:
+        group.create_task(check())
         for name, life in background_tasks.items():
             group.create_task(keep_running(name, life, clock))
 

@@ -31,6 +31,7 @@ from rlm.config import ReaderConfig
 from rlm.config.common import BY_KAFKA
 from rlm.config.running import RunningConfig
 from rlm.log_dir.identity import ReaderLock
+from rlm.plans.formats import own_formats
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.plans.rights import Role, Topics, When, least_acls
 from rlm.reading.throttle import ReadThrottle
@@ -44,6 +45,7 @@ from rlm.service.authorization import (
     principals_together,
 )
 from rlm.service.certificates import Certificates, certificate_paths
+from rlm.service.formats import FormatGate
 from rlm.service.gauges import problem_gauges, store_gauges, thread_gauges
 from rlm.service.heartbeat import ReaderHeartbeat
 from rlm.service.ledger_snapshot import build_ledger_snapshots
@@ -151,6 +153,7 @@ class ReaderService:
         running, throttle = RunningConfig(config), build_throttle(config, clock)
         self.reload = _reload(running, reread, throttle, threads, tasks)
         self._heartbeat = _heartbeat(config, metadata, clock)
+        self._formats = FormatGate(metadata, own_formats(software_version()))
         self._certificates = _certificates(config, clock, threads)
         lost = partial(_lost_segments, self.segments.losses, metadata)
         common = _sources(config, metadata, stores, threads, security, self._certificates, clock)
@@ -191,7 +194,7 @@ class ReaderService:
         """Listen first, then run the check that may refuse, then the rest until cancelled."""
         await self._listening.start()
         await self._check_cluster()
-        await keep_all_running(self._background_tasks(), self._clock)
+        await keep_all_running(self._background_tasks(), self._clock, self._formats.check)
 
     def _background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         files = self.metadata, self._config, self._threads.other
@@ -200,7 +203,7 @@ class ReaderService:
             "topic ids": partial(remember_topics, *files),
             "metadata read": partial(remember_reads, *files),
             "ledger snapshot": self._ledger_snapshots.run,
-            "heartbeat": self._heartbeat.run,
+            "heartbeat": self._formats.after(self._heartbeat.run),
             "access": self._access.run,
             "certificates": self._certificates.run,
             **self._callers.background_tasks(),
@@ -242,6 +245,7 @@ def _heartbeat(config: ReaderConfig, metadata: Metadata, clock: Clock) -> Reader
             grpc_address=str(config.grpc_advertised),
             http_address=str(config.http_listen),
             version=software_version(),
+            formats=own_formats(software_version()),
         ),
         interval_ms=config.heartbeat_interval_ms,
     )

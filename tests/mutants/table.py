@@ -20,6 +20,7 @@ from tests.mutants import (
     of_durability,
     of_expiry,
     of_foreign_retention,
+    of_formats,
     of_giveback,
     of_hedging,
     of_holes,
@@ -65,6 +66,7 @@ from tests.mutants.edits import Edit
 EDITS: tuple[Edit, ...] = (
     *of_accept_retention.EDITS,
     *of_certificates.EDITS,
+    *of_formats.EDITS,
     *of_api_rights.EDITS,
     *of_kip405.EDITS,
     *of_plans.EDITS,

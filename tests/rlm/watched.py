@@ -19,6 +19,7 @@ from rlm.broker.answers import ClusterDescription, TopicDescription
 from rlm.broker.leadership import Leadership
 from rlm.cli.main import main
 from rlm.clock import Clock
+from rlm.plans.formats import own_formats
 from rlm.plans.problem_rules import Limits
 from rlm.plans.problems import Problem
 from rlm.remote_log.history import Losses
@@ -130,7 +131,7 @@ class Watched:
             clock=clock,
             node_id=NODE_ID,
             writer=OUR_WRITER,
-            version="1",
+            formats=own_formats("1"),
             listen={},
             advertised={},
             stores=tuple,

@@ -4,13 +4,15 @@ Where the real later version is missing, its record is written by hand: frame an
 service may rely on.
 """
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka import Producer
 
 from kip405.ids import PartitionKey
 from rlm.clock import new_uuid
 from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, ledger_partition
-from rlmm.topic import LEDGER_TOPIC
+from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.replicas import disk
 from tests.scenarios.steps import TieredTopic
@@ -55,3 +57,37 @@ def test_h06_what_a_later_version_recorded_stops_trims_of_its_partition_only(one
     _publish(one, key, None)
     stopped.expect_earliest_local_offset(3)
     stopped.consume()
+
+
+def test_h06_no_service_starts_beside_a_newer_format_and_one_that_runs_goes_on(
+    one: Cluster,
+) -> None:
+    topic = TieredTopic(one, [[1]])
+    topic.produce(3)
+    topic.expect_earliest_local_offset(2)
+    _publish_setting(one, b"later", b'{"v":2}')
+    topic.produce(1)
+    topic.consume()  # it runs on, and trims nothing
+    assert one.log_start(topic.name) == 2
+    one.sandbox.kill("rlm:1")
+    log = one.sandbox.layout.log("rlm:1")
+    seen = log.stat().st_size
+    one.sandbox.start("rlm:1", wait=False)
+    one.wait_for(lambda: "v=2 is not known; this is version" in _text(log, seen), "the refusal")
+    line = next(found for found in _text(log, seen).splitlines() if "this is version" in found)
+    assert "settings record b'later'" in line
+    assert "docs/upgrade.md" in line
+    _publish_setting(one, b"later", None)
+    restart_service(one)
+    topic.expect_earliest_local_offset(3)
+    topic.consume()
+
+
+def _text(log: Path, position: int) -> str:
+    return log.read_bytes()[position:].decode(errors="replace")
+
+
+def _publish_setting(cluster: Cluster, key: bytes, value: bytes | None) -> None:
+    with Producer({"bootstrap.servers": cluster.direct}) as producer:
+        producer.produce(SETTINGS_TOPIC, key=key, value=value, partition=0)
+        assert producer.flush(30) == 0

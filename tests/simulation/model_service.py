@@ -24,6 +24,7 @@ from rlm.config import ServiceConfig, load
 from rlm.config.running import RunningConfig
 from rlm.log_dir.scanner import LogDirs, PartitionLog
 from rlm.plans.fetch import ReadBounds
+from rlm.plans.formats import own_formats
 from rlm.reading.values import RemoteRecords
 from rlm.remote_log.client_deletions import ClientDeletions
 from rlm.remote_log.history_windows import HistoryWindows
@@ -384,7 +385,7 @@ class Service:
             clock=self.clock,
             node_id=self.broker.node_id,
             writer=self.writer,
-            version="simulated",
+            formats=own_formats("simulated"),
             listen={},
             advertised={},
             stores=lambda: (STORE_ID,),

@@ -88,7 +88,8 @@ async def test_h38_a_lag_that_is_not_known_is_unknown_and_null(node: Node) -> No
 
 
 async def test_status_shows_readers_apart_from_services(node: Node) -> None:
-    assert "reader" not in (await asked(node, "status")).stdout
+    alone = (await asked(node, "status")).stdout
+    assert "reader" not in alone and "versions" not in alone
     await node.service.settings.publish(
         ReaderRecord(grpc_address="reads-1:9500", http_address="reads-1:9501", version="7")
     )
@@ -100,6 +101,8 @@ async def test_status_shows_readers_apart_from_services(node: Node) -> None:
     shown = (await asked(node, "status")).stdout
     (line,) = [one for one in shown.splitlines() if one.startswith("reads-1:9500")]
     assert line.split()[1] == "7" and line.endswith("well")
+    (mix,) = [one for one in shown.splitlines() if one.startswith("2 versions: ")]
+    assert "7 (reader reads-1:9500)" in mix and "(service 1)" in mix
     node.service.clock.advance(31_000)
     assert "SILENT" in (await asked(node, "status")).stdout
     node.service.clock.advance(24 * 3_600_000)
