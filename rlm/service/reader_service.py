@@ -172,8 +172,7 @@ class ReaderService:
                 throttle=throttle,
             )
         )
-        self._loop_watch = LoopWatch(clock)
-        metrics = _metrics(threads, problems, stores)
+        self._loop_watch, metrics = LoopWatch(clock), _metrics(threads, problems, stores)
         metrics.add_gauges(
             lambda: read_gauges(reader, disk_cache) | hedge_gauges(stores.routed.hedges),
             lambda: throttle_gauges(throttle.counts),
