@@ -68,7 +68,9 @@ class Side(asyncio.BufferedProtocol):
         self.writer.resume()
 
     def eof_received(self) -> bool:
-        return False
+        """Nothing more comes, but what is queued may still be read: it ends after that."""
+        self.writer.finish()
+        return True
 
     def splice_to(
         self, target: "Side", size_bytes: int, pipes: Pipes, moved: Callable[[int], None]

@@ -45,6 +45,7 @@ class TlsTransport(PieceTransport):
         self._is_reading = False
         self._is_watching_writes = False
         self._is_closing = False
+        self._has_ended = False
         self._is_lost = False
 
     def begin(self) -> None:
@@ -61,7 +62,7 @@ class TlsTransport(PieceTransport):
     # Reading.
 
     def is_reading(self) -> bool:
-        return not self._is_paused and not self._is_closing
+        return not (self._is_paused or self._is_closing or self._has_ended)
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -116,6 +117,9 @@ class TlsTransport(PieceTransport):
             self._loop.call_soon(self._read_decrypted)
 
     def _ended(self) -> None:
+        """The other side sends no more, and its socket could be read for ever."""
+        self._has_ended = True
+        self._watch_reads()
         if not self._is_closing and not self._protocol.eof_received():
             self.close()
 

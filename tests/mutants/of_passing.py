@@ -217,6 +217,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *SIDES.edits(
         (
+            "G9: who sends no more is not given what is queued",
+            "        self.writer.finish()\n        return True\n",
+            "        return False\n",
+        ),
+        (
             "a run is begun again for ever where the source has ended",
             "                self._may_splice = False  # what",
             "                self._may_splice = True  # what",

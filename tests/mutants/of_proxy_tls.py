@@ -104,6 +104,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *TRANSPORT.edits(
         (
+            "G6: a socket whose other side sends no more is read for ever",
+            "self._is_closing or self._has_ended)",
+            "self._is_closing)",
+        ),
+        (
             "what OpenSSL has decrypted is forgotten when reading resumes",
             "self._secured.pending():  # of these no selector knows\n",
             "self._is_closing:\n",

@@ -275,6 +275,19 @@ async def test_a_slow_reader_gets_every_byte(has_splice: bool) -> None:
         await until(lambda: w.proxy.memory.held_bytes == 0 and w.proxy._pipes.taken == 0)
 
 
+async def test_a_client_that_sends_no_more_reads_what_is_queued_for_it() -> None:
+    remote = FakeTier(partitions={0: tier_partition()}, record_bytes=200_000)
+    async with world(remote) as w:
+        client = await w.connect()
+        request = fetch_request(12, asked(0, max_bytes=30 * MIB), max_bytes=30 * MIB)
+        client.writer.write(client.encode(FETCH, 12, request))
+        [one] = w.proxy.connections
+        await until(lambda: one.client.writer.queued_bytes > 0)
+        client.writer.write_eof()
+        assert only(await client.answer(FETCH, 12))["records"] == blob(0, 100, 200_000)
+        assert await ended(client) == b""
+
+
 async def ended(client: RawClient) -> bytes:
     """What came before the end of the connection."""
     async with asyncio.timeout(60):

@@ -31,7 +31,7 @@ class Side(asyncio.BufferedProtocol):
         self._room = memoryview(bytearray(room_bytes))
         self.got = bytearray()
         self.changed = asyncio.Event()
-        self.is_over = False
+        self.is_over, self.goes_on = False, False
         self.lost: list[Exception | None] = []
         self.most_at_once = 0
 
@@ -50,7 +50,8 @@ class Side(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         self.is_over = True
-        return False
+        self.changed.set()
+        return self.goes_on
 
     def pause_writing(self) -> None:
         self.writer.pause()
@@ -168,6 +169,19 @@ async def test_all_that_a_peer_sends_arrives_whatever_room_there_is(
         await sending
         assert side.got == sent
         assert side.most_at_once <= room_bytes
+
+
+async def test_a_peer_that_sends_no_more_is_written_to_and_read_no_more(tmp_path: Path) -> None:
+    """Its socket can be read for ever: who reads on does nothing else."""
+    async with connected(tmp_path) as (side, peer):
+        side.goes_on = True
+        leaving = asyncio.create_task(asyncio.to_thread(peer.secured.unwrap))
+        await side.until(lambda: side.is_over)
+        side.transport.resume_reading()
+        assert not side.transport.is_reading() and not side.transport.is_closing()
+        side.writer.finish()
+        await leaving
+        await side.until(lambda: bool(side.lost))
 
 
 def holds(side: Side, size_bytes: int) -> bool:
