@@ -91,9 +91,9 @@ async def ask(sources: Sources, answer_ms: int) -> Observed:
     readers: Mapping[str, ObservedReaders] | Unasked = _without_settings(settings)
     service: ObservedService | Unasked | None = _without_settings(settings)
     if isinstance(settings, ObservedSettings):
-        trimmed = _trimmed(settings.view)
-        topics, readers, service = await asyncio.gather(
-            within.answer(_topics(sources, settings.view)),
+        topics = await within.answer(_topics(sources, settings.view))
+        trimmed = _trimmed(settings.view, topics)
+        readers, service = await asyncio.gather(
             within.answer(_readers(sources, trimmed)),
             within.answer(sources.ask_service(settings.view, trimmed)),
         )
@@ -224,8 +224,12 @@ async def _missing_acls(sources: Sources, settings: ObservedSettings | Unasked) 
     return tuple(of_principal(missing, config.kafka_security().principal))
 
 
-def _trimmed(view: SettingsView) -> Sequence[str]:
-    return sorted({one.name for one in view.topics() if one.state == "enabled" and one.trim})
+def _trimmed(view: SettingsView, topics: Sequence[ObservedTopic] | Unasked) -> Sequence[str]:
+    """Without those that were deleted: they have no readers any more."""
+    observed = () if isinstance(topics, Unasked) else topics
+    gone = {one.record.name for one in observed if one.description is None}
+    trimmed = {one.name for one in view.topics() if one.state == "enabled" and one.trim}
+    return sorted(trimmed - gone)
 
 
 async def _readers(sources: Sources, trimmed: Sequence[str]) -> Mapping[str, ObservedReaders]:

@@ -279,6 +279,7 @@ class World:
         return {NODE_ID: self.own, OTHER_NODE: self.other}
 
     async def starts_now(self, topic: str) -> Mapping[int, int]:
+        await self.own.topic(topic)
         return self.share_starts
 
     async def _read_settings(self) -> SettingsView:
@@ -297,6 +298,8 @@ class World:
     ) -> ObservedService | None:
         if self.service_refusal is not None:
             raise self.service_refusal
+        for topic in trimmed:
+            await self.own.topic(topic)
         return self.service
 
     async def _ask_client(self) -> ObservedClient:
