@@ -83,7 +83,10 @@ def _counted(
     matched = topic_pattern(pattern)
     rows = [row for row in answer.topics if matched.fullmatch(row.topic)]
     if not rows:
-        raise NotFound(f"no topic that is or was enabled matches {pattern}")
+        raise NotFound(
+            f"no topic that is or was enabled matches {pattern}; `rlm plan` says what enabling "
+            "topics would mean"
+        )
     volumes, unknown = {}, list[str]()
     for row in rows:
         plan, why = _plan(target, row.topic, wanted)

@@ -310,7 +310,10 @@ class ServiceConfig(WatchingConfig):
     )
     trim_hold_max_ms: int = _ms("trim.hold.max.ms", 3_600_000, "How long readers may delay a trim.")
     copy_deadline_ms: int = _ms(
-        "copy.deadline.ms", 1_800_000, "Age at which an attempt to copy a segment is abandoned."
+        "copy.deadline.ms",
+        1_800_000,
+        "Age at which an attempt to copy a segment is abandoned. Where sweep.grace.ms is set and "
+        "this is not, at most three quarters of that.",
     )
     copy_snapshot_wait_ms: int = _ms(
         "copy.snapshot.wait.ms",
