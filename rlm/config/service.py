@@ -184,7 +184,8 @@ class ServiceConfig(WatchingConfig):
     remote_log_manager_expiration_thread_pool_size: int = _count(
         "remote.log.manager.expiration.thread.pool.size",
         10,
-        "Cleanup tasks at a time.",
+        "Cleanup tasks at a time. Records of as many partitions are deleted at the broker at a "
+        "time (DeleteRecords); a reload does not change that.",
         changes_while_running=True,
     )
     remote_log_manager_copy_max_bytes_per_second: int = _size(

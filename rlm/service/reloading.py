@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from kip405.errors import Invalid
+from kip405.errors import RemoteStorageError, error_of_kind
 from rlm.config.common import CommonConfig
 from rlm.config.running import RunningConfig, SettingChanges, changes_between, taken_over
 from rlm.reading.throttle import ReadThrottle
@@ -52,21 +52,23 @@ class ConfigReload(Generic[C]):
 
     async def reload(self) -> SettingChanges:
         """Read again, and put in force. Invalid: the settings cannot be used; the former ones stay
-        in force, all of them.
+        in force, all of them. Unavailable, Busy: they could not be read.
         """
         async with self._one_at_a_time:
             try:
                 found = await self._threads.run(self._read)
-            except Invalid as error:
+            except RemoteStorageError as error:
                 log.error("settings_not_reloaded", error=str(error))
-                raise Invalid(f"nothing was changed: {error}") from error
+                raise error_of_kind(error.kind, f"nothing was changed: {error}") from error
             return self._take(found)
 
     async def _logged(self) -> None:
         try:
             await self.reload()
-        except Invalid:
+        except RemoteStorageError:
             return
+        except Exception:  # a fault in a reload must not end the service (G6)
+            log.exception("settings_not_reloaded")
 
     def _take(self, found: C) -> SettingChanges:
         before = self._running.now

@@ -87,7 +87,7 @@ def build_diagnosis(
     config = dependencies.config
     return ServiceDiagnosis(
         node_id=config.node_id,
-        settings_shown=config.shown,
+        settings_shown=lambda: dependencies.running.now.shown(),
         secrets=secrets_of(config, tokens),
         metrics=metrics,
         problems=problems,

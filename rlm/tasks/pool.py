@@ -198,7 +198,13 @@ class TaskPool:
             log.exception("task_crashed", task=self.name, partition=str(key))
         else:
             self._errors.pop(key, None)
-        self.ended(key)
+        self._say_ended(key)
+
+    def _say_ended(self, key: PartitionKey) -> None:
+        try:
+            self.ended(key)
+        except Exception:  # what listens must not end the pool, and with it every job
+            log.exception("task_end_not_noted", task=self.name, partition=str(key))
 
     def _note(self, key: PartitionKey, error: Exception) -> None:
         self._failed(self.name)

@@ -29,12 +29,27 @@ EDITS: tuple[Edit, ...] = (
             "        self._apply(after)\n",
             "",
         ),
+        (
+            "G6: a signal whose settings cannot be read in time ends the service",
+            "        except RemoteStorageError:\n            return\n",
+            "        except NotImplementedError:\n            return\n",
+        ),
+        (
+            "G6: a signal whose settings break their parser ends the service",
+            "except Exception:  # a fault in a reload",
+            "except NotImplementedError:  # a fault in a reload",
+        ),
     ),
     *_POOL.edits(
         (
             "G6: a pool that became smaller runs as many jobs as before",
             "if self._worker_count > self._size:",
             "if False:",
+        ),
+        (
+            "G6: what listens to the ends of jobs ends their pool",
+            "except Exception:  # what listens",
+            "except NotImplementedError:  # what listens",
         ),
     ),
     *_QUOTAS.edits(

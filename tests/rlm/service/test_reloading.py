@@ -1,11 +1,13 @@
 """A reload reaches every component, or changes nothing."""
 
+import asyncio
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +17,16 @@ import structlog
 import yaml
 from structlog.testing import capture_logs
 
-from kip405.errors import Invalid
+from kip405.errors import Invalid, Unavailable
 from rlm.config import ServiceConfig
-from rlm.config.running import SettingChange
+from rlm.config.running import RunningConfig, SettingChange
 from rlm.config.service import settings
 from rlm.service.broker_service import BrokerService
+from rlm.service.reloading import ConfigReload
+from rlm.service.reports import build_diagnosis
 from rsm_plugins.process.logs import change_log_level, configure_logs
+from rsm_plugins.threads import Threads
+from tests import waiting
 from tests.builders.clock import ManualClock
 from tests.builders.service import broker_config, built_service
 
@@ -116,8 +122,11 @@ async def test_a_reload_reaches_every_component(tmp_path: Path) -> None:
         file.content["max.frame.bytes"] = 4_096
         changes = await service.reload.reload()
         found = {name: read(service) for name, (_, read) in RELOADED.items()}
+        shown = build_diagnosis(service._dependencies, bytes, list, tuple).settings_shown()
     expected = {name: value for name, (value, _) in RELOADED.items()}
     assert found == expected
+    assert shown["trim.interval.ms"] == "12004"
+    assert shown["max.frame.bytes"] != "4096", "waits for a restart"
     assert not [name for name in RELOADED if before[name] == found[name]]
     assert {one.key for one in changes.applied} == RELOADED.keys()
     assert changes.needs_restart == ("max.frame.bytes",)
@@ -157,6 +166,42 @@ async def test_one_line_says_what_was_changed(tmp_path: Path, first: str, then: 
         assert line.get("log.level") == (None if first == then else f"{first}->{then}")
         assert line["needs_restart"] == ["proxy.max.connections"]
         assert SettingChange(key="trim.interval.ms", before="30000", after="7") in changes.applied
+
+
+def _crash() -> ServiceConfig:
+    raise RecursionError("the file is too deep")
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_g6_a_signal_whose_reload_fails_in_any_way_does_not_end_the_service(
+    tmp_path: Path, hangs: bool
+) -> None:
+    gate, threads = threading.Event(), Threads("other", 1, hang_ms=1)
+    config = broker_config(tmp_path, {})
+
+    def hang() -> ServiceConfig:
+        gate.wait()
+        return config
+
+    running, taken = RunningConfig(config), list[ServiceConfig]()
+    with capture_logs() as logs:
+        async with asyncio.TaskGroup() as tasks:
+            reload = ConfigReload(
+                running=running,
+                read=hang if hangs else _crash,
+                apply=taken.append,
+                threads=threads,
+                tasks=tasks,
+            )
+            reload.request()
+            await waiting.until(lambda: logs)
+            if hangs:
+                with pytest.raises(Unavailable, match="nothing was changed: work of other has not"):
+                    await reload.reload()
+            gate.set()
+    threads.close()
+    assert {one["event"] for one in logs} == {"settings_not_reloaded"}
+    assert running.now is config and not taken
 
 
 def test_the_level_of_loggers_in_use_changes(capsys: pytest.CaptureFixture[str]) -> None:

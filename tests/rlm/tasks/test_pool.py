@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from kip405.errors import Busy, Unavailable
 from kip405.ids import PartitionKey, Uuid
@@ -243,6 +244,28 @@ async def test_tasks_that_fail_wait_as_the_settings_say() -> None:
                 retry_in_ms = pool.last_errors[key(1)].retry_at_ms - clock.monotonic_ms()
                 assert 0.8 * wait_ms - 1 <= retry_in_ms <= 1.2 * wait_ms
                 clock.advance(4_000)
+
+
+async def test_g6_an_error_of_what_listens_to_the_ends_of_jobs_ends_no_other_job() -> None:
+    pool, gate, events = made_pool(size=2), asyncio.Event(), list[str]()
+
+    def ended(_key: PartitionKey) -> None:
+        raise KeyError("a bug")
+
+    async def last() -> None:
+        await gate.wait()
+        events.append("ended")
+
+    pool.ended = ended
+    with capture_logs() as logs:
+        async with at_work(pool):
+            pool.submit(key(0), last)
+            pool.submit(key(1), note(events, "first"))
+            await settle()
+            gate.set()
+            await settle()
+            assert events == ["first", "ended"]
+    assert [one["event"] for one in logs] == ["task_end_not_noted"] * 2
 
 
 @pytest.mark.parametrize("is_at_work", [True, False])
