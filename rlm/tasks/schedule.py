@@ -67,6 +67,7 @@ class Schedule:
         self._interval_ms = interval_ms
         self._forget = forget
         self._known: set[PartitionKey] = set()
+        self._ending: set[PartitionKey] = set()
 
     async def run(self, task: TaskRun) -> None:
         """Submit until cancelled; partitions that are led elsewhere now are dropped."""
@@ -99,8 +100,13 @@ class Schedule:
         return led
 
     def _forget_others(self, keys: Iterable[PartitionKey]) -> None:
+        """A run that ends after its partition was forgotten leaves something again: that goes in
+        the next round.
+        """
         now = set(keys)
-        for key in self._known - now:
+        gone = (self._known | self._ending) - now
+        self._ending = set(filter(self._pool.is_running, gone))
+        for key in gone:
             self._pool.forget(key)
             self._forget(key)
         self._known = now

@@ -307,6 +307,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *SCHEDULE.edits(
         (
+            "a run of an earlier leadership is taken for one of this",
+            "gone = (self._known | self._ending) - now",
+            "gone = self._known - now",
+        ),
+        (
             "G10: snapshots that hang are begun again at each interval",
             "row.key not in self._seeing and ",
             "",

@@ -291,6 +291,47 @@ class _Settings:
         return [type("Record", (), {"topic_id": ENABLED})]
 
 
+async def test_what_a_run_leaves_after_its_partition_was_forgotten_is_forgotten_too() -> None:
+    """Otherwise its age is of long ago when the partition is led here again."""
+    pool = TaskPool("copy", ManualClock(), size=2, queue_limit=10)
+    leadership, gate = _Leadership([row(0), row(1)]), asyncio.Event()
+    left, seen = set[PartitionKey](), list[set[int]]()
+
+    class Rounds(ManualClock):
+        async def sleep_ms(self, duration_ms: float) -> None:
+            await settle()
+            seen.append({key.partition for key in left})
+            if len(seen) == 1:
+                leadership.lead([row(0)])
+            elif len(seen) == 2:
+                gate.set()
+                await settle()
+                assert row(1).key in left, "its run has ended after all"
+            elif len(seen) == 4:
+                raise Ended
+
+    async def task(led: LedPartition) -> None:
+        if led.key == row(1).key:
+            await gate.wait()
+        left.add(led.key)
+
+    fields: Any = {"leadership": leadership, "settings": _Settings()}
+    schedule = Schedule(
+        **fields,
+        pool=pool,
+        node_id=NODE,
+        clock=Rounds(),
+        interval_ms=lambda: INTERVAL_MS,
+        forget=left.discard,
+    )
+    working = asyncio.create_task(pool.run())
+    with suppress(Ended):
+        await schedule.run(task)
+    working.cancel()
+    await asyncio.wait([working])
+    assert seen == [{0}, {0}, {0}, {0}]
+
+
 @pytest.mark.parametrize("is_grouped", [False, True])
 async def test_led_partitions_of_enabled_topics_are_submitted_and_others_forgotten(
     is_grouped: bool,
