@@ -63,6 +63,8 @@ _HEAD = (
     "for `rule_files` of\nPrometheus, and in `k8s/base/alerts` for its operator. The name of an "
     "alert leads to its runbook. `critical`: data is at\nrisk, or readers do not get it. "
     "[Alerts of Prometheus](../operate.md#alerts-of-prometheus) says how they are tested.\n\n"
+    "In the commands of runbooks, `/etc/rlm/rlm.yaml` is the settings file of the service, as "
+    "containers have it; with\nsystemd it is `/etc/kafka-rlm/service.yaml`.\n\n"
 )
 
 

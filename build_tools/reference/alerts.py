@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+_GAP = "10m"
+"""Of samples, while a service restarts."""
 CRITICAL, WARNING = "critical", "warning"
 """Data is at risk, or readers do not get it: wake somebody. It can wait until the morning."""
 
@@ -18,7 +20,8 @@ class Measure:
 
     `where` picks samples by the values of labels, several separated by |. At most one of these:
     `increase_of`: the increase of a counter in that time; `since`: how much more it is than that
-    time ago; `part_of`: divided by another metric; `is_absolute`: without its sign.
+    time ago, or shortly before, since a service that restarts has no samples for a while;
+    `part_of`: divided by another metric; `is_absolute`: without its sign.
     """
 
     metric: str
@@ -37,7 +40,8 @@ class Measure:
             return f"absent({self.metric})"
         selector = self.metric + self._selector()
         if self.since:
-            return f"{self._of(selector)} - {self._of(f'{selector} offset {self.since}')}"
+            before = f"max_over_time({selector}[{_GAP}] offset {self.since})"
+            return f"{self._of(selector)} - {self._of(before)}"
         if self.increase_of:
             selector = f"increase({selector}[{self.increase_of}])"
         if self.part_of:
@@ -101,17 +105,17 @@ def _run_age(task: str) -> Measure:
 ALERTS: tuple[Alert, ...] = (
     Alert(
         name="RlmNothingScraped",
-        measure=Measure(metric="rlm_stores_configured", aggregate="absent"),
+        measure=Measure(metric="rlm_partitions_led", aggregate="absent"),
         threshold=0,
         lasts="5m",
         severity=CRITICAL,
-        summary="Prometheus gets metrics of no service: no other alert can fire.",
+        summary="Prometheus gets metrics of no service beside a broker: other alerts are silent.",
     ),
     Alert(
         name="RlmServiceAbsent",
         measure=Measure(metric="rlm_heartbeat_age_seconds", aggregate="min", by=("node",)),
         threshold=60,
-        lasts="1m",
+        lasts="5m",
         severity=CRITICAL,
         summary="No other service hears the service of node {node}: what it leads is not copied.",
     ),
@@ -129,7 +133,7 @@ ALERTS: tuple[Alert, ...] = (
             metric="rlm_partition_lost_offsets", aggregate="sum", by=("topic",), since="1h"
         ),
         threshold=0,
-        lasts="1m",
+        lasts=_GAP,
         severity=CRITICAL,
         summary="Offsets of {topic} were recorded as lost in the last hour.",
     ),
@@ -210,10 +214,11 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         name="RlmCopyFailing",
         measure=_run_age("copy"),
-        threshold=1_800,
+        threshold=2_700,
         lasts="5m",
         severity=CRITICAL,
-        summary="No copy task of a partition of {topic} has ended well for half an hour.",
+        summary="No copy task of a partition of {topic} has ended well, or copied a segment, for "
+        "45 minutes.",
     ),
     Alert(
         name="RlmCopyBehind",

@@ -199,7 +199,8 @@ SAFETY_ROWS: tuple[MetricRow, ...] = (
         doc="Time since the last run that ended well, by task (copy, trim, expiry, verify): of the "
         "partition of the topic, among those that this node leads, for which it is the longest. "
         "Without such a run, the time since this node leads the partition. A run is good although "
-        "there was nothing to do. No samples of verify where verify.interval.ms is 0.",
+        "there was nothing to do; one that copies counts at each segment that it has copied. No "
+        "samples of verify where verify.interval.ms is 0.",
         labels=("task", "topic"),
     ),
     MetricRow(

@@ -98,13 +98,12 @@ class CopyStatus:
     """Result of the last snapshot. `copied_next_offset`: end of in-lineage remote data, 0 for none.
 
     `pending_*`: what may be copied now; `lag_*`: all closed segments that are not remote (CopyLag;
-    `lag_oldest_ms` is of the last snapshot). Monotonic
-    times: `measured_at_ms` that of the snapshot, or of the last segment copied since;
-    `behind_since_ms` since when there is a lag and no segment was copied, None without a lag.
-    `doubtful`: segments of 0 bytes that may have lost their records. `without_snapshot`: bases of
-    segments in the log that no longer wait for their producer snapshot (copy.snapshot.wait.ms).
-    `lost`: starts of the remote segments that were not found in their store and begin below the
-    local log.
+    `lag_oldest_ms` is of the last snapshot). Monotonic times: `measured_at_ms` that of the
+    snapshot, or of the last segment copied since; `behind_since_ms` since when there is a lag and
+    no segment was copied, None without a lag. `doubtful`: segments of 0 bytes that may have lost
+    their records. `without_snapshot`: bases of segments in the log that no longer wait for their
+    producer snapshot (copy.snapshot.wait.ms). `lost`: starts of the remote segments that were not
+    found in their store and begin below the local log.
     """
 
     topic: str
@@ -463,6 +462,7 @@ class CopyTask:
 
     def _note_copied(self, snapshot: PartitionSnapshot, next_offset: int, size_bytes: int) -> None:
         now_ms = self.copied_at_ms = self._clock.monotonic_ms()
+        self._good_runs.note(GoodRun.COPY, snapshot.key)  # a backlog is one long run
         before = self._statuses.get(snapshot.key)
         if before is None:
             return

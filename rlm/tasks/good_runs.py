@@ -20,14 +20,16 @@ class GoodRun(enum.Enum):
 
 
 class GoodRuns:
-    """A run is good if it ended without an error, whether there was something to do or not."""
+    """A run is good if it ended without an error, whether there was something to do or not; a copy
+    run also whenever it has copied a segment.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ended_ms: dict[GoodRun, dict[PartitionKey, int]] = {task: {} for task in GoodRun}
 
     def note(self, task: GoodRun, key: PartitionKey) -> None:
-        """A run for the partition has ended well now."""
+        """A run for the partition has ended well now, or copied a segment."""
         self._ended_ms[task][key] = self._clock.monotonic_ms()
 
     def forget(self, task: GoodRun, key: PartitionKey) -> None:

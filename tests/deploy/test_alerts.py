@@ -8,6 +8,7 @@ import yaml
 
 from build_tools.reference.alert_rules import rule
 from build_tools.reference.alerts import ALERTS, CRITICAL, WARNING, Alert, Measure
+from rlm.config.service import settings
 from rlm.plans.problems import KINDS
 from rlm.service.metric_rows import MetricKind, MetricRow
 from rlm.service.metrics import TABLE
@@ -130,7 +131,7 @@ def test_every_kind_of_alarm_has_an_alert() -> None:
         ),
         (
             Measure(metric="m", aggregate="sum", by=("a",), since="1h"),
-            "sum by (a) (m) - sum by (a) (m offset 1h)",
+            "sum by (a) (m) - sum by (a) (max_over_time(m[10m] offset 1h))",
         ),
         (Measure(metric="m", aggregate="min", by=("a",), part_of="n"), "min by (a) (m / n)"),
         (Measure(metric="m", aggregate="max", by=("a",), is_absolute=True), "max by (a) (abs(m))"),
@@ -149,6 +150,11 @@ def test_a_threshold_is_written_as_it_is_compared() -> None:
         assert alert.is_beyond(beyond)
         assert alert.severity in (CRITICAL, WARNING)
         assert re.fullmatch(r"\d+[mh]", alert.lasts)
+
+
+def test_copies_do_not_seem_to_fail_while_one_segment_takes_as_long_as_it_may() -> None:
+    (alert,) = (one for one in ALERTS if one.name == "RlmCopyFailing")
+    assert alert.threshold * 1_000 > settings()["copy_deadline_ms"].default
 
 
 def test_both_files_have_all_rules() -> None:

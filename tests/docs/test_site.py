@@ -55,6 +55,13 @@ def test_every_option_of_a_command_exists(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_a_check_of_rights_names_whom_to_ask(page: str) -> None:
+    lines = [one for one in reading.command_lines(text_of(page)) if one.startswith("rlm acls ")]
+    checks = [(line, reading.options(line)) for line in lines if "--check" in line]
+    assert [line for line, has in checks if not has & {"--config", "--bootstrap"}] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_option_that_is_named_alone_exists(page: str) -> None:
     alone = {span.partition(" ")[0] for span in reading.spans(text_of(page)) if span[:2] == "--"}
     assert alone - OPTIONS - OTHERS_OPTIONS == set()

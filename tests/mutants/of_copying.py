@@ -33,6 +33,7 @@ REQUEST = Target(
     ("tests/rlm/tasks/test_copy.py", "tests/rlm/tasks/test_attempt.py"),
 )
 COPY_RUNS = Target("rlm/tasks/copy_runs.py", ("tests/rlm/tasks/test_copy_runs.py",))
+BACKLOG = Target("rlm/tasks/copy.py", ("tests/rlm/service/test_safety_gauges.py",))
 COPY = Target(
     "rlm/tasks/copy.py",
     (
@@ -43,6 +44,13 @@ COPY = Target(
 )
 
 EDITS: tuple[Edit, ...] = (
+    *BACKLOG.edits(
+        (
+            "copies seem to fail while a long backlog is copied",
+            "self._good_runs.note(GoodRun.COPY, snapshot.key)  # a backlog is one long run",
+            "pass",
+        ),
+    ),
     *SNAPSHOT.edits(
         (
             "H17: a snapshot's settings are as stale as they may be",

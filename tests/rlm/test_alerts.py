@@ -68,10 +68,14 @@ from tests.rsm_plugins.test_spawned import script, spawned
 HEARTBEAT_MS = 10_000
 
 
-async def nothing_scraped(_path: Path) -> Story:
-    yield Scrape(scraped(lambda: store_gauges(())))
-    yield Scrape("")
-    yield Scrape(scraped(lambda: store_gauges(())))
+async def nothing_scraped(path: Path) -> Story:
+    """A reader is scraped, and the service beside the broker is not."""
+    rig, of_reader = Rig(path), scraped(lambda: store_gauges(()))
+    led = Led([rig.led], rig.clock.now)
+    ages = RunAges(partitions=led, good_runs=rig.good_runs, verified_ms=None, clock=rig.clock)
+    of_both = of_reader + scraped(ages.gauges)
+    for text in (of_both, of_reader, of_both):
+        yield Scrape(text)
 
 
 async def service_absent(path: Path) -> Story:
@@ -322,7 +326,7 @@ CAUSES: Mapping[str, Callable[[Path], Story]] = {
     "RlmStoreSetup": store_setup,
     "RlmLogDirLow": log_dir_low,
     "RlmLogDirFills": log_dir_fills,
-    "RlmCopyFailing": fault("the store takes nothing", 31 * MINUTE_MS),
+    "RlmCopyFailing": fault("the store takes nothing", 46 * MINUTE_MS),
     "RlmCopyBehind": fault("the store takes nothing", 31 * MINUTE_MS),
     "RlmCopyBacklog": copy_backlog,
     "RlmLagUnknown": fault("a file of the partition cannot be read"),

@@ -9,6 +9,7 @@ import pytest
 
 from kip405.errors import Unavailable
 from kip405.ids import PartitionKey
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.broker.leadership import LedPartition
 from rlm.config.loader import reader_from_mapping
 from rlm.plans.open_transactions import PinnedOffset
@@ -91,6 +92,20 @@ async def test_a_task_that_ends_well_is_young_and_one_that_fails_grows_old(rig: 
     rig.store.before = lambda _operation: None
     await rig.copy.run(rig.led)
     assert ages(rig, led)["copy"] == 0
+
+
+async def test_a_run_with_a_backlog_is_young_since_its_last_segment(rig: Rig) -> None:
+    led, seen = Led([rig.led], rig.clock.now), dict[int, float]()
+    finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+    def a_while(one: RemoteLogSegmentMetadata) -> None:
+        if one.state is finished:
+            rig.clock.advance(20_000)
+            seen[one.start_offset] = ages(rig, led)["copy"]
+
+    rig.ledger.before_publish = a_while
+    await rig.copy.run(rig.led)
+    assert seen == {0: 20, 100: 20}
 
 
 async def test_an_idle_partition_whose_copies_are_skipped_is_young(rig: Rig) -> None:
