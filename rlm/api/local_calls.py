@@ -28,7 +28,9 @@ _FETCH = fetch_pb2.DESCRIPTOR.services_by_name["FetchService"].full_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalCaller:
-    """Who calls: `shown` is the value of its header Authorization, `address` its host."""
+    """Who calls: `shown` is the value of its header Authorization, None where the API asks for no
+    token; `address` is its host.
+    """
 
     principal: str
     shown: str | None

@@ -1,11 +1,11 @@
 """Decides who may read the console's data by HTTP. Pure but for the tokens as they are now.
 
 Data of the console is data of the API, so what the API asks for is asked for here: its token. Where
-the API asks for none, the token of HTTP is. Where there is neither, HTTP is on loopback or
-everybody is admitted (`allow_insecure`, rlm.config.rules), and two more ways in are shut: an API
-that admits by client certificates or by the rights of a socket's file has no equal here, and a
-request that names another host than a loopback address may be of a web page elsewhere whose name
-leads here (DNS rebinding).
+the API asks for none, the token of HTTP is. Where there is neither, two more ways in are shut: an
+API that admits by client certificates or by the rights of a socket's file has no equal here, and
+nobody is admitted; and a request that names another host than a loopback address may be of a web
+page elsewhere whose name leads here (DNS rebinding), which `allow_insecure` (rlm.config.rules)
+allows.
 """
 
 from dataclasses import dataclass
@@ -41,14 +41,12 @@ class ConsoleAccess:
         elif tokens := self.http_tokens():
             if not shows_one(shown, tokens):
                 raise Unauthenticated("show the token of http.token.file (Authorization: Bearer)")
-        elif self.allows_all:
-            return
         elif self.api_is_closed:
             raise PermissionDenied(
                 "the API asks for client certificates or has a unix socket, which nobody can show "
                 "here: give http.token.file or api.token.file"
             )
-        elif not _is_local(host):
+        elif not self.allows_all and not _is_local(host):
             raise PermissionDenied(
                 "without a token the console answers under a loopback address or localhost only"
             )

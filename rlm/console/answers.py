@@ -1,8 +1,8 @@
 """Answers of the console's data paths: calls of the API, put into rows off the event loop.
 
-A status of the cluster is collected once a second at most for each token and topic, however many
-pages ask, and at most a few are collected at a time. Every other answer is made when it is asked
-for. This module must not know HTTP.
+A status of the cluster is collected once a second at most for each caller (token and host) and
+topic, however many pages ask, and at most a few are collected at a time. Every other answer is made
+when it is asked for. This module must not know HTTP.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from rlm.v1 import fetch_pb2
 from rsm_plugins.threads import Threads
 
 KEPT_MS: Final = 1_000
-"""How long an answer to one page is an answer to others who show the same."""
+"""How long an answer to one page is an answer to others of the same caller."""
 KEPT_MAX: Final = 16
 COLLECTED_AT_ONCE_MAX: Final = 8
 WAITING_MAX: Final = 64
@@ -55,7 +55,7 @@ class ConsoleAnswers:
         self._node_id, self._version = node_id, version
         self._threads = threads
         self._clock = clock
-        self._kept: dict[tuple[str | None, str], _Kept] = {}
+        self._kept: dict[tuple[LocalCaller, str], _Kept] = {}
         self._slots = asyncio.Semaphore(COLLECTED_AT_ONCE_MAX)
         self._waiting = 0
         self._answers: Mapping[str, Callable[[Query, LocalCaller], Awaitable[Row]]] = {
@@ -169,9 +169,9 @@ class ConsoleAnswers:
         return {"kinds": rows.kinds()}
 
     async def _status(self, topic: str, caller: LocalCaller) -> pb.StatusResponse:
-        """The status of the whole cluster, at most KEPT_MS old."""
-        kept = self._kept.pop((caller.shown, topic), None) or _Kept()
-        self._kept[caller.shown, topic] = kept
+        """The status of the whole cluster, at most KEPT_MS old. Rights may be those of a host."""
+        kept = self._kept.pop((caller, topic), None) or _Kept()
+        self._kept[caller, topic] = kept
         for oldest in list(islice(self._kept, max(0, len(self._kept) - KEPT_MAX))):
             del self._kept[oldest]
         async with kept.lock:

@@ -118,7 +118,11 @@ class ConsoleRoutes:
             self._access.check(shown, sent.get("Host", ""), sent.get("Sec-Fetch-Site"))
             if name not in self._answers.names:
                 return _json({"error": "there is no such data"}, status=404)
-            caller = LocalCaller(principal=CALLER, shown=shown, address=request.remote or "")
+            caller = LocalCaller(
+                principal=CALLER,
+                shown=shown if self._access.api_asks else None,
+                address=request.remote or "",
+            )
             return _json(await self._answers.answer(name, request.query, caller))
         except CallRefused as refusal:
             code, text = refusal.code, refusal.text

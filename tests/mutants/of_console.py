@@ -34,8 +34,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a web page elsewhere reads the console by a name that leads here",
-            "elif not _is_local(host):",
+            "elif not self.allows_all and not _is_local(host):",
             "elif False:",
+        ),
+        (
+            "allow_insecure opens the console of an API that asks for certificates",
+            "elif self.api_is_closed:",
+            "elif self.api_is_closed and not self.allows_all:",
         ),
     ),
     *_CALLS.edits(
@@ -51,12 +56,17 @@ EDITS: tuple[Edit, ...] = (
             'self._access.check(shown, sent.get("Host", ""), sent.get("Sec-Fetch-Site"))',
             "pass",
         ),
+        (
+            "every invented token makes the services collect a status of its own",
+            "shown=shown if self._access.api_asks else None,",
+            "shown=shown,",
+        ),
     ),
     *_ANSWERS.edits(
         (
             "a status that was collected for one caller is given to another",
-            "self._kept.pop((caller.shown, topic), None)",
-            "self._kept.pop(next(iter(self._kept), (caller.shown, topic)), None)",
+            "self._kept.pop((caller, topic), None)",
+            "self._kept.pop(next(iter(self._kept), (caller, topic)), None)",
         ),
     ),
     *_ROWS.edits(

@@ -125,6 +125,21 @@ class Console:
             return answer.status, await answer.json()
 
 
+def answers_of(
+    shown: ShownCluster,
+    gate: Gate,
+    authorization: Authorization | None = None,
+    clock: ManualClock | None = None,
+) -> ConsoleAnswers:
+    """What the console answers, without HTTP."""
+    calls = LocalCalls(
+        admin=ShownAdmin(shown, gate), fetch=ShownFetch(shown, gate), authorization=authorization
+    )
+    return ConsoleAnswers(
+        calls, node_id=1, version="1", threads=THREADS, clock=clock or ManualClock()
+    )
+
+
 @contextlib.asynccontextmanager
 async def console(
     shown: ShownCluster,
@@ -139,10 +154,7 @@ async def console(
 ) -> AsyncIterator[Console]:
     """By default as on a machine without tokens, on loopback."""
     clock, gate = clock or ManualClock(), gate or Gate()
-    calls = LocalCalls(
-        admin=ShownAdmin(shown, gate), fetch=ShownFetch(shown, gate), authorization=authorization
-    )
-    answers = ConsoleAnswers(calls, node_id=1, version="1", threads=THREADS, clock=clock)
+    answers = answers_of(shown, gate, authorization, clock)
     access = ConsoleAccess(
         gate=gate,
         api_asks=api_asks,

@@ -7,11 +7,12 @@ import pytest
 from rlm.api.authorization import Authorization, SettingsTopicNames
 from rlm.api.authorizers import FileAuthorizer
 from rlm.api.calls import Gate
+from rlm.api.local_calls import LocalCaller
 from rlm.api.principals import Principals, principals_of, token_hash
-from rlm.console.routes import read_assets
+from rlm.console.routes import CALLER, read_assets
 from rlm.v1 import admin_pb2 as pb
 from tests.builders.clock import ManualClock
-from tests.rlm.console.served import Console, ShownCluster, console, row, service
+from tests.rlm.console.served import Console, ShownCluster, answers_of, console, row, service
 from tests.rlm.topics.world import Cluster, ServiceUnderTest
 
 NAMES = (
@@ -98,7 +99,33 @@ async def test_an_api_that_admits_by_certificates_alone_opens_no_console() -> No
         status, found = await shown.get("cluster", "anything")
         assert status == 403 and "http.token.file" in found["error"]
     async with console(_cluster(), api_is_closed=True, allows_all=True) as shown:
-        assert await _statuses(shown, None) == {200}
+        assert await _statuses(shown, None) == {403}, "allow_insecure is no certificate"
+
+
+async def test_with_allow_insecure_the_console_answers_under_every_name() -> None:
+    async with console(_cluster(), allows_all=True) as shown:
+        assert (await shown.get("cluster", host="rlm.example:19094"))[0] == 200
+
+
+@pytest.mark.parametrize("tokens", [(), ("a",)])
+async def test_a_token_that_the_api_does_not_ask_for_makes_no_caller(
+    tokens: tuple[str, ...],
+) -> None:
+    async with console(_cluster(), http_tokens=lambda: tokens) as shown:
+        for invented in ("a", "a", None, "b", "c"):
+            await shown.get("cluster", invented)
+        assert shown.shown.asked == ["status"]
+
+
+async def test_a_status_for_a_caller_of_one_host_is_not_given_to_another() -> None:
+    """Rights may be those of a host, as in Kafka's ACLs."""
+    shown = _cluster()
+    answers = answers_of(shown, Gate(lambda: ("a", "b")))
+    for token in ("a", "b"):
+        for host in ("10.0.0.7", "10.0.0.8") * 2:
+            caller = LocalCaller(principal=CALLER, shown=f"Bearer {token}", address=host)
+            await answers.answer("cluster", {}, caller)
+    assert shown.asked == ["status"] * 4
 
 
 def _principals() -> Principals:
