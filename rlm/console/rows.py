@@ -106,6 +106,7 @@ def topic(status: pb.StatusResponse, page: Page, name: str) -> Row:
 
 def partition(row: fetch_pb2.PartitionDescription) -> Row:
     """One partition as its leader's service knows it."""
+    remote = _is_remote_known(row)
     return {
         "topic": row.topic,
         "partition": row.partition,
@@ -117,16 +118,16 @@ def partition(row: fetch_pb2.PartitionDescription) -> Row:
         "last_stable": _known(row.last_stable_offset),
         "high_watermark": _known(row.high_watermark),
         "log_end": _known(row.log_end_offset),
-        "remote_bytes": row.remote_size_bytes,
-        "remote_segments": row.remote_segments,
+        "remote_bytes": row.remote_size_bytes if remote else None,
+        "remote_segments": row.remote_segments if remote else None,
         "local_bytes": _set(row, "local_size_bytes"),
         "lag_bytes": _set(row, "lag_bytes"),
         "lag_segments": _set(row, "lag_segments"),
         "copying": _ranges(row.unfinished_copies),
-        "copying_bytes": row.unfinished_copy_bytes,
+        "copying_bytes": row.unfinished_copy_bytes if remote else None,
         "holes": _ranges(row.hole_ranges),
-        "hole_count": row.holes,
-        "hole_offsets": row.hole_offsets,
+        "hole_count": row.holes if remote else None,
+        "hole_offsets": row.hole_offsets if remote else None,
         "loss_in_ms": _set(row, "loss_in_ms"),
         "frozen": _text(row.frozen),
         "last_error": _text(row.last_error),
@@ -377,6 +378,7 @@ _NOTHING: Mapping[str, int] = {
     "partitions": 0,
     "remote_bytes": 0,
     "remote_segments": 0,
+    "remote_unknown": 0,
     "local_bytes": 0,
     "local_unknown": 0,
     "lag_bytes": 0,
@@ -391,12 +393,18 @@ _NOTHING: Mapping[str, int] = {
 those whose offsets are not known; `offsets` is the sum of log ends."""
 
 
+def _is_remote_known(row: fetch_pb2.PartitionDescription) -> bool:
+    """Of a partition that no service reports the message has 0 for what is remote and lost."""
+    return row.log_end_offset >= 0 or row.remote_segments > 0 or row.holes > 0
+
+
 def _count(known: Row, row: fetch_pb2.PartitionDescription) -> None:
     known["partitions"] += 1
     known["remote_bytes"] += row.remote_size_bytes
     known["remote_segments"] += row.remote_segments
     known["copying_bytes"] += row.unfinished_copy_bytes
     known["hole_offsets"] += row.hole_offsets
+    known["remote_unknown"] += not _is_remote_known(row)
     known["frozen"] += bool(row.frozen)
     if row.HasField("local_size_bytes"):
         known["local_bytes"] += row.local_size_bytes

@@ -76,6 +76,16 @@ EDITS: tuple[Edit, ...] = (
             "return value",
         ),
         (
+            "H38: nothing is remote and nothing lost where no service reports a partition",
+            "return row.log_end_offset >= 0 or row.remote_segments > 0 or row.holes > 0",
+            "return True",
+        ),
+        (
+            "H38: a sum of what is remote leaves a partition out and does not say so",
+            'known["remote_unknown"] += not _is_remote_known(row)',
+            'known["remote_unknown"] += False',
+        ),
+        (
             "H38: a lag that is not known is no lag",
             'known["lag_unknown"] += 1',
             'known["lag_unknown"] += 0',

@@ -21,11 +21,14 @@ function overlap(from, to) {
   return isKnown(from) && isKnown(to) && to > from ? [[from, to]] : [];
 }
 
-// Null where the partition has not been examined, and for an empty one.
+// Null where the partition has not been examined, and for an empty one. What is missing between the
+// start of the remote tier and that of the local log belongs to it, and holes do.
 export function extent(row) {
   const known = [
     ...overlap(row.remote_start, row.remote_end),
+    ...overlap(row.remote_start, row.local_start),
     ...overlap(row.local_start, row.log_end),
+    ...(isKnown(row.local_start) ? row.holes : []),
   ].flat();
   return known.length ? [Math.min(...known), Math.max(...known)] : null;
 }
@@ -62,6 +65,13 @@ function kindOf(row, remote, local, from, to) {
   return "broken";
 }
 
+// Empty where all holes are in the bar: a service gives the lowest ones only.
+export function holesLeftOut(row) {
+  return isKnown(row.hole_count) && row.hole_count > row.holes.length
+    ? `Only the lowest ${number(row.holes.length)} of ${number(row.hole_count)} holes are shown as such.`
+    : "";
+}
+
 // The same for those who do not see the bar.
 export function described(row) {
   const found = parts(row);
@@ -73,8 +83,8 @@ export function described(row) {
     (part) => `${KINDS[part.kind]} ${number(part.start)} to ${number(part.end)}`,
   );
   const more = found.length > shown.length ? `, and ${found.length - shown.length} more parts` : "";
-  const frozen = row.frozen ? " Frozen." : "";
-  return `Offsets ${number(start)} to ${number(end)}: ${shown.join(", ")}${more}.${frozen}`;
+  const said = `Offsets ${number(start)} to ${number(end)}: ${shown.join(", ")}${more}.`;
+  return [said, holesLeftOut(row), row.frozen && "Frozen."].filter(Boolean).join(" ");
 }
 
 // How many offsets each kind has, for the legend.

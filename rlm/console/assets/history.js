@@ -28,14 +28,15 @@ export class History {
     if (samples.length > SAMPLES_MAX) samples.shift();
   }
 
-  // A count that only grows, as its rate per second. One that falls, or a long gap, begins again.
-  count(name, atMs, value) {
+  // A count that only grows, as its rate per second. One that falls, or a long gap, begins again, and
+  // so does a sum of `of` others once it is one of more or fewer.
+  count(name, atMs, value, of = 1) {
     const before = this.#counters.get(name);
     if (before && atMs <= before.atMs) return;
-    this.#counters.set(name, { atMs, value });
+    this.#counters.set(name, { atMs, value, of });
     const isUsable =
       before && isKnown(value) && isKnown(before.value) && value >= before.value &&
-      atMs - before.atMs <= GAP_MS;
+      before.of === of && atMs - before.atMs <= GAP_MS;
     if (!before) return;
     this.add(name, atMs, isUsable ? ((value - before.value) * 1_000) / (atMs - before.atMs) : null);
   }

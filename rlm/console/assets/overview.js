@@ -22,7 +22,7 @@ export function seen(history, data) {
   history.add("lag", atMs, totals.lag_bytes);
   history.add("copy rate", atMs, added(services, (one) => one.copying?.rate ?? null));
   history.add("full in", atMs, soonest(services));
-  history.count("appends", atMs, totals.unexamined ? null : totals.offsets);
+  history.count("appends", atMs, totals.unexamined ? null : totals.offsets, totals.partitions);
 }
 
 export function overview(data, ui, history) {
@@ -37,7 +37,7 @@ export function overview(data, ui, history) {
       card(
         "Remote",
         bytes(totals.remote_bytes),
-        `${plural(totals.remote_segments, "segment")}, ${plural(totals.topics, "topic")}, ${plural(totals.partitions, "partition")}`,
+        unknownToo(totals.remote_unknown) || `${plural(totals.remote_segments, "segment")}, ${plural(totals.topics, "topic")}, ${plural(totals.partitions, "partition")}`,
         h("div", { class: "chart words" }, totals.hole_offsets ? `${number(totals.hole_offsets)} offsets lost, on record` : ""),
       ),
       card(
@@ -80,7 +80,7 @@ function topicTable(rows) {
       cells: [
         h("a", { href: topicLink(row.topic) }, row.topic),
         number(row.partitions),
-        bytes(row.remote_bytes),
+        sum(bytes(row.remote_bytes), row.remote_unknown),
         sum(bytes(row.local_bytes), row.local_unknown),
         sum(bytes(row.lag_bytes), row.lag_unknown),
         topicState(row),

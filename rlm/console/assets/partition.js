@@ -1,8 +1,8 @@
 // One partition: its offsets and bytes as bars, what its leader's service says of it, its segments.
 
 import { h } from "./dom.js";
-import { KINDS, counts } from "./bar.js";
-import { bytes, duration, isKnown, number, perSecond, plural, rate, time } from "./format.js";
+import { KINDS, counts, extent, holesLeftOut } from "./bar.js";
+import { UNKNOWN, bytes, duration, isKnown, number, perSecond, plural, rate, time } from "./format.js";
 import { bar, card, chart, chip, legend, measured, pairs, problemList, table, topicLink } from "./parts.js";
 import { partitionState } from "./topic.js";
 
@@ -50,7 +50,7 @@ export function partition(data, ui, history, route) {
       card("To copy", bytes(row.lag_bytes), isKnown(row.lag_segments) ? `${number(row.lag_segments)} closed segments` : "", chart(history, `${name} lag`, bytes, "To copy")),
       card("Copied", measured(history, `${name} copied`, rate), "growth of what is remote", chart(history, `${name} copied`, rate, "Copied")),
       card("Appended", measured(history, `${name} appends`, perSecond), "records", chart(history, `${name} appends`, perSecond, "Appended records")),
-      card("The broker deletes in", isKnown(row.loss_in_ms) ? duration(row.loss_in_ms) : "nothing due", "records that are not remote", h("div", { class: "chart" })),
+      card("The broker deletes in", lossDue(row), "records that are not remote", h("div", { class: "chart" })),
     ),
     pairs([
       ["Leader", isKnown(row.leader) ? `${row.leader}, epoch ${row.leader_epoch ?? "unknown"}` : "none"],
@@ -70,25 +70,34 @@ export function partition(data, ui, history, route) {
   ];
 }
 
+// No time is given where nothing is due, and where it is not known whether something is.
+export function lossDue(row) {
+  if (isKnown(row.loss_in_ms)) return duration(row.loss_in_ms);
+  return isKnown(row.log_end) && isKnown(row.lag_bytes) ? "nothing due" : UNKNOWN;
+}
+
 function span(start, end) {
   return isKnown(start) && isKnown(end) ? `${number(start)} to ${number(end)}` : isKnown(end) ? `to ${number(end)}` : "none, or not known";
 }
 
 function edges(row) {
-  const found = [row.remote_start, row.local_start, row.remote_end, row.log_end].filter(isKnown);
+  const found = extent(row) ?? [row.log_end].filter(isKnown);
   if (!found.length) return h("p", { class: "edges" }, h("span", {}, "unknown"));
-  return h("p", { class: "edges", "aria-hidden": "true" }, h("span", {}, number(Math.min(...found))), h("span", {}, number(Math.max(...found))));
+  return h("p", { class: "edges", "aria-hidden": "true" }, found.map((edge) => h("span", {}, number(edge))));
 }
 
 function offsetCounts(row) {
   const found = Object.entries(counts(row));
   if (!found.length) return null;
-  return h("p", { class: "note" }, found.map(([kind, count]) => `${KINDS[kind]}: ${number(count)}`).join(" · "));
+  const words = found.map(([kind, count]) => `${KINDS[kind]}: ${number(count)}`).join(" · ");
+  const leftOut = holesLeftOut(row);
+  return [h("p", { class: "note" }, words), leftOut && h("p", { class: "note" }, leftOut)];
 }
 
 function byteBars(row) {
   const local = row.local_bytes;
-  const most = Math.max(row.remote_bytes, local ?? 0, 1);
+  const remote = row.remote_bytes;
+  const most = Math.max(remote ?? 0, local ?? 0, 1);
   const left = Math.min(row.lag_bytes ?? 0, local ?? 0);
   const line = (title, value, rows) => h(
     "div",
@@ -98,7 +107,7 @@ function byteBars(row) {
     h("span", { class: "n" }, bytes(value)),
   );
   return [
-    line("Remote", row.remote_bytes, [["remote", row.remote_bytes]]),
+    line("Remote", remote, [["remote", remote ?? 0]]),
     line("Local", local, [["both", Math.max(0, (local ?? 0) - left)], ["local", left]]),
     h("p", { class: "note" }, `${bytes(row.lag_bytes)} of the local bytes are closed segments that are not remote yet${row.copying_bytes ? `, ${bytes(row.copying_bytes)} of them are being copied` : ""}.`),
   ];

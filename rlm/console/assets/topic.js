@@ -11,9 +11,10 @@ export function seen(history, data) {
   const { totals, topic, now_ms: atMs } = data;
   if (!totals) return;
   history.add(`${topic} lag`, atMs, totals.lag_bytes);
-  history.add(`${topic} remote`, atMs, totals.remote_bytes);
-  history.count(`${topic} copied`, atMs, totals.remote_bytes);
-  history.count(`${topic} appends`, atMs, totals.unexamined ? null : totals.offsets);
+  const remote = totals.remote_unknown ? null : totals.remote_bytes;
+  history.add(`${topic} remote`, atMs, remote);
+  history.count(`${topic} copied`, atMs, remote, totals.partitions);
+  history.count(`${topic} appends`, atMs, totals.unexamined ? null : totals.offsets, totals.partitions);
 }
 
 export function topic(data, ui, history) {
@@ -27,7 +28,7 @@ export function topic(data, ui, history) {
     totals && h(
       "div",
       { class: "cards" },
-      card("Remote", bytes(totals.remote_bytes), plural(totals.remote_segments, "segment"), chart(history, `${name} remote`, bytes, "Remote bytes")),
+      card("Remote", bytes(totals.remote_bytes), unknownToo(totals.remote_unknown) || plural(totals.remote_segments, "segment"), chart(history, `${name} remote`, bytes, "Remote bytes")),
       card("Local", bytes(totals.local_bytes), unknownToo(totals.local_unknown) || plural(totals.partitions, "partition"), h("div", { class: "chart" })),
       card("To copy", bytes(totals.lag_bytes), totals.lag_unknown ? unknownToo(totals.lag_unknown) : totals.copying_bytes ? `${bytes(totals.copying_bytes)} being copied` : "", chart(history, `${name} lag`, bytes, "To copy")),
       card("Copied", measured(history, `${name} copied`, rate), "growth of what is remote", chart(history, `${name} copied`, rate, "Copied")),

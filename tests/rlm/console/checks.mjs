@@ -4,9 +4,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 const from = (name) => import(new URL(name, `file://${process.env.CONSOLE_ASSETS}/`));
-const { counts, described, extent, parts } = await from("bar.js");
+const { counts, described, extent, holesLeftOut, parts } = await from("bar.js");
 const { bytes, duration, limit, number, perSecond, plural, rate, sum, time } = await from("format.js");
 const { History, SAMPLES_MAX, lines } = await from("history.js");
+const { seen: seenTopic } = await from("topic.js");
+const { seen: seenCluster } = await from("overview.js");
+const { lossDue } = await from("partition.js");
 
 const ROW = {
   remote_start: 0, remote_end: 900, local_start: 700, log_end: 1_000,
@@ -44,6 +47,24 @@ test("a hole, a copy that runs, and what neither tier has", () => {
   assert.match(described({ ...ROW, frozen: "orphans" }), /Frozen\.$/);
 });
 
+test("what no tier has is seen also where nothing is remote", () => {
+  const lost = { ...ROW, remote_end: null };
+  assert.deepEqual(kinds(lost), [["broken", 0, 700], ["local", 700, 1_000]]);
+  assert.deepEqual(kinds({ ...lost, holes: [[0, 700]] }), [["hole", 0, 700], ["local", 700, 1_000]]);
+  assert.deepEqual(kinds({ ...lost, local_start: 700, log_end: 700 }), [["broken", 0, 700]]);
+  assert.deepEqual(kinds({ ...lost, remote_start: 900 }), [["local", 700, 1_000]]);
+  assert.deepEqual(kinds({ ...ROW, holes: [[1_000, 1_200]] }).at(-1), ["hole", 1_000, 1_200]);
+  assert.deepEqual(parts({ ...lost, local_start: null, log_end: null, holes: [[0, 700]] }), []);
+});
+
+test("holes that a service does not list are named", () => {
+  const row = { ...ROW, holes: [[100, 200]], hole_count: 240 };
+  assert.equal(holesLeftOut(row), "Only the lowest 1 of 240 holes are shown as such.");
+  assert.match(described({ ...row, frozen: "orphans" }), /shown as such\. Frozen\.$/);
+  assert.equal(holesLeftOut({ ...row, hole_count: 1 }), "");
+  assert.equal(holesLeftOut({ ...ROW, hole_count: null }), "");
+});
+
 test("what is not known is no part and no number", () => {
   const nothing = { remote_start: null, remote_end: null, local_start: null, log_end: null, holes: [], copying: [], frozen: "" };
   assert.deepEqual(parts(nothing), []);
@@ -78,6 +99,32 @@ test("rates come of counts; a restart and a gap are no rate", () => {
   assert.equal(history.last("n"), null);
   history.count("n", 90_000, 60);
   assert.equal(history.last("n"), null);
+});
+
+test("what a sum did not have before is no rate", () => {
+  const history = new History();
+  const totals = { partitions: 3, lag_bytes: 0, remote_bytes: 900, remote_unknown: 0, offsets: 900, unexamined: 0 };
+  const polled = (atMs, given) => {
+    const data = { topic: "t", now_ms: atMs, services: [], totals: { ...totals, ...given } };
+    seenTopic(history, data);
+    seenCluster(history, data);
+    return ["t copied", "t appends", "t remote", "appends"].map((name) => history.last(name));
+  };
+  polled(0, {});
+  assert.deepEqual(polled(1_000, { remote_bytes: 905, offsets: 910 }), [5, 10, 905, 10]);
+  assert.deepEqual(polled(2_000, { remote_bytes: 300, remote_unknown: 2, offsets: 300, unexamined: 2 }), [null, null, null, null]);
+  assert.deepEqual(polled(3_000, { remote_bytes: 600, remote_unknown: 1, offsets: 600, unexamined: 1 }), [null, null, null, null]);
+  assert.deepEqual(polled(4_000, { remote_bytes: 905 }), [null, null, 905, null]);
+  assert.deepEqual(polled(5_000, { remote_bytes: 5_000, offsets: 5_000, partitions: 4 }), [null, null, 5_000, null]);
+  assert.deepEqual(polled(6_000, { remote_bytes: 5_001, offsets: 5_002, partitions: 4 }), [1, 2, 5_001, 2]);
+});
+
+test("nothing is due only where it is known what is left to copy", () => {
+  const row = { loss_in_ms: null, log_end: 5, lag_bytes: 0 };
+  assert.equal(lossDue(row), "nothing due");
+  assert.equal(lossDue({ ...row, lag_bytes: null }), "unknown");
+  assert.equal(lossDue({ ...row, log_end: null }), "unknown");
+  assert.equal(lossDue({ ...row, loss_in_ms: 5_000, lag_bytes: null }), "5.0 s");
 });
 
 test("charts are bounded, and break where nothing was known", () => {

@@ -117,7 +117,13 @@ def _orders() -> list[fetch_pb2.PartitionDescription]:
             log_end_offset=-1,
             last_error="no leader",
         ),
-        row("orders", 4, **(usual | {"remote_next_offset": -1}), **_sizes(0, 290 * GIB, 289 * GIB)),
+        row(
+            "orders",
+            4,
+            **(usual | {"remote_next_offset": -1, "remote_segments": 0}),
+            **_sizes(0, 290 * GIB, 289 * GIB),
+            remote_log_start_offset=6_200_000,
+        ),
     ]
 
 

@@ -91,6 +91,8 @@ async def test_the_cluster_with_its_topics_services_and_what_happens() -> None:
     assert orders["problems"] == {"alarm": 1} and orders["frozen"] == 1
     assert (orders["lag_bytes"], orders["lag_unknown"], orders["copying_bytes"]) == (70, 0, 50)
     assert (clicks["lag_unknown"], clicks["local_unknown"], clicks["unexamined"]) == (1, 1, 1)
+    assert (clicks["remote_unknown"], orders["remote_unknown"]) == (1, 0)
+    assert found["totals"]["remote_unknown"] == 1
     assert found["totals"]["partitions"] == 3 and found["totals"]["topics"] == 2
     alive, silent = found["services"]
     assert alive["stores"][0]["problem"] == "connection refused"
@@ -117,9 +119,20 @@ async def test_a_topic_with_its_partitions_and_what_is_unknown_of_them() -> None
     [lost] = clicks["partitions"]["rows"]
     unknown = ("leader", "remote_start", "remote_end", "local_start", "log_end", "lag_bytes")
     assert all(lost[name] is None for name in (*unknown, "local_bytes", "loss_in_ms"))
+    unreported = ("remote_bytes", "remote_segments", "copying_bytes", "hole_count", "hole_offsets")
+    assert all(lost[name] is None for name in unreported)
     assert lost["last_error"] == "no leader"
     assert clicks["description"] is None and "not enabled" in clicks["description_problem"]
     assert (status, refused) == (404, 400)
+
+
+def test_what_is_remote_is_known_before_the_local_log_is_examined() -> None:
+    found = rows.partition(row("orders", 0, log_end_offset=-1, holes=1, hole_offsets=4))
+    assert (found["remote_bytes"], found["hole_offsets"]) == (9_000, 4)
+    lost = rows.partition(
+        row("orders", 0, log_end_offset=-1, remote_segments=0, holes=1, hole_offsets=4)
+    )
+    assert lost["hole_offsets"] == 4
 
 
 async def test_a_partition_with_its_segments_and_an_explanation() -> None:
