@@ -15,9 +15,9 @@ from kip405.errors import Busy, Invalid
 from kip405.segments import RemoteLogSegmentState
 from kip405.topic_names import checked_name
 from rlm.api.local_calls import CallRefused, LocalCaller, LocalCalls
-from rlm.clock import Clock
+from rlm.clock import Clock, next_turn
 from rlm.console import rows
-from rlm.console.rows import Page, Row, number_of
+from rlm.console.rows import Page, Row, number_of, partition_of
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
 from rsm_plugins.threads import Threads
@@ -28,7 +28,9 @@ KEPT_MAX: Final = 16
 COLLECTED_AT_ONCE_MAX: Final = 8
 WAITING_MAX: Final = 64
 SEGMENTS_MAX: Final = 5_000
-"""Of a partition whose segments are listed: more would hold up the event loop."""
+"""Of a partition whose segments are listed."""
+SEGMENTS_A_TURN: Final = 250
+"""Of the event loop, which others wait for."""
 _STATES: Final = frozenset(one.name for one in RemoteLogSegmentState)
 
 Query = Mapping[str, str]
@@ -108,7 +110,7 @@ class ConsoleAnswers:
         return {**shown, "description": rows.description(described), "description_problem": ""}
 
     async def _partition(self, query: Query, caller: LocalCaller) -> Row:
-        name, partition = _topic_of(query), number_of(query, "partition", 0)
+        name, partition = _topic_of(query), partition_of(query)
         status = await self._status(name, caller)
         found = [row for row in status.partitions if row.partition == partition]
         subjects = (f"{name}-{partition}", f"topic {name}")
@@ -120,16 +122,9 @@ class ConsoleAnswers:
 
     async def _segments(self, query: Query, caller: LocalCaller) -> Row:
         """A page of segments that end above `from`, ascending. `state`: in this one only. The API
-        lists all of a partition at once, so one that has very many is refused.
+        lists all of a partition, so one that has very many is refused.
         """
-        name, partition = _topic_of(query), number_of(query, "partition", 0)
-        status = await self._status(name, caller)
-        known = sum(row.remote_segments for row in status.partitions if row.partition == partition)
-        if known > SEGMENTS_MAX:
-            raise Invalid(
-                f"{known} segments are more than the {SEGMENTS_MAX} that are listed here: "
-                f"rlm segments {name} -p {partition}"
-            )
+        name, partition = _topic_of(query), partition_of(query)
         request = fetch_pb2.ListSegmentsRequest(
             topic=fetch_pb2.TopicRef(name=name),
             partition=partition,
@@ -139,8 +134,16 @@ class ConsoleAnswers:
         if state and state not in _STATES:
             raise Invalid(f"state: there are {', '.join(sorted(_STATES))}")
         found: list[fetch_pb2.Segment] = []
-        count = 0
+        count = seen = 0
         async for one in self._calls.segments(request, caller):
+            seen += 1
+            if seen > SEGMENTS_MAX:
+                raise Invalid(
+                    f"there are more than the {SEGMENTS_MAX} segments that are listed here: "
+                    f"rlm segments {name} -p {partition}"
+                )
+            if seen % SEGMENTS_A_TURN == 0:
+                await next_turn()
             if one.next_offset > start and state in ("", one.state):
                 count += 1
                 if len(found) < page.count:
@@ -148,9 +151,7 @@ class ConsoleAnswers:
         return {"count": count, "rows": [rows.segment(one) for one in found]}
 
     async def _explanation(self, query: Query, caller: LocalCaller) -> Row:
-        request = pb.ExplainPartitionRequest(
-            topic=_topic_of(query), partition=number_of(query, "partition", 0)
-        )
+        request = pb.ExplainPartitionRequest(topic=_topic_of(query), partition=partition_of(query))
         if query.get("offset"):
             request.offset = number_of(query, "offset", 0)
         return rows.explanation(await self._calls.explain(request, caller))

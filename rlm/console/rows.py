@@ -26,6 +26,8 @@ TEXTS_MAX = 20
 TEXT_MAX = 2_000
 SEARCH_MAX = 249
 """The longest name of a topic."""
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 
 Row = dict[str, Any]
 
@@ -53,14 +55,21 @@ class Page:
         )
 
 
-def number_of(query: Mapping[str, str], name: str, default: int) -> int:
-    """A number of a request, not negative. Invalid: it is none."""
+def partition_of(query: Mapping[str, str]) -> int:
+    """The partition of a request, 0 where it names none. Invalid: it cannot be one."""
+    return number_of(query, "partition", 0, INT32_MAX)
+
+
+def number_of(query: Mapping[str, str], name: str, default: int, most: int = INT64_MAX) -> int:
+    """A number of a request, not negative. Invalid: it is none, or more than `most`."""
     text = query.get(name, "")
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 19):
         raise Invalid(f"{name}: {text[:40]!r} is no number")
-    return int(text)
+    if (found := int(text)) > most:
+        raise Invalid(f"{name}: {found} is more than {most}")
+    return found
 
 
 def cluster(status: pb.StatusResponse, page: Page) -> Row:

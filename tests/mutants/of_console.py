@@ -69,7 +69,24 @@ EDITS: tuple[Edit, ...] = (
             "self._kept.pop(next(iter(self._kept), (caller, topic)), None)",
         ),
     ),
+    *_ANSWERS.edits(
+        (
+            "a partition's segments hold the event loop until all are listed",
+            "if seen % SEGMENTS_A_TURN == 0:",
+            "if False:",
+        ),
+        (
+            "the console lists segments without a limit",
+            "if seen > SEGMENTS_MAX:",
+            "if False:",
+        ),
+    ),
     *_ROWS.edits(
+        (
+            "a number that the API has no room for breaks the console",
+            "if (found := int(text)) > most:",
+            "if (found := int(text)) > most * most:",
+        ),
         (
             "H38: an offset that is not known is shown as one",
             "return None if value < 0 else value",

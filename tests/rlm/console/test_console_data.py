@@ -1,15 +1,19 @@
 """What the data paths of the console answer: shapes, unknown values, pages, bounds."""
 
+import asyncio
 import json
 
 import pytest
 
+from rlm.api.calls import Gate
+from rlm.api.local_calls import LocalCaller
+from rlm.clock import next_turn
 from rlm.console import rows
-from rlm.console.answers import KEPT_MS, SEGMENTS_MAX
+from rlm.console.answers import KEPT_MS, SEGMENTS_A_TURN, SEGMENTS_MAX
 from rlm.plans.problems import ProblemKind
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
-from tests.rlm.console.served import ShownCluster, console, ranges, row, service
+from tests.rlm.console.served import ShownCluster, answers_of, console, ranges, row, service
 
 MOST_BYTES = 512 << 10
 
@@ -164,14 +168,21 @@ async def test_a_partition_with_its_segments_and_an_explanation() -> None:
                 ("segments", "from=-1"),
                 ("segments", "count=100000"),
                 ("explanation", "offset=%D9%A3"),
+                ("explanation", f"offset={rows.INT64_MAX + 1}"),
+                ("segments", f"from={rows.INT64_MAX + 1}"),
             )
+        ] + [
+            (await shown.get(f"{path}?topic=orders&partition={rows.INT32_MAX + 1}"))[0]
+            for path in ("partition", "segments", "explanation")
         ]
+        largest = f"explanation?topic=orders&partition={rows.INT32_MAX}&offset={rows.INT64_MAX}"
+        assert (await shown.get(largest))[0] == 200
     assert found["row"]["frozen"] == "orphans" and found["problems"][0]["subject"] == "orders-1"
     assert [one["start"] for one in segments["rows"]] == [10, 20] and segments["count"] == 4
     assert segments["rows"][0]["newest_ms"] is None
     assert [one["start"] for one in copying["rows"]] == [40]
     assert explained["sentences"] == ["It is remote."] and explained["offset"] == 7
-    assert refused == [400] * 4
+    assert refused == [400] * 9
 
 
 async def test_clients_deletions_and_kinds_of_problems() -> None:
@@ -223,12 +234,30 @@ async def test_ten_thousand_partitions_are_pages_of_a_bounded_size() -> None:
 
 
 async def test_a_partition_with_very_many_segments_is_not_listed() -> None:
+    """Whatever the status says of it: the service that leads it may be silent."""
     cluster = _cluster()
-    cluster.status.partitions[1].remote_segments = SEGMENTS_MAX + 1
+    cluster.segments = [fetch_pb2.Segment(topic="orders")] * (SEGMENTS_MAX + 1)
     async with console(cluster) as shown:
         status, found = await shown.get("segments?topic=orders&partition=1")
-        listed, _ = await shown.get("segments?topic=orders&partition=0")
-    assert (status, listed) == (400, 200) and "rlm segments orders -p 1" in found["error"]
+        assert status == 400 and "rlm segments orders -p 1" in found["error"]
+        cluster.segments = cluster.segments[1:]
+        status, _ = await shown.get("segments?topic=orders&partition=1")
+        assert status == 200
+
+
+async def test_others_have_their_turn_while_segments_are_listed() -> None:
+    cluster = _cluster()
+    cluster.segments = [fetch_pb2.Segment(topic="orders")] * SEGMENTS_MAX
+    caller = LocalCaller(principal="console", shown=None, address="")
+    asked = asyncio.ensure_future(
+        answers_of(cluster, Gate()).answer("segments", {"topic": "orders"}, caller)
+    )
+    turns = 0
+    while not asked.done():
+        turns += 1
+        await next_turn()
+    assert turns >= SEGMENTS_MAX // SEGMENTS_A_TURN
+    await asked
 
 
 async def test_many_pages_ask_the_services_once_a_second() -> None:
