@@ -242,10 +242,10 @@ class CommonConfig(KafkaClientConfig):
         "Memory of the service, without plugins of stores. It is divided: fetch.chunk.cache.bytes, "
         "ledger.memory.bytes and, beside a broker, proxy.memory.max.bytes and "
         "copy.memory.max.bytes have what is set, and share the rest; 192 MiB are for the process "
-        "itself, and 128 MiB for each proxy worker. Where the parts do not fit, the service does "
-        "not start.",
-        default_doc="half of the limit of its cgroup, or of the machine's memory; then no part is "
-        "larger than its own default",
+        "itself, and 128 MiB for each proxy worker. Where the parts do not fit into what is set "
+        "here, the service does not start.",
+        default_doc="half of the limit of its cgroup, or of the machine's memory, and more where "
+        "the parts that are set need it; then no part that is not set is larger than its default",
         unit="bytes",
     )
     fetch_chunk_cache_bytes: int = size_bytes(

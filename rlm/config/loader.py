@@ -19,7 +19,7 @@ from rlm.config.broker_files import (
 from rlm.config.common import CommonConfig
 from rlm.config.environment import naming_variables, overridden
 from rlm.config.history import read_history_rules
-from rlm.config.machine_memory import usable_memory_bytes
+from rlm.config.machine import usable_memory_bytes, usable_processors, worker_count
 from rlm.config.memory import READER_PARTS, SERVICE_PARTS, Memory, Part
 from rlm.config.offload import read_offload_rules
 from rlm.config.refusals import Refusals
@@ -320,14 +320,9 @@ def _fill_computed(values: dict[str, Any]) -> None:
         values.setdefault("copy_deadline_ms", min(longest, values["sweep_grace_ms"] * 3 // 4))
 
 
-_MOST_WORKERS = 4
-"""Of proxy.workers: auto (rlm/service/supervised.py)."""
-
-
 def _fill_service_memory(values: dict[str, Any]) -> None:
-    workers = values.get("proxy_workers", 0)
-    count = workers if isinstance(workers, int) else _MOST_WORKERS
-    _fill_memory(values, SERVICE_PARTS, count)
+    workers = worker_count(values.get("proxy_workers", 0), usable_processors())
+    _fill_memory(values, SERVICE_PARTS, workers)
 
 
 def _fill_reader_memory(values: dict[str, Any]) -> None:
@@ -341,8 +336,8 @@ def _fill_memory(values: dict[str, Any], parts: Sequence[Part], workers: int) ->
         limit_bytes=usable_memory_bytes(),
         workers=workers,
     )
-    values["memory_max_bytes"] = memory.whole_bytes
     given = {part.name: values[part.name] for part in parts if part.name in values}
+    values["memory_max_bytes"] = memory.whole_bytes(given)
     values |= memory.divided(given)
 
 

@@ -2,7 +2,8 @@
 
 A part that is set has what is set; the others share what is left, by weight. Without
 `memory.max.bytes` no part is larger than was measured to be useful, so that a large machine has
-memory left for its broker. Plugins of stores are processes of their own and not counted.
+memory left for its broker, and no part that is set is refused. Plugins of stores are processes of
+their own and not counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,22 +86,24 @@ class Memory:
         """Of the processes themselves."""
         return PROCESS_BYTES + self.workers * WORKER_BYTES
 
-    @property
-    def whole_bytes(self) -> int:
-        """What is divided; where nothing is set, never less than a service needs."""
+    def whole_bytes(self, given: Mapping[str, int]) -> int:
+        """What is divided; where it is not set, never less than a service with these parts needs:
+        an upgrade must not refuse parts that were set before there was a whole.
+        """
         if self.max_bytes is not None:
             return self.max_bytes
-        return max(self.limit_bytes // 2, self.fixed_bytes + self._cost(self._leasts()))
+        return max(self.limit_bytes // 2, self._needed_bytes(given))
 
     def divided(self, given: Mapping[str, int]) -> dict[str, int]:
         """The size of every part, by name. `given`: those that are set. Invalid, with the numbers,
-        where they do not fit.
+        where they do not fit into what is set.
         """
         rest = [part for part in self.parts if part.name not in given]
         sizes = {part.name: given[part.name] for part in self.parts if part.name in given}
-        left = self.whole_bytes - self.fixed_bytes - self._cost(sizes)
-        if left < self._cost({part.name: part.least_bytes for part in rest}):
+        whole_bytes = self.whole_bytes(given)
+        if whole_bytes < self._needed_bytes(given):
             raise Invalid(self._refusal(given))
+        left = whole_bytes - self.fixed_bytes - self._cost(sizes)
         while rest:
             shares = {part: self._share(part, left, rest) for part in rest}
             ends = [part for part in rest if shares[part] < part.least_bytes]
@@ -130,24 +133,21 @@ class Memory:
     def _for_workers(self, part: Part) -> int:
         return part.for_workers if self.workers else 0
 
-    def _leasts(self) -> dict[str, int]:
-        return {part.name: part.least_bytes for part in self.parts}
+    def _least_sizes(self, given: Mapping[str, int]) -> dict[str, int]:
+        return {part.name: given.get(part.name, part.least_bytes) for part in self.parts}
+
+    def _needed_bytes(self, given: Mapping[str, int]) -> int:
+        return self.fixed_bytes + self._cost(self._least_sizes(given))
 
     def _refusal(self, given: Mapping[str, int]) -> str:
-        leasts = self._leasts()
+        sizes, needed = self._least_sizes(given), self._needed_bytes(given)
         rows = [f"the service itself {self.fixed_bytes}"]
         for part in self.parts:
-            size_bytes = given.get(part.name, leasts[part.name])
             least = "" if part.name in given else "at least "
-            rows.append(f"{part.key} {least}{size_bytes}")
-        sizes = leasts | {part.name: given.get(part.name, leasts[part.name]) for part in self.parts}
-        needed = self.fixed_bytes + self._cost(sizes)
+            rows.append(f"{part.key} {least}{sizes[part.name]}")
         if extra := self._cost(sizes) - sum(sizes.values()):
             rows.append(f"records of the remote tier in proxy workers {extra}")
-        source = (
-            "" if self.max_bytes is not None else f", half of {self.limit_bytes} that it may use"
-        )
         return (
-            f"{MEMORY_KEY}: is {self.whole_bytes}{source}, and its parts are {needed}: "
+            f"{MEMORY_KEY}: is {self.max_bytes}, and its parts are {needed}: "
             f"{', '.join(rows)}; set it to {needed} or more, or lower a part"
         )

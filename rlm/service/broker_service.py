@@ -26,6 +26,7 @@ from rlm.api.fetch import FetchService
 from rlm.api.peers import PeerServicesAccess
 from rlm.clock import Clock, SystemClock
 from rlm.config import ServiceConfig
+from rlm.config.machine import usable_memory_bytes
 from rlm.log_dir.held_segments import USEFUL_OPEN_FILES
 from rlm.log_dir.identity import ServiceLock, read_identity
 from rlm.plans.formats import own_formats
@@ -55,6 +56,7 @@ from rlm.service.lifetime import (
     log_variables,
     serving,
     until_stopped,
+    warn_of_memory,
 )
 from rlm.service.listeners import HealthState, Listening
 from rlm.service.log_dirs import LogDirReports
@@ -104,6 +106,7 @@ async def _serve(
 ) -> None:
     log.info("starting", version=software_version(), **config.shown())
     log_variables()
+    warn_of_memory(config, usable_memory_bytes())
     with service_threads(config) as threads:
 
         def make(tasks: asyncio.TaskGroup) -> BrokerService:

@@ -23,7 +23,9 @@ from kip405.errors import Invalid, RemoteStorageError
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import Clock, backoff_ms
 from rlm.config import ServiceConfig
+from rlm.config.common import CommonConfig
 from rlm.config.environment import given_variables
+from rlm.config.memory import MEMORY_KEY
 from rlm.log_dir.identity import BrokerIdentity, check_identity
 from rlm.plans.broker_listeners import listener_refusals
 from rlm.workers.inherited import die_with_supervisor
@@ -144,6 +146,15 @@ def log_variables(environment: Mapping[str, str] = os.environ) -> None:
     """Which settings are not those of the file: the variables that give them, without values."""
     if given := sorted(given_variables(environment)):
         log.info("settings_of_environment", variables=given)
+
+
+def warn_of_memory(config: CommonConfig, usable_bytes: int) -> None:
+    """Where the memory that is set, or that the parts which are set need, is more than the process
+    may use (`usable_bytes`): it works, until the kernel ends it.
+    """
+    if config.memory_max_bytes > usable_bytes:
+        found = {MEMORY_KEY: config.memory_max_bytes}
+        log.warning("memory_above_limit", **found, limit_bytes=usable_bytes)
 
 
 def check_disks(config: ServiceConfig, disks: BrokerIdentity) -> None:

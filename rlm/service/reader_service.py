@@ -29,6 +29,7 @@ from rlm.broker.own_broker import AnyBroker
 from rlm.clock import Clock, SystemClock, new_uuid
 from rlm.config import ReaderConfig
 from rlm.config.common import BY_KAFKA
+from rlm.config.machine import usable_memory_bytes
 from rlm.config.running import RunningConfig
 from rlm.log_dir.identity import ReaderLock
 from rlm.plans.formats import own_formats
@@ -55,6 +56,7 @@ from rlm.service.lifetime import (
     log_variables,
     serving,
     until_stopped,
+    warn_of_memory,
 )
 from rlm.service.listeners import HealthState, Listening
 from rlm.service.loop_watch import LoopWatch
@@ -105,6 +107,7 @@ def run(config: ReaderConfig, reread: Callable[[], ReaderConfig]) -> None:
 async def _serve(config: ReaderConfig, reread: Callable[[], ReaderConfig]) -> None:
     log.info("starting", role=READER, version=software_version(), **config.shown())
     log_variables()
+    warn_of_memory(config, usable_memory_bytes())
     with service_threads(config) as threads:
 
         def make(tasks: asyncio.TaskGroup) -> ReaderService:

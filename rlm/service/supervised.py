@@ -1,6 +1,5 @@
 """`rlm serve` with proxy workers: which processes there are, and their settings (H24)."""
 
-import os
 import sys
 from dataclasses import replace
 from functools import partial
@@ -9,6 +8,7 @@ from pathlib import Path
 from rlm.clock import SystemClock
 from rlm.config import ServiceConfig
 from rlm.config.environment import withheld_variables
+from rlm.config.machine import usable_processors, worker_count
 from rlm.proxy.listening import listen
 from rlm.service.clients import core_socket, proxy_settings, proxy_tls
 from rlm.service.lifetime import configure_service_logs
@@ -22,8 +22,6 @@ from rlm.workers.worker import WorkerSettings
 
 _CORE_COMMAND = (sys.executable, "-P", "-m", "rlm.cli.main", "serve", "--as-core", "--config")
 _STOP_MARGIN_MS = 10_000
-_MOST_WORKERS = 4
-"""Of those that are counted by processors: the broker needs them, too."""
 _LEAST_RECORDS_BYTES = 64 << 20
 _RECORDS_SHARE = 4
 """All workers together may hold so much of what the core may keep of remote records."""
@@ -36,7 +34,7 @@ def run(config: ServiceConfig, path: Path) -> bool:
     configure_service_logs(level=config.log_level, log_format=config.log_format)
     address = config.proxy_listen
     stop_ms = config.shutdown_timeout_ms + _STOP_MARGIN_MS
-    count = worker_count(config, _processors())
+    count = worker_count(config.proxy_workers, usable_processors())
     tls_contexts(proxy_tls(config))  # what the workers could not use is refused here, once
     with listen(address.host, address.port) as listening:
         core = ChildPlan(
@@ -59,19 +57,6 @@ def run(config: ServiceConfig, path: Path) -> bool:
             for number in range(count)
         ]
         return run_supervised(lambda: Supervisor(core=core, workers=workers, clock=SystemClock()))
-
-
-def worker_count(config: ServiceConfig, processors: int) -> int:
-    """By proxy.workers."""
-    wanted = config.proxy_workers
-    return wanted if isinstance(wanted, int) else max(1, min(processors // 2, _MOST_WORKERS))
-
-
-def _processors() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _core_line(workers: int, recent_ends: int) -> bytes:

@@ -3,7 +3,7 @@
 from tests.mutants.edits import Edit, Target
 
 _MEMORY = Target("rlm/config/memory.py", ("tests/rlm/config/test_memory.py",))
-_MACHINE = Target("rlm/config/machine_memory.py", ("tests/rlm/config/test_memory.py",))
+_MACHINE = Target("rlm/config/machine.py", ("tests/rlm/config/test_memory.py",))
 _SERVICE = Target("rlm/config/service.py", ("tests/rlm/config/test_memory.py",))
 _READS = Target("rlm/service/read_path.py", ("tests/rlm/service/test_h36_held_memory.py",))
 
@@ -18,6 +18,11 @@ EDITS: tuple[Edit, ...] = (
             "G10: what proxy workers have of remote records is not counted",
             "return part.for_workers if self.workers else 0",
             "return 0",
+        ),
+        (
+            "G10: an upgrade refuses parts that were set before there was a whole",
+            "return max(self.limit_bytes // 2, self._needed_bytes(given))",
+            "return self.limit_bytes // 2",
         ),
     ),
     *_MACHINE.edits(

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from kip405.errors import Invalid
 from rlm.config.loader import from_mapping, reader_from_mapping
-from rlm.config.machine_memory import usable_memory_bytes
+from rlm.config.machine import usable_memory_bytes, usable_processors, worker_count
 from rlm.config.memory import (
     CHUNKS,
     COPIES,
@@ -20,6 +21,7 @@ from rlm.config.memory import (
     WORKER_BYTES,
     Memory,
 )
+from rlm.service.lifetime import warn_of_memory
 from tests.builders.service import broker_config
 
 MIB = 1 << 20
@@ -35,7 +37,7 @@ def memory(max_mib: int | None = None, *, limit_mib: int = 24_576, workers: int 
 
 def test_a_large_machine_gives_every_part_its_usual_size() -> None:
     assert memory().divided({}) == {part.name: part.usual_bytes for part in SERVICE_PARTS}
-    assert memory().whole_bytes == 12 * GIB
+    assert memory().whole_bytes({}) == 12 * GIB
 
 
 @pytest.mark.parametrize("workers", [0, 4])
@@ -53,8 +55,10 @@ def test_what_is_set_is_divided_whole(mib: int, workers: int) -> None:
 def test_without_a_setting_the_parts_fit_into_half_of_the_limit(limit_mib: int) -> None:
     one = memory(limit_mib=limit_mib)
     found = one.divided({})
-    assert one.fixed_bytes + sum(found.values()) <= one.whole_bytes
-    assert one.whole_bytes == max(limit_mib * MIB // 2, 264 * MIB), "a small machine is no refusal"
+    assert one.fixed_bytes + sum(found.values()) <= one.whole_bytes({})
+    assert one.whole_bytes({}) == max(limit_mib * MIB // 2, 264 * MIB), (
+        "a small machine is no refusal"
+    )
     assert all(part.least_bytes <= found[part.name] <= part.usual_bytes for part in SERVICE_PARTS)
 
 
@@ -81,11 +85,30 @@ def test_parts_beyond_the_whole_are_refused_with_the_numbers() -> None:
     )
     sizes = {CHUNKS.name: 300 * MIB, PROXY.name: 16 * MIB, COPIES.name: 24 * MIB}
     assert memory(548).divided(sizes)[LEDGER.name] == 16 * MIB, "what it says is enough"
-    of_half = r"is 536870912, half of 1073741824 that it may use, and its parts are "
-    with pytest.raises(Invalid, match=of_half):
-        memory(limit_mib=1_024).divided({CHUNKS.name: 300 * MIB})
     with pytest.raises(Invalid, match="records of the remote tier in proxy workers 78643200"):
         memory(512, workers=1).divided({CHUNKS.name: 300 * MIB})
+
+
+@pytest.mark.parametrize("limit_mib", [256, 2_048, 3_072])
+def test_without_a_whole_no_parts_are_refused(limit_mib: int) -> None:
+    """As they were set before there was a whole."""
+    one = memory(limit_mib=limit_mib, workers=4)
+    given = {CHUNKS.name: 256 * MIB, PROXY.name: 512 * MIB}
+    found = one.divided(given)
+    assert given.items() <= found.items()
+    needed = (192 + 4 * 128 + 256 + 256 // 4 + 512 + 24 + 16) * MIB
+    assert one.whole_bytes(given) == max(needed, limit_mib * MIB // 2) == needed
+    assert (found[COPIES.name], found[LEDGER.name]) == (COPIES.least_bytes, LEDGER.least_bytes)
+
+
+def test_automatic_workers_are_counted_as_they_are_started(tmp_path: Path) -> None:
+    """The least memory with which each number of them starts."""
+    of_auto = worker_count("auto", usable_processors())
+    least = (264 + of_auto * 128 + 4) * MIB
+    given = {"proxy.workers": "auto", "memory.max.bytes": least}
+    assert broker_config(tmp_path, given).copy_slots == 1
+    with pytest.raises(Invalid, match=r"^memory.max.bytes: is "):
+        broker_config(tmp_path, {**given, "memory.max.bytes": least - 1})
 
 
 def test_the_configuration_has_the_parts(tmp_path: Path) -> None:
@@ -97,6 +120,18 @@ def test_the_configuration_has_the_parts(tmp_path: Path) -> None:
     assert config.kept_memory_bytes == 99 * MIB
     with pytest.raises(Invalid, match=r"^memory.max.bytes: is 536870912, and its parts are "):
         broker_config(tmp_path, {"memory.max.bytes": 512 * MIB, "proxy.memory.max.bytes": 1 * GIB})
+    larger = broker_config(tmp_path, {"proxy.memory.max.bytes": 1 << 50})
+    assert larger.proxy_memory_max_bytes == 1 << 50 < larger.memory_max_bytes
+
+
+def test_memory_above_what_the_machine_has_is_a_warning(tmp_path: Path) -> None:
+    config = broker_config(tmp_path, {"memory.max.bytes": 792 * MIB})
+    with capture_logs() as logs:
+        warn_of_memory(config, 792 * MIB)
+        warn_of_memory(config, 792 * MIB - 1)
+    [line] = logs
+    assert (line["event"], line["log_level"]) == ("memory_above_limit", "warning")
+    assert (line["memory.max.bytes"], line["limit_bytes"]) == (792 * MIB, 792 * MIB - 1)
 
 
 def test_a_reader_has_no_proxy_and_no_copies(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from kafka_protocol.apis import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_CONFIGS
 from rlm.clock import SystemClock
+from rlm.config.machine import worker_count
 from rlm.service.broker_service import BrokerService
 from rlm.service.clients import OwnProxy, Workers, core_socket
-from rlm.service.supervised import worker_count, worker_settings
+from rlm.service.supervised import worker_settings
 from rlm.workers.inherited import READY, CoreSettings
 from rlm.workers.v1 import core_pb2 as pb
 from rlm_sandbox.ports import PortReservation
@@ -63,12 +64,10 @@ async def test_h13_services_with_one_state_dir_have_sockets_of_their_own(tmp_pat
     ("wanted", "processors", "workers"),
     [(0, 8, 0), (5, 2, 5), ("auto", 1, 1), ("auto", 2, 1), ("auto", 6, 3), ("auto", 64, 4)],
 )
-async def test_workers_are_as_many_as_are_wanted_or_by_the_processors(
-    tmp_path: Path, wanted: int | str, processors: int, workers: int
+def test_workers_are_as_many_as_are_wanted_or_by_the_processors(
+    wanted: int | str, processors: int, workers: int
 ) -> None:
-    given = {"proxy.workers": wanted}
-    async with built_service(tmp_path, ManualClock(), given, core=CORE) as service:
-        assert worker_count(service._config, processors) == workers
+    assert worker_count(wanted, processors) == workers
 
 
 async def test_workers_share_what_the_settings_allow(tmp_path: Path) -> None:

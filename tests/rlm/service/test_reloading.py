@@ -252,6 +252,7 @@ def test_sighup_reloads_a_process_that_is_waiting_for_its_brokers(tmp_path: Path
         "http.listen": f"127.0.0.1:{_free_port()}",
         "plugin.address": "127.0.0.1:1",
         "kafka.bootstrap.servers": "127.0.0.1:1",
+        "memory.max.bytes": 1 << 60,
     }
     config = tmp_path / "rlm.yaml"
     config.write_text(yaml.safe_dump(content))
@@ -272,3 +273,4 @@ def test_sighup_reloads_a_process_that_is_waiting_for_its_brokers(tmp_path: Path
                 assert said["log.level"] == "info->debug"
                 break
     assert "settings_reloaded" in events
+    assert events.count("memory_above_limit") == 1, "it says so at its start"
