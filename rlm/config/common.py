@@ -25,7 +25,7 @@ from kip405.settings import (
     rows_of,
     setting,
 )
-from rlm.config.memory import CHUNKS, LEDGER, MEMORY_KEY, Part
+from rlm.config.memory import CHUNKS, LEDGER, MEMORY_KEY
 from rlm.config.secured import KafkaClientConfig
 from rlm.config.stores import STORES_ALLOWED, StoreConfig
 from rsm_plugins.contract.server_tls import ServerTls
@@ -50,9 +50,9 @@ def size_bytes(key: str, default: int, doc: str, least: int, **more: Any) -> Any
     return setting(key, integer(least), doc, default=default, unit="bytes", **more)
 
 
-def share_of_memory(part: Part) -> str:
+def share_of_memory(usual: object) -> str:
     """The default of a part of memory.max.bytes, for users."""
-    return f"its share of {MEMORY_KEY}; where that is not set either, {part.usual_bytes} at most"
+    return f"its share of {MEMORY_KEY}; where that is not set either, {usual} at most"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +253,7 @@ class CommonConfig(KafkaClientConfig):
         CHUNKS.usual_bytes,
         "Memory for data of remote segments: cached, being fetched or being sent, with indexes.",
         1 << 20,
-        default_doc=share_of_memory(CHUNKS),
+        default_doc=share_of_memory(CHUNKS.usual_bytes),
     )
     ledger_memory_bytes: int = size_bytes(
         LEDGER.key,
@@ -261,7 +261,7 @@ class CommonConfig(KafkaClientConfig):
         "Memory that is left for ledger and settings, which take about 300 bytes for each remote "
         "segment. It is no limit: all that is remote is always known.",
         1 << 20,
-        default_doc=share_of_memory(LEDGER),
+        default_doc=share_of_memory(LEDGER.usual_bytes),
     )
     fetch_chunk_cache_path: Path | None = setting(
         "fetch.chunk.cache.path",

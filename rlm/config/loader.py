@@ -20,7 +20,7 @@ from rlm.config.common import CommonConfig
 from rlm.config.environment import naming_variables, overridden
 from rlm.config.history import read_history_rules
 from rlm.config.machine import usable_memory_bytes, usable_processors, worker_count
-from rlm.config.memory import READER_PARTS, SERVICE_PARTS, Memory, Part
+from rlm.config.memory import READER_PARTS, Memory, Part, service_parts
 from rlm.config.offload import read_offload_rules
 from rlm.config.refusals import Refusals
 from rlm.config.rules import READER_RULES, SERVICE_RULES
@@ -322,7 +322,9 @@ def _fill_computed(values: dict[str, Any]) -> None:
 
 def _fill_service_memory(values: dict[str, Any]) -> None:
     workers = worker_count(values.get("proxy_workers", 0), usable_processors())
-    _fill_memory(values, SERVICE_PARTS, workers)
+    name = "remote_log_manager_copier_thread_pool_size"
+    copy_tasks = values.get(name, settings()[name].default)
+    _fill_memory(values, service_parts(copy_tasks), workers)
 
 
 def _fill_reader_memory(values: dict[str, Any]) -> None:

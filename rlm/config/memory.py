@@ -7,7 +7,7 @@ their own and not counted.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kip405.errors import Invalid
 
@@ -68,6 +68,12 @@ COPIES = Part(
 )
 SERVICE_PARTS = (CHUNKS, PROXY, COPIES, LEDGER)
 READER_PARTS = (CHUNKS, LEDGER)
+
+
+def service_parts(copy_tasks: int) -> tuple[Part, ...]:
+    """Of a service with so many copy tasks: where nothing is set, each has memory for a segment."""
+    copies = replace(COPIES, usual_bytes=copy_tasks * COPY_BYTES)
+    return tuple(copies if part is COPIES else part for part in SERVICE_PARTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

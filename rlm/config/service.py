@@ -165,7 +165,8 @@ class ServiceConfig(WatchingConfig):
     remote_log_manager_copier_thread_pool_size: int = _count(
         "remote.log.manager.copier.thread.pool.size",
         10,
-        "Copy tasks at a time, and segments of all partitions that are copied at a time.",
+        "Copy tasks at a time, and segments of all partitions that are copied at a time, as far as "
+        "copy.memory.max.bytes has memory for them.",
         changes_while_running=True,
     )
     copy_memory_max_bytes: int = _size(
@@ -173,7 +174,7 @@ class ServiceConfig(WatchingConfig):
         COPIES.usual_bytes,
         "Memory of copies: no more segments are copied at a time than it has 24 MiB for.",
         COPY_BYTES,
-        default_doc=share_of_memory(COPIES),
+        default_doc=share_of_memory(f"{COPY_BYTES} for each copy task"),
     )
     copy_segments_max_in_flight: int = _count(
         "copy.segments.max.in.flight",
@@ -406,7 +407,7 @@ class ServiceConfig(WatchingConfig):
         "400,000 partitions. Beyond it large ones wait for their turn; small requests and "
         "producing go on.",
         16 << 20,
-        default_doc=share_of_memory(PROXY),
+        default_doc=share_of_memory(PROXY.usual_bytes),
     )
     proxy_unauthenticated_frame_max_bytes: int = _size(
         "proxy.unauthenticated.frame.max.bytes",

@@ -56,6 +56,7 @@ from rlm.service.lifetime import (
     log_variables,
     serving,
     until_stopped,
+    warn_of_copy_slots,
     warn_of_memory,
 )
 from rlm.service.listeners import HealthState, Listening
@@ -107,6 +108,7 @@ async def _serve(
     log.info("starting", version=software_version(), **config.shown())
     log_variables()
     warn_of_memory(config, usable_memory_bytes())
+    warn_of_copy_slots(config)
     with service_threads(config) as threads:
 
         def make(tasks: asyncio.TaskGroup) -> BrokerService:
@@ -291,6 +293,7 @@ def _change(
     """What does not ask for its settings each time is given those that were reloaded."""
     change_quotas(shared.throttle, config)
     tasks.change(config)
+    warn_of_copy_slots(config)
     clients.settings_changed()
 
 

@@ -25,7 +25,7 @@ from rlm.clock import Clock, backoff_ms
 from rlm.config import ServiceConfig
 from rlm.config.common import CommonConfig
 from rlm.config.environment import given_variables
-from rlm.config.memory import MEMORY_KEY
+from rlm.config.memory import COPIES, MEMORY_KEY
 from rlm.log_dir.identity import BrokerIdentity, check_identity
 from rlm.plans.broker_listeners import listener_refusals
 from rlm.workers.inherited import die_with_supervisor
@@ -155,6 +155,14 @@ def warn_of_memory(config: CommonConfig, usable_bytes: int) -> None:
     if config.memory_max_bytes > usable_bytes:
         found = {MEMORY_KEY: config.memory_max_bytes}
         log.warning("memory_above_limit", **found, limit_bytes=usable_bytes)
+
+
+def warn_of_copy_slots(config: ServiceConfig) -> None:
+    """Where not every copy task has memory for a large segment."""
+    tasks = config.remote_log_manager_copier_thread_pool_size
+    if config.copy_slots < tasks:
+        found = {COPIES.key: config.copy_memory_max_bytes}
+        log.warning("copies_limited_by_memory", **found, tasks=tasks, slots=config.copy_slots)
 
 
 def check_disks(config: ServiceConfig, disks: BrokerIdentity) -> None:

@@ -20,6 +20,11 @@ EDITS: tuple[Edit, ...] = (
             "return 0",
         ),
         (
+            "a larger pool of copy tasks copies no more segments at a time",
+            "replace(COPIES, usual_bytes=copy_tasks * COPY_BYTES)",
+            "replace(COPIES, usual_bytes=10 * COPY_BYTES)",
+        ),
+        (
             "G10: an upgrade refuses parts that were set before there was a whole",
             "return max(self.limit_bytes // 2, self._needed_bytes(given))",
             "return self.limit_bytes // 2",

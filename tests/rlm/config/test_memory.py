@@ -20,12 +20,14 @@ from rlm.config.memory import (
     SERVICE_PARTS,
     WORKER_BYTES,
     Memory,
+    service_parts,
 )
-from rlm.service.lifetime import warn_of_memory
+from rlm.service.lifetime import warn_of_copy_slots, warn_of_memory
 from tests.builders.service import broker_config
 
 MIB = 1 << 20
 GIB = 1 << 30
+POOL = "remote.log.manager.copier.thread.pool.size"
 
 
 def memory(max_mib: int | None = None, *, limit_mib: int = 24_576, workers: int = 0) -> Memory:
@@ -122,6 +124,27 @@ def test_the_configuration_has_the_parts(tmp_path: Path) -> None:
         broker_config(tmp_path, {"memory.max.bytes": 512 * MIB, "proxy.memory.max.bytes": 1 * GIB})
     larger = broker_config(tmp_path, {"proxy.memory.max.bytes": 1 << 50})
     assert larger.proxy_memory_max_bytes == 1 << 50 < larger.memory_max_bytes
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 10, 20])
+def test_without_a_setting_every_copy_task_has_memory(tmp_path: Path, tasks: int) -> None:
+    parts = service_parts(tasks)
+    one = Memory(parts=parts, max_bytes=None, limit_bytes=24 * GIB)
+    assert one.divided({})[COPIES.name] == tasks * COPY_BYTES
+    config = broker_config(tmp_path, {POOL: tasks, COPIES.key: tasks * COPY_BYTES})
+    assert config.copy_slots == tasks
+    defaults = broker_config(tmp_path, {POOL: tasks})
+    assert defaults.copy_memory_max_bytes <= tasks * COPY_BYTES, "no more than tasks need"
+
+
+def test_copy_tasks_without_memory_are_a_warning(tmp_path: Path) -> None:
+    given = {POOL: 4, COPIES.key: 4 * COPY_BYTES}
+    with capture_logs() as logs:
+        warn_of_copy_slots(broker_config(tmp_path, given))
+        warn_of_copy_slots(broker_config(tmp_path, {**given, POOL: 5}))
+    [line] = logs
+    assert (line["event"], line["log_level"]) == ("copies_limited_by_memory", "warning")
+    assert (line["copy.memory.max.bytes"], line["tasks"], line["slots"]) == (4 * COPY_BYTES, 5, 4)
 
 
 def test_memory_above_what_the_machine_has_is_a_warning(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 
 from kip405.errors import Invalid, Unavailable
 from rlm.config import ServiceConfig
+from rlm.config.memory import COPY_BYTES
 from rlm.config.running import RunningConfig, SettingChange
 from rlm.config.service import settings
 from rlm.service.broker_service import BrokerService
@@ -103,6 +104,11 @@ def test_every_setting_that_changes_while_running_has_a_row_here() -> None:
     assert RELOADED.keys() == {row.key for row in settings().values() if row.changes_while_running}
 
 
+def _copies(number: int) -> dict[str, object]:
+    """Memory for so many copies of large segments, whatever this machine has."""
+    return {"copy.memory.max.bytes": number * COPY_BYTES}
+
+
 class _File:
     """The settings file of a service, as its next reading finds it."""
 
@@ -116,11 +122,12 @@ class _File:
 
 async def test_a_reload_reaches_every_component(tmp_path: Path) -> None:
     file = _File(tmp_path)
-    async with built_service(tmp_path, ManualClock(), reread=file.read) as service:
+    async with built_service(tmp_path, ManualClock(), _copies(10), reread=file.read) as service:
         before = {name: read(service) for name, (_, read) in RELOADED.items()}
         file.content = {name: value for name, (value, _) in RELOADED.items()}
-        file.content["max.frame.bytes"] = 4_096
-        changes = await service.reload.reload()
+        file.content |= {"max.frame.bytes": 4_096, **_copies(13)}
+        with capture_logs() as logs:
+            changes = await service.reload.reload()
         found = {name: read(service) for name, (_, read) in RELOADED.items()}
         shown = build_diagnosis(service._dependencies, bytes, list, tuple).settings_shown()
     expected = {name: value for name, (value, _) in RELOADED.items()}
@@ -129,7 +136,9 @@ async def test_a_reload_reaches_every_component(tmp_path: Path) -> None:
     assert shown["max.frame.bytes"] != "4096", "waits for a restart"
     assert not [name for name in RELOADED if before[name] == found[name]]
     assert {one.key for one in changes.applied} == RELOADED.keys()
-    assert changes.needs_restart == ("max.frame.bytes",)
+    assert sorted(changes.needs_restart) == ["copy.memory.max.bytes", "max.frame.bytes"]
+    [capped] = [line for line in logs if line["event"] == "copies_limited_by_memory"]
+    assert (capped["tasks"], capped["slots"]) == (13, 10), "until the restart"
 
 
 async def test_nothing_is_changed_where_anything_is_wrong(tmp_path: Path) -> None:
@@ -155,9 +164,10 @@ async def test_nothing_is_changed_where_anything_is_wrong(tmp_path: Path) -> Non
 async def test_one_line_says_what_was_changed(tmp_path: Path, first: str, then: str) -> None:
     """Whichever of the two levels shows it."""
     file = _File(tmp_path)
-    given = {"log.level": first}
+    given = {"log.level": first, **_copies(10)}
     async with built_service(tmp_path, ManualClock(), given, reread=file.read) as service:
-        file.content = {"log.level": then, "trim.interval.ms": 7, "proxy.max.connections": 9}
+        changed = {"log.level": then, "trim.interval.ms": 7, "proxy.max.connections": 9}
+        file.content = changed | _copies(10)
         with capture_logs() as logs:
             changes = await service.reload.reload()
         [line] = logs
