@@ -144,8 +144,8 @@ def load_provider(class_path: str, stores: Sequence[EndpointStore]) -> EndpointP
         raise Invalid(f"{class_path!r} is not module:Class")
     try:
         made = getattr(import_module(module), name)(stores={one.name: one for one in stores})
-    except (ImportError, AttributeError, TypeError) as error:
-        raise Invalid(f"{class_path} cannot be used: {error}") from error
+    except Exception as error:  # code of users, which may raise anything
+        raise Invalid(f"{class_path} cannot be used: {type(error).__name__}: {error}") from error
     if not callable(getattr(made, "endpoint", None)):
         raise Invalid(f"{class_path} has no method endpoint(cluster_id, topic, partition)")
     return CheckedProvider(made, stores)

@@ -341,9 +341,11 @@ def _checked_name(name: object) -> str:
 
 
 def _shape(content: object) -> str:
-    """The shape of a value without its content, which may be a secret."""
+    """The shape of a value without its content: a secret, also as the key of a mapping, which is
+    what YAML takes a secret in braces for.
+    """
     if isinstance(content, dict):
-        return f"a mapping of {', '.join(map(str, content)) or 'nothing'}"
+        return "a mapping"
     return f"a list of {len(content)}" if isinstance(content, list) else f"a {_type_of(content)}"
 
 

@@ -3,6 +3,7 @@
 from tests.mutants.edits import Edit, Target
 
 _RUNNING = Target("rlm/config/running.py", ("tests/rlm/config/test_running.py",))
+_STORES = Target("rlm/config/stores.py", ("tests/rlm/config/test_stores.py",))
 _RELOADING = Target("rlm/service/reloading.py", ("tests/rlm/service/test_reloading.py",))
 _POOL = Target("rlm/tasks/pool.py", ("tests/rlm/tasks/test_pool.py",))
 _QUOTAS = Target("rlm/reading/throttle.py", ("tests/rlm/reading/test_quota.py",))
@@ -21,6 +22,13 @@ EDITS: tuple[Edit, ...] = (
             "a reload does not say what waits for a restart",
             "needs_restart += _of_stores(before, after) if name == _STORES else [row.key]",
             "continue",
+        ),
+    ),
+    *_STORES.edits(
+        (
+            "a secret in braces is in the refusal of its setting",
+            'return "a mapping"',
+            "return f\"a mapping of {', '.join(map(str, content))}\"",
         ),
     ),
     *_RELOADING.edits(

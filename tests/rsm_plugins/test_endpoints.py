@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,13 @@ class Elsewhere:
     def endpoint(self, cluster_id: str, topic: str, partition: int) -> StorageEndpoint:
         found = endpoint_in(self._stores["warm" if topic == "w" else "hot"])
         return replace(found, prefix="mine") if topic == "t" else replace(found, store="lost")
+
+
+class Careless:
+    """Wants a store that is not there."""
+
+    def __init__(self, *, stores: Mapping[str, EndpointStore]) -> None:
+        self._store = stores["warm"]
 
 
 class NoProvider:
@@ -116,11 +124,25 @@ def test_a_class_of_ones_own() -> None:
         (f"{__name__}:Missing", "Missing"),
         (f"{__name__}:NoProvider", "has no method endpoint"),
         (f"{__name__}:Greedy", "more"),
+        (f"{__name__}:Careless", "Careless cannot be used: KeyError: 'warm'"),
     ],
 )
 def test_a_class_that_cannot_be_used_is_named(path: str, words: str) -> None:
     with pytest.raises(Invalid, match=words):
         load_provider(path, (HOT,))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("class One\n", "SyntaxError: "), ("1 / 0\n", "ZeroDivisionError: division")],
+)
+def test_a_module_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    (tmp_path / "broken_provider.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(Invalid, match=f"^broken_provider:One cannot be used: {words}"):
+        load_provider("broken_provider:One", (HOT,))
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,26 @@ def test_secrets_are_neither_shown_nor_part_of_a_repr(
     assert SECRET not in f"{config!r}{shown}"
 
 
+@pytest.mark.parametrize("value", [{"hunter2": None}, {"a": "hunter2"}, ["hunter2"]])
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        (DIALLED, "rsm.config.my.password"),
+        (
+            {"plugin": "s3", "rsm.config.s3.bucket.name": "bucket"},
+            "rsm.config.aws.secret.access.key",
+        ),
+    ],
+)
+def test_a_secret_of_a_wrong_shape_is_not_in_the_refusal(
+    tmp_path: Path, given: dict[str, Any], kind: dict[str, Any], key: str, value: object
+) -> None:
+    """`{hunter2}` is a mapping in YAML."""
+    message = refusal(tmp_path, given | {"stores": {"hot": kind | {key: value}}})
+    assert message.startswith(f"stores.hot.{key}: must be ")
+    assert "hunter2" not in message
+
+
 def test_secrets_of_a_kind_are_named_by_its_table(tmp_path: Path, given: dict[str, Any]) -> None:
     s3 = {
         "plugin": "s3",
