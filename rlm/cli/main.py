@@ -374,8 +374,9 @@ def serve(*, role: str, path: Path, as_core: bool) -> None:
 
     The exit status is 2 if the configuration or the surroundings cannot be used; one line says why.
     """
-    from rlm.workers.inherited import held_hang_ups
+    from rlm.workers.inherited import held_hang_ups, ignore_replacement
 
+    ignore_replacement()
     with held_hang_ups():
         if role == "reader":
             _serve_reader(path)

@@ -48,7 +48,11 @@ class ConfigReload(Generic[C]):
 
     def request(self) -> None:
         """Reload in the background, as for a signal; what is refused is in the log."""
-        self._tasks.create_task(self._logged())
+        reload = self._logged()
+        try:
+            self._tasks.create_task(reload)
+        except RuntimeError:  # the service ends
+            reload.close()
 
     async def reload(self) -> SettingChanges:
         """Read again, and put in force. Invalid: the settings cannot be used; the former ones stay

@@ -138,12 +138,13 @@ class TaskPool:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as self._workers:
-                self._worker_count = 0
+        async with asyncio.TaskGroup() as workers:
+            self._workers, self._worker_count = workers, 0
+            try:
                 self._add_workers()
-        finally:
-            self._workers = None
+                await asyncio.Event().wait()  # until cancelled
+            finally:
+                self._workers = None  # it takes no task while it ends
 
     def change_size(self, size: int) -> None:
         """So many jobs run at once from now on. Those that run beyond it are finished, and none

@@ -77,6 +77,11 @@ def held_hang_ups() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def ignore_replacement() -> None:
+    """SIGUSR2 asks a supervisor to replace its processes; any other process would end by it."""
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+
+
 def on_hang_up(act: Callable[[], None]) -> None:
     """SIGHUP calls `act` in the event loop from now on; one that was held does so at once."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, act)

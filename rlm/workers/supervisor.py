@@ -51,10 +51,10 @@ class Supervisor:
         on_hang_up(partial(self._core.send, signal.SIGHUP))
         try:
             async with asyncio.TaskGroup() as group:
+                loop.add_signal_handler(signal.SIGUSR2, self._replace_all, group)
                 for worker in self._workers:
                     group.create_task(worker.run())
                 group.create_task(self._core.run())
-                loop.add_signal_handler(signal.SIGUSR2, self._replace_all, group)
         except* Refused as errors:
             raise Refused(str(errors.exceptions[0])) from errors
 

@@ -30,6 +30,7 @@ from rlm.workers.counts import WorkerCounts
 from rlm.workers.inherited import (
     die_with_supervisor,
     first_line,
+    ignore_replacement,
     json_line,
     known_fields,
     say_ready,
@@ -217,6 +218,7 @@ class _Stopped(Exception):
 def main(arguments: list[str]) -> int:
     """Run one worker; returns the exit status."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # of a terminal; a reload comes from the core
+    ignore_replacement()
     settings = WorkerSettings.of(first_line())
     configure_logs(level=settings.log_level, log_format=settings.log_format)
     keep_freed_memory(KEPT_BY_A_TASK_BYTES)

@@ -59,6 +59,11 @@ EDITS: tuple[Edit, ...] = (
             "except Exception:  # what listens",
             "except NotImplementedError:  # what listens",
         ),
+        (
+            "G6: a reload fails half-way while a pool ends",
+            "                self._workers = None  # it takes no task while it ends\n",
+            "                pass\n",
+        ),
     ),
     *_QUOTAS.edits(
         (

@@ -313,11 +313,8 @@ EDITS: tuple[Edit, ...] = (
     *SUPERVISOR.edits(
         (
             "H24: workers are started again while the core ends",
-            "                group.create_task(self._core.run())\n"
-            "                loop.add_signal_handler(signal.SIGUSR2, self._replace_all, group)\n",
-            "                core = group.create_task(self._core.run())\n"
-            "                loop.add_signal_handler(signal.SIGUSR2, self._replace_all, group)\n"
-            "                await core\n",
+            "                group.create_task(self._core.run())\n",
+            "                await group.create_task(self._core.run())\n",
         ),
     ),
     *LISTENING.edits(

@@ -158,6 +158,14 @@ async def test_nothing_is_changed_where_anything_is_wrong(tmp_path: Path) -> Non
         assert len((await service.reload.reload()).applied) == len(RELOADED)
 
 
+async def test_a_request_while_the_service_ends_does_nothing(tmp_path: Path) -> None:
+    async with built_service(tmp_path, ManualClock()) as service:
+        pass
+    with capture_logs() as logs:
+        service.reload.request()
+    assert logs == []
+
+
 @pytest.mark.parametrize(
     ("first", "then"), [("info", "info"), ("info", "error"), ("error", "info"), ("debug", "info")]
 )
@@ -255,6 +263,7 @@ def _reader(config: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def test_sighup_reloads_a_process_that_is_waiting_for_its_brokers(tmp_path: Path) -> None:
+    """SIGUSR2, which is for a supervisor, does nothing to it."""
     content = {
         "cluster.id": "c1",
         "state.dir": str(tmp_path / "state"),
@@ -274,6 +283,7 @@ def test_sighup_reloads_a_process_that_is_waiting_for_its_brokers(tmp_path: Path
             events.append(said["event"])
             if said["event"] == "starting":
                 config.write_text(yaml.safe_dump(content | {"log.level": "verbose"}))
+                process.send_signal(signal.SIGUSR2)
                 process.send_signal(signal.SIGHUP)  # perhaps before there is a handler
             elif said["event"] == "settings_not_reloaded":
                 assert said["error"].startswith("log.level: must be debug or info or")

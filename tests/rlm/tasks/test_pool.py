@@ -288,6 +288,32 @@ async def test_a_larger_pool_runs_more_jobs_at_once(is_at_work: bool) -> None:
         assert len(began) == 4
 
 
+async def test_a_pool_that_ends_takes_a_size_for_its_next_run() -> None:
+    pool, began = made_pool(size=1), list[str]()
+    ended, gate = asyncio.Event(), asyncio.Event()
+
+    async def ends_slowly() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await ended.wait()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(pool.run())
+        pool.submit(key(9), ends_slowly)
+        await settle()
+        task.cancel()
+        await settle()
+        assert not task.done()
+        pool.change_size(3)
+        ended.set()
+    async with at_work(pool):
+        for number in range(4):
+            pool.submit(key(number), wait_for(gate, lambda: began.append("began")))
+        await settle()
+        assert len(began) == 3
+
+
 async def test_a_smaller_pool_finishes_what_runs_and_begins_fewer() -> None:
     pool, began = made_pool(size=3), list[int]()
     gates = [asyncio.Event() for _ in range(6)]

@@ -158,6 +158,21 @@ async def test_h24_a_worker_passes_bytes_soon_after_its_start_without_a_core(
     assert any(map(is_quick, starts)), starts
 
 
+async def test_h24_a_worker_does_not_end_by_signals_for_its_supervisor(tmp_path: Path) -> None:
+    async with broker_behind() as broker:
+        with listen("127.0.0.1", 0) as (listening,):
+            process = await start(0, listening, broker, tmp_path)
+            try:
+                assert process.stdout is not None
+                assert await process.stdout.readline() == b"ready\n"
+                process.send_signal(signal.SIGHUP)
+                process.send_signal(signal.SIGUSR2)
+                client = await connect(listening)
+                await pass_bytes(client)
+            finally:
+                await end(process)
+
+
 async def test_h24_a_client_that_remembers_versions_produces_by_id_without_a_core(
     tmp_path: Path,
 ) -> None:
