@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kip405.addresses import Address
-from kip405.errors import Invalid, Unavailable
+from kip405.errors import Invalid
 from rlm.cli.main import EXIT_WRONG_USE, fail
 from rlm.cli.output import plain, show_json, show_table
 from rlm.cli.target import Connect, service_options
@@ -17,6 +17,7 @@ from rlm.v1 import admin_pb2 as pb
 
 if TYPE_CHECKING:  # the command loads what it needs
     from rlm.diagnosis.checks import CheckFinding, Examined
+    from rlm.diagnosis.run import Diagnosis
 
 
 @click.command()
@@ -46,8 +47,8 @@ def doctor(*, config: Path | None, as_client: str | None, store: bool, connect: 
     enabled topics, stores, and this machine. Run it beside the broker, as the service's user:
     it asks with the service's rights, and changes nothing. What could not be asked is named. The
     exit status is 0 if all is sound, 1 if there is an alarm, a warning or a check that could not be
-    made, and 2 if the settings cannot be used or the broker does not answer. All checks are listed
-    in docs/reference/checks.md.
+    made, and 2 if the settings cannot be used or the broker does not answer, without which only
+    this machine and the stores are checked. All checks are listed in docs/reference/checks.md.
 
     With --store alone a service compares lifecycle rules, versioning and locks of every store with
     the topics in it, so that this machine needs no credentials. The exit status is 1 if there is an
@@ -58,16 +59,17 @@ def doctor(*, config: Path | None, as_client: str | None, store: bool, connect: 
         return _store_set_up(config, connect)
     if config is None:
         raise Invalid("--config FILE or --store is missing: what is to be checked?")
-    examined = _examined(config, as_client, connect)
+    found = _diagnosed(config, as_client, connect)
     if connect.as_json:
-        show_json(_as_json(examined))
+        show_json(_as_json(found.examined))
     else:
-        _show(examined)
-    return int(not all(one.is_sound for one in examined))
+        _show(found.examined)
+    if found.no_broker:
+        fail(f"the broker cannot be asked: {found.no_broker}", EXIT_WRONG_USE)
+    return int(not all(one.is_sound for one in found.examined))
 
 
-def _examined(path: Path, as_client: str | None, connect: Connect) -> "Sequence[Examined]":
-    """Exits with status 2 where the broker does not answer."""
+def _diagnosed(path: Path, as_client: str | None, connect: Connect) -> "Diagnosis":
     from rlm.clock import SystemClock
     from rlm.config import load
     from rlm.diagnosis.run import diagnose
@@ -81,10 +83,7 @@ def _examined(path: Path, as_client: str | None, connect: Connect) -> "Sequence[
         as_client=bootstrap,
         answer_ms=int(connect.timeout_s * 1000),
     )
-    try:
-        return asyncio.run(asking)
-    except Unavailable as error:
-        fail(str(error), EXIT_WRONG_USE)
+    return asyncio.run(asking)
 
 
 def _address(text: str) -> Address:

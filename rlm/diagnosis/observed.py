@@ -119,8 +119,8 @@ class ObservedOwnTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedSettings:
-    """The settings topic, read to its end. `monotonic_ms`, `now_ms`: when. `is_there` False: no
-    service has ever run in this cluster.
+    """The settings topic, read to its end. `monotonic_ms`, `now_ms`: when. `is_there` False:
+    there is no such topic, and the view is empty.
     """
 
     view: SettingsView
@@ -186,8 +186,9 @@ class ObservedClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """All that was asked. `service` None: none has ever run beside this broker. `client` None:
-    nobody wanted to know.
+    """All that was asked. `remembered`: ids of ledger and settings, by name, that a service beside
+    this broker has written to its state.dir. `service` None: none has ever run beside this broker.
+    `client` None: nobody wanted to know.
     """
 
     config: ServiceConfig
@@ -196,6 +197,7 @@ class Observed:
     broker: ObservedBroker | Unasked
     settings: ObservedSettings | Unasked
     own_topics: Mapping[str, ObservedOwnTopic] | Unasked
+    remembered: Mapping[str, Uuid] | Unasked
     topics: tuple[ObservedTopic, ...] | Unasked
     missing_acls: tuple[Acl, ...] | Unasked
     stores: tuple[ObservedStore, ...] | Unasked

@@ -6,6 +6,7 @@ It connects as the service of the configuration would, with its principal and it
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 
 from kafka_clients.channel_security import ChannelSecurity
@@ -19,11 +20,11 @@ from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
 from rlm.diagnosis.checks import Examined, examine
 from rlm.diagnosis.local import read_disks, read_host
-from rlm.diagnosis.observed import ObservedBroker, ObservedClient, ObservedStore
+from rlm.diagnosis.observed import ObservedClient, ObservedStore, Unasked
 from rlm.diagnosis.service_calls import ask_service
 from rlm.diagnosis.sources import Sources, ask
 from rlm.diagnosis.table import CHECKS
-from rlm.service.metadata import build_command_metadata
+from rlm.service.metadata import RememberedTopics, build_command_metadata
 from rlm.stores.opened import OpenPlugin, beside, known_prefix, with_plugins
 from rlm.stores.reports import prefix_of
 from rlm.topics.cluster import OtherBrokers
@@ -36,15 +37,26 @@ _CONNECT_SECONDS = 5
 _SOONER = 0.8
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The result of every check. `no_broker`: why the broker could not be asked, so that only this
+    machine and the stores are known; empty = it was.
+    """
+
+    examined: tuple[Examined, ...]
+    no_broker: str
+
+
 async def diagnose(
     config: ServiceConfig, clock: Clock, *, as_client: Address | None, answer_ms: int
-) -> tuple[Examined, ...]:
-    """The result of every check. Unavailable: the broker did not answer, so little is known."""
+) -> Diagnosis:
+    """Ask every source once, and make all checks."""
     async with _opened(config, clock, as_client, answer_ms) as sources:
         site = await ask(sources, answer_ms)
-    if not isinstance(site.broker, ObservedBroker):
-        raise Unavailable(f"the broker cannot be asked: {site.broker.reason}")
-    return tuple(examine(CHECKS, site))
+    return Diagnosis(
+        examined=tuple(examine(CHECKS, site)),
+        no_broker=site.broker.reason if isinstance(site.broker, Unasked) else "",
+    )
 
 
 @asynccontextmanager
@@ -57,7 +69,7 @@ async def _opened(
     brokers = OtherBrokers(broker, client_id=_CLIENT_ID)
     rights = AllowedOperations(direct, client_id=_CLIENT_ID, security=security)
     groups = BrokerShareGroups(direct, clock=clock, client_id=_CLIENT_ID, security=security)
-    threads = FileThreads(1)
+    threads, remembered = FileThreads(1), RememberedTopics(config.state_dir, config.cluster_id)
     try:
         yield Sources(
             config=config,
@@ -69,6 +81,7 @@ async def _opened(
             read_settings=partial(_settings, config, security, clock, answer_ms),
             ask_stores=partial(with_plugins, config, clock, _stores),
             read_disks=partial(threads.run, read_disks, config),
+            read_remembered=partial(threads.run, remembered.read),
             read_host=read_host,
             ask_service=partial(ask_service, config, clock, answer_ms),
             ask_client=None if as_client is None else partial(_client, as_client, security),

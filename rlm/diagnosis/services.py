@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from kip405.ids import Uuid
 from rlm.diagnosis.checks import Check, CheckFinding, alarm, of_problem, warning
-from rlm.diagnosis.observed import Observed, ObservedOwnTopic, ObservedSettings, known
+from rlm.diagnosis.observed import NotAsked, Observed, ObservedOwnTopic, ObservedSettings, known
 from rlm.plans.problem_rules import acl_finding, peer_findings, skew_finding
 from rlm.plans.problems import human_duration
 from rlm.plans.services import DEAD_AFTER_BEATS
@@ -35,7 +35,8 @@ def _own_topics(site: Observed) -> Iterator[CheckFinding]:
     settings, found = known(site.settings), known(site.own_topics)
     factor = site.config.rlmm_config_remote_log_metadata_topic_replication_factor
     if not settings.is_there:
-        return  # the first service makes them
+        yield from _lost_settings(site)
+        return
     for spec in (settings_spec(factor), ledger_spec(factor)):
         guard = TopicGuard(spec, _recorded(settings).get(spec.name))
         topic = found[spec.name]
@@ -45,6 +46,34 @@ def _own_topics(site: Observed) -> Iterator[CheckFinding]:
             yield alarm(f"topic {spec.name}", f"nothing is trimmed: {guard.problem}", remedy)
         elif topic.least_replicas < factor:
             yield _too_few_replicas(spec.name, topic, factor)
+
+
+def _lost_settings(site: Observed) -> Iterator[CheckFinding]:
+    """The first service of a cluster makes both topics, this one before all else (H6)."""
+    trace = _trace_of_services(site)
+    if trace is not None:
+        yield alarm(
+            f"topic {SETTINGS_TOPIC}",
+            f"nothing is copied, trimmed or read: the topic is missing, and services have run "
+            f"here: {trace}",
+            _LOST[SETTINGS_TOPIC],
+        )
+
+
+def _trace_of_services(site: Observed) -> str | None:
+    """What shows that a service has run in this cluster; None = nothing does, and all was asked."""
+    if known(site.own_topics)[LEDGER_TOPIC].found is not None:
+        return f"topic {LEDGER_TOPIC} exists"
+    if known(site.remembered):
+        return f"state.dir {site.config.state_dir} remembers the topics"
+    stores = known(site.stores)
+    for store in stores:
+        if store.identity is not None and store.identity.cluster_id == site.config.cluster_id:
+            return f"store {store.name} at {store.uri} is of this cluster"
+    for store in stores:
+        if store.problem:
+            raise NotAsked(f"whether services have run here, store {store.name}: {store.problem}")
+    return None
 
 
 def _too_few_replicas(name: str, topic: ObservedOwnTopic, factor: int) -> CheckFinding:

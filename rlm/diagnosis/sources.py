@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from kip405.acls import Acl, of_principal
 from kip405.errors import Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.ids import Uuid
 from rlm.broker.answers import ClusterDescription, TopicConfigValue, TopicDescription
 from rlm.clock import Clock
 from rlm.config import ServiceConfig
@@ -59,7 +60,7 @@ class Broker(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Everything that is asked. `read_settings` gives the settings topic, read to its end.
-    `ask_client` None: nobody wants to know what clients learn.
+    `read_remembered`: see Observed. `ask_client` None: nobody wants to know what clients learn.
     """
 
     config: ServiceConfig
@@ -71,6 +72,7 @@ class Sources:
     read_settings: Callable[[], Awaitable[SettingsView]]
     ask_stores: Callable[[], Awaitable[tuple[ObservedStore, ...]]]
     read_disks: Callable[[], Awaitable[ObservedDisks]]
+    read_remembered: Callable[[], Awaitable[Mapping[str, Uuid]]]
     read_host: Callable[[], ObservedHost]
     ask_service: Callable[[SettingsView, Sequence[str]], Awaitable[ObservedService | None]]
     ask_client: Callable[[], Awaitable[ObservedClient]] | None = None
@@ -79,9 +81,10 @@ class Sources:
 async def ask(sources: Sources, answer_ms: int) -> Observed:
     """What they answered; each source has `answer_ms` to answer."""
     within = _Within(answer_ms)
-    broker, disks, stores, own_topics, settings, client = await asyncio.gather(
+    broker, disks, remembered, stores, own_topics, settings, client = await asyncio.gather(
         within.answer(_broker(sources)),
         within.answer(sources.read_disks()),
+        within.answer(sources.read_remembered()),
         within.answer(sources.ask_stores()),
         within.answer(_own_topics(sources.broker)),
         within.answer(_settings(sources)),
@@ -104,8 +107,11 @@ async def ask(sources: Sources, answer_ms: int) -> Observed:
         broker=broker,
         settings=settings,
         own_topics=own_topics,
+        remembered=remembered,
         topics=topics,
-        missing_acls=await within.answer(_missing_acls(sources, settings)),
+        missing_acls=broker
+        if isinstance(broker, Unasked)
+        else await within.answer(_missing_acls(sources, settings)),
         stores=stores,
         readers=readers,
         service=service,

@@ -65,6 +65,21 @@ EDITS: tuple[Edit, ...] = (
             "    return max(certain_ms, settings.now_ms - settings.now_ms",
         ),
         (
+            "H6: where the settings topic is missing no service has run yet",
+            "        yield from _lost_settings(site)\n",
+            "",
+        ),
+        (
+            "H6: topics that were lost both, and that the state remembers, never were",
+            "    if known(site.remembered):\n",
+            "    if not known(site.own_topics):\n",
+        ),
+        (
+            "H38: a store that is silent is one that nobody has used",
+            "        if store.problem:\n            raise NotAsked(",
+            "        if not stores:\n            raise NotAsked(",
+        ),
+        (
             "H6: a recreated ledger is as good as the recorded one",
             "        guard = TopicGuard(spec, _recorded(settings).get(spec.name))\n",
             "        guard = TopicGuard(spec, None)\n",

@@ -95,7 +95,7 @@ def test_a_broker_that_does_not_answer_is_no_verdict(one: Cluster, tmp_path: Pat
     doctor = Doctor(one, "", tmp_path)
     silent = {"broker_server_properties": "", "broker_direct_address": _NOBODY}
     done = doctor.run("--timeout", "5", **silent)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert done.returncode == 2 and "NOT ASKED" in done.stdout
     assert done.stderr.startswith("rlm: the broker cannot be asked: ")
     assert done.stderr.count("\n") == 1
 

@@ -77,8 +77,8 @@ async def test_doctor_asks_the_stores_of_a_configuration_directly(tmp_path: Path
     assert_one_line(refused, "rsm.config.rot", "did you mean rsm.config.root?", status=2)
 
 
-async def test_h38_no_verdict_without_the_broker(tmp_path: Path) -> None:
-    """It is another exit status than that of findings."""
+async def test_h38_without_the_broker_what_is_local_is_shown(tmp_path: Path) -> None:
+    """There is no verdict: it is another exit status than that of findings."""
     config = tmp_path / "rlm.yaml"
     settings = {
         **common_settings(tmp_path, NOBODY),
@@ -90,6 +90,14 @@ async def test_h38_no_verdict_without_the_broker(tmp_path: Path) -> None:
     }
     config.write_text(json.dumps(settings))
     asking = ("doctor", "--config", str(config), "--timeout", "2")
-    assert_one_line(await rlm(*asking), "the broker cannot be asked", str(NOBODY), status=2)
+    found = await rlm(*asking, "--json")
+    assert (found.exit_code, len(found.stderr.splitlines())) == (2, 1), found.output
+    assert found.stderr.startswith("rlm: the broker cannot be asked: ")
+    assert str(NOBODY) in found.stderr
+    checks = {one["check"]: one for one in json.loads(found.stdout)["checks"]}
+    assert checks["log-dirs"]["findings"] and not checks["log-dirs"]["unasked"]
+    assert str(NOBODY) in checks["own-topics"]["unasked"]
+    shown = await rlm(*asking)
+    assert shown.exit_code == 2 and "alarm: log-dirs: " in shown.stdout
     wrong = await rlm(*asking, "--as-client", "nowhere")
     assert_one_line(wrong, "--as-client", "nowhere", status=2)

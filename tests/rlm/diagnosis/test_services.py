@@ -50,6 +50,36 @@ async def test_h06_a_ledger_that_is_missing(world: World) -> None:
     assert "is missing" in finding.text and "rlm ledger rebuild" in finding.remedy
 
 
+async def test_h06_a_settings_topic_that_is_lost_beside_a_ledger(world: World) -> None:
+    del world.own.topics[SETTINGS_TOPIC]
+    finding = await world.only("own-topics")
+    assert (finding.severity, finding.subject) == (Severity.ALARM, f"topic {SETTINGS_TOPIC}")
+    assert f"{LEDGER_TOPIC} exists" in finding.text and "backup" in finding.remedy
+
+
+async def test_h06_a_settings_topic_that_is_lost_with_the_ledger_by_the_state(
+    world: World,
+) -> None:
+    world.before_the_first_service()
+    world.remembered.write({SETTINGS_TOPIC: SETTINGS_ID})
+    assert "remembers the topics" in (await world.only("own-topics")).text
+
+
+async def test_h06_a_settings_topic_that_is_lost_with_the_ledger_by_a_store(world: World) -> None:
+    used = world.store
+    world.before_the_first_service()
+    world.store = used
+    assert "store default at file:store is of this" in (await world.only("own-topics")).text
+
+
+async def test_h38_whether_the_settings_topic_is_lost_is_unknown_while_a_store_is_silent(
+    world: World,
+) -> None:
+    world.before_the_first_service()
+    world.store = replace(world.store, problem="no route to host")
+    assert "no route to host" in (await world.examined())["own-topics"].unasked
+
+
 async def test_h06_a_settings_topic_that_was_recreated(world: World) -> None:
     """Nothing rebuilds it."""
     world.own.topics[SETTINGS_TOPIC] = described(SETTINGS_TOPIC, LEDGER_ID, 1, (1, 2, 3))

@@ -4,9 +4,8 @@ from kip405.errors import Unavailable
 from rlm.diagnosis.checks import is_counted
 from rlm.diagnosis.table import CHECKS
 from rlm.plans.problems import Severity
-from rlmm.settings_view import SettingsView
 from tests.builders.log_dir import TOPIC
-from tests.rlm.diagnosis.world import OWN_TOPICS, World
+from tests.rlm.diagnosis.world import World
 
 
 async def test_a_sound_site_has_no_findings(world: World) -> None:
@@ -44,11 +43,7 @@ async def test_h38_one_silent_broker_leaves_the_retention_of_a_topic_unknown(wor
 
 
 async def test_before_the_first_service_nothing_is_missing(world: World) -> None:
-    for node in (world.own, world.other):
-        for name in OWN_TOPICS:
-            del node.topics[name]
-    world.settings.view = SettingsView()
-    world.store = type(world.store)(name="default", uri="file:store")
+    world.before_the_first_service()
     assert await world.findings() == {}
 
 

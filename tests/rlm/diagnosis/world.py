@@ -30,6 +30,7 @@ from rlm.diagnosis.observed import (
 )
 from rlm.diagnosis.sources import Sources, ask
 from rlm.diagnosis.table import CHECKS
+from rlm.service.metadata import RememberedTopics
 from rlmm.settings_records import ClusterRecord, ServiceRecord, StoreRecord, TopicRecord
 from rlmm.settings_view import SettingsView
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC, TopicSpec, ledger_spec, settings_spec
@@ -180,6 +181,7 @@ class World:
         self.partition.active(0, 10)
         floor = {"disk.min.free.bytes": 0}
         self.config: ServiceConfig = broker_config(self.path, floor | settings)
+        self.remembered = RememberedTopics(self.config.state_dir, CLUSTER_ID)
         self.clock = ManualClock(now_ms=10_000_000)
         self.own, self.other = FakeNode(), FakeNode()
         self.rights = FakeRights()
@@ -240,6 +242,14 @@ class World:
         for node in (self.own, self.other):
             node.topic_configs[topic][name] = value
 
+    def before_the_first_service(self) -> None:
+        """Nobody has made a topic, a record or the identity of a store."""
+        for node in (self.own, self.other):
+            for name in OWN_TOPICS:
+                del node.topics[name]
+        self.settings.view = SettingsView()
+        self.store = ObservedStore(name="default", uri="file:store")
+
     async def examined(self) -> dict[str, Examined]:
         """The results of all checks, by name."""
         site = await ask(
@@ -253,6 +263,7 @@ class World:
                 read_settings=self._read_settings,
                 ask_stores=self._ask_stores,
                 read_disks=self._read_disks,
+                read_remembered=self._read_remembered,
                 read_host=lambda: self.host,
                 ask_service=self._ask_service,
                 ask_client=None if self.client is None else self._ask_client,
@@ -292,6 +303,9 @@ class World:
 
     async def _read_disks(self) -> ObservedDisks:
         return read_disks(self.config)
+
+    async def _read_remembered(self) -> Mapping[str, Uuid]:
+        return self.remembered.read()
 
     async def _ask_service(
         self, view: SettingsView, trimmed: Sequence[str]
