@@ -136,7 +136,8 @@ def _purge(request: admin_pb2.PurgeRequest, names: TopicNames) -> Iterator[Need]
 
 
 def _plan_topic(request: admin_pb2.PlanTopicRequest, names: TopicNames) -> Iterator[Need]:
-    yield Need(right=_D, topic=request.enable.topic)
+    """As for EnableTopic, which says as much of groups, brokers and their directories."""
+    yield Need(right=_C, topic=request.enable.topic)
 
 
 def _copy_closed(request: admin_pb2.CopyClosedRequest, names: TopicNames) -> Iterator[Need]:
@@ -190,13 +191,6 @@ def _keep_status(answer: admin_pb2.StatusResponse, sees: Sees) -> None:
         del answer.readers[:]
 
 
-def _keep_costs(answer: admin_pb2.CostsResponse, sees: Sees) -> None:
-    """Reads are counted over all topics."""
-    _only(answer.topics, sees)
-    if not sees(EVERY_TOPIC):
-        del answer.reads[:]
-
-
 def _keep_events(answer: admin_pb2.ListEventsResponse, sees: Sees) -> None:
     """Sources have names of all topics whose tasks run."""
     _only(answer.events, sees)
@@ -212,12 +206,8 @@ _EACH = "describe, for each topic that the answer is to have"
 _ADMIN_RULES: Mapping[str, MethodRule] = {
     "EnableTopic": MethodRule(words="configure on the topic", needs=_on_topic(_C), changes=_always),
     "PlanRetention": MethodRule(words="describe on the topic", needs=_on_topic(_D)),
-    "PlanTopic": MethodRule(words="describe on the topic", needs=_plan_topic),
-    "DescribeCosts": MethodRule(
-        words="describe, for each topic that the answer is to have; reads only with describe on "
-        "every topic",
-        keep=_keep_costs,
-    ),
+    "PlanTopic": MethodRule(words="configure on the topic", needs=_plan_topic),
+    "DescribeCosts": MethodRule(words="describe on every topic", needs=_on_every(_D)),
     "AcceptRetention": MethodRule(
         words="configure on the topic; describe, where it only plans",
         needs=_on_topic_if(_C, _has_limits, _D),

@@ -1,13 +1,15 @@
 """What enabling a topic would mean, by the services of all leaders, for PlanTopic.
 
 The service of the partition-0 leader checks, as for EnableTopic; each leader's service measures. A
-partition that nobody measured is shown with the reason: unknown is not nothing (H38).
+partition that nobody measured is shown with the reason: unknown is not nothing (H38). Nobody waits
+for a plan but its caller, and PLANS_MOST are made at once.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from kip405.errors import RemoteStorageError
+from kip405.errors import Busy, RemoteStorageError
 from kip405.topic_names import checked_name
 from rlm.api import messages
 from rlm.api.fan_out import ask_others, why_silent
@@ -17,6 +19,8 @@ from rlm.plans.enabling import PartitionMeasure
 from rlm.plans.retention import LocalRetention, effective_local_retention
 from rlm.topics.verbs import EnableCheck, EnableOptions
 from rlm.v1 import admin_pb2 as pb
+
+PLANS_MOST = 2
 
 
 class Checker(Protocol):
@@ -42,7 +46,7 @@ class Broker(Protocol):
 
 
 class TopicPlans:
-    """Owns nothing. `copy_limit`: bytes a second that this service may copy."""
+    """`copy_limit`: bytes a second that this service may copy."""
 
     def __init__(
         self,
@@ -58,6 +62,7 @@ class TopicPlans:
         self._measures = measures
         self._broker = broker
         self._copy_limit = copy_limit
+        self._turns = asyncio.Semaphore(PLANS_MOST)
 
     async def own(self, request: pb.EnableTopicRequest) -> pb.TopicPlan:
         """The partitions that our broker leads, with the local retention of the request."""
@@ -69,7 +74,15 @@ class TopicPlans:
         return pb.TopicPlan(topic=topic.name, partitions=await self._own_rows(topic, retention))
 
     async def whole(self, request: pb.EnableTopicRequest, principal: str) -> pb.TopicPlan:
-        """All partitions. NotLeader: call the service of `error.leader`; NotFound, Invalid."""
+        """All partitions. NotLeader: call the service of `error.leader`; NotFound, Invalid. Busy:
+        PLANS_MOST are being made.
+        """
+        if self._turns.locked():
+            raise Busy(f"{PLANS_MOST} plans of topics are being made here: ask again in a moment")
+        async with self._turns:
+            return await self._whole(request, principal)
+
+    async def _whole(self, request: pb.EnableTopicRequest, principal: str) -> pb.TopicPlan:
         options = messages.enable_options_of(request, by=principal)
         found = await self._check.check(checked_name(request.topic), options)
         retention = effective_local_retention(found.retention)

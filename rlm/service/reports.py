@@ -71,6 +71,7 @@ def build_reports(
             prices=partial(prices_of, dependencies.config),
             part_bytes=partial(_part_bytes, dependencies),
             reads=partial(_store_reads, dependencies),
+            threads=dependencies.threads.other,
             clock=dependencies.clock,
             barrier_deadline_ms=BARRIER_DEADLINE_MS,
         ),

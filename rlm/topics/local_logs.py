@@ -181,24 +181,24 @@ class Growth:
 
 def bytes_a_day(segments: Iterable[RemoteLogSegmentMetadata], now_ms: int) -> int:
     """Bytes of FINISHED segments of the last 24 h, scaled up where the data is younger."""
-    return a_day(segments, now_ms, lambda segment: segment.segment_size_bytes)
+    [size_bytes] = a_day(segments, now_ms, lambda segment: segment.segment_size_bytes)
+    return size_bytes
 
 
 def a_day(
     segments: Iterable[RemoteLogSegmentMetadata],
     now_ms: int,
-    amount: Callable[[RemoteLogSegmentMetadata], int],
-) -> int:
-    """The same of another amount of each segment."""
-    finished = [
-        segment
-        for segment in segments
-        if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        and segment.max_timestamp_ms <= now_ms
-    ]
-    recent = [one for one in finished if one.max_timestamp_ms > now_ms - DAY_MS]
-    if not recent:
-        return 0
-    oldest_ms = min(segment.max_timestamp_ms for segment in finished)
+    *amounts: Callable[[RemoteLogSegmentMetadata], int],
+) -> list[int]:
+    """The same of other amounts of each segment; all are counted in one pass."""
+    counted, oldest_ms = [0] * len(amounts), now_ms
+    for segment in segments:
+        at_ms = segment.max_timestamp_ms
+        if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED or at_ms > now_ms:
+            continue
+        oldest_ms = min(oldest_ms, at_ms)
+        if at_ms > now_ms - DAY_MS:
+            for number, amount in enumerate(amounts):
+                counted[number] += amount(segment)
     span_ms = min(DAY_MS, max(now_ms - oldest_ms, _LEAST_SPAN_MS))
-    return sum(map(amount, recent)) * DAY_MS // span_ms
+    return [one * DAY_MS // span_ms for one in counted]

@@ -170,18 +170,18 @@ class TopicVerbs:
             return await self._enable(seen, options)
 
     async def check(self, name: str, options: EnableOptions) -> EnableCheck:
-        """What `enable` would say now; alters nothing. NotFound, MissingAcls: the topic cannot be
-        described. Invalid: the retention that is asked for is none.
+        """What `enable` would say now; alters nothing, and so keeps no verb waiting. NotFound,
+        MissingAcls: the topic cannot be described. Invalid: the retention that is asked for is
+        none.
         """
-        async with self.lock:
-            seen = await self._see_allowed(name, tier=options.trim)
-            retention = rules.choose_retention(options.retention, seen.record, seen.config)
-            try:
-                checked = await self._checked(seen, options)
-                await self._dependencies.starts.check(seen.topic, options.remains)
-            except RemoteStorageError as error:
-                return EnableCheck(topic=seen.topic, retention=retention, refusal=error)
-            return EnableCheck(topic=seen.topic, retention=retention, warnings=checked.warnings)
+        seen = await self._see_allowed(name, tier=options.trim)
+        retention = rules.choose_retention(options.retention, seen.record, seen.config)
+        try:
+            checked = await self._checked(seen, options)
+            await self._dependencies.starts.check(seen.topic, options.remains)
+        except RemoteStorageError as error:
+            return EnableCheck(topic=seen.topic, retention=retention, refusal=error)
+        return EnableCheck(topic=seen.topic, retention=retention, warnings=checked.warnings)
 
     async def change_taken_over(self, name: str, options: EnableOptions) -> Outcome:
         """As `enable`, but Fenced for a topic that is not enabled in mode tier (any more)."""

@@ -9,9 +9,40 @@ MESSAGES = Target("rlm/api/cluster_status.py", ("tests/rlm/api/test_admin_servic
 EXPLAINED = Target("rlm/plans/explanation.py", ("tests/rlm/plans/test_explanation.py",))
 SAFETY = Target("rlm/plans/safety.py", ("tests/rlm/plans/test_safety.py",))
 HEALTH = Target("rlm/api/safety_of_status.py", ("tests/rlm/cli/test_health.py",))
+COSTS = Target("rlm/api/costs.py", ("tests/rlm/cli/test_cost.py",))
+PLANS = Target("rlm/api/topic_plans.py", ("tests/rlm/cli/test_plan.py",))
+CHECK = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_enable_check.py",))
 LEADERSHIP = Target("rlm/broker/leadership.py", ("tests/rlm/broker/test_leadership.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *COSTS.edits(
+        (
+            "G6: the ledger is counted in the event loop",
+            "await self._threads.run(_growth, record, ledgers, part_bytes, now_ms)",
+            "_growth(record, ledgers, part_bytes, now_ms)",
+        ),
+        (
+            "G6: the ledger is counted for everybody who asks",
+            "now_ms - self._counted[0] >= KEPT_MS:",
+            "now_ms - self._counted[0] >= 0:",
+        ),
+    ),
+    *PLANS.edits(
+        (
+            "G6: plans wait for one another without a limit",
+            "        if self._turns.locked():\n",
+            "        if self._turns.locked() and not request.topic:\n",
+        ),
+    ),
+    *CHECK.edits(
+        (
+            "G6: verbs wait for a plan",
+            "        seen = await self._see_allowed(name, tier=options.trim)\n        retention",
+            "        async with self.lock:\n"
+            "            seen = await self._see_allowed(name, tier=options.trim)\n"
+            "        retention",
+        ),
+    ),
     *SAFETY.edits(
         (
             "H38: what is not known is safe",

@@ -52,8 +52,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H2: what only checks a topic writes its remote log starts",
-            "                await self._dependencies.starts.check(seen.topic, options.remains)\n",
-            "                await self._dependencies.starts.ensure(seen.topic, options.remains)\n",
+            "            await self._dependencies.starts.check(seen.topic, options.remains)\n",
+            "            await self._dependencies.starts.ensure(seen.topic, options.remains)\n",
         ),
         (
             "H19: nobody snapshots who reads the topic before it is trimmed",

@@ -1,6 +1,8 @@
 """What one node measures, counts and remembers, as the calls that report ask for it."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import ParamSpec, TypeVar
 
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
@@ -23,21 +25,43 @@ from rlm.tasks.pool import TaskPool
 from rlm.tasks.trim import TrimStatus
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.builders.threads import THREADS
 from tests.rlm.api.node_fakes import cluster_clients
 from tests.rlm.topics.world import ServiceBroker, ServiceUnderTest
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class CountedThreads:
+    """Runs work in threads; `jobs` counts it."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self.jobs += 1
+        return await THREADS.run(work, *args, **kwargs)
+
 
 class ApiMeasures:
-    """What a node has of each partition that it leads; `asked` is the local retention."""
+    """What a node has of each partition that it leads; `asked` is the local retention. `begun` has
+    an item for each question; it is answered once `goes_on`.
+    """
 
     def __init__(self) -> None:
         self.found: dict[int, PartitionMeasure | RemoteStorageError] = {}
         self.asked: list[LocalRetention] = []
+        self.begun = asyncio.Queue[None]()
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
 
     async def own(
         self, topic: TopicDescription, retention: LocalRetention
     ) -> Mapping[int, PartitionMeasure | RemoteStorageError]:
         self.asked.append(retention)
+        self.begun.put_nowait(None)
+        await self.goes_on.wait()
         return self.found
 
 
@@ -82,6 +106,7 @@ class ApiReports:
         self.measures = ApiMeasures()
         self.copy_limit = 1_000
         self.reads = 0
+        self.threads = CountedThreads()
         self.documents = ApiDocuments()
         self.tasks = ApiTasks()
         self.decisions = self.tasks.decisions
@@ -115,6 +140,7 @@ class ApiReports:
                 prices=lambda: self.prices,
                 part_bytes=lambda _topic: None,
                 reads=lambda: self.reads,
+                threads=self.threads,
                 clock=service.clock,
                 barrier_deadline_ms=1_000,
             ),

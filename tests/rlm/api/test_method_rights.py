@@ -58,6 +58,7 @@ def test_a_method_without_needs_shows_nothing_of_a_topic_or_takes_it_out() -> No
         if rule.by_ref is None and rule.keep is None and rule.needs.__name__ == "<lambda>"
     }
     assert free == {
+        "DescribeCosts",
         "DescribeEndpoints",
         "Diagnose",
         "InspectStores",
@@ -68,7 +69,6 @@ def test_a_method_without_needs_shows_nothing_of_a_topic_or_takes_it_out() -> No
     }
     kept = {name.rpartition("/")[2] for name, rule in METHOD_RULES.items() if rule.keep is not None}
     assert kept == {
-        "DescribeCosts",
         "DescribeTopics",
         "Freeze",
         "ListCandidates",
@@ -87,8 +87,8 @@ PLAN_ORDERS = pb.PlanTopicRequest(enable=pb.EnableTopicRequest(topic="orders"))
 NEEDED: list[tuple[str, Message, list[tuple[ApiRight, str]]]] = [
     ("EnableTopic", pb.EnableTopicRequest(topic="orders"), [(C, "orders")]),
     ("PlanRetention", pb.EnableTopicRequest(topic="orders"), [(D, "orders")]),
-    ("PlanTopic", PLAN_ORDERS, [(D, "orders")]),
-    ("DescribeCosts", pb.DescribeCostsRequest(), []),
+    ("PlanTopic", PLAN_ORDERS, [(C, "orders")]),
+    ("DescribeCosts", pb.DescribeCostsRequest(), [(D, "*")]),
     ("AcceptRetention", pb.AcceptRetentionRequest(topic="orders"), [(D, "orders")]),
     ("AcceptRetention", pb.AcceptRetentionRequest(topic="o", retention_ms=1), [(C, "o")]),
     ("AcceptRetention", pb.AcceptRetentionRequest(topic="o", retention_bytes=1), [(C, "o")]),

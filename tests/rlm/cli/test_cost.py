@@ -2,6 +2,7 @@
 
 import pytest
 
+from rlm.api.costs import KEPT_MS
 from rlm.plans.costs import MONTH_MS, Prices
 from rlm.plans.enabling import PartitionMeasure
 from rlm.plans.retention import LocalRetention
@@ -46,6 +47,20 @@ async def test_bills_of_today_and_in_a_month() -> None:
     assert today["kept"]["gets"] == pytest.approx(0.006)
     asked_for = LocalRetention(max_age_ms=3_600_000, max_bytes=None)
     assert node.reports.measures.asked == [asked_for]
+
+
+async def test_g6_segments_are_counted_in_threads_once_in_some_seconds() -> None:
+    """Whoever asks again and again neither holds up the event loop nor has all counted again."""
+    async with api_node(Cluster()) as node:
+        await with_remote_data(node)
+        assert node.reports.threads.jobs == 0
+        for _ in range(2):
+            shown = await as_json(node, "cost")
+            assert shown["topics"][TOPIC]["remote_bytes"] == 100
+        assert node.reports.threads.jobs == 1, "one for each topic"
+        node.service.clock.advance(KEPT_MS)
+        await as_json(node, "cost")
+        assert node.reports.threads.jobs == 2
 
 
 async def test_without_prices_it_says_which_settings_to_set() -> None:

@@ -1,6 +1,11 @@
 """`rlm plan` and the call PlanTopic: figures of all leaders, refusals of the first."""
 
-from kip405.errors import Unavailable
+import asyncio
+
+import pytest
+
+from kip405.errors import Busy, Unavailable
+from rlm.api.topic_plans import PLANS_MOST
 from rlm.plans.enabling import PartitionMeasure
 from rlm.plans.retention import LocalRetention
 from rlm.v1 import admin_pb2 as pb
@@ -95,3 +100,18 @@ async def test_a_service_asked_alone_measures_by_the_limits_it_is_given() -> Non
         answer = await call(node, "PlanTopic", pb.PlanTopicRequest(enable=enable, local_only=True))
     assert [row.copy_bytes_per_second for row in answer.partitions] == [1_000]
     assert node.reports.measures.asked == [LocalRetention(max_age_ms=None, max_bytes=5)]
+
+
+async def test_g6_no_more_than_some_plans_are_made_at_once() -> None:
+    async with api_node(Cluster()) as node:
+        asked_for = pb.PlanTopicRequest(enable=pb.EnableTopicRequest(topic=TOPIC))
+        node.reports.measures.goes_on.clear()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(PLANS_MOST):
+                tasks.create_task(call(node, "PlanTopic", asked_for))
+                await node.reports.measures.begun.get()
+            with pytest.raises(Busy, match="ask again"):
+                async with asyncio.timeout(5):
+                    await call(node, "PlanTopic", asked_for)
+            node.reports.measures.goes_on.set()
+        await call(node, "PlanTopic", asked_for)

@@ -1,5 +1,6 @@
 """What `rlm plan` is told by the verb that would enable a topic: the same refusals, no change."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -58,6 +59,12 @@ async def test_h02_a_topic_that_nothing_refuses_is_checked_without_a_record() ->
     assert cluster.records == [] and cluster.alters == []
     assert (service.start_of(0), service.start_of(1)) == (None, None)
     assert all(not what.startswith("alter") for _, what in cluster.used)
+
+
+async def test_no_verb_waits_for_a_check_and_no_check_for_a_verb() -> None:
+    service = ServiceUnderTest(Cluster())
+    async with service.verbs.lock, asyncio.timeout(5):
+        assert (await service.verbs.check(TOPIC, TIER)).refusal is None
 
 
 async def test_warnings_are_those_of_enable() -> None:
