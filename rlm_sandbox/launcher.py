@@ -194,13 +194,48 @@ class Launcher:
     def wait_cluster(self, *, timeout_ms: int) -> None:
         """Return when every broker sees all brokers (each is registered and unfenced)."""
         everyone = frozenset(self.state.spec.broker_ids)
-        identity = self.state.processes["broker:1"]
+        self._wait_all(
+            "broker:1",
+            everyone,
+            lambda node: self._sees(node, everyone),
+            otherwise="the brokers do not find each other",
+            timeout_ms=timeout_ms,
+        )
+
+    def wait_services(self, *, timeout_ms: int) -> None:
+        """Return when every broker's service has heard them all: until then none counts as live,
+        and commands say so.
+        """
+        spec = self.state.spec
+        names = {f"rlm:{node}": node for node in spec.broker_ids if spec.services}
+        nodes = frozenset(node for name, node in names.items() if name not in spec.without)
+        if not nodes:
+            return
+        self._wait_all(
+            f"rlm:{min(nodes)}",
+            nodes,
+            lambda node: readiness.has_heard(self.state.ports[node].http, nodes),
+            otherwise="the services do not hear each other",
+            timeout_ms=timeout_ms,
+        )
+
+    def _wait_all(
+        self,
+        name: str,
+        of: Iterable[int],
+        is_so: Callable[[int], bool],
+        *,
+        otherwise: str,
+        timeout_ms: int,
+    ) -> None:
+        """Return when it is so of every number; SandboxError with the last log lines of the process
+        `name` when that ended, or after too long.
+        """
+        numbers, identity = tuple(of), self.state.processes[name]
         deadline_ms = self.clock.monotonic_ms() + timeout_ms
-        while not all(self._sees(node, everyone) for node in everyone):
+        while not all(map(is_so, numbers)):
             if identity.wait_gone(_POLL_MS) or self.clock.monotonic_ms() > deadline_ms:
-                raise SandboxError(
-                    "the brokers do not find each other" + self._last_log("broker:1")
-                )
+                raise SandboxError(otherwise + self._last_log(name))
 
     def _sees(self, node: int, everyone: frozenset[int]) -> bool:
         view = self._view(node)
@@ -217,11 +252,13 @@ class Launcher:
         admin = self.security.admin
         ports = [own.direct for own in self.state.ports.values()]
         create_acls(ports[0], admin)
-        identity = self.state.processes["broker:1"]
-        deadline_ms = self.clock.monotonic_ms() + timeout_ms
-        while not all(knows_acls(port, admin) for port in ports):
-            if identity.wait_gone(_POLL_MS) or self.clock.monotonic_ms() > deadline_ms:
-                raise SandboxError("the brokers do not learn the ACLs" + self._last_log("broker:1"))
+        self._wait_all(
+            "broker:1",
+            ports,
+            lambda port: knows_acls(port, admin),
+            otherwise="the brokers do not learn the ACLs",
+            timeout_ms=timeout_ms,
+        )
 
     def _last_log(self, name: str) -> str:
         path = self.layout.log(name)

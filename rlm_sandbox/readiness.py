@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import re
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from kafka_protocol.apis import METADATA
@@ -17,6 +19,8 @@ _NOT_YET = {
     for kind in (ProblemKind.STARTING, ProblemKind.METADATA, ProblemKind.STORE_UNAVAILABLE)
 }
 """Kinds of problems that pass while a sandbox comes up."""
+HEARD = "rlm_heartbeat_age_seconds"
+_HEARD_NODE = re.compile(rf'^{HEARD}{{node="(\d+)"}}', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,18 @@ def service_is_ready(port: int) -> bool:
         return False
     kinds = {problem["kind"] for problem in health.get("problems", ())}
     return health.get("ready") is True and not kinds & _NOT_YET
+
+
+def has_heard(port: int, nodes: AbstractSet[int]) -> bool:
+    """Whether a service has received a heartbeat of the service of each node, as its metrics say.
+    True too where these need a token: then nobody knows.
+    """
+    answer = _get(port, "/metrics")
+    if answer is None:
+        return False
+    if answer[0] == http.client.UNAUTHORIZED:
+        return True
+    return nodes <= {int(node) for node in _HEARD_NODE.findall(answer[1].decode())}
 
 
 def _get(port: int, path: str) -> tuple[int, bytes] | None:

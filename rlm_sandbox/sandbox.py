@@ -421,6 +421,7 @@ class Sandbox:
                 self._launcher(state).secure_cluster(timeout_ms=timeout_ms)
                 if state.spec.has_zookeeper:
                     state = self._with_cluster_id_of_the_disks(state)
+        self._launcher(state).wait_services(timeout_ms=timeout_ms)
         self._launcher(state).keep_classes(progress)
         _write_document(self.layout, state)
 

@@ -3,22 +3,27 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from rlm.clock import SystemClock
 from rlm_sandbox.launcher import Launcher
 from rlm_sandbox.ports import PortReservation
-from rlm_sandbox.spec import Layout, SandboxSpec
+from rlm_sandbox.processes import spawn
+from rlm_sandbox.spec import Layout, SandboxError, SandboxSpec
 from rlm_sandbox.state import prepared
 
 OF_THE_SHELL = {"RLM_LOG_LEVEL": "debug", "RLM_STORES": "{}", "RLM_CACHE_DIR": "/c", "OTHER": "o"}
 GIVEN = {"RLM_KAFKA_SSL_KEY_PASSWORD": "given"}
+WITH_ALL = SandboxSpec(store="s3", readers=1)
 
 
-def launcher(folder: Path) -> Launcher:
+def launcher(folder: Path, spec: SandboxSpec = WITH_ALL) -> Launcher:
     layout, ports = Layout(root=folder), PortReservation()
     try:
-        state = prepared(layout, SandboxSpec(store="s3", readers=1), None, ports)
+        state = prepared(layout, spec, None, ports)
     finally:
         ports.release_all()
     clock = SystemClock()
@@ -42,6 +47,25 @@ def test_our_packages_come_before_those_of_pythonpath(tmp_path: Path) -> None:
     assert (Path(alone) / "rlm/__init__.py").is_file()
     both = made.environment("rlm:1", {"PYTHONPATH": "/mine"})["PYTHONPATH"]
     assert both == f"{alone}{os.pathsep}/mine"
+
+
+def test_a_service_that_ends_is_not_waited_for(tmp_path: Path) -> None:
+    made = launcher(tmp_path)
+    ended = spawn(
+        [sys.executable, "-c", ""], log=made.layout.log("rlm:1"), environ={}, cwd=tmp_path
+    )
+    begun = replace(made, state=made.state.with_process("rlm:1", ended))
+    with pytest.raises(SandboxError, match="the services do not hear each other"):
+        begun.wait_services(timeout_ms=60_000)
+
+
+def test_services_that_are_not_there_are_not_waited_for(tmp_path: Path) -> None:
+    for name, spec in {
+        "none": SandboxSpec(services=False),
+        "later": SandboxSpec(without=("rlm:1",)),
+    }.items():
+        (tmp_path / name).mkdir()
+        launcher(tmp_path / name, spec).wait_services(timeout_ms=0)
 
 
 def test_no_test_gets_a_setting_of_the_shell() -> None:
