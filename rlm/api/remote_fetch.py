@@ -181,7 +181,7 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
 def _reader(what: str) -> Elsewhere:
     return Elsewhere(
         f"this is a reader, without a broker, and {what} needed: ask a broker's service "
-        "(DescribeEndpoints names them), or ask with tiers = REMOTE_ONLY"
+        "(DescribeEndpoints names them), or ask with tiers = REMOTE_ONLY (rlm fetch --remote-only)"
     )
 
 

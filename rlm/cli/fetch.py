@@ -1,4 +1,4 @@
-"""`rlm fetch`: records of a partition from both tiers, one line each."""
+"""`rlm fetch`: records of a partition from both tiers or from the remote one, one line each."""
 
 import json
 from collections.abc import Iterator
@@ -31,9 +31,17 @@ _MAX_MOVES = 5
     help="Records to print; 0 = all there are.",
 )
 @click.option("--uncommitted", is_flag=True, help="Also records of open and aborted transactions.")
+@click.option("--remote-only", is_flag=True, help="Only the remote tier; a reader has no other.")
 @service_options
 def fetch(
-    *, topic: str, partition: int, start: str, count: int, uncommitted: bool, connect: Connect
+    *,
+    topic: str,
+    partition: int,
+    start: str,
+    count: int,
+    uncommitted: bool,
+    remote_only: bool,
+    connect: Connect,
 ) -> None:
     """Print records of a partition of TOPIC: tier, offset, time, key, value, headers.
 
@@ -45,6 +53,7 @@ def fetch(
         partition=partition,
         start_offset=_offset(start),
         isolation_level=level,
+        tiers=pb.REMOTE_ONLY if remote_only else pb.ALL_TIERS,
     )
     found = _at_leader(connect, request, _NAMED.get(start))
     for tier, record in islice(found, count or None):
@@ -84,6 +93,7 @@ def _special(target: Target, request: pb.FetchRequest, timestamp: int) -> int:
         partition=request.partition,
         timestamp=timestamp,
         isolation_level=request.isolation_level,
+        tiers=request.tiers,
     )
     answer = target.ask(target.fetch.ListOffsets, asked)
     return answer.offset

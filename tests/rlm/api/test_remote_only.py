@@ -24,6 +24,7 @@ from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord, ReaderRecord, ServiceRecord, TopicRecord
 from tests.builders.ledger import PARTITION
 from tests.rlm.api.remote_site import REF, WHO, Site, fetch, missing, offsets, positions
+from tests.rlm.cli.invoking import assert_one_line, rlm
 
 
 async def test_the_whole_remote_tier_byte_for_byte_and_no_more(site: Site) -> None:
@@ -37,6 +38,17 @@ async def test_the_whole_remote_tier_byte_for_byte_and_no_more(site: Site) -> No
     assert (last.high_watermark, last.last_stable_offset, last.log_start_offset) == (400, 400, 0)
     assert {one.tier for one in answers} == {pb.REMOTE}
     assert len(answers) > 3
+
+
+async def test_the_command_prints_what_a_reader_has(site: Site) -> None:
+    asked = ("fetch", PARTITION.topic, "-p", str(PARTITION.partition), "--address", site.address)
+    both = await rlm(*asked, "-o", "earliest")
+    assert_one_line(both, "this is a reader", "--remote-only", status=1)
+    found = await rlm(*asked, "-o", "earliest", "-n", "0", "--remote-only")
+    rows = [line.split("\t")[:2] for line in found.stdout.splitlines()]
+    assert rows == [["remote", str(offset)] for offset in range(400)]
+    after_all = await rlm(*asked, "-o", "latest", "--remote-only")
+    assert (after_all.exit_code, after_all.stdout) == (0, "")
 
 
 async def test_it_ends_at_the_end_asked_for_and_says_nothing_beyond_the_remote_end(
