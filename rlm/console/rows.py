@@ -6,7 +6,7 @@ verdict is that of rlm.api.safety_of_status.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -429,14 +429,8 @@ def _count(known: Row, row: fetch_pb2.PartitionDescription) -> None:
         known["unexamined"] += 1
 
 
-def _totals(topics: Iterable[Row]) -> Row:
-    sums = dict(_NOTHING)
-    count = 0
-    for row in topics:
-        count += 1
-        for name in sums:
-            sums[name] += row[name]
-    return {"topics": count, **sums}
+def _totals(topics: Collection[Row]) -> Row:
+    return {"topics": len(topics), **{name: sum(row[name] for row in topics) for name in _NOTHING}}
 
 
 def _gravest(row: Row) -> tuple[int, int]:
