@@ -81,10 +81,9 @@ class Sources:
 async def ask(sources: Sources, answer_ms: int) -> Observed:
     """What they answered; each source has `answer_ms` to answer."""
     within = _Within(answer_ms)
-    broker, disks, remembered, stores, own_topics, settings, client = await asyncio.gather(
+    broker, disks, stores, own_topics, settings, client = await asyncio.gather(
         within.answer(_broker(sources)),
         within.answer(sources.read_disks()),
-        within.answer(sources.read_remembered()),
         within.answer(sources.ask_stores()),
         within.answer(_own_topics(sources.broker)),
         within.answer(_settings(sources)),
@@ -107,7 +106,7 @@ async def ask(sources: Sources, answer_ms: int) -> Observed:
         broker=broker,
         settings=settings,
         own_topics=own_topics,
-        remembered=remembered,
+        remembered=await within.answer(sources.read_remembered()),
         topics=topics,
         missing_acls=broker
         if isinstance(broker, Unasked)

@@ -10,13 +10,13 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from kip405.ids import PartitionKey
 from kip405.process import software_version
-from kip405.settings import MASK, Secret, masked
+from kip405.settings import MASK, Secret, is_secret_name, masked, rows_of
 from rlm.api.call_metadata import Tokens
 from rlm.config import CommonConfig
 from rlm.plans.problems import Problem
@@ -27,6 +27,7 @@ from rsm_plugins.threads import Threads
 MOST_BYTES = 4 << 20
 MOST_FILES = 20_000
 _CUT = b"\n(the rest is left out)\n"
+_MOST_SECRET_BYTES = 1 << 20
 _LEAST_SECRET = 6
 """Shorter ones would mask what is no secret."""
 
@@ -71,8 +72,11 @@ class ServiceDiagnosis:
             "log-dirs.json": _json(await self.threads.run(_listed, self.log_dirs)),
             "metrics.txt": self.metrics().decode("utf-8", "replace"),
         }
-        secrets = [one for one in self.secrets() if len(one) >= _LEAST_SECRET]
+        secrets = await self.threads.run(self._secrets)
         return {name: _fit(masked(text, secrets).encode()) for name, text in made.items()}
+
+    def _secrets(self) -> list[str]:
+        return [one for one in self.secrets() if len(one) >= _LEAST_SECRET]
 
     def _versions(self) -> dict[str, object]:
         return {
@@ -106,12 +110,17 @@ class ServiceDiagnosis:
 
 
 def secrets_of(config: CommonConfig, tokens: Callable[[], Tokens]) -> Callable[[], Iterator[str]]:
-    """All secrets of a configuration, those of its stores, and the tokens of the API now."""
+    """All secrets of a configuration, also those in files that it names, those of its stores, and
+    the tokens of the API now. Blocks.
+    """
 
     def found() -> Iterator[str]:
-        for value in (getattr(config, one.name) for one in fields(config)):
+        for name, row in rows_of(type(config)).items():
+            value = getattr(config, name)
             if isinstance(value, Secret):
                 yield value.reveal()
+            elif isinstance(value, Path) and is_secret_name(row.key):
+                yield from _lines_of(value)
         for store in config.stores:
             shown = store.shown()
             yield from (
@@ -122,6 +131,16 @@ def secrets_of(config: CommonConfig, tokens: Callable[[], Tokens]) -> Callable[[
         yield from tokens()
 
     return found
+
+
+def _lines_of(path: Path) -> list[str]:
+    """Of a file with a password or tokens; none of what cannot be read now."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_SECRET_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [line.strip() for line in text.splitlines()]
 
 
 def _fit(document: bytes) -> bytes:

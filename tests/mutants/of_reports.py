@@ -10,6 +10,7 @@ EXPLAINED = Target("rlm/plans/explanation.py", ("tests/rlm/plans/test_explanatio
 SAFETY = Target("rlm/plans/safety.py", ("tests/rlm/plans/test_safety.py",))
 HEALTH = Target("rlm/api/safety_of_status.py", ("tests/rlm/cli/test_health.py",))
 COSTS = Target("rlm/api/costs.py", ("tests/rlm/cli/test_cost.py",))
+DOCUMENTS = Target("rlm/service/diagnosis.py", ("tests/rlm/service/test_diagnosis.py",))
 PLANS = Target("rlm/api/topic_plans.py", ("tests/rlm/cli/test_plan.py",))
 CHECK = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_enable_check.py",))
 LEADERSHIP = Target("rlm/broker/leadership.py", ("tests/rlm/broker/test_leadership.py",))
@@ -25,6 +26,13 @@ EDITS: tuple[Edit, ...] = (
             "G6: the ledger is counted for everybody who asks",
             "now_ms - self._counted[0] >= KEPT_MS:",
             "now_ms - self._counted[0] >= 0:",
+        ),
+    ),
+    *DOCUMENTS.edits(
+        (
+            "secrets in files are not masked in a diagnosis",
+            "                yield from _lines_of(value)\n",
+            "                yield str(value)\n",
         ),
     ),
     *PLANS.edits(

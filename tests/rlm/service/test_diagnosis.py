@@ -111,6 +111,40 @@ async def test_no_planted_secret_and_no_record_is_in_it(rig: Rig, tmp_path: Path
     assert found["metrics.txt"] == f"failed: {' '.join(['***'] * len(secrets))}"
 
 
+async def test_secrets_in_files_are_masked_too(rig: Rig, tmp_path: Path) -> None:
+    secrets = {
+        "kafka.sasl.password.file": "planted-password-in-a-file",
+        "http.token.file": "planted-http-token-in-a-file",
+    }
+    given: dict[str, Any] = {
+        "node.id": 3,
+        "cluster.id": "c1",
+        "log.dirs": [str(tmp_path / "logs")],
+        "state.dir": str(tmp_path / "state"),
+        "broker.direct.address": "127.0.0.1:19092",
+        "broker.tiered.address": "127.0.0.1:19093",
+        "proxy.listen": "127.0.0.1:9092",
+        "grpc.listen": "127.0.0.1:9095",
+        "http.listen": "localhost:9096",
+        "plugin.command": ["my-plugin"],
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "rlm",
+        "allow_insecure": True,
+    }
+    for key, secret in secrets.items():
+        path = tmp_path / key
+        path.write_text(f"{secret}\n")
+        path.chmod(0o600)
+        given[key] = str(path)
+    said = f"failed: {' '.join(secrets.values())}"
+    found = await documents(rig, config=config_of(tmp_path, given), metrics=said, problem=said)
+    assert [one for one in secrets.values() if one in "".join(found.values())] == []
+    assert found["metrics.txt"] == "failed: *** ***"
+    (tmp_path / "http.token.file").unlink()
+    assert await documents(rig, config=config_of(tmp_path, given)), "a file that is gone stops none"
+
+
 async def test_a_document_is_bounded(rig: Rig) -> None:
     long = "x" * (diagnosis.MOST_BYTES + 5)
     found = await documents(rig, metrics=long)
