@@ -137,6 +137,7 @@ async def test_small_partitions_beyond_the_plan_fill_the_answer() -> None:
     """As far as they need no wait, which depends on the machine."""
     async with world(slow_tier(())) as w:
         client = await w.connect()
+        records: dict[int, bytes] = {}
         for _ in range(MOST_TRIES):
             w.tier.reads.clear()
             records = given(await client.call(FETCH, 12, fetch(12, offset=95, max_wait_ms=20_000)))
