@@ -305,8 +305,10 @@ async def test_a_pool_that_ends_takes_a_size_for_its_next_run() -> None:
         task.cancel()
         await settle()
         assert not task.done()
-        pool.change_size(3)
-        ended.set()
+        try:
+            pool.change_size(3)
+        finally:
+            ended.set()
     async with at_work(pool):
         for number in range(4):
             pool.submit(key(number), wait_for(gate, lambda: began.append("began")))

@@ -169,6 +169,7 @@ async def test_h24_a_worker_does_not_end_by_signals_for_its_supervisor(tmp_path:
                 process.send_signal(signal.SIGUSR2)
                 client = await connect(listening)
                 await pass_bytes(client)
+                client.writer.close()
             finally:
                 await end(process)
 
