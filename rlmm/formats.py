@@ -31,6 +31,17 @@ class Formats:
     writes: Mapping[str, int]
     reads: Mapping[str, int]
 
+    def with_written(self, before: "Formats | None") -> "Formats":
+        """These, where `before` has written nothing newer under the same name. Else they name what
+        it has written, and its version: it is still there after one has gone back.
+        """
+        before_writes = {} if before is None else before.writes
+        newest = {name: max(self.writes.get(name, 0), at) for name, at in before_writes.items()}
+        if before is None or newest.items() <= self.writes.items():
+            return self
+        writes = {**self.writes, **newest}
+        return Formats(software=before.software, writes=writes, reads=self.reads)
+
     def not_read(self, other: "Formats") -> Iterator[str]:
         """Names of the formats that `other` writes and these do not read; one that is not known
         here is not read either.

@@ -34,6 +34,11 @@ def own_formats(software: str) -> Formats:
     return Formats(software=software, writes=_WRITTEN, reads=_WRITTEN)
 
 
+def reader_formats(software: str) -> Formats:
+    """Of a reader of this version: it writes its heartbeat, and no object."""
+    return Formats(software=software, writes={"settings": SETTINGS_VERSION}, reads=_WRITTEN)
+
+
 def newer_format(own: Formats, view: SettingsView, ledger: str | None) -> str | None:
     """Why a service of our formats may not begin, in one line; None = it reads everything.
 

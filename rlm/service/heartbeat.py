@@ -60,6 +60,7 @@ class HeartbeatSender:
             version=formats.software,
             formats=formats,
         )
+        self._formats = formats
         self._stores = stores
         self._give_back = give_back
         self._interval_ms = interval_ms
@@ -79,7 +80,12 @@ class HeartbeatSender:
         began_ms = self._clock.monotonic_ms()
         self.rival = self._rivals.see(heartbeats(self._settings.view, began_ms))
         try:
-            beat = replace(self._record, stores=self._stores(), give_back=self._give_back())
+            beat = replace(
+                self._record,
+                stores=self._stores(),
+                give_back=self._give_back(),
+                formats=self._formats.with_written(self._written_before()),
+            )
             await self._settings.publish(beat)
         except RemoteStorageError as error:
             log.warning("heartbeat_failed", error=str(error))
@@ -87,6 +93,12 @@ class HeartbeatSender:
             self.error = error
         else:
             self.error = None
+
+    def _written_before(self) -> Formats | None:
+        """By the heartbeat of this node, of whatever version."""
+        records = (record for record, _ in self._settings.view.services())
+        own = next((one for one in records if one.node_id == self._record.node_id), None)
+        return None if own is None else own.formats
 
 
 class ReaderHeartbeat:

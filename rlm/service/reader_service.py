@@ -32,7 +32,7 @@ from rlm.config.common import BY_KAFKA
 from rlm.config.machine import usable_memory_bytes
 from rlm.config.running import RunningConfig
 from rlm.log_dir.identity import ReaderLock
-from rlm.plans.formats import own_formats
+from rlm.plans.formats import own_formats, reader_formats
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.plans.rights import Role, Topics, When, least_acls
 from rlm.reading.throttle import ReadThrottle
@@ -247,7 +247,7 @@ def _heartbeat(config: ReaderConfig, metadata: Metadata, clock: Clock) -> Reader
             grpc_address=str(config.grpc_advertised),
             http_address=str(config.http_listen),
             version=software_version(),
-            formats=own_formats(software_version()),
+            formats=reader_formats(software_version()),
         ),
         interval_ms=config.heartbeat_interval_ms,
     )

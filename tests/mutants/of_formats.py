@@ -6,6 +6,7 @@ _PLAN, _GATE = "tests/rlm/plans/test_h06_formats.py", "tests/rlm/service/test_h0
 FORMATS = Target("rlmm/formats.py", (_PLAN,))
 PLAN = Target("rlm/plans/formats.py", (_PLAN,))
 GATE = Target("rlm/service/formats.py", (_GATE,))
+HEARTBEAT = Target("rlm/service/heartbeat.py", ("tests/rlm/test_heartbeat.py",))
 LIFETIME = Target("rlm/service/lifetime.py", (_GATE,))
 VIEW = Target("rlmm/settings_view.py", (_PLAN, _GATE))
 MANAGER = Target("rlmm/manager.py", (_GATE,))
@@ -13,6 +14,13 @@ CODEC = Target("rlmm/settings_codec.py", (_PLAN, _GATE))
 RECORDS = Target("rlmm/records.py", (_GATE,))
 
 EDITS: tuple[Edit, ...] = (
+    *HEARTBEAT.edits(
+        (
+            "H6: a version one step back forgets what a later one has written",
+            "formats=self._formats.with_written(self._written_before()),",
+            "formats=self._formats,",
+        ),
+    ),
     *FORMATS.edits(
         (
             "H6: a format that is not known here counts as read",

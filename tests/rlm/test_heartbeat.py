@@ -1,14 +1,16 @@
 """A reader says that it lives, and is counted nowhere as a broker's service (H13, H18)."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
+from rlm.plans.formats import own_formats
 from rlm.plans.services import Rivals, heartbeats
-from rlm.service.heartbeat import ReaderHeartbeat
-from rlmm.settings_records import ReaderRecord, SettingsRecord
+from rlm.service.heartbeat import HeartbeatSender, ReaderHeartbeat
+from rlmm.settings_records import ReaderRecord, ServiceRecord, SettingsRecord
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import MemorySettings
 
@@ -48,6 +50,30 @@ async def test_it_beats_on_after_a_failure() -> None:
         await beating.run()
     assert settings.published == [RECORD, RECORD]
     assert all(8_000 <= slept <= 12_000 for slept in clock.sleeps)
+
+
+async def test_h06_a_service_one_version_back_still_says_what_was_written() -> None:
+    settings, own = MemorySettings(), own_formats("1.2.0")
+    later = replace(own, software="1.3.0", writes={**own.writes, "manifest": 9})
+    settings.write(
+        ServiceRecord(node_id=1, listen={}, advertised={}, version="1.3.0", formats=later)
+    )
+    beating = HeartbeatSender(
+        settings=settings,
+        clock=Ending(),
+        node_id=1,
+        writer=Uuid(b"\x01" * 16),
+        formats=own,
+        listen={},
+        advertised={},
+        stores=tuple,
+        give_back=dict,
+        interval_ms=10_000,
+    )
+    with pytest.raises(asyncio.CancelledError):
+        await beating.run()
+    beats = [beat for beat in settings.published if isinstance(beat, ServiceRecord)]
+    assert [(beat.version, beat.formats) for beat in beats] == [("1.2.0", later)] * 3
 
 
 def test_h13_a_reader_is_no_service() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlm.plans.formats import newer_format, own_formats
+from rlm.plans.formats import newer_format, own_formats, reader_formats
 from rlmm.formats import Formats
 from rlmm.settings_records import ReaderRecord, ServiceRecord, SettingsRecord
 from tests.builders.ledger import MemorySettings
@@ -64,6 +64,27 @@ def test_what_a_later_version_reads_beyond_what_it_writes_stops_nobody() -> None
 def test_h06_a_heartbeat_that_an_older_version_took_over_still_says_what_was_written() -> None:
     """It wrote the field again, which it does not know, under its own version."""
     assert "has run version 1.3.0" in (refusal(service(LATER, version="1.1.0")) or "")
+
+
+def test_h06_a_version_one_step_back_still_says_what_a_later_one_has_written() -> None:
+    back = Formats(software="1.2.5", writes=OURS.writes, reads=LATER.reads)
+    said = back.with_written(LATER)
+    assert said == Formats(software="1.3.0", writes=LATER.writes, reads=LATER.reads)
+    assert "has run version 1.3.0" in (refusal(service(said)) or "")
+    assert said.with_written(LATER) == said and back.with_written(said) == said
+
+
+def test_a_version_names_its_own_formats_where_nothing_newer_was_written() -> None:
+    assert OURS.with_written(None) is OURS and OURS.with_written(OURS) is OURS
+    assert LATER.with_written(OURS) is LATER
+    gone = Formats(software="1.1.0", writes={"legal-hold": 1}, reads={})
+    assert OURS.with_written(gone).writes == {**OURS.writes, "legal-hold": 1}
+
+
+def test_a_reader_that_goes_first_stops_no_service() -> None:
+    """It writes nothing but its heartbeat."""
+    assert reader_formats("1.3.0").writes.keys() == {"settings"}
+    assert refusal(reader(reader_formats("1.3.0"))) is None
 
 
 def test_h06_a_settings_record_of_a_newer_format_is_named_with_what_is_read() -> None:
