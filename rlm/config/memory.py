@@ -94,11 +94,15 @@ class Memory:
 
     def whole_bytes(self, given: Mapping[str, int]) -> int:
         """What is divided; where it is not set, never less than a service with these parts needs:
-        an upgrade must not refuse parts that were set before there was a whole.
+        an upgrade must not refuse parts that were set before there was a whole, nor make the others
+        small where three quarters of the limit have room for them.
         """
         if self.max_bytes is not None:
             return self.max_bytes
-        return max(self.limit_bytes // 2, self._needed_bytes(given))
+        usual = {part.name: part.usual_bytes for part in self.parts}
+        wanted = self._needed_bytes({**usual, **given}) if given else 0
+        most_beside = min(wanted, self.limit_bytes * 3 // 4)
+        return max(self.limit_bytes // 2, self._needed_bytes(given), most_beside)
 
     def divided(self, given: Mapping[str, int]) -> dict[str, int]:
         """The size of every part, by name. `given`: those that are set. Invalid, with the numbers,

@@ -26,8 +26,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G10: an upgrade refuses parts that were set before there was a whole",
-            "return max(self.limit_bytes // 2, self._needed_bytes(given))",
+            "return max(self.limit_bytes // 2, self._needed_bytes(given), most_beside)",
             "return self.limit_bytes // 2",
+        ),
+        (
+            "G10: a large part that was set before leaves the others next to nothing",
+            "self._needed_bytes(given), most_beside)",
+            "self._needed_bytes(given))",
         ),
     ),
     *_MACHINE.edits(

@@ -91,7 +91,7 @@ def test_parts_beyond_the_whole_are_refused_with_the_numbers() -> None:
         memory(512, workers=1).divided({CHUNKS.name: 300 * MIB})
 
 
-@pytest.mark.parametrize("limit_mib", [256, 2_048, 3_072])
+@pytest.mark.parametrize("limit_mib", [256, 2_048])
 def test_without_a_whole_no_parts_are_refused(limit_mib: int) -> None:
     """As they were set before there was a whole."""
     one = memory(limit_mib=limit_mib, workers=4)
@@ -101,6 +101,14 @@ def test_without_a_whole_no_parts_are_refused(limit_mib: int) -> None:
     needed = (192 + 4 * 128 + 256 + 256 // 4 + 512 + 24 + 16) * MIB
     assert one.whole_bytes(given) == max(needed, limit_mib * MIB // 2) == needed
     assert (found[COPIES.name], found[LEDGER.name]) == (COPIES.least_bytes, LEDGER.least_bytes)
+
+
+def test_without_a_whole_a_large_part_leaves_the_others_their_usual_sizes() -> None:
+    one, given = memory(limit_mib=64 * 1024), {CHUNKS.name: 32 * GIB}
+    usual = {part.name: part.usual_bytes for part in SERVICE_PARTS}
+    assert one.divided(given) == {**usual, **given}
+    crowded = memory(limit_mib=4_096).divided({CHUNKS.name: 2_560 * MIB})
+    assert crowded[PROXY.name] < PROXY.usual_bytes, "three quarters of the limit, not more"
 
 
 def test_automatic_workers_are_counted_as_they_are_started(tmp_path: Path) -> None:
