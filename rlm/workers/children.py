@@ -184,7 +184,7 @@ class Child:
             raise Refused(self._plan.name)
         if not process.is_stopped:
             self._ends_ms.append(now_ms)
-        return ran_ms >= _STEADY_MS
+        return ran_ms >= _STEADY_MS and process.status != _REFUSED_STATUS
 
     async def _start(self, now_ms: int) -> _Process | None:
         """None: it cannot be started now."""

@@ -296,8 +296,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H24: clients wait for a worker that was steady",
-            "        return ran_ms >= _STEADY_MS\n",
-            "        return ran_ms > _RECENT_MS\n",
+            "        return ran_ms >= _STEADY_MS and",
+            "        return ran_ms > _RECENT_MS and",
+        ),
+        (
+            "H24: a core that refuses reads the whole ledger again and again",
+            "_STEADY_MS and process.status != _REFUSED_STATUS\n",
+            "_STEADY_MS\n",
         ),
         (
             "H24: a child that cannot be started ends the service",

@@ -123,9 +123,17 @@ def python(tmp_path: Path) -> Path:
 
 async def test_h24_a_child_that_was_steady_is_started_again_at_once(log: Path) -> None:
     clock = SteppingClock(ran_ms=5_000)
-    async with running(Child(plan(log, "sys.exit(2)"), clock)):
+    async with running(Child(plan(log, "sys.exit(1)"), clock)):
         await until(lambda: len(noted(log, "begun")) >= 4)
     assert clock.slept_ms == []
+    assert_ended(log)
+
+
+async def test_h24_a_child_that_refuses_after_a_long_replay_has_back_off(log: Path) -> None:
+    """Each start reads the whole ledger, beside the broker."""
+    clock = SteppingClock(ran_ms=60_000)
+    async with running(Child(plan(log, "sys.exit(2)"), clock)):
+        await until(lambda: len(clock.slept_ms) >= 3)
     assert_ended(log)
 
 
