@@ -374,9 +374,8 @@ def serve(*, role: str, path: Path, as_core: bool) -> None:
 
     The exit status is 2 if the configuration or the surroundings cannot be used; one line says why.
     """
-    from rlm.workers.inherited import held_hang_ups, ignore_replacement
+    from rlm.workers.inherited import held_hang_ups
 
-    ignore_replacement()
     with held_hang_ups():
         if role == "reader":
             _serve_reader(path)
@@ -394,9 +393,11 @@ def _require_libraries(stores: "Iterable[StoreConfig]") -> None:
 
 def _serve_broker(path: Path, *, as_core: bool) -> None:
     from rlm.config import load
+    from rlm.workers.inherited import ignore_replacement
 
     config = load(path)
     _require_libraries(config.stores)
+    ignore_replacement()
     if config.proxy_workers and not as_core:
         from rlm.service import supervised
 
@@ -410,9 +411,11 @@ def _serve_broker(path: Path, *, as_core: bool) -> None:
 
 def _serve_reader(path: Path) -> None:
     from rlm.config import load_reader
+    from rlm.workers.inherited import ignore_replacement
 
     config = load_reader(path)
     _require_libraries(config.stores)
+    ignore_replacement()
     from rlm.service.reader_service import run
 
     run(config, partial(load_reader, path))
