@@ -87,9 +87,7 @@ class Walk:
         return outputs[:-1]
 
     def _shell(self, script: str, timeout_s: int) -> tuple[str, str, bool]:
-        """Output, errors, and whether all went well; after `timeout_s` everything is interrupted,
-        as by Ctrl-C.
-        """
+        """Output, errors, and whether all went well; after `timeout_s` everything is terminated."""
         with subprocess.Popen(
             ["sh", "-euc", self._replaced(script)],
             cwd=self.folder,
@@ -103,7 +101,7 @@ class Walk:
             try:
                 stdout, stderr = shell.communicate(timeout=timeout_s)
             except subprocess.TimeoutExpired:
-                os.killpg(shell.pid, signal.SIGINT)
+                os.killpg(shell.pid, signal.SIGTERM)  # who runs in the background ignores SIGINT
                 stdout, stderr = shell.communicate()
                 return stdout, f"{stderr}\nnot done after {timeout_s} s", False
             return stdout, stderr, shell.returncode == 0
