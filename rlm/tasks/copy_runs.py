@@ -39,6 +39,8 @@ _UNWATCHED_MS = 1_000
 _STILL_THERE_MS = 10_000
 _MOST_FAILURES = 5
 """In a row; then the run ends."""
+_FLUSHED_WITHIN_MS = 90_000
+"""Kafka flushes closed segments soon, and says so each log.flush.offset.checkpoint.interval.ms."""
 _ALL_COPIED = (WhyNot.CAUGHT_UP, WhyNot.NO_CLOSED_SEGMENT)
 _HELD = frozenset(reason.value for reason in NoTrim)
 _ALL_TRIMMED = (NoTrim.WITHIN_RETENTION.value, NoTrim.NOTHING_COPIED.value)
@@ -116,6 +118,7 @@ class _Run:
     is_copied: bool = False
     is_queued: bool = False
     failures: int = 0
+    unflushed_since_ms: int | None = None
     error: str = ""
     watchers: int = 0
     report: CopyReport | None = None
@@ -258,6 +261,8 @@ class CopyRuns:
             if run.request.segments < run.request.segments_total:
                 self._advance(run)  # it gave way to others; this job comes again
                 return
+            if self._is_flushed_soon(run):
+                return  # who watches has it run again
             run.is_copied = True
             if run.target.keep_local_bytes is None:
                 self._end(run)
@@ -265,6 +270,16 @@ class CopyRuns:
                 self._advance(run)
 
         return copy
+
+    def _is_flushed_soon(self, run: _Run) -> bool:
+        """Whether a segment waits for nothing but the broker's flush, and that not for long yet."""
+        is_due = any(_why_not_copied(run.request, self._first_uncopied(run)))
+        if not is_due or run.request.reason is not WhyNot.RECOVERY_POINT or not run.watchers:
+            return False
+        now_ms = self._clock.monotonic_ms()
+        if run.unflushed_since_ms is None:
+            run.unflushed_since_ms = now_ms
+        return now_ms - run.unflushed_since_ms < _FLUSHED_WITHIN_MS
 
     def _trimming(self, run: _Run) -> Job:
         async def trim() -> None:
@@ -290,9 +305,13 @@ class CopyRuns:
             run.is_queued = False
         run.failures, run.error = 0, ""
 
+    def _first_uncopied(self, run: _Run) -> int:
+        copied = self._copied.get(run.key)
+        return -1 if copied is None else max(copied.copied_next_offset, copied.log_start_offset)
+
     def _end(self, run: _Run, why: str = "") -> None:
         copied, trimmed = self._copied.get(run.key), self._trimmed.get(run.key)
-        first = -1 if copied is None else max(copied.copied_next_offset, copied.log_start_offset)
+        first = self._first_uncopied(run)
         reasons = [why] if why else [*_why_not_copied(run.request, first)]
         if not why and run.target.keep_local_bytes is not None:
             reasons += _why_not_trimmed(trimmed)

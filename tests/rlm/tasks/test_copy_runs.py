@@ -10,6 +10,7 @@ import pytest
 from kip405.errors import Busy, Corrupt, RemoteStorageError, Unavailable
 from kip405.ids import TopicPartition
 from rlm.broker.leadership import LedPartition
+from rlm.plans.copy import WhyNot
 from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.copy_runs import CopyProgress, CopyReport, CopyRuns, CopyTarget, Doing
 from rlm.tasks.pool import TaskPool
@@ -47,6 +48,7 @@ class Site:
         self.hold: asyncio.Event | None = None
         self.copies = 0
         self.gives_way = False
+        self.unflushed = 0
         self.began, self.copied, self.trimmed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.is_led = True
         self.rival: RemoteStorageError | None = None
@@ -76,6 +78,10 @@ class Site:
             await self.hold.wait()
         if self.errors:
             raise self.errors.pop(0)
+        if self.unflushed:
+            self.unflushed -= 1
+            request.reason = WhyNot.RECOVERY_POINT
+            return
         if not self.gives_way:
             await self.rig.copy.run(led, request)
             self.copied.set()
@@ -132,6 +138,20 @@ async def test_closed_segments_are_copied_whatever_their_thresholds(site: Site) 
     assert site.rig.broker.deleted == [], "nobody asked for a trim"
     again = await site.report()
     assert (again.is_complete, again.segments) == (True, 0)
+
+
+async def test_a_run_waits_until_the_broker_has_flushed(site: Site) -> None:
+    """Right after records were produced: it says so within a minute."""
+    site.unflushed = 3
+    found = await site.report()
+    assert (found.is_complete, found.segments, site.copies) == (True, 3, 4)
+
+
+async def test_a_run_ends_where_the_broker_does_not_flush(site: Site) -> None:
+    site.unflushed, began_ms = 1 << 20, site.clock.monotonic_ms()
+    found = await site.report()
+    assert not found.is_complete and "waiting for the recovery point" in found.why
+    assert 80_000 < site.clock.monotonic_ms() - began_ms < 120_000
 
 
 async def test_a_run_that_gives_way_to_others_comes_again_until_all_is_copied(site: Site) -> None:
