@@ -39,6 +39,7 @@ _UNWATCHED_MS = 1_000
 _STILL_THERE_MS = 10_000
 _MOST_FAILURES = 5
 """In a row; then the run ends."""
+_FLUSH_PAUSE_MS = 5_000
 _FLUSHED_WITHIN_MS = 90_000
 """Kafka flushes closed segments soon, and says so each log.flush.offset.checkpoint.interval.ms."""
 _ALL_COPIED = (WhyNot.CAUGHT_UP, WhyNot.NO_CLOSED_SEGMENT)
@@ -119,6 +120,7 @@ class _Run:
     is_queued: bool = False
     failures: int = 0
     unflushed_since_ms: int | None = None
+    again_at_ms: int = 0
     error: str = ""
     watchers: int = 0
     report: CopyReport | None = None
@@ -236,7 +238,7 @@ class CopyRuns:
 
     def _advance(self, run: _Run) -> None:
         """Queue the next job of the run, unless one waits or runs already."""
-        if run.report is not None:
+        if run.report is not None or self._clock.monotonic_ms() < run.again_at_ms:
             return
         row = next((row for row in self._led() if row.key == run.key), None)
         if row is None:
@@ -272,14 +274,18 @@ class CopyRuns:
         return copy
 
     def _is_flushed_soon(self, run: _Run) -> bool:
-        """Whether a segment waits for nothing but the broker's flush, and that not for long yet."""
+        """Whether a segment waits for nothing but the broker's flush, and that not for long yet.
+        Each try takes a snapshot: the pauses grow.
+        """
         is_due = any(_why_not_copied(run.request, self._first_uncopied(run)))
         if not is_due or run.request.reason is not WhyNot.RECOVERY_POINT or not run.watchers:
             return False
         now_ms = self._clock.monotonic_ms()
         if run.unflushed_since_ms is None:
             run.unflushed_since_ms = now_ms
-        return now_ms - run.unflushed_since_ms < _FLUSHED_WITHIN_MS
+        waited_ms = now_ms - run.unflushed_since_ms
+        run.again_at_ms = now_ms + min(max(waited_ms, _POLL_MS), _FLUSH_PAUSE_MS)
+        return waited_ms < _FLUSHED_WITHIN_MS
 
     def _trimming(self, run: _Run) -> Job:
         async def trim() -> None:
