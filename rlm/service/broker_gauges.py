@@ -68,14 +68,9 @@ def service_safety(
     shared: Dependencies, certificates: Certificates, loop_watch: LoopWatch
 ) -> GaugeSource:
     """By what a service is watched, apart from its partitions."""
+    stores = shared.stores.opened
     return safety_gauges(
-        log=shared.metadata.log,
-        settings=shared.metadata.settings,
-        certificates=certificates,
-        stores=shared.stores.opened,
-        loop_watch=loop_watch,
-        clock=shared.clock,
-        heartbeat_interval_ms=shared.config.heartbeat_interval_ms,
+        shared.config, shared.metadata, stores, certificates, loop_watch, shared.clock
     )
 
 

@@ -66,7 +66,7 @@ from rlm.service.metadata import (
     remember_reads,
     remember_topics,
 )
-from rlm.service.metrics import GaugeSource, ServiceMetrics
+from rlm.service.metrics import ServiceMetrics
 from rlm.service.problems import CommonSources, ProblemWatch, reader_limits
 from rlm.service.read_path import (
     build_disk_cache,
@@ -179,7 +179,7 @@ class ReaderService:
         metrics.add_gauges(
             lambda: read_gauges(reader, disk_cache) | hedge_gauges(stores.routed.hedges),
             lambda: throttle_gauges(throttle.counts),
-            _safety(config, metadata, stores, self._certificates, self._loop_watch, clock),
+            safety_gauges(config, metadata, stores, self._certificates, self._loop_watch, clock),
         )
         self._listening = Listening(
             config,
@@ -282,25 +282,6 @@ def _reload(
         apply=partial(change_quotas, throttle),
         threads=threads.other,
         tasks=tasks,
-    )
-
-
-def _safety(
-    config: ReaderConfig,
-    metadata: Metadata,
-    stores: OpenStores,
-    certificates: Certificates,
-    loop_watch: LoopWatch,
-    clock: Clock,
-) -> GaugeSource:
-    return safety_gauges(
-        log=metadata.log,
-        settings=metadata.settings,
-        certificates=certificates,
-        stores=stores,
-        loop_watch=loop_watch,
-        clock=clock,
-        heartbeat_interval_ms=config.heartbeat_interval_ms,
     )
 
 

@@ -11,13 +11,14 @@ from typing import Protocol
 from kip405.ids import PartitionKey
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
+from rlm.config import CommonConfig
 from rlm.plans.problem_rules import CertificateFile
 from rlm.plans.services import DEAD_AFTER_BEATS, heartbeats
-from rlm.remote_log.ports import Settings
 from rlm.service.loop_watch import LoopWatch
 from rlm.service.metrics import GaugeSource, Labelled
 from rlm.stores.opened import OpenStores
 from rlm.tasks.good_runs import GoodRun, GoodRuns
+from rlmm.manager import Metadata
 from rlmm.settings_view import SettingsView
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
@@ -134,22 +135,20 @@ class Certificates(Protocol):
 
 
 def safety_gauges(
-    *,
-    log: MetadataReads,
-    settings: Settings,
-    certificates: Certificates,
+    config: CommonConfig,
+    metadata: Metadata,
     stores: OpenStores,
+    certificates: Certificates,
     loop_watch: LoopWatch,
     clock: Clock,
-    heartbeat_interval_ms: int,
 ) -> GaugeSource:
     """What every role has."""
 
     def read() -> dict[str, Labelled]:
         now_ms = clock.monotonic_ms()
         return {
-            **metadata_gauges(log, now_ms),
-            **service_gauges(settings.view, now_ms, heartbeat_interval_ms),
+            **metadata_gauges(metadata.log, now_ms),
+            **service_gauges(metadata.settings.view, now_ms, config.heartbeat_interval_ms),
             **certificate_gauges(certificates.files, clock.now_ms()),
             **plugin_gauges(stores.plugin_restarts()),
             **loop_gauges(loop_watch.worst_ms()),
