@@ -27,6 +27,7 @@ from rlm.service.partition_problems import PartitionProblems
 from rlm.service.tasks import PartitionTasks
 from rlm.tasks.copy import CopyStatus
 from rlm.tasks.copy_request import CopyRequest
+from rlm.tasks.decisions import reason_of
 from rlm.tasks.expiry import ExpiryStatus
 from rlm.tasks.pool import Job, TaskFailure
 from rlm.tasks.schedule import led_rows
@@ -281,4 +282,4 @@ def _expiry_reason(status: ExpiryStatus | None) -> str:
 
 
 def _reason(status: CopyStatus | TrimStatus | None) -> str:
-    return " ".join((status.reason, status.detail)).strip() if status else ""
+    return "" if status is None else reason_of(status)

@@ -145,7 +145,7 @@ class Decisions:
             return
         status = self._copied.get(key)
         if status is not None:
-            text = f"remote up to {status.copied_next_offset}; {_reason(status)}"
+            text = f"remote up to {status.copied_next_offset}; {reason_of(status)}"
             same = status.copied_next_offset, status.reason, status.frozen
             yield _Outcome(task="copy", same=same, text=text)
 
@@ -168,7 +168,7 @@ class Decisions:
 
 def _trim(status: TrimStatus) -> _Outcome:
     done = "" if status.trimmed_to is None else f"trimmed up to {status.trimmed_to}"
-    text = "; ".join(filter(None, (done, _reason(status), status.alarm)))
+    text = "; ".join(filter(None, (done, reason_of(status), status.alarm)))
     return _Outcome(
         task="trim",
         same=(status.trimmed_to, status.reason, status.alarm),
@@ -186,5 +186,6 @@ def _expiry(status: ExpiryStatus) -> _Outcome:
     return _Outcome(task="expiry", same=same, text=f"{done}{status.held.words}")
 
 
-def _reason(status: CopyStatus | TrimStatus) -> str:
+def reason_of(status: CopyStatus | TrimStatus) -> str:
+    """Why a task does no more now, for people."""
     return " ".join((status.reason, status.detail)).strip()
