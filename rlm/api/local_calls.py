@@ -10,7 +10,7 @@ the answers.
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 import grpc
 
@@ -22,6 +22,7 @@ from rlm.v1 import admin_pb2, fetch_pb2
 from rsm_plugins.contract.answering import Context
 from rsm_plugins.contract.principals import PRINCIPAL_KEY
 
+A = TypeVar("A")
 _ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 _FETCH = fetch_pb2.DESCRIPTOR.services_by_name["FetchService"].full_name
 
@@ -89,43 +90,36 @@ class LocalCalls:
 
     async def status(self, request: admin_pb2.StatusRequest, caller: LocalCaller) -> bytes:
         """The answer as it goes over the wire. These calls raise CallRefused."""
-        answer = await self._answer(f"/{_ADMIN}/Status", request, caller)
-        if not isinstance(answer, bytes):
-            raise Internal(f"Status answered {type(answer).__name__}")
-        return answer
+        return await self._answer(f"/{_ADMIN}/Status", request, caller, bytes)
 
     async def describe_topic(
         self, request: admin_pb2.DescribeTopicRequest, caller: LocalCaller
     ) -> admin_pb2.TopicDescription:
         """See proto/rlm/v1/admin.proto, as of the calls below."""
-        found: admin_pb2.TopicDescription = await self._answer(
-            f"/{_ADMIN}/DescribeTopic", request, caller
+        return await self._answer(
+            f"/{_ADMIN}/DescribeTopic", request, caller, admin_pb2.TopicDescription
         )
-        return found
 
     async def explain(
         self, request: admin_pb2.ExplainPartitionRequest, caller: LocalCaller
     ) -> admin_pb2.Explanation:
-        found: admin_pb2.Explanation = await self._answer(
-            f"/{_ADMIN}/ExplainPartition", request, caller
+        return await self._answer(
+            f"/{_ADMIN}/ExplainPartition", request, caller, admin_pb2.Explanation
         )
-        return found
 
     async def clients(
         self, request: admin_pb2.ListClientsRequest, caller: LocalCaller
     ) -> admin_pb2.ListClientsResponse:
-        found: admin_pb2.ListClientsResponse = await self._answer(
-            f"/{_ADMIN}/ListClients", request, caller
+        return await self._answer(
+            f"/{_ADMIN}/ListClients", request, caller, admin_pb2.ListClientsResponse
         )
-        return found
 
     async def deletions(
         self, request: admin_pb2.ListDeletionsRequest, caller: LocalCaller
     ) -> admin_pb2.ListDeletionsResponse:
-        found: admin_pb2.ListDeletionsResponse = await self._answer(
-            f"/{_ADMIN}/ListDeletions", request, caller
+        return await self._answer(
+            f"/{_ADMIN}/ListDeletions", request, caller, admin_pb2.ListDeletionsResponse
         )
-        return found
 
     async def segments(
         self, request: fetch_pb2.ListSegmentsRequest, caller: LocalCaller
@@ -135,9 +129,12 @@ class LocalCalls:
             async for one in found:
                 yield one
 
-    async def _answer(self, method: str, request: Any, caller: LocalCaller) -> Any:
+    async def _answer(self, method: str, request: Any, caller: LocalCaller, kind: type[A]) -> A:
         handler: Any = await self._handler(method)
-        return await handler.unary_unary(request, _context_of(caller))
+        answer = await handler.unary_unary(request, _context_of(caller))
+        if not isinstance(answer, kind):
+            raise Internal(f"{method} answered {type(answer).__name__}")
+        return answer
 
     async def _handler(self, method: str) -> Handler:
         """The handler behind the authorization."""
