@@ -8,8 +8,7 @@ A segment waits for its producer snapshot only so long (copy.snapshot.wait.ms). 
 snapshot right after it rolls, but one that is missing permanently (a log older than snapshots at
 every roll, files that were lost) would block the copies of its partition. So after the wait the
 segment is copied without a snapshot. An empty snapshot instead would claim that there were no
-producers. Readers need none, and a broker that gets a download of the segment rebuilds the state
-from the records.
+producers. Readers need none, and a broker that gets a download rebuilds it from the records.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
