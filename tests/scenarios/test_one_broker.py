@@ -141,7 +141,7 @@ def test_a_plan_is_what_is_copied_then_and_events_say_so(one: Cluster) -> None:
 def test_an_operator_sees_where_each_offset_is(one: Cluster) -> None:
     topic, _ = one.trimmed_topic("seen")
     one.wait_copied(topic)
-    start, end = one.log_start(topic), one.log_end(topic)
+    end = one.log_end(topic)
     old = one.rlm_json("explain", topic, "-p", "0", "0")
     assert (old["location"], old["readable"], old["store"]) == ("remote", True, "default"), old
     [first, *_] = one.rlm_json("segments", topic, "-p", "0")["segments"]
@@ -152,8 +152,9 @@ def test_an_operator_sees_where_each_offset_is(one: Cluster) -> None:
     assert any("only closed segments are" in text for text in tail["sentences"]), tail
     beyond = one.rlm_json("explain", topic, "-p", "0", str(end))
     assert (beyond["location"], beyond["readable"]) == ("beyond-end", False), beyond
+    start = one.log_start(topic)  # a trim of what was copied meanwhile may still raise it
     whole = one.rlm_json("explain", topic, "-p", "0")
-    assert whole["offsets"]["local_log_start_offset"] == start
+    assert start <= whole["offsets"]["local_log_start_offset"] <= one.log_start(topic)
     assert (whole["lag_segments"], whole["readable"]) == (0, None)
     verdict = one.rlm("status", "--health", topic)
     assert (verdict.returncode, verdict.stdout.splitlines()[0]) == (0, "SAFE"), verdict.stdout
