@@ -15,11 +15,14 @@ from kip405.acls import OUR_PRINCIPAL, missing_acls, of_principal
 from kip405.contracts import RemoteStorageManager
 from kip405.errors import Invalid, Unavailable
 from kip405.ids import Uuid
+from kip405.process import software_version
 from rlm.broker.many import AllowedByAny
 from rlm.broker.own_broker import AnyBroker
 from rlm.clock import Clock, new_uuid
 from rlm.config import ServiceConfig
+from rlm.plans.formats import own_formats
 from rlm.plans.rights import Role, Topics, When, least_acls
+from rlm.service.formats import FormatGate
 from rlm.service.metadata import (
     BARRIER_DEADLINE_MS,
     build_command_metadata,
@@ -179,16 +182,7 @@ class StoreCommand:
             with_ledger=with_ledger,
         )
 
-        async def read_and_act() -> T:
-            try:
-                async with asyncio.timeout(_READ_MS / 1000):
-                    await metadata.log.wait_ready()
-            except TimeoutError:
-                why = metadata.log.problem or "no reason is known"
-                raise Unavailable(f"{SETTINGS_TOPIC}, {LEDGER_TOPIC} are not read: {why}") from None
-            return await act(metadata)
-
-        return await beside([metadata.log.run], read_and_act)
+        return await beside([metadata.log.run], partial(act_on_what_was_read, metadata, act))
 
     async def survey(self, metadata: Metadata) -> tuple[StoreSurvey, ...]:
         """All stores that the settings know, each proven now; Invalid where one is not."""
@@ -238,6 +232,20 @@ class StoreCommand:
             if record.store_id not in self._without:
                 found[record.store_id] = plugin.manager
         return found
+
+
+async def act_on_what_was_read(metadata: Metadata, act: Callable[[Metadata], Awaitable[T]]) -> T:
+    """Call `act` once all is read. Unavailable where it is not, Invalid where something is newer
+    than what this version reads: like a service of this version, it writes nothing then (H6).
+    """
+    gate = FormatGate(metadata, own_formats(software_version()))
+    try:
+        async with asyncio.timeout(_READ_MS / 1000):
+            await gate.check()
+    except TimeoutError:
+        why = metadata.log.problem or "no reason is known"
+        raise Unavailable(f"{SETTINGS_TOPIC}, {LEDGER_TOPIC} are not read: {why}") from None
+    return await act(metadata)
 
 
 def _topic_name(view: SettingsView, topic_id: Uuid) -> str | None:

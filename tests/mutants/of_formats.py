@@ -7,6 +7,7 @@ FORMATS = Target("rlmm/formats.py", (_PLAN,))
 PLAN = Target("rlm/plans/formats.py", (_PLAN,))
 GATE = Target("rlm/service/formats.py", (_GATE,))
 HEARTBEAT = Target("rlm/service/heartbeat.py", ("tests/rlm/test_heartbeat.py",))
+COMMAND = Target("rlm/service/store_command.py", (_GATE,))
 LIFETIME = Target("rlm/service/lifetime.py", (_GATE,))
 VIEW = Target("rlmm/settings_view.py", (_PLAN, _GATE))
 MANAGER = Target("rlmm/manager.py", (_GATE,))
@@ -65,6 +66,13 @@ EDITS: tuple[Edit, ...] = (
             "H6: the check does not wait until all is read",
             "        await self._metadata.log.wait_ready()\n",
             "",
+        ),
+    ),
+    *COMMAND.edits(
+        (
+            "H6: `rlm ledger rebuild` writes beside newer formats",
+            "            await gate.check()\n",
+            "            _ = gate\n",
         ),
     ),
     *LIFETIME.edits(

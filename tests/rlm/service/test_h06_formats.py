@@ -10,6 +10,7 @@ from kip405.ids import TopicPartition
 from rlm.plans.formats import own_formats
 from rlm.service.formats import FormatGate
 from rlm.service.lifetime import keep_all_running
+from rlm.service.store_command import act_on_what_was_read
 from rlmm.manager import Metadata, TopicBasedRemoteLogMetadataManager
 from rlmm.publisher import Record
 from rlmm.records import LedgerKey, ledger_partition
@@ -31,7 +32,7 @@ class Starting:
         self.topics = FakeTopics()
         self.log = _Log(self.topics)
         clock = ManualClock()
-        metadata = Metadata(
+        self.metadata = Metadata(
             log=cast(Any, self.log),
             settings=Settings(
                 log=self.log,
@@ -46,7 +47,7 @@ class Starting:
             ),
         )
         self.works = asyncio.Event()
-        self.gate = FormatGate(metadata, own_formats("1.2.0"))
+        self.gate = FormatGate(self.metadata, own_formats("1.2.0"))
 
     def write(self, partition: TopicPartition, key: bytes, value: bytes, version: int = 1) -> None:
         headers = (
@@ -93,7 +94,7 @@ async def test_work_begins_once_ledger_and_settings_are_read() -> None:
         await running
 
 
-@pytest.mark.parametrize(
+NEWER = pytest.mark.parametrize(
     ("partition", "key", "value", "version", "named"),
     [
         (SETTINGS, b"freeze", b'{"v":2}', 1, "v=2"),
@@ -101,6 +102,9 @@ async def test_work_begins_once_ledger_and_settings_are_read() -> None:
     ],
     ids=["settings", "ledger"],
 )
+
+
+@NEWER
 async def test_h06_beside_a_newer_format_no_work_begins_and_the_service_ends(
     partition: TopicPartition, key: bytes, value: bytes, version: int, named: str
 ) -> None:
@@ -145,3 +149,33 @@ async def test_h06_what_comes_after_the_start_ends_no_service() -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+@NEWER
+async def test_h06_a_command_without_a_service_does_not_work_beside_a_newer_format_either(
+    partition: TopicPartition, key: bytes, value: bytes, version: int, named: str
+) -> None:
+    service = Starting()
+    service.write(partition, key, value, version)
+    acted: list[Metadata] = []
+
+    async def act(metadata: Metadata) -> None:
+        acted.append(metadata)
+
+    service.log.end_replay()
+    with pytest.raises(Invalid, match=named) as found:
+        await act_on_what_was_read(service.metadata, act)
+    assert "this is version" in str(found.value)
+    assert acted == []
+
+
+async def test_a_command_without_a_service_acts_on_what_it_reads() -> None:
+    service = Starting()
+
+    async def act(metadata: Metadata) -> bool:
+        return metadata is service.metadata and metadata.log.is_ready
+
+    running = asyncio.create_task(act_on_what_was_read(service.metadata, act))
+    await asyncio.sleep(0)
+    service.log.end_replay()
+    assert await running
