@@ -206,7 +206,7 @@ class BrokerService:
             "metadata": metadata.log.run,
             "topic ids": partial(remember_topics, *files),
             "metadata read": partial(remember_reads, *files),
-            "ledger snapshot": self._ledger_snapshots.run,
+            "ledger snapshot": self._formats.after(self._ledger_snapshots.run),
             "leadership": shared.leadership.run,
             "wanted": self._want_enabled_topics,
             "heartbeat": self._formats.after(shared.heartbeat.run),

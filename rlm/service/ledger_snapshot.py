@@ -82,6 +82,8 @@ class LedgerSnapshots:
         self._clock = clock
         self._written_read: int | None = None
         """How much of the ledger is in the file; None = there is none that can be used."""
+        self._may_write = False
+        """It was run: nothing of a newer format is there, whose snapshot would be replaced (H6)."""
         self._next_ms = 0
         self._latest_ms = 0
         metadata.log.resume_with(self)
@@ -132,7 +134,10 @@ class LedgerSnapshots:
         log.warning("ledger_snapshot_dropped", partition=str(topic_partition), why=why)
 
     async def run(self) -> None:
-        """Write when there is enough that is new, until cancelled."""
+        """Write when there is enough that is new, until cancelled; begun once the formats of all
+        that is there are known to be ours.
+        """
+        self._may_write = True
         await self._metadata.log.wait_ready()
         self._latest_ms = self._clock.monotonic_ms() + _AT_LATEST_MS
         while True:
@@ -149,10 +154,12 @@ class LedgerSnapshots:
 
     async def close(self) -> None:
         """Write what is new; for the end of the service, once it answers no client any more: they
-        need not wait for the disk.
+        need not wait for the disk. A service that was refused leaves the file as it is.
         """
         metadata_log = self._metadata.log
-        if not metadata_log.is_ready or self._written_read == metadata_log.ledger_read:
+        if not (self._may_write and metadata_log.is_ready):
+            return
+        if self._written_read == metadata_log.ledger_read:
             return
         try:
             async with asyncio.timeout(_AT_STOP_WITHIN_MS / 1000):

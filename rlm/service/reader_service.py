@@ -204,7 +204,7 @@ class ReaderService:
             "metadata": self.metadata.log.run,
             "topic ids": partial(remember_topics, *files),
             "metadata read": partial(remember_reads, *files),
-            "ledger snapshot": self._ledger_snapshots.run,
+            "ledger snapshot": self._formats.after(self._ledger_snapshots.run),
             "heartbeat": self._formats.after(self._heartbeat.run),
             "access": self._access.run,
             "certificates": self._certificates.run,

@@ -317,6 +317,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *SERVICE.edits(
         (
+            "H6: a refused service replaces the snapshot of a later version",
+            "        if not (self._may_write and metadata_log.is_ready):\n",
+            "        if not metadata_log.is_ready:\n",
+        ),
+        (
             "H42: a damaged ledger is left to the next process",
             "        if topic_id is None or metadata_log.damage is not None:\n",
             "        if topic_id is None:\n",
@@ -333,8 +338,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "what was not read yet replaces the snapshot at a stop",
-            "        if not metadata_log.is_ready or self._written_read",
-            "        if self._written_read",
+            "        if not (self._may_write and metadata_log.is_ready):\n",
+            "        if not self._may_write:\n",
         ),
         (
             "writing never rests",

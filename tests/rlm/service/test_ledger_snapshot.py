@@ -262,11 +262,22 @@ async def test_it_is_written_at_a_stop_where_anything_is_new(ours: Service) -> N
 
 async def test_nothing_is_written_at_a_stop_before_the_ledger_was_read(ours: Service) -> None:
     """It would replace what an earlier process knew of it."""
+    await ours.start()
     ours.written()
     ours.log.is_ready = False
     ours.log.ledger_read += 1
-    await ours.snapshots.close()
+    await ours.stop()
     assert not ours.written()
+
+
+async def test_h06_a_service_that_was_refused_leaves_the_snapshot_of_a_later_version(
+    ours: Service,
+) -> None:
+    """Its snapshots are not run before the formats are checked, but closed in any case."""
+    whole = ours.file.read_bytes()
+    ours.read(tail_record(record(2, 2, STARTED)))
+    await ours.snapshots.close()
+    assert ours.file.read_bytes() == whole
 
 
 async def test_it_is_written_at_the_first_start_and_after_a_drop(

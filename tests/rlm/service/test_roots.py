@@ -2,16 +2,18 @@
 
 import ast
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from rlm.clock import SystemClock
 from rlm.config.loader import reader_from_mapping
+from rlm.service.broker_service import BrokerService
 from rlm.service.reader_service import ReaderService
 from tests.builders.fake_broker import FakeBroker
-from tests.builders.service import built_service, common_settings
+from tests.builders.service import NOBODY, built_service, common_settings
 from tests.builders.threads import all_of, some_threads
 from tests.project.tree import ROOT, parse
 
@@ -50,6 +52,38 @@ async def test_building_a_broker_service_contacts_nothing(tmp_path: Path) -> Non
         async with built_service(tmp_path, SystemClock(), address=broker.address):
             pass
         assert broker.connections == 0
+
+
+@asynccontextmanager
+async def built(role: str, path: Path) -> AsyncIterator[BrokerService | ReaderService]:
+    """A service in either role whose broker is not there."""
+    if role == "broker":
+        async with built_service(path, SystemClock()) as service:
+            yield service
+        return
+    config = reader_from_mapping(common_settings(path, NOBODY))
+    with some_threads(1) as threads:
+        async with asyncio.TaskGroup() as tasks:
+            reader = ReaderService(config, SystemClock(), tasks, all_of(threads), lambda: config)
+            yield reader
+            await reader.close()
+
+
+@pytest.mark.parametrize("role", ["broker", "reader"])
+async def test_h06_no_snapshot_of_the_ledger_is_written_before_formats_are_checked(
+    role: str, tmp_path: Path
+) -> None:
+    async with built(role, tmp_path) as service:
+        running = asyncio.ensure_future(service._background_tasks()["ledger snapshot"]())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not service._ledger_snapshots._may_write
+        service._formats._open.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert service._ledger_snapshots._may_write
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_building_a_reader_contacts_nothing(tmp_path: Path) -> None:
