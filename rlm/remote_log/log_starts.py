@@ -218,7 +218,9 @@ class LogStarts:
 
         A start that is already as high stays. `leader_epoch` is that of the partition now. `check`
         raises unless the reason holds: asked once the settings are read to a barrier, and again
-        right before the record is written. `retention`: in force where it is the cause. Invalid: no
+        after another one right before the record is written, since the audit log may be on a slow
+        disk: what was acknowledged before that barrier is known to it, such as another retention
+        or a freeze. `retention`: in force where it is the cause. Invalid: no
         start was ever written, so the topic is not enabled. Fenced: a newer leader has written.
         Unavailable: not written, no barrier in time, or no audit log. OutcomeUnknown: call again.
         """
@@ -236,6 +238,7 @@ class LogStarts:
             cause=cause,
             retention=retention,
         )
+        await self._settings.barrier(self._barrier_deadline_ms)
         await check()
         record = StartRecord(
             partition=partition.key,

@@ -231,8 +231,15 @@ EDITS: tuple[Edit, ...] = (
     *RAISED.edits(
         (
             "H2: a remote log start moves on a stale view",
-            "        await self._settings.barrier(self._barrier_deadline_ms)\n",
-            "",
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n"
+            "        await check()\n        known",
+            "        await check()\n        known",
+        ),
+        (
+            "H1: a start is raised by what was changed while the audit log was written",
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n"
+            "        await check()\n        record",
+            "        await check()\n        record",
         ),
         (
             "a remote log start that is as high already is written again",
@@ -259,9 +266,9 @@ EDITS: tuple[Edit, ...] = (
         (
             "H1: a start is raised for a reason that was checked on a stale view",
             "        await self._settings.barrier(self._barrier_deadline_ms)\n"
-            "        await check()\n",
+            "        await check()\n        known",
             "        await check()\n"
-            "        await self._settings.barrier(self._barrier_deadline_ms)\n",
+            "        await self._settings.barrier(self._barrier_deadline_ms)\n        known",
         ),
         (
             "a start is raised without a line in the audit log",

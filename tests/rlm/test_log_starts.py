@@ -9,7 +9,7 @@ import pytest
 from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.ids import TopicIdPartition
 from rlm.remote_log.log_starts import LogStarts, Settings
-from rlmm.settings_records import CAUSE_RETENTION, SettingsRecord, StartRecord
+from rlmm.settings_records import CAUSE_RETENTION, FreezeRecord, SettingsRecord, StartRecord
 from tests.builders.audit import nothing_to_check
 from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
@@ -65,6 +65,23 @@ async def test_h02_a_start_is_moved_on_a_view_that_is_up_to_date(rig: Rig) -> No
     rig.remote_start(300)
     assert rig.settings.view.remote_log_start(PARTITION.key) == 120
     assert await raised(rig, 200) == 300
+    assert rig.audit.starts == [], "it would be a line without a raise"
+
+
+async def test_h01_what_was_changed_while_the_audit_log_was_written_counts(rig: Rig) -> None:
+    """Its disk may be slow, and somebody lengthens the retention meanwhile, at another service."""
+    rig.remote_start(120)
+    rig.settings.lags = True
+    freeze = FreezeRecord(topic_id=None, by="admin", why="tests", stopped=("delete",))
+    rig.audit.before_write = lambda: rig.settings.write(freeze)
+
+    async def check() -> None:
+        if rig.settings.view.stopped_by(PARTITION.topic_id, "delete") is not None:
+            raise Fenced("the reason has ended")
+
+    with pytest.raises(Fenced, match="has ended"):
+        await raised(rig, 150, check=check)
+    assert rig.settings.view.remote_log_start(PARTITION.key) == 120
 
 
 async def test_h02_without_a_start_there_is_none_to_move(rig: Rig) -> None:

@@ -263,6 +263,7 @@ async def test_what_an_interrupted_deletion_left_goes_by_one_call(rig: Rig) -> N
 
 async def test_g1_a_freeze_between_plan_and_raise_stops_it(rig: Rig) -> None:
     expire(rig)
+    rig.settings.lags = True
     rig.audit.before_write = lambda: rig.settings.write(frozen("delete"))
     with pytest.raises(Fenced, match="frozen by command"):
         await rig.expiry.run(rig.led)
@@ -271,6 +272,7 @@ async def test_g1_a_freeze_between_plan_and_raise_stops_it(rig: Rig) -> None:
 
 async def test_retention_that_becomes_longer_between_plan_and_raise_stops_it(rig: Rig) -> None:
     expire(rig)
+    rig.settings.lags = True
     rig.audit.before_write = lambda: rig.enable(trim=False, total=LONG)
     with pytest.raises(Fenced, match="retention was changed"):
         await rig.expiry.run(rig.led)
