@@ -240,9 +240,12 @@ def names_secret_file(name: str) -> bool:
 
 
 def masked(text: str, secrets: Sequence[str]) -> str:
-    """The text with every secret replaced, also as JSON and Python write it. Longer secrets come
-    first, as one may be part of another.
-    """
+    """The text with every secret replaced, also as JSON and Python write it."""
+    return without(text, spellings_of(secrets))
+
+
+def spellings_of(secrets: Sequence[str]) -> list[str]:
+    """For `without`. Longer secrets come first, as one may be part of another."""
     spellings = {
         spelling
         for secret in secrets
@@ -253,7 +256,12 @@ def masked(text: str, secrets: Sequence[str]) -> str:
             repr(secret)[1:-1],
         )
     }
-    for spelling in sorted(spellings, key=len, reverse=True):
+    return sorted(spellings, key=len, reverse=True)
+
+
+def without(text: str, spellings: Sequence[str]) -> str:
+    """The text with each of these replaced."""
+    for spelling in spellings:
         text = text.replace(spelling, MASK)
     return text
 

@@ -281,10 +281,13 @@ class AdminService(ReportCalls):
         """The answer is bytes as they go over the wire: see rlm.api.server."""
         async with Answering(self._dependencies.gate, context, "status") as caller:
             if request.local_only:
-                return self._dependencies.status.own(request.topic)
-            if request.topic:
-                await self._dependencies.summaries.by_name(checked_name(request.topic))
-            return await self._dependencies.status.whole(request.topic, caller.principal)
+                answer = self._dependencies.status.own(request.topic)
+            else:
+                if request.topic:
+                    await self._dependencies.summaries.by_name(checked_name(request.topic))
+                answer = await self._dependencies.status.whole(request, caller.principal)
+            diagnosis = self._dependencies.reports.diagnosis
+            return await diagnosis.masked_status(answer) if request.mask_secrets else answer
 
     async def InspectStores(
         self, request: pb.InspectStoresRequest, context: Context

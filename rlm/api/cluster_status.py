@@ -113,12 +113,13 @@ class ClusterStatus:
         row = _row(messages.partition_message(status, self._now_ms()))
         return row, FOREVER_MS if status.loss_at_ms is None else AT_EACH_REPORT_MS
 
-    async def whole(self, topic: str, principal: str) -> bytes:
+    async def whole(self, asked: pb.StatusRequest, principal: str) -> bytes:
         """The status of this service, of all peers, and of partitions that none of them reports;
         encoded.
         """
+        topic = asked.topic
         own, rows = self._own(topic)
-        request = pb.StatusRequest(topic=topic, local_only=True)
+        request = pb.StatusRequest(topic=topic, local_only=True, mask_secrets=asked.mask_secrets)
         answers = await ask_others(
             self._peers,
             lambda stubs, sent, timeout: stubs.admin.Status(

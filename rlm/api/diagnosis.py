@@ -1,7 +1,9 @@
-"""What each service knows of itself, for Diagnose."""
+"""What each service knows of itself, for Diagnose, and answers without secrets."""
 
 from collections.abc import Mapping
 from typing import Protocol
+
+from google.protobuf.message import Message
 
 from kip405.errors import RemoteStorageError
 from rlm.api.fan_out import ask_others
@@ -14,6 +16,10 @@ class Documents(Protocol):
 
     async def documents(self) -> Mapping[str, bytes]:
         """By file name; no record data, no secret, each of a few MiB at most."""
+        ...
+
+    async def mask(self, answer: Message) -> None:
+        """Replace the secrets that this process knows in every text of the answer."""
         ...
 
 
@@ -47,4 +53,17 @@ class ClusterDiagnosis:
             else:
                 rows += answer.services
         rows.sort(key=lambda row: row.node_id)
-        return pb.DiagnoseResponse(services=rows)
+        whole = pb.DiagnoseResponse(services=rows)
+        await self._documents.mask(whole)
+        return whole
+
+    async def masked_status(self, encoded: bytes) -> bytes:
+        """An answer of Status without the secrets of this service."""
+        answer = pb.StatusResponse.FromString(encoded)
+        await self._documents.mask(answer)
+        return answer.SerializeToString()
+
+    async def masked_events(self, answer: pb.ListEventsResponse) -> pb.ListEventsResponse:
+        """An answer of ListEvents without the secrets of this service."""
+        await self._documents.mask(answer)
+        return answer

@@ -72,10 +72,12 @@ class ReportCalls(admin_pb2_grpc.AdminServiceServicer):
         self, request: pb.ListEventsRequest, context: Context
     ) -> pb.ListEventsResponse:
         async with Answering(self._reports.gate, context, "list events") as caller:
-            events = self._reports.events
+            events, diagnosis = self._reports.events, self._reports.diagnosis
             if request.local_only:
-                return events.own(request)
-            return await events.whole(request, caller.principal)
+                answer = events.own(request)
+            else:
+                answer = await events.whole(request, caller.principal)
+            return await diagnosis.masked_events(answer) if request.mask_secrets else answer
 
     async def Diagnose(self, request: pb.DiagnoseRequest, context: Context) -> pb.DiagnoseResponse:
         async with Answering(self._reports.gate, context, "diagnose") as caller:

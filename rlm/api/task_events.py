@@ -37,7 +37,12 @@ class ClusterEvents:
     async def whole(self, request: pb.ListEventsRequest, principal: str) -> pb.ListEventsResponse:
         """Those of all services, by time; one that does not answer is a source with the reason."""
         found = self.own(request)
-        asked = pb.ListEventsRequest(topic=request.topic, after=request.after, local_only=True)
+        asked = pb.ListEventsRequest(
+            topic=request.topic,
+            after=request.after,
+            local_only=True,
+            mask_secrets=request.mask_secrets,
+        )
         answers = await ask_others(
             self._peers,
             lambda stubs, sent, timeout: stubs.admin.ListEvents(

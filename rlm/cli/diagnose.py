@@ -80,10 +80,11 @@ def _collected(target: Target) -> tuple[dict[str, bytes], list[str]]:
             return None
 
     admin = target.admin
-    status = asked("status", lambda: target.ask(admin.Status, pb.StatusRequest()))
+    status = asked("status", lambda: target.ask(admin.Status, pb.StatusRequest(mask_secrets=True)))
     if status is not None:
         files["status.json"] = _json(plain(status))
-    events = asked("events", lambda: target.ask(admin.ListEvents, pb.ListEventsRequest()))
+    last = pb.ListEventsRequest(mask_secrets=True)
+    events = asked("events", lambda: target.ask(admin.ListEvents, last))
     if events is not None:
         files["events.json"] = _json(plain(events))
     found = asked("services", lambda: target.ask(admin.Diagnose, pb.DiagnoseRequest()))

@@ -14,9 +14,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
 from kip405.ids import PartitionKey
 from kip405.process import software_version
-from kip405.settings import MASK, Secret, is_secret_name, masked, rows_of
+from kip405.settings import (
+    MASK,
+    Secret,
+    is_secret_name,
+    masked,
+    rows_of,
+    spellings_of,
+    without,
+)
 from rlm.api.call_metadata import Tokens
 from rlm.config import CommonConfig
 from rlm.plans.problems import Problem
@@ -74,6 +85,10 @@ class ServiceDiagnosis:
         }
         secrets = await self.threads.run(self._secrets)
         return {name: _fit(masked(text, secrets).encode()) for name, text in made.items()}
+
+    async def mask(self, answer: Message) -> None:
+        """Replace secrets in every text of an answer, which nobody else uses meanwhile."""
+        await self.threads.run(lambda: mask_answer(answer, self._secrets()))
 
     def _secrets(self) -> list[str]:
         return [one for one in self.secrets() if len(one) >= _LEAST_SECRET]
@@ -141,6 +156,29 @@ def _lines_of(path: Path) -> list[str]:
     except OSError:
         return []
     return [line.strip() for line in text.splitlines()]
+
+
+def mask_answer(answer: Message, secrets: Sequence[str]) -> None:
+    """Replace the secrets in every text of an answer of the API."""
+    _mask(answer, spellings_of(secrets))
+
+
+def _mask(answer: Message, spellings: Sequence[str]) -> None:
+    """Texts, lists of them and the messages in it; its maps have numbers and bytes."""
+    for field, value in answer.ListFields():
+        if field.type == FieldDescriptor.TYPE_STRING:
+            if field.is_repeated:
+                value[:] = [without(one, spellings) for one in value]
+            else:
+                setattr(answer, field.name, without(value, spellings))
+        elif field.type == FieldDescriptor.TYPE_MESSAGE and not _is_map(field):
+            for one in value if field.is_repeated else [value]:
+                _mask(one, spellings)
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    kind = field.message_type
+    return kind is not None and bool(kind.GetOptions().map_entry)
 
 
 def _fit(document: bytes) -> bytes:

@@ -517,12 +517,14 @@ class SettingChange(_message.Message):
     def __init__(self, key: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
 
 class StatusRequest(_message.Message):
-    __slots__ = ("topic", "local_only")
+    __slots__ = ("topic", "local_only", "mask_secrets")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    MASK_SECRETS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     local_only: bool
-    def __init__(self, topic: _Optional[str] = ..., local_only: _Optional[bool] = ...) -> None: ...
+    mask_secrets: bool
+    def __init__(self, topic: _Optional[str] = ..., local_only: _Optional[bool] = ..., mask_secrets: _Optional[bool] = ...) -> None: ...
 
 class StatusResponse(_message.Message):
     __slots__ = ("partitions", "freezes", "services", "readers", "problems", "deletions")
@@ -1010,7 +1012,7 @@ class ServiceDocuments(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., documents: _Optional[_Mapping[str, bytes]] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class ListEventsRequest(_message.Message):
-    __slots__ = ("topic", "after", "local_only")
+    __slots__ = ("topic", "after", "local_only", "mask_secrets")
     class AfterEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1021,10 +1023,12 @@ class ListEventsRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LOCAL_ONLY_FIELD_NUMBER: _ClassVar[int]
+    MASK_SECRETS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     after: _containers.ScalarMap[int, int]
     local_only: bool
-    def __init__(self, topic: _Optional[str] = ..., after: _Optional[_Mapping[int, int]] = ..., local_only: _Optional[bool] = ...) -> None: ...
+    mask_secrets: bool
+    def __init__(self, topic: _Optional[str] = ..., after: _Optional[_Mapping[int, int]] = ..., local_only: _Optional[bool] = ..., mask_secrets: _Optional[bool] = ...) -> None: ...
 
 class ListEventsResponse(_message.Message):
     __slots__ = ("events", "sources")

@@ -314,8 +314,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a part of a longer secret is left in a text",
-            "for spelling in sorted(spellings, key=len, reverse=True):",
-            "for spelling in sorted(spellings, key=len):",
+            "return sorted(spellings, key=len, reverse=True)",
+            "return sorted(spellings, key=len)",
         ),
         (
             "a secret that JSON escapes is left in a text",

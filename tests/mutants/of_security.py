@@ -23,6 +23,8 @@ _SPAWNED = Target("rsm_plugins/process/spawned.py", ("tests/rsm_plugins/test_spa
 _CHILDREN = Target("rlm/workers/children.py", ("tests/rlm/workers/test_h24_supervisor.py",))
 
 _DIAGNOSIS = Target("rlm/service/diagnosis.py", ("tests/rlm/service/test_diagnosis.py",))
+_MASKED_STATUS = Target("rlm/api/cluster_status.py", ("tests/rlm/cli/test_diagnose.py",))
+_MASKED_EVENTS = Target("rlm/api/task_events.py", ("tests/rlm/cli/test_diagnose.py",))
 
 EDITS: tuple[Edit, ...] = (
     *_DIAGNOSIS.edits(
@@ -39,6 +41,25 @@ EDITS: tuple[Edit, ...] = (
         (
             "tokens of the API are no secret to a diagnosis",
             "        yield from tokens()\n",
+            "",
+        ),
+        (
+            "secrets in lists of texts of an answer are in a diagnosis",
+            "                value[:] = [without(one, spellings) for one in value]\n",
+            "                continue\n",
+        ),
+    ),
+    *_MASKED_STATUS.edits(
+        (
+            "status masks the secrets of the asked service alone",
+            "local_only=True, mask_secrets=asked.mask_secrets",
+            "local_only=True",
+        ),
+    ),
+    *_MASKED_EVENTS.edits(
+        (
+            "events are masked by the asked service alone",
+            "            mask_secrets=request.mask_secrets,\n",
             "",
         ),
     ),

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import ParamSpec, TypeVar
 
+from google.protobuf.message import Message
+
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey
 from rlm.api.calls import Gate
@@ -18,6 +20,7 @@ from rlm.plans.client_activity import ClientTable
 from rlm.plans.costs import Prices
 from rlm.plans.enabling import PartitionMeasure
 from rlm.plans.retention import LocalRetention
+from rlm.service.diagnosis import mask_answer
 from rlm.tasks.copy import CopyStatus
 from rlm.tasks.decisions import Decisions
 from rlm.tasks.expiry import ExpiryStatus
@@ -66,13 +69,17 @@ class ApiMeasures:
 
 
 class ApiDocuments:
-    """What a node knows of itself."""
+    """What a node knows of itself, and the secrets that it masks."""
 
     def __init__(self) -> None:
         self.found: dict[str, bytes] = {"versions.json": b"{}"}
+        self.secrets: tuple[str, ...] = ()
 
     async def documents(self) -> Mapping[str, bytes]:
         return self.found
+
+    async def mask(self, answer: Message) -> None:
+        mask_answer(answer, self.secrets)
 
 
 class ApiTasks:

@@ -12,6 +12,8 @@ from rlm.config import ServiceConfig, load
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.service import diagnosis
 from rlm.service.diagnosis import ServiceDiagnosis, secrets_of
+from rlm.v1 import admin_pb2 as pb
+from rlm.v1 import fetch_pb2
 from tests.builders.ledger import PARTITION
 from tests.builders.rig import Rig
 from tests.builders.threads import THREADS
@@ -38,16 +40,16 @@ def config_of(tmp_path: Path, given: Mapping[str, Any]) -> ServiceConfig:
     return load(path)
 
 
-async def documents(
+def diagnosis_of(
     rig: Rig,
     *,
     config: ServiceConfig | None = None,
     tokens: Tokens = (),
     metrics: str = "",
     problem: str = "",
-) -> dict[str, str]:
+) -> ServiceDiagnosis:
     problems = [Problem(kind=ProblemKind.STARTING, subject="s", text=problem, topic="", since_ms=0)]
-    made = ServiceDiagnosis(
+    return ServiceDiagnosis(
         node_id=1,
         settings_shown=(lambda: {}) if config is None else config.shown,
         secrets=(lambda: tokens) if config is None else secrets_of(config, lambda: tokens),
@@ -58,7 +60,11 @@ async def documents(
         log_dirs=[rig.log_dir.path],
         threads=THREADS,
     )
-    return {name: text.decode() for name, text in (await made.documents()).items()}
+
+
+async def documents(rig: Rig, **given: Any) -> dict[str, str]:
+    found = await diagnosis_of(rig, **given).documents()
+    return {name: text.decode() for name, text in found.items()}
 
 
 async def test_what_is_in_it(rig: Rig) -> None:
@@ -143,6 +149,37 @@ async def test_secrets_in_files_are_masked_too(rig: Rig, tmp_path: Path) -> None
     assert found["metrics.txt"] == "failed: *** ***"
     (tmp_path / "http.token.file").unlink()
     assert await documents(rig, config=config_of(tmp_path, given)), "a file that is gone stops none"
+
+
+async def test_secrets_are_masked_everywhere_in_an_answer(rig: Rig) -> None:
+    said, kept = f"failed: {TOKEN} {TOKEN}", "orders"
+    answer = pb.StatusResponse(
+        partitions=[fetch_pb2.PartitionDescription(topic=kept, alarms=[said], last_error=said)],
+        services=[
+            pb.ServiceStatus(
+                node_id=1, problems=[said, kept], stores=[pb.StoreStatus(problem=said)]
+            )
+        ],
+    )
+    await diagnosis_of(rig, tokens=(TOKEN, "s")).mask(answer)
+    masked = "failed: *** ***"
+    [partition], [service] = answer.partitions, answer.services
+    assert (partition.topic, list(partition.alarms), partition.last_error) == (
+        kept,
+        [masked],
+        masked,
+    )
+    assert (service.node_id, list(service.problems)) == (1, [masked, kept])
+    assert service.stores[0].problem == masked
+
+
+async def test_documents_in_an_answer_stay_as_they_are(rig: Rig) -> None:
+    """They are masked where they are made, and a map has no texts of its own."""
+    row = pb.ServiceDocuments(node_id=1, documents={"a.txt": b"\xff"}, problem=f"no {TOKEN}")
+    answer = pb.DiagnoseResponse(services=[row])
+    await diagnosis_of(rig, tokens=(TOKEN,)).mask(answer)
+    assert dict(answer.services[0].documents) == {"a.txt": b"\xff"}
+    assert answer.services[0].problem == "no ***"
 
 
 async def test_a_document_is_bounded(rig: Rig) -> None:
