@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from rlm.cli.target import Connect, service_options
 from rlm.v1 import admin_pb2 as pb
 
 if TYPE_CHECKING:  # the command loads what it needs
+    from rlm.config import CommonConfig, ServiceConfig
     from rlm.diagnosis.checks import CheckFinding, Examined
     from rlm.diagnosis.run import Diagnosis
 
@@ -48,7 +50,8 @@ def doctor(*, config: Path | None, as_client: str | None, store: bool, connect: 
     it asks with the service's rights, and changes nothing. What could not be asked is named. The
     exit status is 0 if all is sound, 1 if there is an alarm, a warning or a check that could not be
     made, and 2 if the settings cannot be used or the broker does not answer, without which only
-    this machine and the stores are checked. All checks are listed in docs/reference/checks.md.
+    this machine and the stores are checked. What a client learns is checked with --as-client alone.
+    All checks are listed in docs/reference/checks.md. A reader's file is for --store alone.
 
     With --store alone a service compares lifecycle rules, versioning and locks of every store with
     the topics in it, so that this machine needs no credentials. The exit status is 1 if there is an
@@ -66,24 +69,49 @@ def doctor(*, config: Path | None, as_client: str | None, store: bool, connect: 
         _show(found.examined)
     if found.no_broker:
         fail(f"the broker cannot be asked: {found.no_broker}", EXIT_WRONG_USE)
-    return int(not all(one.is_sound for one in found.examined))
+    return int(any(one.is_failed for one in found.examined))
 
 
 def _diagnosed(path: Path, as_client: str | None, connect: Connect) -> "Diagnosis":
     from rlm.clock import SystemClock
-    from rlm.config import load
     from rlm.diagnosis.run import diagnose
     from rlm.service.lifetime import configure_service_logs
 
     configure_service_logs(level="error", log_format="console")
     bootstrap = None if as_client is None else _address(as_client)
     asking = diagnose(
-        load(path),
+        _of_broker(path),
         SystemClock(),
         as_client=bootstrap,
         answer_ms=int(connect.timeout_s * 1000),
     )
     return asyncio.run(asking)
+
+
+def _of_broker(path: Path) -> "ServiceConfig":
+    """Invalid: the settings cannot be used, or are those of a reader."""
+    from rlm.config import ServiceConfig
+
+    config = _of_any_role(path)
+    if not isinstance(config, ServiceConfig):
+        raise Invalid(
+            f"{path} is a reader's, and these checks are those of a service beside a broker: `rlm "
+            f"config check --role reader --online {path}` asks a reader's brokers and stores, `rlm "
+            f"doctor --store --config {path}` shows how its stores are set up"
+        )
+    return config
+
+
+def _of_any_role(path: Path) -> "CommonConfig":
+    """Invalid, in the words of the service beside a broker: no role can use the settings."""
+    from rlm.config import load, load_reader
+
+    try:
+        return load(path)
+    except Invalid:
+        with suppress(Invalid):
+            return load_reader(path)
+        raise
 
 
 def _address(text: str) -> Address:
@@ -100,11 +128,12 @@ def _show(examined: "Sequence[Examined]") -> None:
             click.echo()
             click.echo(f"{finding.severity.value}: {one.check.name}: {_sentence(finding)}")
             click.echo(f"  to mend it: {finding.remedy}")
-    unasked = [one for one in examined if one.unasked]
-    if unasked:
+    unmade = [f"not asked: {one.check.name}: {one.unasked}" for one in examined if one.unasked]
+    unmade += [f"not checked: {one.check.name}: {one.unwanted}" for one in examined if one.unwanted]
+    if unmade:
         click.echo()
-    for one in unasked:
-        click.echo(f"not asked: {one.check.name}: {one.unasked}")
+    for line in unmade:
+        click.echo(line)
 
 
 def _sentence(finding: "CheckFinding") -> str:
@@ -114,6 +143,8 @@ def _sentence(finding: "CheckFinding") -> str:
 def _result(one: "Examined") -> str:
     if one.unasked:
         return "NOT ASKED"
+    if one.unwanted:
+        return "not checked"
     counts = Counter(finding.severity.value for finding in one.findings)
     return ", ".join(_counted(counts)) or "sound"
 
@@ -124,14 +155,16 @@ def _counted(counts: "Counter[str]") -> Iterator[str]:
 
 
 def _as_json(examined: "Sequence[Examined]") -> dict[str, Any]:
+    """What nobody wanted to know is neither sound nor unsound."""
     return {
-        "sound": all(one.is_sound for one in examined),
+        "sound": not any(one.is_failed for one in examined),
         "checks": [
             {
                 "check": one.check.name,
                 "asks": one.check.asks,
-                "sound": one.is_sound,
+                "sound": None if one.unwanted else one.is_sound,
                 "unasked": one.unasked,
+                "unwanted": one.unwanted,
                 "findings": [
                     {
                         "severity": finding.severity.value,
@@ -164,10 +197,9 @@ def _of_service(connect: Connect) -> pb.InspectStoresResponse:
 def _of_config(path: Path) -> pb.InspectStoresResponse:
     from rlm.api.messages import report_message
     from rlm.clock import SystemClock
-    from rlm.config import load
     from rlm.stores.inspection import inspect_configured
 
-    reports = asyncio.run(inspect_configured(load(path), SystemClock()))
+    reports = asyncio.run(inspect_configured(_of_any_role(path), SystemClock()))
     return pb.InspectStoresResponse(stores=[report_message(report) for report in reports])
 
 

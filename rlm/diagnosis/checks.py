@@ -9,7 +9,7 @@ Run `make reference`, which writes docs/reference/checks.md.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from rlm.diagnosis.observed import NotAsked, Observed
+from rlm.diagnosis.observed import NotAsked, NotWanted, Observed
 from rlm.plans.problems import Finding, Severity
 
 
@@ -37,15 +37,23 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """The result of one check. `unasked`: why it was not made; empty = it was."""
+    """The result of one check. `unasked`: why it could not be made; empty = it could. `unwanted`:
+    which option it is made with, where that was not given.
+    """
 
     check: Check
     findings: tuple[CheckFinding, ...] = ()
     unasked: str = ""
+    unwanted: str = ""
 
     @property
     def is_sound(self) -> bool:
-        return not self.unasked and not any(is_counted(one) for one in self.findings)
+        return not self.unwanted and not self.is_failed
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it changes the exit status: a check that nobody wanted does not."""
+        return bool(self.unasked) or any(is_counted(one) for one in self.findings)
 
 
 def is_counted(finding: CheckFinding) -> bool:
@@ -58,6 +66,8 @@ def examine(checks: Iterable[Check], site: Observed) -> Iterator[Examined]:
     for check in checks:
         try:
             yield Examined(check=check, findings=tuple(check.decide(site)))
+        except NotWanted as error:
+            yield Examined(check=check, unwanted=str(error))
         except NotAsked as error:
             yield Examined(check=check, unasked=str(error))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kip405.addresses import Address
 from rlm.broker.answers import BrokerNode
 from rlm.diagnosis.checks import Check, CheckFinding, alarm, note, warning
-from rlm.diagnosis.observed import Observed, known
+from rlm.diagnosis.observed import NotWanted, Observed, known
 from rlm.plans.broker_listeners import BrokerConfig, inter_broker_listener, listener_refusals
 
 _PER_IP = "max.connections.per.ip"
@@ -86,7 +86,7 @@ def _per_ip(site: Observed) -> Iterator[CheckFinding]:
 
 def _as_client(site: Observed) -> Iterator[CheckFinding]:
     if site.client is None:
-        return
+        raise NotWanted("--as-client was not given")
     client = known(site.client)
     if client.cluster_id != site.config.cluster_id:
         yield alarm(

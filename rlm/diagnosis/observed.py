@@ -35,6 +35,10 @@ class NotAsked(Exception):
     """A check needs what is not known."""
 
 
+class NotWanted(Exception):
+    """A check is made with an option only, which was not given."""
+
+
 def known(answer: T | Unasked) -> T:
     """The answer; NotAsked with the reason where there is none."""
     if isinstance(answer, Unasked):

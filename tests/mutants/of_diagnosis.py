@@ -30,8 +30,8 @@ EDITS: tuple[Edit, ...] = (
     *CHECKS.edits(
         (
             "H38: a check that could not be made is sound",
-            "        return not self.unasked and not any(",
-            "        return not any(",
+            "        return bool(self.unasked) or any(",
+            "        return any(",
         ),
         (
             "a warning changes no exit status",

@@ -97,7 +97,27 @@ async def test_h38_without_the_broker_what_is_local_is_shown(tmp_path: Path) -> 
     checks = {one["check"]: one for one in json.loads(found.stdout)["checks"]}
     assert checks["log-dirs"]["findings"] and not checks["log-dirs"]["unasked"]
     assert str(NOBODY) in checks["own-topics"]["unasked"]
+    unwanted = checks["as-client"]
+    assert (unwanted["sound"], unwanted["unasked"]) == (None, "")
+    assert unwanted["unwanted"] == "--as-client was not given"
     shown = await rlm(*asking)
     assert shown.exit_code == 2 and "alarm: log-dirs: " in shown.stdout
+    lines = shown.stdout.splitlines()
+    assert ["as-client", "not", "checked"] in [line.split() for line in lines]
+    assert "not checked: as-client: --as-client was not given" in lines
     wrong = await rlm(*asking, "--as-client", "nowhere")
     assert_one_line(wrong, "--as-client", "nowhere", status=2)
+
+
+async def test_the_file_of_a_reader_is_named_as_one(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    config = tmp_path / "reader.yaml"
+    settings = common_settings(tmp_path, NOBODY)
+    del settings["plugin.address"]
+    stores = {"plugin": "local", "rsm.config.root": str(tmp_path / "store")}
+    config.write_text(json.dumps({**settings, **stores}))
+    refused = await rlm("doctor", "--config", str(config))
+    assert_one_line(refused, "is a reader's", "`rlm config check --role reader --online", status=2)
+    found = await rlm("doctor", "--store", "--config", str(config), "--json")
+    assert found.exit_code == 0, found.output
+    assert [one["problem"] for one in json.loads(found.stdout)["stores"]] == [""]

@@ -146,7 +146,9 @@ async def test_a_client_that_begins_at_another_cluster(world: World) -> None:
 
 
 async def test_without_as_client_nothing_of_it_is_checked(tmp_path: Path) -> None:
-    assert (await World(tmp_path).examined())["as-client"].is_sound
+    examined = (await World(tmp_path).examined())["as-client"]
+    assert examined.unwanted == "--as-client was not given"
+    assert not examined.is_sound and not examined.is_failed and not examined.findings
 
 
 async def test_h19_a_proxy_on_another_machine_needs_a_port_that_it_reaches(tmp_path: Path) -> None:
