@@ -23,6 +23,9 @@ KEPT_BY_A_SERVICE_BYTES = 256 << 20
 """A process of its own, whose read path may hold more than this at once."""
 KEPT_BY_A_TASK_BYTES = 64 << 20
 """A worker of Spark is one of many on a host, and the limit holds for each arena of it."""
+LEDGER_BYTES_OF_SEGMENT = 300
+"""Memory of each service for a remote segment, rounded up: docs/design/figures.md, "The ledger of a
+million segments"."""
 CYCLES_AFTER_OBJECTS = 10_000
 """More than a group of 100 snapshots has at a time; at most some megabytes of cycles wait."""
 # malloc.h of glibc.

@@ -2,7 +2,8 @@
 
 The service of the partition-0 leader checks, as for EnableTopic; each leader's service measures. A
 partition that nobody measured is shown with the reason: unknown is not nothing (H38). Nobody waits
-for a plan but its caller, and PLANS_MOST are made at once.
+for a plan but its caller, and PLANS_MOST are made at once. So many measure here at a time, for
+plans of this service and of others; those that wait are bounded too.
 """
 
 import asyncio
@@ -21,6 +22,8 @@ from rlm.topics.verbs import EnableCheck, EnableOptions
 from rlm.v1 import admin_pb2 as pb
 
 PLANS_MOST = 2
+WAITING_MOST = 64
+"""Measures for other services: each of them makes PLANS_MOST plans at once."""
 
 
 class Checker(Protocol):
@@ -63,9 +66,13 @@ class TopicPlans:
         self._broker = broker
         self._copy_limit = copy_limit
         self._turns = asyncio.Semaphore(PLANS_MOST)
+        self._measuring = asyncio.Semaphore(PLANS_MOST)
+        self._waiting = 0
 
     async def own(self, request: pb.EnableTopicRequest) -> pb.TopicPlan:
-        """The partitions that our broker leads, with the local retention of the request."""
+        """The partitions that our broker leads, with the local retention of the request. Busy:
+        WAITING_MOST are to be measured already.
+        """
         topic = await self._broker.topic(checked_name(request.topic))
         retention = LocalRetention(
             max_age_ms=_limit(request, "local_retention_ms"),
@@ -127,7 +134,14 @@ class TopicPlans:
     async def _own_rows(
         self, topic: TopicDescription, retention: LocalRetention
     ) -> list[pb.PartitionPlan]:
-        found = await self._measures.own(topic, retention)
+        if self._waiting >= WAITING_MOST:
+            raise Busy(f"{WAITING_MOST} plans of topics wait here: ask again in a moment")
+        self._waiting += 1
+        try:
+            async with self._measuring:
+                found = await self._measures.own(topic, retention)
+        finally:
+            self._waiting -= 1
         return [self._row(topic.partitions[number], one) for number, one in found.items()]
 
     def _row(

@@ -114,7 +114,7 @@ def _plan(
     enable.CopyFrom(wanted)
     enable.topic = topic
     try:
-        plan = target.ask(target.admin.PlanTopic, pb.PlanTopicRequest(enable=enable))
+        plan = target.ask_until_free(target.admin.PlanTopic, pb.PlanTopicRequest(enable=enable))
     except grpc.RpcError as failed:
         error = error_of_call(failed, f"service at {target.address}")
         return pb.TopicPlan(topic=topic), [f"the local logs of {topic}: {error}"]

@@ -1,5 +1,6 @@
 """`rlm plan` says what it means to enable topics, and what refuses it; nothing is changed."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +9,7 @@ import click
 import grpc
 
 from rlm.cli.main import EXIT_FAILED
-from rlm.cli.output import human_size, plain, show_json, show_table, warn
+from rlm.cli.output import human_size, human_wait, plain, show_json, show_table, warn
 from rlm.cli.parameters import DURATION, SIZE
 from rlm.cli.target import Connect, Target, service_options
 from rlm.cli.topic_patterns import is_pattern, matching
@@ -100,7 +101,7 @@ def _of_topic(
     enable.topic = topic
     try:
         asked = pb.PlanTopicRequest(enable=enable)
-        return _Planned(topic=topic, plan=target.ask(target.admin.PlanTopic, asked))
+        return _Planned(topic=topic, plan=target.ask_until_free(target.admin.PlanTopic, asked))
     except grpc.RpcError as failed:
         error = error_of_call(failed, f"service at {target.address}")
         if alone:
@@ -149,12 +150,17 @@ def _cells(total: PlannedTotal) -> Iterator[object]:
     yield total.partitions
     yield total.segments
     yield human_size(total.size_bytes)
-    yield "-" if total.hours is None else f"{total.hours:.2f} h"
+    yield "-" if total.hours is None else _duration(total.hours)
     yield total.objects
     yield total.requests
     yield human_size(total.ledger_bytes)
     yield human_size(total.local_bytes)
     yield human_size(total.freed_bytes)
+
+
+def _duration(hours: float) -> str:
+    """Of what is to be copied: a second at least."""
+    return human_wait(math.ceil(hours * 3_600) * 1_000)
 
 
 def _refused(found: list[_Planned]) -> str:

@@ -17,8 +17,10 @@ import click
 import grpc
 
 from kip405.addresses import Address
-from kip405.errors import Invalid, Unavailable
+from kip405.errors import Busy, Invalid, Unavailable
 from rlm.api.call_metadata import call_metadata, read_tokens
+from rlm.cli.live import pause
+from rlm.clock import SystemClock
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rsm_plugins.contract.liveness import answers
@@ -30,6 +32,8 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 _OPTIONS = (("grpc.max_receive_message_length", 128 << 20),)
 _TRY_SECONDS = 1.5
+_BUSY_PAUSE_SECONDS = 0.2
+_BUSY_PAUSE_MOST_SECONDS = 2.0
 
 
 @dataclass(kw_only=True)
@@ -50,6 +54,20 @@ class Target:
     def ask(self, call: "grpc.UnaryUnaryMultiCallable[Q, A]", request: Q) -> A:
         """The answer to a call of `admin` or `fetch`, within the deadline."""
         return call(request, metadata=self.metadata, timeout=self.timeout_s)
+
+    def ask_until_free(self, call: "grpc.UnaryUnaryMultiCallable[Q, A]", request: Q) -> A:
+        """As `ask`; a service that is busy is asked again within the deadline."""
+        clock, pause_s = SystemClock(), _BUSY_PAUSE_SECONDS
+        until_ms = clock.monotonic_ms() + self.timeout_s * 1_000
+        while True:
+            try:
+                return self.ask(call, request)
+            except grpc.RpcError as failed:
+                error = error_of_call(failed, f"service at {self.address}")
+                if not isinstance(error, Busy) or clock.monotonic_ms() >= until_ms:
+                    raise
+            pause(pause_s)
+            pause_s = min(2 * pause_s, _BUSY_PAUSE_MOST_SECONDS)
 
     @contextmanager
     def stream(

@@ -10,7 +10,7 @@ from typing import Any
 from kafka_clients.principal_mapping import RULES_KEY, PrincipalMapping
 from kafka_clients.security import KafkaSecurity
 from kip405.addresses import Address
-from kip405.process import KEPT_BY_A_SERVICE_BYTES
+from kip405.process import KEPT_BY_A_SERVICE_BYTES, LEDGER_BYTES_OF_SEGMENT
 from kip405.settings import (
     ADDRESS,
     ADDRESSES,
@@ -258,8 +258,9 @@ class CommonConfig(KafkaClientConfig):
     ledger_memory_bytes: int = size_bytes(
         LEDGER.key,
         LEDGER.usual_bytes,
-        "Memory that is left for ledger and settings, which take about 300 bytes for each remote "
-        "segment. It is no limit: all that is remote is always known.",
+        "Memory that is left for ledger and settings, which take about "
+        f"{LEDGER_BYTES_OF_SEGMENT} bytes for each remote segment. It is no limit: all that is "
+        "remote is always known.",
         1 << 20,
         default_doc=share_of_memory(LEDGER.usual_bytes),
     )

@@ -9,11 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kip405.process import LEDGER_BYTES_OF_SEGMENT
+
 OBJECTS_OF_SEGMENT = 3
 """Log, indexes and manifest (rsm_plugins.layout.keys)."""
-
-LEDGER_BYTES_OF_SEGMENT = 250
-"""Memory of each service: docs/design/figures.md, "The ledger of a million segments"."""
 
 _HOUR_S = 3_600
 

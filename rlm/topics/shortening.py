@@ -29,7 +29,7 @@ from rlmm.settings_records import TopicRecord, TotalRetention
 from rsm_plugins.threads import Threads
 
 _MOST_MS = 10_000
-"""Disks may be slow; the caller waits for the answer, other topics for the lock."""
+"""Disks may be slow; the caller waits for the answer, and others for a lock of the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,7 +154,7 @@ class TopicVerbs:
             ledger=dependencies.ledger,
             barrier_deadline_ms=dependencies.barrier_deadline_ms,
         )
-        self.lock = asyncio.Lock()
+        self.lock, self._planning = asyncio.Lock(), asyncio.Lock()
 
     async def enable(self, name: str, options: EnableOptions) -> Outcome:
         """Enable a topic or change its options.
@@ -192,8 +192,8 @@ class TopicVerbs:
             return await self._enable(seen, options)
 
     async def plan_retention(self, name: str, options: EnableOptions) -> RetentionPlan:
-        """What `enable` would make deletable now; alters nothing. Errors as of `enable`."""
-        async with self.lock:
+        """What `enable` would make deletable; alters nothing, keeps no verb waiting. Its errors."""
+        async with self._planning:
             seen = await self._see_allowed(name, tier=options.trim)
             rules.refuse(seen.topic, seen.config)
             retention = rules.choose_retention(options.retention, seen.record, seen.config)

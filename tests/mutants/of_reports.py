@@ -12,6 +12,7 @@ HEALTH = Target("rlm/api/safety_of_status.py", ("tests/rlm/cli/test_health.py",)
 COSTS = Target("rlm/api/costs.py", ("tests/rlm/cli/test_cost.py",))
 DOCUMENTS = Target("rlm/service/diagnosis.py", ("tests/rlm/service/test_diagnosis.py",))
 PLANS = Target("rlm/api/topic_plans.py", ("tests/rlm/cli/test_plan.py",))
+SHORTER = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_shortening.py",))
 CHECK = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_enable_check.py",))
 LEADERSHIP = Target("rlm/broker/leadership.py", ("tests/rlm/broker/test_leadership.py",))
 
@@ -40,6 +41,20 @@ EDITS: tuple[Edit, ...] = (
             "G6: plans wait for one another without a limit",
             "        if self._turns.locked():\n",
             "        if self._turns.locked() and not request.topic:\n",
+        ),
+    ),
+    *PLANS.edits(
+        (
+            "G6: measures for other services wait without a limit",
+            "        if self._waiting >= WAITING_MOST:\n",
+            "        if self._waiting >= WAITING_MOST * 10:\n",
+        ),
+    ),
+    *SHORTER.edits(
+        (
+            "G6: verbs wait for a plan of retention",
+            "        async with self._planning:\n",
+            "        async with self.lock:\n",
         ),
     ),
     *CHECK.edits(

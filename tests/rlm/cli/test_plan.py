@@ -1,11 +1,12 @@
 """`rlm plan` and the call PlanTopic: figures of all leaders, refusals of the first."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from kip405.errors import Busy, Unavailable
-from rlm.api.topic_plans import PLANS_MOST
+from rlm.api.topic_plans import PLANS_MOST, WAITING_MOST
 from rlm.plans.enabling import PartitionMeasure
 from rlm.plans.retention import LocalRetention
 from rlm.v1 import admin_pb2 as pb
@@ -26,7 +27,7 @@ TOTAL = {
     "freed_bytes": 20_000_000,
     "objects": 12,
     "requests": 16,
-    "ledger_bytes": 1_000,
+    "ledger_bytes": 1_200,
     "hours": 2.0,
 }
 
@@ -72,7 +73,7 @@ async def test_what_refuses_a_topic_is_shown_with_its_figures() -> None:
     header, row = done.stdout.splitlines()
     assert row.index("REFUSED: topic orders has cleanup.policy=compact") == header.index("remark")
     assert row.split()[:5] == [TOPIC, "2", "4", "13.7", "MiB"]
-    assert "4.00 h" in row and '"refusal": "topic orders has' in shown
+    assert row.split()[5] == "4h" and '"refusal": "topic orders has' in shown
 
 
 async def test_a_plan_that_nothing_refuses_is_a_success_with_warnings_on_the_side() -> None:
@@ -115,3 +116,48 @@ async def test_g6_no_more_than_some_plans_are_made_at_once() -> None:
                     await call(node, "PlanTopic", asked_for)
             node.reports.measures.goes_on.set()
         await call(node, "PlanTopic", asked_for)
+
+
+async def test_g6_no_more_than_some_measures_are_made_and_wait_at_once() -> None:
+    async with api_node(Cluster()) as node:
+        measures = node.reports.measures
+        asked_for = pb.PlanTopicRequest(enable=pb.EnableTopicRequest(topic=TOPIC), local_only=True)
+        measures.goes_on.clear()
+        calls = [
+            asyncio.ensure_future(call(node, "PlanTopic", asked_for))
+            for _ in range(WAITING_MOST + 1)
+        ]
+        async with asyncio.timeout(60):
+            [refused], _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+            with pytest.raises(Busy, match="ask again"):
+                await refused
+            assert len(measures.asked) == PLANS_MOST
+            measures.goes_on.set()
+            await asyncio.gather(*(one for one in calls if one is not refused))
+        assert len(measures.asked) == WAITING_MOST
+        await call(node, "PlanTopic", asked_for)
+
+
+async def test_what_takes_no_hour_is_shown_in_smaller_units() -> None:
+    async with api_node(Cluster()) as node:
+        for size_bytes, takes in ((1, "1s"), (90_500, "1m 31s")):
+            node.reports.measures.found = {0: replace(ONE, size_bytes=size_bytes)}
+            done = await asked(node, "plan", TOPIC)
+            assert f"  {takes}  " in done.stdout.splitlines()[1], done.stdout
+
+
+async def test_a_service_that_is_busy_is_asked_again() -> None:
+    async with api_node(Cluster()) as node:
+        measures = node.reports.measures
+        measures.found = {0: ONE, 1: ONE}
+        measures.goes_on.clear()
+        asked_for = pb.PlanTopicRequest(enable=pb.EnableTopicRequest(topic=TOPIC))
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            for _ in range(PLANS_MOST):
+                tasks.create_task(call(node, "PlanTopic", asked_for))
+                await measures.begun.get()
+            busy = await asked(node, "plan", TOPIC, "--timeout", "0.5")
+            assert_one_line(busy, "ask again in a moment", status=1)
+            waiting = tasks.create_task(asked(node, "plan", TOPIC))
+            measures.goes_on.set()
+        assert waiting.result().exit_code == 0, waiting.result().output

@@ -3,10 +3,10 @@
 import pytest
 
 from kip405.lineage import Lineage
+from kip405.process import LEDGER_BYTES_OF_SEGMENT
 from rlm.log_dir.scanner import Closed, LocalSegment, PartitionLog
 from rlm.plans.coverage import Cover, OffsetRange
 from rlm.plans.enabling import (
-    LEDGER_BYTES_OF_SEGMENT,
     PartitionMeasure,
     PlannedPartition,
     requests_of,

@@ -1,5 +1,6 @@
 """A shorter retention that makes data deletable needs a confirmation; what it ends is shown."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -73,6 +74,13 @@ async def test_what_becomes_deletable_is_named_and_needs_yes() -> None:
     record = cluster.record()
     assert record is not None and record.retention_ms == 150_000
     assert cluster.view().deletion(TOPIC_ID) is not None
+
+
+async def test_g6_a_plan_and_the_verbs_do_not_wait_for_one_another() -> None:
+    service = await with_three_segments(Cluster())
+    async with asyncio.timeout(30), service.verbs.lock:
+        plan = await planned(service, keeping(150_000))
+    assert len(plan.deletable) == 1
 
 
 async def test_a_shorter_retention_that_ends_nothing_now_needs_no_yes() -> None:
