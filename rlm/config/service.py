@@ -232,8 +232,9 @@ class ServiceConfig(WatchingConfig):
     log_dir_watch_interval_ms: int = _ms(
         "log.dir.watch.interval.ms",
         500,
-        "How often the service checks for new segments of the partitions that it copies. A closed "
-        "segment is copied then, without a wait for remote.log.manager.task.interval.ms.",
+        "How often the service checks for new segments of the partitions that it copies, and that "
+        "it can read their directories. A closed segment is copied then, without a wait for "
+        "remote.log.manager.task.interval.ms, and a directory that cannot be read is reported.",
         changes_while_running=True,
     )
     leadership_poll_interval_ms: int = _ms(

@@ -1,10 +1,11 @@
-"""Notices that partitions got a new segment, by the times of their directories: thin IO, read-only.
+"""Notices new segments, and directories that cannot be read any more: thin IO, read-only.
 
 A roll makes files, which changes the directory's modification time. One stat of each directory is
 so cheap that a thousand of them several times a second cost less than a hundredth of a core, on any
 platform and file system, without a watch that a kernel may drop. A directory is listed only when
 its time has changed, and once more after that: two changes within one tick of the file system's
-clock have one time. This module must not know who leads a partition.
+clock have one time. Modes and owners count as times do, so that a directory that nobody may list is
+found although nothing in it has changed. This module must not know who leads a partition.
 """
 
 import os
@@ -13,13 +14,16 @@ from dataclasses import dataclass
 
 _SUFFIX = ".log"
 
+_Stamp = tuple[int, int, int, int]
+"""Modification time in ns, mode, owner and group of a directory."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """`newest`: name of the newest segment; `is_settled`: listed twice under `modified_ns`."""
+    """`newest`: name of the newest segment; `is_settled`: listed twice under `stamp`."""
 
     directory: str
-    modified_ns: int
+    stamp: _Stamp
     newest: str
     is_settled: bool
 
@@ -32,19 +36,16 @@ class Rolls:
         self._seen: dict[tuple[str, int], _Seen] = {}
 
     def new(self, partitions: Collection[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
-        """Those of the partitions (topic, number) whose newest segment is another one than before.
+        """Those of the partitions (topic, number) whose newest segment is another one than before,
+        and those whose directory is there and cannot be read any more, once: whoever scans it gets
+        the error.
 
-        One that was not named in the call before is only remembered. What cannot be read is seen as
-        not there: whoever scans it gets the error.
+        One that was not named in the call before is only remembered. What is gone is not there.
         """
         before, seen, found = self._seen, dict[tuple[str, int], _Seen](), []
         for partition in partitions:
             old = before.get(partition)
-            if (
-                old is not None
-                and old.is_settled
-                and _modified_ns(old.directory) == old.modified_ns
-            ):
+            if old is not None and old.is_settled and _stamp(old.directory) == old.stamp:
                 seen[partition] = old  # nearly always, so nothing else is done for it
                 continue
             now = self._see(partition, old)
@@ -52,6 +53,8 @@ class Rolls:
                 seen[partition] = now
                 if old is not None and old.newest != now.newest:
                     found.append(partition)
+            elif old is not None and _is_unreadable(old.directory):
+                found.append(partition)
         self._seen = seen
         return tuple(found)
 
@@ -59,16 +62,16 @@ class Rolls:
         directories = [old.directory] if old is not None else self._candidates(partition)
         for directory in directories:
             try:
-                modified_ns = os.stat(directory).st_mtime_ns
+                stamp = _stamp_of(os.stat(directory))
                 segments = (name for name in os.listdir(directory) if name.endswith(_SUFFIX))
                 newest = max(segments, default="")
             except OSError:
                 continue
             return _Seen(
                 directory=directory,
-                modified_ns=modified_ns,
+                stamp=stamp,
                 newest=newest,
-                is_settled=old is not None and old.modified_ns == modified_ns,
+                is_settled=old is not None and old.stamp == stamp,
             )
         return None
 
@@ -77,8 +80,23 @@ class Rolls:
         return [os.path.join(path, name) for path in self._log_dirs]
 
 
-def _modified_ns(directory: str) -> int | None:
+def _stamp(directory: str) -> _Stamp | None:
     try:
-        return os.stat(directory).st_mtime_ns
+        return _stamp_of(os.stat(directory))
     except OSError:
         return None
+
+
+def _stamp_of(found: os.stat_result) -> _Stamp:
+    return found.st_mtime_ns, found.st_mode, found.st_uid, found.st_gid
+
+
+def _is_unreadable(directory: str) -> bool:
+    """Not of a directory that was deleted or renamed, as those of deleted topics are."""
+    try:
+        os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return False

@@ -438,8 +438,24 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "every directory is listed at every poll",
-            "and _modified_ns(old.directory) == old.modified_ns",
+            "and _stamp(old.directory) == old.stamp",
             "and old.newest == old.directory",
+        ),
+        (
+            "a directory that nobody may list is found by the schedule only",
+            "return found.st_mtime_ns, found.st_mode, found.st_uid, found.st_gid",
+            "return found.st_mtime_ns, 0, 0, 0",
+        ),
+        (
+            "a directory that cannot be read is taken for one that is gone",
+            "            elif old is not None and _is_unreadable(old.directory):\n"
+            "                found.append(partition)\n",
+            "",
+        ),
+        (
+            "a directory that is gone is taken for one that cannot be read",
+            "    except (FileNotFoundError, NotADirectoryError):\n        return False\n",
+            "",
         ),
         (
             "any file is a roll",

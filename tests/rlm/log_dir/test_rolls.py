@@ -94,3 +94,26 @@ def test_what_is_gone_is_not_there_and_is_found_again_elsewhere(disk: Disk) -> N
     assert disk.new() == ()
     disk.segment(ORDERS, 100, at=3, log_dir=1)
     assert disk.new() == (ORDERS,)
+
+
+def test_a_directory_whose_mode_changes_is_listed_again(disk: Disk) -> None:
+    assert disk.new() == ()
+    disk.segment(ORDERS, 100, at=1)
+    disk.directory(ORDERS).chmod(0o700)
+    assert disk.new() == (ORDERS,)
+    assert disk.new() == ()
+
+
+def test_a_directory_that_can_no_longer_be_read_is_reported_once(disk: Disk) -> None:
+    """It is a link to itself then: that fails for root too."""
+    directory = disk.directory(ORDERS)
+    assert disk.new() == ()
+    directory.rename(directory.with_name("kept"))
+    directory.symlink_to(directory)
+    assert disk.new() == (ORDERS,)
+    assert disk.new() == ()
+    directory.unlink()
+    directory.with_name("kept").rename(directory)
+    assert disk.new() == ()
+    disk.segment(ORDERS, 100, at=2)
+    assert disk.new() == (ORDERS,)
