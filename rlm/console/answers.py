@@ -17,7 +17,7 @@ from kip405.topic_names import checked_name
 from rlm.api.local_calls import CallRefused, LocalCaller, LocalCalls
 from rlm.clock import Clock, next_turn
 from rlm.console import rows
-from rlm.console.rows import Page, Row, number_of, partition_of
+from rlm.console.paging import Page, Row, number_of, partition_of
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
 from rsm_plugins.threads import Threads

@@ -6,70 +6,21 @@ verdict is that of rlm.api.safety_of_status.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.api.safety_of_status import on_record, verdict_of
+from rlm.console.paging import Order, Page, Row, paged
 from rlm.plans.problems import KINDS
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
 
 LISTED_MAX = 200
 """Of problems, deletions, reasons and whatever else a list has."""
-PAGE_MAX = 200
-PAGE_DEFAULT = 50
 TEXTS_MAX = 20
 TEXT_MAX = 2_000
-SEARCH_MAX = 249
-"""The longest name of a topic."""
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
-
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Which rows of a list: those whose name has `search`, by `sort`, from `start` on."""
-
-    search: str = ""
-    sort: str = ""
-    start: int = 0
-    count: int = PAGE_DEFAULT
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> "Page":
-        """Of a request. Invalid: a value is not what it must be."""
-        count = number_of(query, "count", PAGE_DEFAULT)
-        if not 1 <= count <= PAGE_MAX:
-            raise Invalid(f"count: 1 to {PAGE_MAX}")
-        return cls(
-            search=query.get("search", "")[:SEARCH_MAX],
-            sort=query.get("sort", ""),
-            start=number_of(query, "start", 0),
-            count=count,
-        )
-
-
-def partition_of(query: Mapping[str, str]) -> int:
-    """The partition of a request, 0 where it names none. Invalid: it cannot be one."""
-    return number_of(query, "partition", 0, INT32_MAX)
-
-
-def number_of(query: Mapping[str, str], name: str, default: int, most: int = INT64_MAX) -> int:
-    """A number of a request, not negative. Invalid: it is none, or more than `most`."""
-    text = query.get(name, "")
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise Invalid(f"{name}: {text[:40]!r} is no number")
-    if (found := int(text)) > most:
-        raise Invalid(f"{name}: {found} is more than {most}")
-    return found
 
 
 def cluster(status: pb.StatusResponse, page: Page) -> Row:
@@ -84,7 +35,7 @@ def cluster(status: pb.StatusResponse, page: Page) -> Row:
             "on_record": [text[:TEXT_MAX] for text in islice(on_record(status), LISTED_MAX)],
         },
         "totals": _totals(topics.values()),
-        "topics": _paged(list(topics.values()), page, _TOPIC_ORDERS, lambda row: str(row["topic"])),
+        "topics": paged(list(topics.values()), page, _TOPIC_ORDERS, lambda row: str(row["topic"])),
         "services": [_service(row) for row in status.services],
         "readers": [
             {
@@ -106,7 +57,7 @@ def topic(status: pb.StatusResponse, page: Page, name: str) -> Row:
     return {
         "topic": name,
         "totals": topics.get(name),
-        "partitions": _paged(
+        "partitions": paged(
             rows, page, _PARTITION_ORDERS, lambda row: str(row.partition), partition
         ),
         **_what_happens(status),
@@ -196,7 +147,7 @@ def explanation(found: pb.Explanation) -> Row:
 def clients(found: pb.ListClientsResponse, page: Page) -> Row:
     """Kafka clients of all proxies, or of one topic with the groups that read past the proxies."""
     return {
-        "clients": _paged(found.clients, page, {"": None}, lambda row: str(row.client_id), _client),
+        "clients": paged(found.clients, page, {"": None}, lambda row: str(row.client_id), _client),
         "problems": [
             {"node_id": row.node_id, "text": _text(row.problem)}
             for row in found.problems[:LISTED_MAX]
@@ -395,11 +346,13 @@ _NOTHING: Mapping[str, int] = {
     "copying_bytes": 0,
     "hole_offsets": 0,
     "frozen": 0,
+    "failing": 0,
     "offsets": 0,
     "unexamined": 0,
 }
 """What is added up for a topic. `*_unknown` count partitions that are not in the sum, `unexamined`
-those whose offsets are not known; `offsets` is the sum of log ends."""
+those whose offsets are not known, `failing` others whose last task failed; `offsets` is the sum of
+log ends."""
 
 
 def _is_remote_known(row: fetch_pb2.PartitionDescription) -> bool:
@@ -415,6 +368,7 @@ def _count(known: Row, row: fetch_pb2.PartitionDescription) -> None:
     known["hole_offsets"] += row.hole_offsets
     known["remote_unknown"] += not _is_remote_known(row)
     known["frozen"] += bool(row.frozen)
+    known["failing"] += bool(row.last_error) and row.log_end_offset >= 0
     if row.HasField("local_size_bytes"):
         known["local_bytes"] += row.local_size_bytes
     else:
@@ -433,11 +387,11 @@ def _totals(topics: Collection[Row]) -> Row:
     return {"topics": len(topics), **{name: sum(row[name] for row in topics) for name in _NOTHING}}
 
 
-def _gravest(row: Row) -> tuple[int, int]:
-    return -row["problems"].get("alarm", 0), -row["problems"].get("warning", 0)
+def _gravest(row: Row) -> tuple[int, int, int]:
+    problems = row["problems"]
+    return -problems.get("alarm", 0), -row["failing"], -problems.get("warning", 0)
 
 
-Order = Callable[[Any], Any]
 _TOPIC_ORDERS: Mapping[str, Order | None] = {
     "": None,
     "lag": lambda row: -row["lag_bytes"],
@@ -450,30 +404,6 @@ _PARTITION_ORDERS: Mapping[str, Order | None] = {
     "size": lambda row: -row.remote_size_bytes,
     "problems": lambda row: (not row.frozen, -len(row.alarms), not row.last_error),
 }
-
-
-def _paged(
-    rows: Sequence[Any],
-    page: Page,
-    orders: Mapping[str, Order | None],
-    name: Callable[[Any], str],
-    shown: Callable[[Any], Row] = dict,
-) -> Row:
-    """`count` is that of the rows whose name has what is searched. Invalid: there is no such
-    order.
-    """
-    if page.sort not in orders:
-        raise Invalid(f"sort: there are {', '.join(sorted(filter(None, orders)))}")
-    if page.search:
-        rows = [row for row in rows if page.search in name(row)]
-    order = orders[page.sort]
-    if order is not None:
-        rows = sorted(rows, key=order)
-    return {
-        "count": len(rows),
-        "start": page.start,
-        "rows": [shown(row) for row in rows[page.start : page.start + page.count]],
-    }
 
 
 def _known(value: int) -> int | None:

@@ -8,6 +8,7 @@ _ACCESS = Target("rlm/console/access.py", _ACCESS_TESTS)
 _CALLS = Target("rlm/api/local_calls.py", _ACCESS_TESTS)
 _ROUTES = Target("rlm/console/routes.py", _ACCESS_TESTS)
 _ANSWERS = Target("rlm/console/answers.py", (*_ACCESS_TESTS, *_DATA_TESTS))
+_PAGING = Target("rlm/console/paging.py", _DATA_TESTS)
 _ROWS = Target("rlm/console/rows.py", _DATA_TESTS)
 
 EDITS: tuple[Edit, ...] = (
@@ -81,11 +82,18 @@ EDITS: tuple[Edit, ...] = (
             "if False:",
         ),
     ),
-    *_ROWS.edits(
+    *_PAGING.edits(
         (
             "a number that the API has no room for breaks the console",
             "if (found := int(text)) > most:",
             "if (found := int(text)) > most * most:",
+        ),
+    ),
+    *_ROWS.edits(
+        (
+            "H38: a topic whose tasks fail is shown as well",
+            "bool(row.last_error) and row.log_end_offset >= 0",
+            "False",
         ),
         (
             "H38: an offset that is not known is shown as one",

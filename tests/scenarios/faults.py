@@ -5,12 +5,14 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import yaml
 
 from rlm_sandbox.ports import port_is_free
 from rlm_sandbox.readiness import plugin_answers, service_is_ready
-from rlm_sandbox.services import rlm_command
+from rlm_sandbox.services import QUICK_SERVICE, rlm_command
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.replicas import heal
 
@@ -59,12 +61,20 @@ def plugin_that_obeys_modes(cluster: Cluster) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def service_that_obeys_modes(cluster: Cluster, log: Path) -> Iterator[None]:
-    """The service of broker 1 in such a process; `log` gets what it logs."""
+def service_that_obeys_modes(
+    cluster: Cluster, log: Path, intervals: Mapping[str, object] = QUICK_SERVICE
+) -> Iterator[None]:
+    """The service of broker 1 in such a process; `log` gets what it logs. `intervals`: instead of
+    those by which a sandbox is quick.
+    """
     port = cluster.sandbox.state.ports[1].http
+    written = yaml.safe_load(cluster.sandbox.layout.rlm_config(1).read_text())
+    config = log.with_suffix(".yml")
+    kept = {key: value for key, value in written.items() if key not in QUICK_SERVICE}
+    config.write_text(yaml.safe_dump({**kept, **intervals}))
     cluster.sandbox.kill("rlm:1")
     cluster.wait_for(lambda: port_is_free(port), "port of the service free")
-    serve = rlm_command(cluster.sandbox.layout, 1)[1:]
+    serve = [*rlm_command(cluster.sandbox.layout, 1)[1:-1], str(config)]
     with (
         log.open("wb") as written,
         subprocess.Popen(

@@ -93,6 +93,7 @@ function topicTable(rows) {
 export function topicState(row) {
   const found = problemChips(row.problems);
   if (row.frozen) found.push(chip("alarm", `${number(row.frozen)} frozen`));
+  if (row.failing) found.push(chip("warning", `${number(row.failing)} failing`));
   if (row.hole_offsets) found.push(chip("hole", "lost offsets"));
   if (row.copying_bytes) found.push(chip("copying", "copying"));
   if (row.unexamined) found.push(chip("unknown", `${number(row.unexamined)} unknown`));

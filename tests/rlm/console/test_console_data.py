@@ -8,7 +8,7 @@ import pytest
 from rlm.api.calls import Gate
 from rlm.api.local_calls import LocalCaller
 from rlm.clock import next_turn
-from rlm.console import rows
+from rlm.console import paging, rows
 from rlm.console.answers import KEPT_MS, SEGMENTS_A_TURN, SEGMENTS_MAX
 from rlm.plans.problems import ProblemKind
 from rlm.v1 import admin_pb2 as pb
@@ -112,6 +112,22 @@ async def test_the_cluster_with_its_topics_services_and_what_happens() -> None:
     assert found["freezes"][0]["topic"] == "orders"
 
 
+async def test_a_topic_whose_tasks_fail_is_not_shown_as_well() -> None:
+    """A failure is seen at once, and the problem that it becomes only later."""
+    status = pb.StatusResponse(
+        partitions=[
+            row("orders", 0),
+            row("orders", 1, last_error="Unavailable: Permission denied"),
+            row("orders", 2, log_end_offset=-1, last_error="no leader"),
+            row("well", 0),
+        ]
+    )
+    async with console(ShownCluster(status=status)) as shown:
+        _, found = await shown.get("cluster?sort=problems")
+    orders, well = found["topics"]["rows"]
+    assert (orders["failing"], orders["unexamined"], well["failing"]) == (1, 1, 0)
+
+
 async def test_a_topic_with_its_partitions_and_what_is_unknown_of_them() -> None:
     async with console(_cluster()) as shown:
         _, orders = await shown.get("topic?topic=orders&sort=problems")
@@ -168,14 +184,14 @@ async def test_a_partition_with_its_segments_and_an_explanation() -> None:
                 ("segments", "from=-1"),
                 ("segments", "count=100000"),
                 ("explanation", "offset=%D9%A3"),
-                ("explanation", f"offset={rows.INT64_MAX + 1}"),
-                ("segments", f"from={rows.INT64_MAX + 1}"),
+                ("explanation", f"offset={paging.INT64_MAX + 1}"),
+                ("segments", f"from={paging.INT64_MAX + 1}"),
             )
         ] + [
-            (await shown.get(f"{path}?topic=orders&partition={rows.INT32_MAX + 1}"))[0]
+            (await shown.get(f"{path}?topic=orders&partition={paging.INT32_MAX + 1}"))[0]
             for path in ("partition", "segments", "explanation")
         ]
-        largest = f"explanation?topic=orders&partition={rows.INT32_MAX}&offset={rows.INT64_MAX}"
+        largest = f"explanation?topic=orders&partition={paging.INT32_MAX}&offset={paging.INT64_MAX}"
         assert (await shown.get(largest))[0] == 200
     assert found["row"]["frozen"] == "orphans" and found["problems"][0]["subject"] == "orders-1"
     assert [one["start"] for one in segments["rows"]] == [10, 20] and segments["count"] == 4
