@@ -29,12 +29,13 @@ from rlm.broker.connection import BrokerConnection
 from rlmm.clients import ConnectionSettings, make_consumer, refresh_metadata
 from tests.builders.fake_broker import FakeBroker
 from tests.builders.sasl_broker import SaslBroker
-from tests.waiting import until
+from tests.waiting import pass_time, until
 
 PASSWORD = "nobody-may-see-this"
 PLAIN = f"\0rlm\0{PASSWORD}".encode()
-PAUSE_S = 2.0
-"""Longer than a busy machine needs for a few calls."""
+SESSION_MS = 100_000
+"""Longer than a busy machine needs for a few calls, as what follows."""
+PAUSE_S = 100.0
 
 
 def secured(login: Login, **more: object) -> ChannelSecurity:
@@ -91,22 +92,22 @@ async def test_a_password_file_that_cannot_be_used_is_named(
 
 
 async def test_a_session_is_renewed_on_its_connection_before_the_next_request() -> None:
-    async with SaslBroker(lambda _: True, session_ms=3_000).running() as broker:
+    async with SaslBroker(lambda _: True, session_ms=SESSION_MS).running() as broker:
         async with connected(broker, secured(plain())) as ask:
             await ask()
             await ask()
             assert len(broker.authentications) == 1
-            await asyncio.sleep(2.6)
+            pass_time(0.9 * SESSION_MS / 1000)
             await asyncio.gather(*(ask() for _ in range(5)))
             assert len(broker.authentications) == 2
         assert broker.connections == 1
 
 
 async def test_nothing_comes_between_the_messages_of_an_authentication() -> None:
-    async with SaslBroker(lambda _: True, session_ms=1_000).running() as broker:
+    async with SaslBroker(lambda _: True, session_ms=SESSION_MS).running() as broker:
         async with connected(broker, secured(plain())) as ask:
             await ask()
-            await asyncio.sleep(1.05)
+            pass_time(1.05 * SESSION_MS / 1000)
             broker.gate.clear()
             before = len(broker.requests)
             waiting = [ask() for _ in range(3)]
@@ -120,10 +121,10 @@ async def test_nothing_comes_between_the_messages_of_an_authentication() -> None
 
 
 async def test_a_call_given_up_in_mid_authentication_leaves_no_half_open_session() -> None:
-    async with SaslBroker(lambda _: True, session_ms=1_000).running() as broker:
+    async with SaslBroker(lambda _: True, session_ms=SESSION_MS).running() as broker:
         async with connected(broker, secured(plain())) as ask:
             await ask()
-            await asyncio.sleep(1.05)
+            pass_time(1.05 * SESSION_MS / 1000)
             broker.gate.clear()
             call = ask()
             await until(lambda: len(broker.authentications) == 2)
@@ -162,7 +163,7 @@ async def test_after_a_refusal_nobody_dials_before_a_pause(
                     await call()
             assert broker.connections == 1
             broker.accepts = lambda _: True
-            await asyncio.sleep(1.01 * PAUSE_S)
+            pass_time(1.01 * PAUSE_S)
             await other()
             assert broker.connections == 2 and security.refusals == {}
 
@@ -208,13 +209,13 @@ ENDPOINT = TokenEndpoint(
 
 
 async def test_one_token_serves_all_connections_until_most_of_its_life_is_over() -> None:
-    tokens = Tokens(lifetime_s=3)
+    tokens = Tokens(lifetime_s=300)
     async with SaslBroker(lambda _: True).running() as broker:
         security = secured(ENDPOINT, fetch=tokens.fetch)
         async with connected(broker, security) as one, connected(broker, security) as two:
             await asyncio.gather(one(), two())
             assert tokens.fetched == 1
-            await asyncio.sleep(2.45)
+            pass_time(0.85 * 300)
             await broker.cut()
             await asyncio.gather(one(), two())
             assert tokens.fetched == 2
@@ -233,7 +234,7 @@ async def test_a_token_of_unknown_life_or_that_a_broker_refused_is_not_used_agai
         async with connected(broker, secured(ENDPOINT, fetch=tokens.fetch)) as ask:
             with pytest.raises(SecurityRefused, match=r"look at kafka\.sasl\.oauthbearer"):
                 await ask()
-            await asyncio.sleep(0.3)
+            pass_time(0.3)
             await ask()
             assert tokens.fetched == 4
 
@@ -267,14 +268,14 @@ async def test_an_endpoint_that_gives_no_token(
 async def test_a_token_file_is_read_for_each_session(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one\n")
-    async with SaslBroker(lambda _: True, session_ms=1_000).running() as broker:
+    async with SaslBroker(lambda _: True, session_ms=SESSION_MS).running() as broker:
         async with connected(broker, secured(TokenFile(path=file))) as ask:
             await ask()
             file.write_text("two\n")
-            await asyncio.sleep(1.05)
+            pass_time(1.05 * SESSION_MS / 1000)
             await ask()
             file.write_text("two words\n")
-            await asyncio.sleep(1.05)
+            pass_time(1.05 * SESSION_MS / 1000)
             with pytest.raises(SecurityRefused, match=r"no token from .*there is no token"):
                 await ask()
         sent = [message.split()[-1].strip(b"\x01") for message in broker.authentications]
@@ -304,7 +305,7 @@ def node_of(broker: FakeBroker) -> dict[str, object]:
 
 
 async def test_aiokafka_renews_a_session_on_its_connection() -> None:
-    async with SaslBroker(lambda _: True, session_ms=4_000).running() as broker:
+    async with SaslBroker(lambda _: True, session_ms=SESSION_MS).running() as broker:
         broker.on(METADATA, lambda _: node_of(broker))
         settings = ConnectionSettings(
             bootstrap_servers=(str(broker.address),), client_id="test", security=secured(plain())
@@ -314,7 +315,7 @@ async def test_aiokafka_renews_a_session_on_its_connection() -> None:
             await consumer.start()
             await refresh_metadata(consumer)
             assert (broker.connections, len(broker.authentications)) == (2, 2)
-            await asyncio.sleep(3.5)
+            pass_time(0.9 * SESSION_MS / 1000)
             broker.gate.clear()
             before = len(broker.requests)
             refreshed = asyncio.ensure_future(refresh_metadata(consumer))

@@ -19,6 +19,7 @@ from kafka_clients.token_endpoint import fetch_token
 from kip405.errors import Invalid
 from kip405.settings import Secret
 from tests.builders.certificates import Authority
+from tests.waiting import pass_time, until
 
 BODY = b'{"access_token": "abc", "expires_in": 60}'
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
@@ -134,11 +135,13 @@ async def test_what_an_endpoint_says_of_the_secret_is_masked(urlencodes_header: 
         assert not any(part in text for part in ("s3", quote_plus(secret), header[:8]))
 
 
-async def test_an_endpoint_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_endpoint, "_TIMEOUT_S", 0.1)
+async def test_an_endpoint_that_is_silent() -> None:
     async with serving(None) as server:
+        fetching = asyncio.ensure_future(fetch_token(login(server.port), TlsFiles()))
+        await until(lambda: bool(server.requests))
+        pass_time(token_endpoint._TIMEOUT_S)
         with pytest.raises(TimeoutError):
-            await fetch_token(login(server.port), TlsFiles())
+            await fetching
 
 
 async def test_a_secret_file_is_read_for_each_token(tmp_path: Path) -> None:

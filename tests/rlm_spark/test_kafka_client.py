@@ -19,6 +19,7 @@ from rlm_spark.tiers.kafka_options import KafkaSettings, kafka_settings
 from rlm_spark.tiers.kafka_requests import NO_TOPIC_ID, metadata_request
 from rlm_spark.values import TopicPartition
 from tests.rlm_spark.fake_kafka import NOT_LEADER, TOPIC_ID, FakeKafka
+from tests.waiting import pass_time
 
 TOPIC_PARTITION = TopicPartition("t", 0)
 NEW, OLD = (17, 13), (11, 5)
@@ -71,11 +72,16 @@ def test_connections_that_another_caller_closed_are_waited_for_no_longer_than_a_
     async def ask(settings: KafkaSettings) -> None:
         connections = await connect(settings)
         await connections.close()
-        await connections.send_to(99, metadata_request([]))
+        sending = asyncio.ensure_future(connections.send_to(99, metadata_request([])))
+        while not sending.done():
+            await asyncio.sleep(0.05)
+            pass_time(request_s)
+        await sending
 
     with FakeKafka().running() as kafka:
         loop = LoopThread("rlm-kafka-consumer")
-        settings = kafka_settings(kafka.kafka(request__timeout__ms="3000"))
+        request_s = 60
+        settings = kafka_settings(kafka.kafka(request__timeout__ms=f"{request_s}000"))
         stop = Stop()
         too_long = threading.Timer(60, stop.set)
         too_long.start()

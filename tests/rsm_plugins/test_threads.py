@@ -4,15 +4,17 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from kip405.errors import Busy, Unavailable
 from rsm_plugins.threads import Threads
+from tests.waiting import pass_time, until
 
-HANG_MS = 500
+HANG_MS = 100_000
 """Other work ends sooner on a busy machine, too."""
+SIZE = 2
 
 
 @pytest.fixture
@@ -25,20 +27,34 @@ def gate() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def pool() -> Iterator[Threads]:
-    made = Threads("disk", 2, hang_ms=HANG_MS, max_pending=8)
+    made = Threads("disk", SIZE, hang_ms=HANG_MS, max_pending=8)
     yield made
     made.close()
 
 
 async def hung(pool: Threads, gate: threading.Event, count: int) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(count):
-            tasks.create_task(refused(pool, gate))
+    """So much work hangs, as many at a time as the pool has threads."""
+    begun: list[None] = []
+    pass_time(0)  # the pool keeps the clock of its loop
+
+    def work() -> None:
+        begun.append(None)
+        gate.wait()
+
+    waiting = [asyncio.ensure_future(refused(pool, work)) for _ in range(count)]
+    for first in range(0, count, SIZE):
+        await _until_there_are(min(count, first + SIZE), begun)
+        pass_time(HANG_MS / 1000)
+        await asyncio.gather(*waiting[first : first + SIZE])
 
 
-async def refused(pool: Threads, gate: threading.Event) -> None:
+async def _until_there_are(count: int, begun: list[None]) -> None:
+    await until(lambda: len(begun) == count)
+
+
+async def refused(pool: Threads, work: Callable[[], object]) -> None:
     with pytest.raises(Unavailable, match=f"work of disk has not ended within {HANG_MS} ms"):
-        await pool.run(gate.wait)
+        await pool.run(work)
 
 
 async def test_h17_what_hangs_is_reported_and_counted(pool: Threads, gate: threading.Event) -> None:
@@ -64,10 +80,13 @@ async def test_h17_hung_work_takes_no_thread_from_other_work(
 async def test_h17_who_waited_behind_what_hangs_goes_on(
     pool: Threads, gate: threading.Event
 ) -> None:
-    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
-        for _ in range(2):
-            tasks.create_task(refused(pool, gate))
+    async with asyncio.TaskGroup() as tasks:
+        hanging = tasks.create_task(hung(pool, gate, SIZE))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
         behind = tasks.create_task(pool.run(lambda: "done"))
+        await asyncio.sleep(0)
+        assert not hanging.done()
     assert behind.result() == "done"
 
 

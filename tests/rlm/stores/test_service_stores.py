@@ -23,6 +23,7 @@ from tests.builders.clock import ManualClock
 from tests.builders.ledger import PARTITION, MemorySettings, metadata
 from tests.rlm.api.node_fakes import FullLedger
 from tests.rlm.stores.test_routes import COLD, GONE, HOT, NamedConnection
+from tests.waiting import pass_time
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
@@ -240,10 +241,18 @@ async def test_a_store_that_hangs_is_not_waited_for(world: World) -> None:
         await asyncio.sleep(3_600)
         return ()
 
-    world.connections["hot"].store.inspect = hang  # type: ignore[method-assign]
-    world.service_stores.inspection._answer_ms = 500
+    async def answer() -> tuple[StoreFinding, ...]:
+        found = await inspect()
+        asyncio.get_running_loop().call_soon(pass_time, 500)
+        return found
+
+    stores = {name: one.store for name, one in world.connections.items()}
+    inspect = stores["cold"].inspect
+    stores["hot"].inspect = hang  # type: ignore[method-assign]
+    stores["cold"].inspect = answer  # type: ignore[method-assign]
+    world.service_stores.inspection._answer_ms = 500_000
     hot, cold = await world.service_stores.inspect()
-    assert (hot.problem, cold.problem) == ("no answer within 500 ms", "")
+    assert (hot.problem, cold.problem) == ("no answer within 500000 ms", "")
 
 
 async def test_what_another_store_says_is_not_evaluated(world: World) -> None:
