@@ -3,10 +3,11 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -23,6 +24,7 @@ from tests.rsm_plugins.faults.cut_store import settle
 from tests.rsm_plugins.harness import new_uuid
 from tests.rsm_plugins.stores import StoreRig, local_rig
 
+T = TypeVar("T")
 LARGE_BYTES = 8 * MIB
 SHORT_MS = 2_000
 RECOVERED_SECONDS = 60
@@ -34,23 +36,24 @@ class CutPlugin:
     subject: Subject
     rig: StoreRig
 
-    async def completed(self, segment: StoredSegment) -> None:
-        """Also where a call takes longer than its deadline now and then."""
+    async def again(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Its answer, also where a call takes longer than its deadline now and then."""
         deadline = time.monotonic() + RECOVERED_SECONDS
         while True:
             try:
-                await self.subject.complete(segment)
-                break
+                return await call()
             except Unavailable:
                 assert time.monotonic() < deadline, "it does not recover"
                 await asyncio.sleep(0.05)
 
     async def works_again(self, segment: StoredSegment) -> None:
         """Usable soon after the network is, with nothing but whole objects in the store."""
-        await self.completed(segment)
-        assert await self.subject.fetch(segment.locator, 0, 1 << 40) == segment.log
-        assert (await self.subject.presence(segment)).presence is Presence.COMPLETE
-        await self.subject.manager.delete_log_segment_data(segment.locator)
+        subject, locator = self.subject, segment.locator
+        await self.again(lambda: subject.complete(segment))
+        assert await self.again(lambda: subject.fetch(locator, 0, 1 << 40)) == segment.log
+        found = await self.again(lambda: subject.presence(segment))
+        assert found.presence is Presence.COMPLETE
+        await self.again(lambda: subject.manager.delete_log_segment_data(locator))
         names = self.rig.hands.names
         await settle(lambda: names() == [IDENTITY_NAME], "files of broken copies stay")
 
@@ -75,8 +78,9 @@ async def cut_plugin(folder: Path, *, deadline_ms: int = 60_000) -> AsyncIterato
                 cluster_id="test-cluster",
                 faults=rig.faults,
             )
-            await subject.ensure_identity()
-            yield CutPlugin(proxy=proxy, subject=subject, rig=rig)
+            plugin = CutPlugin(proxy=proxy, subject=subject, rig=rig)
+            await plugin.again(subject.ensure_identity)
+            yield plugin
             await client.close()
             await settle(lambda: proxy.open_connections == 0, "connections stay open")
 
@@ -120,7 +124,7 @@ async def test_cut_between_calls_is_not_noticed_for_long(tmp_path: Path) -> None
 async def test_stalled_calls_end_at_their_deadline(tmp_path: Path) -> None:
     async with cut_plugin(tmp_path, deadline_ms=SHORT_MS) as plugin:
         segment = plugin.subject.segment()
-        await plugin.completed(segment)
+        await plugin.again(lambda: plugin.subject.complete(segment))
         async with plugin.proxy.stalled():
             with pytest.raises(Unavailable):
                 await plugin.subject.presence(segment)

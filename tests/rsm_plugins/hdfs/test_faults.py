@@ -97,12 +97,15 @@ async def nothing_visible(subject: Subject, segment: StoredSegment) -> None:
 async def test_fault_in_mid_write(server: HdfsServer, tmp_path: Path, fault: str) -> None:
     name, make = FAULTS[fault]
     async with patient_and_hasty(server, tmp_path, call__timeout__ms=CALL_MS) as (patient, hasty):
-        segments = [hasty.segment(log_size_bytes=48 * MIB) for _ in range(3)]
+        segments: list[StoredSegment] = []
         outcomes: list[RemoteStorageError | None] = []
         began = time.monotonic()
 
         async def copies() -> None:
-            for segment in segments:
+            while len(segments) < 3 or (
+                outcomes[-1] is None and time.monotonic() - began < WAIT_MUCH_LONGER_S
+            ):
+                segments.append(segment := hasty.segment(log_size_bytes=48 * MIB))
                 try:
                     await hasty.copy(segment)
                     outcomes.append(None)

