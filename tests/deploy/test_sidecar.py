@@ -141,7 +141,7 @@ class Pod:
             for one in started.values():
                 one.terminate()
             for one in started.values():
-                one.wait(30)
+                one.wait(120)
 
     def is_started(self) -> bool:
         """The startup probes of both containers."""
@@ -151,11 +151,11 @@ class Pod:
         assert port == "proxy"
         command = self.command("rlm", ["rlm", "probe", "startup", "--config", "/etc/rlm/rlm.yaml"])
         has_socket = (self._folder / "plugin.sock").is_socket()
-        return has_socket and subprocess.run(command, check=False, timeout=60).returncode == 0
+        return has_socket and subprocess.run(command, check=False, timeout=120).returncode == 0
 
     def is_ready(self) -> bool:
         words = self.containers["rlm"].manifest["readinessProbe"]["exec"]["command"]
-        done = subprocess.run(self.command("rlm", words), check=False, timeout=60)
+        done = subprocess.run(self.command("rlm", words), check=False, timeout=120)
         return done.returncode == 0
 
     def status(self, path: str, token: str = "") -> int:
@@ -166,7 +166,7 @@ class Pod:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         request = urllib.request.Request(url, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+            with urllib.request.urlopen(request, timeout=60, context=context) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -229,7 +229,7 @@ def test_its_containers_run_as_processes_and_answer_their_probes(
         wait_for(pod.is_ready, "bytes that pass again", logs)
         began = time.monotonic()
         processes["rlm"].terminate()
-        assert processes["rlm"].wait(60) == 0
+        assert processes["rlm"].wait(120) == 0
         drained_s = time.monotonic() - began
         stop = pod.containers["rlm"].manifest["lifecycle"]["preStop"]["exec"]["command"]
         grace_s = pod.containers["rlm"].spec["terminationGracePeriodSeconds"]

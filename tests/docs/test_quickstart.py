@@ -150,9 +150,9 @@ def test_a_step_that_fails_ends_the_walk(tmp_path: Path) -> None:
     walk = Walk(folder=tmp_path, instead={"HERE": str(tmp_path)})
     program = "```python\nprint(open('f').read())\n```\n"
     first = steps_of(f"    $ NAME=one\n    $ echo $NAME > HERE/f\n\n{program}")
-    assert walk.run(first, timeout_s=60) == ["", "", "one\n\n"]
+    assert walk.run(first, timeout_s=240) == ["", "", "one\n\n"]
     failing = steps_of("    $ echo $NAME\n    $ false\n    $ echo never\n")
     with pytest.raises(AssertionError, match=r"^false\n"):
-        walk.run(failing, after=first, timeout_s=60)
+        walk.run(failing, after=first, timeout_s=240)
     with pytest.raises(AssertionError, match="not done after 1 s"):
         walk.run(steps_of("    $ sleep 300\n"), timeout_s=1)

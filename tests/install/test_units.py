@@ -4,7 +4,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from rlm_sandbox.ports import PortReservation
 from tests.project.tree import ROOT
 
 pytestmark = pytest.mark.integration
@@ -66,16 +66,9 @@ def limited(unit: Unit, command: Sequence[str]) -> list[str]:
     return [sys.executable, "-c", LIMITED, files, cores, mask, *command]
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
 def answers(port: int) -> bool:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30):
             return True
     except urllib.error.HTTPError:
         return True  # it says that it is not well, as no broker is there
@@ -84,25 +77,25 @@ def answers(port: int) -> bool:
 
 
 def wait_until_answered(port: int, process: "subprocess.Popen[bytes]") -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while not answers(port) and process.poll() is None:
         assert time.monotonic() < end, "nothing answers"
         time.sleep(0.05)
 
 
-def settings(name: str, folder: Path, http: int) -> str:
+def settings(name: str, folder: Path, ports: PortReservation, http: int) -> str:
     """Those that a service needs to start; no broker answers it."""
     common = (
-        f"cluster.id: 4L6g3nShT-eMCtK--X86sw\nkafka.bootstrap.servers: [127.0.0.1:{free_port()}]\n"
+        f"cluster.id: 4L6g3nShT-eMCtK--X86sw\nkafka.bootstrap.servers: [127.0.0.1:{ports.take()}]\n"
         f"state.dir: {folder}/state\ngrpc.listen: unix:{folder}/g\nhttp.listen: 127.0.0.1:{http}\n"
         f"plugin: local\nrsm.config.root: {folder}/store\n"
     )
     if "reader" in name:
         return common
     return (
-        f"{common}node.id: 1\nlog.dirs: {folder}/logs\nproxy.listen: 127.0.0.1:{free_port()}\n"
-        f"broker.tiered.address: 127.0.0.1:{free_port()}\n"
-        f"broker.direct.address: 127.0.0.1:{free_port()}\n"
+        f"{common}node.id: 1\nlog.dirs: {folder}/logs\nproxy.listen: 127.0.0.1:{ports.take()}\n"
+        f"broker.tiered.address: 127.0.0.1:{ports.take()}\n"
+        f"broker.direct.address: 127.0.0.1:{ports.take()}\n"
     )
 
 
@@ -113,9 +106,11 @@ def test_the_command_line_runs_under_the_limits_of_its_unit(name: str, tmp_path:
     (tmp_path / "logs").mkdir()
     meta = "version=1\ncluster.id=4L6g3nShT-eMCtK--X86sw\nnode.id=1\n"
     (tmp_path / "logs/meta.properties").write_text(meta)
-    port = free_port()
+    ports = PortReservation()
+    port = ports.take()
     config = tmp_path / "settings.yaml"
-    config.write_text(settings(name, tmp_path, port))
+    config.write_text(settings(name, tmp_path, ports, port))
+    ports.lend_all()
     log = tmp_path / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -135,6 +130,7 @@ def test_the_command_line_runs_under_the_limits_of_its_unit(name: str, tmp_path:
     finally:
         process.kill()
         process.wait()
+        ports.release_all()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -45,6 +45,11 @@ def health() -> Iterator[Health]:
         thread.join()
 
 
+def sooner_or_later(probe: Callable[[], bool]) -> bool:
+    """A probe waits a second at most: on a busy machine an answer may take longer."""
+    return any(probe() for _ in range(60))
+
+
 def test_a_service_is_ready_once_its_metadata_and_stores_are(health: Health) -> None:
     port = health.server_port
     health.say(ready=False)
@@ -53,7 +58,7 @@ def test_a_service_is_ready_once_its_metadata_and_stores_are(health: Health) -> 
         health.say(kind, ProblemKind.NO_STORE)
         assert not service_is_ready(port)
     health.say(ProblemKind.NO_STORE)
-    assert service_is_ready(port)
+    assert sooner_or_later(lambda: service_is_ready(port))
 
 
 def test_a_service_has_heard_whom_its_metrics_name(health: Health) -> None:
@@ -61,14 +66,14 @@ def test_a_service_has_heard_whom_its_metrics_name(health: Health) -> None:
     health.text = f"# TYPE {HEARD} gauge\n"
     assert not has_heard(port, {1})
     health.text += f'{HEARD}{{node="1"}} 0.5\n{HEARD}{{node="12"}} 1.0\n'
-    assert has_heard(port, {1, 12})
+    assert sooner_or_later(lambda: has_heard(port, {1, 12}))
     assert not has_heard(port, {1, 2})
     assert [row.labels for row in TABLE if row.name == HEARD] == [("node",)]
 
 
 def test_metrics_behind_a_token_are_not_waited_for(health: Health) -> None:
     health.status = 401
-    assert has_heard(health.server_port, {1})
+    assert sooner_or_later(lambda: has_heard(health.server_port, {1}))
 
 
 def test_who_does_not_answer_has_heard_nobody(health: Health) -> None:

@@ -158,11 +158,11 @@ async def test_a_principal_has_so_many_connections(secured: Secured, tmp_path: P
 async def test_who_speaks_no_tls_gets_nowhere(secured: Secured, tmp_path: Path) -> None:
     async with proxy(secured, tmp_path) as causes:
         port = secured.sandbox.state.ports[1].proxy
-        with socket.create_connection(("127.0.0.1", port), 20) as plain:
+        with socket.create_connection(("127.0.0.1", port), 60) as plain:
             plain.sendall(raw_request(18, 1, b"\0"))
             with contextlib.suppress(ConnectionResetError):
                 assert await asyncio.to_thread(plain.recv, 1) == b""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not causes():  # noqa: ASYNC110 - of a log of another process
                 await asyncio.sleep(0.05)
         assert causes() == {"plain_on_tls": 1}

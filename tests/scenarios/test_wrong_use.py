@@ -43,7 +43,7 @@ def refusal(cluster: Cluster, *arguments: str) -> str:
 def free_ports() -> Iterator[list[int]]:
     with PortReservation() as ports:
         taken = [ports.take() for _ in range(4)]
-        ports.release_all()
+        ports.lend_all()
         yield taken
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,11 @@ class Site:
 
 
 @pytest.fixture
-def free_port() -> int:
+def free_port() -> Iterator[int]:
     with PortReservation() as ports:
-        return ports.take()
+        port = ports.take()
+        ports.lend_all()
+        yield port
 
 
 @pytest.fixture

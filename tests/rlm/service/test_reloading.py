@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -25,6 +24,7 @@ from rlm.config.service import settings
 from rlm.service.broker_service import BrokerService
 from rlm.service.reloading import ConfigReload
 from rlm.service.reports import build_diagnosis
+from rlm_sandbox.ports import PortReservation
 from rsm_plugins.process.logs import change_log_level, configure_logs
 from rsm_plugins.threads import Threads
 from tests import waiting
@@ -240,13 +240,6 @@ def test_the_level_of_loggers_in_use_changes(capsys: pytest.CaptureFixture[str])
     assert shown == ["b", "c", "e"]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def _reader(config: Path) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-m", "rlm.cli.main", "serve", "--role", "reader"]
@@ -264,11 +257,12 @@ def _reader(config: Path) -> Iterator["subprocess.Popen[str]"]:
 
 def test_sighup_reloads_a_process_that_is_waiting_for_its_brokers(tmp_path: Path) -> None:
     """SIGUSR2, which is for a supervisor, does nothing to it."""
+    ports = PortReservation()
     content = {
         "cluster.id": "c1",
         "state.dir": str(tmp_path / "state"),
         "grpc.listen": f"unix:{tmp_path}/g",
-        "http.listen": f"127.0.0.1:{_free_port()}",
+        "http.listen": f"127.0.0.1:{ports.take()}",
         "plugin.address": "127.0.0.1:1",
         "kafka.bootstrap.servers": "127.0.0.1:1",
         "memory.max.bytes": 1 << 60,
@@ -276,7 +270,8 @@ def test_sighup_reloads_a_process_that_is_waiting_for_its_brokers(tmp_path: Path
     config = tmp_path / "rlm.yaml"
     config.write_text(yaml.safe_dump(content))
     events = []
-    with _reader(config) as process:
+    ports.lend_all()
+    with ports, _reader(config) as process:
         assert process.stderr is not None
         for line in process.stderr:
             said = json.loads(line)
