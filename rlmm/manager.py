@@ -5,6 +5,7 @@ this process disputes it. Everything else is an error, so that no caller acts on
 others will repair. This module must not know Kafka (metadata_log does) nor the store.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import structlog
@@ -23,6 +24,7 @@ from rlmm.frozen import FrozenLedger
 from rlmm.ledger import PartitionLedger, SegmentEntry, entry_of
 from rlmm.log_reader import TailRecord
 from rlmm.metadata_log import Log, MetadataLog
+from rlmm.packed import ID_BYTES, state_id_of
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import (
     LEDGER_PARTITIONS,
@@ -43,6 +45,7 @@ from rlmm.topic import LEDGER_TOPIC
 
 __all__ = ["OutcomeUnknown", "TopicBasedRemoteLogMetadataManager"]
 
+_FINISHED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 _ABSENCE_KNOWN_WITHIN_MS = 300_000
 """Half of the ledger's segment.ms: a replay that took less cannot have lost a record to
 compaction meanwhile.
@@ -122,6 +125,17 @@ class TopicBasedRemoteLogMetadataManager:
     def partitions(self) -> tuple[PartitionKey, ...]:
         """Every user partition that has a record."""
         return tuple(key for state in self._states for key in state.partitions)
+
+    def finished_ids(self) -> Iterator[frozenset[bytes]]:
+        """The raw ids of all segments whose newest record is FINISHED, a few hundred at a time;
+        others may have their turn between two parts. Segments that come meanwhile may be missing.
+        """
+        partitions = (one for state in self._states for one in tuple(state.partitions.values()))
+        for partition in partitions:
+            for chunk in partition.segments.freeze().chunks:
+                yield frozenset(
+                    packed[:ID_BYTES] for packed in chunk.items if state_id_of(packed) == _FINISHED
+                )
 
     async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
         """Return once `ledger(key)` knows all that was published before this call; Unavailable

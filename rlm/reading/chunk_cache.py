@@ -15,7 +15,7 @@ only remembers it while it is under way. This module must not know stores or seg
 
 import asyncio
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Generic, TypeAlias, TypeVar
 
 from kip405.ids import Uuid
@@ -131,6 +131,20 @@ class ChunkCache:
                     self.wasted_bytes += len(self._data[key])
                     freed += self._drop(key)
         return freed
+
+    def keys(self) -> tuple[ChunkKey, ...]:
+        """All chunks that are kept, whatever for."""
+        return tuple(self._data)
+
+    def drop(self, keys: Collection[ChunkKey]) -> None:
+        """Drop chunks that nobody will read again, except those that answers refer to."""
+        for key in keys:
+            if key in self._data and self.is_free(key):
+                if key in self._ahead:
+                    self._unprotect(key)
+                    self.wasted_bytes += len(self._data[key])
+                self._order.discard(key)
+                self._drop(key)
 
     def is_free(self, key: ChunkKey) -> bool:
         """Whether only this cache refers to the chunk."""

@@ -19,7 +19,7 @@ import os
 import re
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -295,9 +295,19 @@ class DiskCache:
         """Remove a chunk that is not what its segment's checksums say."""
         if self.has(key):
             self.counts.damaged += 1
-            self._order.discard(key)
-            self._removals.append(key)
-            self._has_work()
+            self.drop([key])
+
+    def keys(self) -> tuple[ChunkKey, ...]:
+        """All chunks that are in files."""
+        return self._order.keys() if self.is_on else ()
+
+    def drop(self, keys: Collection[ChunkKey]) -> None:
+        """Remove chunks that nobody will read again."""
+        for key in keys:
+            if self.has(key):
+                self._order.discard(key)
+                self._removals.append(key)
+                self._has_work()
 
     def _has_work(self) -> None:
         self.is_idle = False

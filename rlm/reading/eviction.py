@@ -70,6 +70,10 @@ class ScanResistant(Generic[K]):
     def __contains__(self, key: K) -> bool:
         return key in self._small.entries or key in self._main.entries
 
+    def keys(self) -> tuple[K, ...]:
+        """All entries."""
+        return (*self._small.entries, *self._main.entries)
+
     def add(self, key: K, weight_bytes: int, reader: int) -> None:
         """A new entry, read by `reader` (any number that identifies a reader)."""
         self.discard(key)

@@ -207,6 +207,7 @@ class BrokerService:
             "topic ids": partial(remember_topics, *files),
             "metadata read": partial(remember_reads, *files),
             "ledger snapshot": self._formats.after(self._ledger_snapshots.run),
+            "ended segments": shared.ended_segments.run,
             "leadership": shared.leadership.run,
             "wanted": self._want_enabled_topics,
             "heartbeat": self._formats.after(shared.heartbeat.run),

@@ -22,6 +22,7 @@ from rlm.plans.freeze import DEFAULT_MAX_ORPHANS
 from rlm.plans.offload import OffloadPolicy
 from rlm.plans.services import DEAD_AFTER_BEATS
 from rlm.reading.disk_cache import DiskCache
+from rlm.reading.ended_segments import EndedSegments
 from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.client_deletions import ClientDeletions
@@ -33,7 +34,12 @@ from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.heartbeat import HeartbeatSender
 from rlm.service.metadata import BARRIER_DEADLINE_MS, build_metadata
 from rlm.service.node_addresses import ProxyAddresses
-from rlm.service.read_path import build_disk_cache, build_reader, build_throttle
+from rlm.service.read_path import (
+    build_disk_cache,
+    build_ended_segments,
+    build_reader,
+    build_throttle,
+)
 from rlm.service.threads import ServiceThreads
 from rlm.stores.inspection import Inspection
 from rlm.stores.opened import OpenStores, PluginTerms, known_prefix, open_stores
@@ -155,6 +161,7 @@ class Dependencies:
     reader: RemoteReader
     throttle: ReadThrottle
     disk_cache: DiskCache | None
+    ended_segments: EndedSegments
     disk_watch: DiskWatch
     disk_pressure: DiskPressure
     heartbeat: HeartbeatSender
@@ -224,6 +231,7 @@ def build_dependencies(
         reader=reader,
         throttle=build_throttle(config, clock),
         disk_cache=disk_cache,
+        ended_segments=build_ended_segments(metadata, reader, disk_cache, clock),
         disk_watch=disk_watch,
         disk_pressure=disk_pressure,
         heartbeat=_build_heartbeat(config, metadata, stores, disk_pressure, clock, writer),

@@ -7,10 +7,12 @@ from kip405.contracts import SegmentReader
 from rlm.clock import Clock, processor_ms
 from rlm.config import CommonConfig
 from rlm.reading.disk_cache import DiskCache
+from rlm.reading.ended_segments import EndedSegments
 from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle, ThrottleCounts, ThrottleLimits
 from rlm.reading.values import ReadLimits
 from rlm.stores.hedging import HedgeCounts
+from rlmm.manager import Metadata
 from rsm_plugins.threads import Threads
 
 
@@ -66,6 +68,18 @@ def build_disk_cache(
     )
     tasks.create_task(disk.run())
     return disk
+
+
+def build_ended_segments(
+    metadata: Metadata, reader: RemoteReader, disk: DiskCache | None, clock: Clock
+) -> EndedSegments:
+    """What drops cached chunks of deleted segments; a worker caches nothing of its own."""
+    return EndedSegments(
+        [reader.chunks] if disk is None else [reader.chunks, disk],
+        wait_ready=metadata.log.wait_ready,
+        finished_ids=metadata.manager.finished_ids,
+        clock=clock,
+    )
 
 
 def read_gauges(

@@ -70,6 +70,7 @@ from rlm.service.metrics import ServiceMetrics
 from rlm.service.problems import CommonSources, ProblemWatch, reader_limits
 from rlm.service.read_path import (
     build_disk_cache,
+    build_ended_segments,
     build_reader,
     build_throttle,
     hedge_gauges,
@@ -129,9 +130,7 @@ class ReaderService:
         threads: ServiceThreads,
         reread: Callable[[], ReaderConfig],
     ) -> None:
-        """Contacts nothing. `reread`: see BrokerService. Invalid: the token or principals file
-        cannot be used, or see open_stores.
-        """
+        """Contacts nothing. `reread`, Invalid: see BrokerService, and open_stores for Invalid."""
         tokens = token_source(config.api_token_file, clock)
         self._callers = callers = build_callers(config, tokens, clock, threads.other)
         self._config, self._clock, self._threads = config, clock, threads
@@ -152,6 +151,7 @@ class ReaderService:
         )
         disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
         reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
+        self._ended_segments = build_ended_segments(metadata, reader, disk_cache, clock)
         self.segments = LineageReader(reader, metadata.manager)
         running, throttle = RunningConfig(config), build_throttle(config, clock)
         self.reload = _reload(running, reread, throttle, threads, tasks)
@@ -205,6 +205,7 @@ class ReaderService:
             "topic ids": partial(remember_topics, *files),
             "metadata read": partial(remember_reads, *files),
             "ledger snapshot": self._formats.after(self._ledger_snapshots.run),
+            "ended segments": self._ended_segments.run,
             "heartbeat": self._formats.after(self._heartbeat.run),
             "access": self._access.run,
             "certificates": self._certificates.run,

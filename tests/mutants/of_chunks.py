@@ -4,7 +4,10 @@ from tests.mutants.edits import Edit, Target
 from tests.mutants.of_reading import LOADER, TIER
 
 API_FETCH = Target("rlm/api/fetch.py", ("tests/rlm/api/test_fetch_service.py",))
-DISK_CACHE = Target("rlm/reading/disk_cache.py", ("tests/rlm/cache/test_disk.py",))
+_ENDED = "tests/rlm/cache/test_ended_segments.py"
+ENDED = Target("rlm/reading/ended_segments.py", (_ENDED,))
+FINISHED = Target("rlmm/manager.py", ("tests/rlmm/test_manager.py",))
+DISK_CACHE = Target("rlm/reading/disk_cache.py", ("tests/rlm/cache/test_disk.py", _ENDED))
 CHUNK_MEMORY = Target("rlm/reading/chunk_memory.py", ("tests/rlm/reading/test_chunk_memory.py",))
 BEGUN = Target("rlm/proxy/begun.py", ("tests/rlm/proxy/test_begun.py",))
 REPEATED = Target(
@@ -47,7 +50,31 @@ EDITS: tuple[Edit, ...] = (
             "        self._require_led(led)\n        try:\n",
         ),
     ),
+    *ENDED.edits(
+        (
+            "erasure: chunks of deleted segments stay in the caches",
+            "            cached.difference_update(ids)\n",
+            "            cached.clear()\n",
+        ),
+        (
+            "all chunks are dropped before the ledger was read",
+            "        await self._wait_ready()\n",
+            "",
+        ),
+    ),
+    *FINISHED.edits(
+        (
+            "erasure: a segment whose deletion has begun counts as one that is read",
+            "if state_id_of(packed) == _FINISHED",
+            "if state_id_of(packed) >= _FINISHED",
+        ),
+    ),
     *DISK_CACHE.edits(
+        (
+            "erasure: the file of a chunk that was dropped stays",
+            "                self._removals.append(key)\n                self._has_work()\n",
+            "                self._has_work()\n",
+        ),
         (
             "records in the disk cache can be read by every user of the machine",
             "    return os.open(path, flags, 0o600)\n",

@@ -353,3 +353,12 @@ async def test_a_view_is_made_once_and_again_after_each_record(ours: Process) ->
     assert ours.manager.ledger(KEY) is first
     await ours.manager.publish(segment(1, FINISHED), 5, int(STARTED))
     assert ours.manager.ledger(KEY) is not first
+
+
+async def test_finished_ids_are_those_of_segments_that_can_be_read(ours: Process) -> None:
+    await ours.copied(1)
+    await ours.copied(2)
+    await ours.manager.publish(segment(3, STARTED), 5, NO_PREVIOUS)
+    assert set().union(*ours.manager.finished_ids()) == {uuid(1).raw, uuid(2).raw}
+    await ours.manager.publish(segment(1, DELETING), 5, int(FINISHED))
+    assert set().union(*ours.manager.finished_ids()) == {uuid(2).raw}

@@ -373,6 +373,7 @@ class Service:
             reader=cast(Any, None),
             throttle=cast(Any, None),
             disk_cache=None,
+            ended_segments=cast(Any, None),
             disk_watch=cast(Any, _RoomyDisks()),
             disk_pressure=cast(Any, _RoomyDisks()),
             heartbeat=self._heartbeat(),

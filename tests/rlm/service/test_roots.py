@@ -2,7 +2,7 @@
 
 import ast
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,6 +10,9 @@ import pytest
 
 from rlm.clock import SystemClock
 from rlm.config.loader import reader_from_mapping
+from rlm.reading.chunk_cache import ChunkCache
+from rlm.reading.disk_cache import DiskCache
+from rlm.reading.ended_segments import EndedSegments
 from rlm.service.broker_service import BrokerService
 from rlm.service.reader_service import ReaderService
 from tests.builders.fake_broker import FakeBroker
@@ -55,13 +58,15 @@ async def test_building_a_broker_service_contacts_nothing(tmp_path: Path) -> Non
 
 
 @asynccontextmanager
-async def built(role: str, path: Path) -> AsyncIterator[BrokerService | ReaderService]:
+async def built(
+    role: str, path: Path, settings: Mapping[str, object]
+) -> AsyncIterator[BrokerService | ReaderService]:
     """A service in either role whose broker is not there."""
     if role == "broker":
-        async with built_service(path, SystemClock()) as service:
+        async with built_service(path, SystemClock(), settings) as service:
             yield service
         return
-    config = reader_from_mapping(common_settings(path, NOBODY))
+    config = reader_from_mapping({**common_settings(path, NOBODY), **settings})
     with some_threads(1) as threads:
         async with asyncio.TaskGroup() as tasks:
             reader = ReaderService(config, SystemClock(), tasks, all_of(threads), lambda: config)
@@ -69,21 +74,37 @@ async def built(role: str, path: Path) -> AsyncIterator[BrokerService | ReaderSe
             await reader.close()
 
 
+def may_write_snapshots(service: BrokerService | ReaderService) -> bool:
+    """Whether it would replace the snapshot of the ledger in its state dir."""
+    return service._ledger_snapshots._may_write
+
+
 @pytest.mark.parametrize("role", ["broker", "reader"])
 async def test_h06_no_snapshot_of_the_ledger_is_written_before_formats_are_checked(
     role: str, tmp_path: Path
 ) -> None:
-    async with built(role, tmp_path) as service:
+    async with built(role, tmp_path, {}) as service:
         running = asyncio.ensure_future(service._background_tasks()["ledger snapshot"]())
         for _ in range(10):
             await asyncio.sleep(0)
-        assert not service._ledger_snapshots._may_write
+        assert not may_write_snapshots(service)
         service._formats._open.set()
         for _ in range(10):
             await asyncio.sleep(0)
-        assert service._ledger_snapshots._may_write
+        assert may_write_snapshots(service)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("role", ["broker", "reader"])
+async def test_both_caches_drop_what_has_ended(role: str, tmp_path: Path) -> None:
+    settings = {"fetch.chunk.cache.path": str(tmp_path / "chunks")}
+    async with built(role, tmp_path, settings) as service:
+        ended = getattr(service._background_tasks()["ended segments"], "__self__", None)
+        assert isinstance(ended, EndedSegments)
+        assert [type(one) for one in ended._caches] == [ChunkCache, DiskCache]
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()  # the disk cache runs from the beginning on
 
 
 async def test_building_a_reader_contacts_nothing(tmp_path: Path) -> None:
