@@ -3,11 +3,13 @@
 import json
 
 import click
+import grpc
 
 from rlm.cli.live import pause, until_ended
 from rlm.cli.output import human_time, plain, show_json, warn
 from rlm.cli.target import Connect, Target, service_options
 from rlm.v1 import admin_pb2 as pb
+from rsm_plugins.contract.status import error_of_call
 
 _PAUSE_SECONDS = 1.0
 _LAST = 50
@@ -29,11 +31,14 @@ def events(*, topic: str, follow: bool, last: int, connect: Connect) -> None:
 
     A line says when, at which broker, which task of which partition, what it has come to, and why
     it does no more. Only what has changed is an event. Each service remembers its last 1,000 since
-    it began; its log has all of them. With --follow and --json each event is a line of JSON.
+    it began; its log has all of them. With --follow and --json each event is a line of JSON. While
+    the asked service does not answer, --follow says so and goes on asking.
     """
     with connect.open() as target:
         request = pb.ListEventsRequest(topic=topic)
         answer = target.ask(target.admin.ListEvents, request)
+        if topic and not answer.events:
+            target.ask(target.admin.DescribeTopic, pb.DescribeTopicRequest(topic=topic))
         shown = list(answer.events)[-last:] if last else []
         if connect.as_json and not follow:
             show_json({**plain(answer), "events": [plain(one) for one in shown]})
@@ -50,12 +55,31 @@ def _follow(
 ) -> None:
     while True:
         _remember(request, answer)
-        pause(_PAUSE_SECONDS)
-        answer = target.ask(target.admin.ListEvents, request)
+        answer = _next(target, request)
         warn(
             [f"events of broker {one.node_id} are missing" for one in answer.sources if one.has_gap]
         )
         _show(list(answer.events), connect)
+
+
+def _next(target: Target, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
+    """The next answer, after a pause. A service that does not answer is asked until it does."""
+    is_silent = False
+    while True:
+        pause(_PAUSE_SECONDS)
+        try:
+            answer = target.ask(target.admin.ListEvents, request)
+        except grpc.RpcError as failed:
+            error = error_of_call(failed, f"service at {target.address}")
+            if not error.retriable:
+                raise
+            if not is_silent:
+                warn([f"no events for now: {error}; asking again"])
+            is_silent = True
+        else:
+            if is_silent:
+                warn([f"the service at {target.address} answers again"])
+            return answer
 
 
 def _remember(request: pb.ListEventsRequest, answer: pb.ListEventsResponse) -> None:

@@ -18,11 +18,12 @@ from rlm.cli.top import Frame, show_frame
 from rlm.tasks.pool import TaskPool
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
+from tests.builders.cutting_tcp import CuttingTcp
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.api.harness import Node, api_node
 from tests.rlm.api.node_fakes import say_alive
 from tests.rlm.api.test_admin_service import call
-from tests.rlm.cli.invoking import as_json, asked
+from tests.rlm.cli.invoking import as_json, asked, assert_one_line
 from tests.rlm.tasks.test_decisions import COPIED
 from tests.rlm.topics.world import Cluster
 
@@ -72,9 +73,9 @@ async def test_h38_a_service_that_does_not_answer_is_named() -> None:
     assert "warning: unknown: the events of broker 2" in done.stderr
 
 
-async def rlm_process(node: Node, *arguments: str) -> Any:
+async def rlm_process(address: str, *arguments: str) -> Any:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "rlm.cli.main", *arguments, "--address", node.address),
+        *(sys.executable, "-m", "rlm.cli.main", *arguments, "--address", address),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -83,7 +84,7 @@ async def rlm_process(node: Node, *arguments: str) -> Any:
 async def test_follow_shows_each_event_once_until_it_is_terminated() -> None:
     async with api_node(Cluster()) as node:
         decide(node, 0, 10)
-        process = await rlm_process(node, "events", "--follow", "--json")
+        process = await rlm_process(node.address, "events", "--follow", "--json")
         first = json.loads(await process.stdout.readline())
         decide(node, 0, 20)
         second = json.loads(await process.stdout.readline())
@@ -91,6 +92,37 @@ async def test_follow_shows_each_event_once_until_it_is_terminated() -> None:
         rest, errors = await process.communicate()
     assert (first["text"][:15], second["text"][:15]) == ("remote up to 10", "remote up to 20")
     assert (process.returncode, rest, errors) == (0, b"", b"")
+
+
+async def test_follow_goes_on_when_the_service_answers_again() -> None:
+    async with api_node(Cluster()) as node, CuttingTcp(int(node.address.split(":")[1])) as between:
+        decide(node, 0, 10)
+        address = f"127.0.0.1:{between.port}"
+        process = await rlm_process(address, "events", "--follow", "--json")
+        await process.stdout.readline()
+        between.cut_requests_after = 0
+        between.cut()
+        silent = (await process.stderr.readline()).decode()
+        decide(node, 0, 20)
+        between.cut_requests_after = None
+        second = json.loads(await process.stdout.readline())
+        again = (await process.stderr.readline()).decode()
+        process.terminate()
+        rest, errors = await process.communicate()
+    assert silent.startswith("warning: no events for now: ") and "asking again" in silent
+    assert again == f"warning: the service at {address} answers again\n"
+    assert second["text"].startswith("remote up to 20")
+    assert (process.returncode, rest, errors) == (0, b"", b"")
+
+
+async def test_a_topic_that_is_not_known_is_an_error_and_one_without_events_is_not() -> None:
+    async with api_node(Cluster()) as node:
+        for more in ((), ("--follow",)):
+            assert_one_line(await asked(node, "events", "nosuch", *more), "nosuch", status=1)
+        assert_one_line(await asked(node, "events", TOPIC), "is not enabled", status=1)
+        await as_json(node, "topics", "enable", TOPIC)
+        quiet = await asked(node, "events", TOPIC)
+        assert (quiet.exit_code, quiet.output) == (0, "")
 
 
 @asynccontextmanager
@@ -131,7 +163,7 @@ async def test_top_prints_one_frame_of_all_it_knows() -> None:
 async def test_top_goes_on_until_it_is_terminated() -> None:
     async with api_node(Cluster()) as node:
         await as_json(node, "topics", "enable", TOPIC)
-        process = await rlm_process(node, "top", "--interval", "0.2")
+        process = await rlm_process(node.address, "top", "--interval", "0.2")
         frames = 0
         while frames < 2:
             frames += b"copies in flight" in await process.stdout.readline()
