@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from kip405.errors import RemoteStorageError
-from rlm.api.fan_out import ask_others
+from rlm.api.fan_out import answers_of_others
 from rlm.api.peers import Peers
 from rlm.broker.answers import TopicDescription
 from rlm.plans.client_activity import ClientRow
@@ -56,20 +56,14 @@ class ClusterClients:
         described = await self._broker.topic(topic) if topic else None
         found = self.own(topic)
         request = pb.ListClientsRequest(topic=topic, local_only=True)
-        answers = await ask_others(
-            self._peers,
-            lambda stubs, sent, timeout: stubs.admin.ListClients(
-                request, metadata=sent, timeout=timeout
-            ),
-            principal,
+        answers, problems = await answers_of_others(
+            self._peers, lambda stubs: stubs.admin.ListClients, request, principal
         )
-        rows, problems = list(found.clients), []
-        for peer, answer in answers:
-            if isinstance(answer, RemoteStorageError):
-                problems.append(pb.ClientsProblem(node_id=peer.node_id, problem=str(answer)))
-            else:
-                rows += answer.clients
-        whole = pb.ListClientsResponse(clients=_joined(rows, topic), problems=problems)
+        rows = [row for answer in (found, *answers) for row in answer.clients]
+        whole = pb.ListClientsResponse(
+            clients=_joined(rows, topic),
+            problems=[pb.ClientsProblem(node_id=at, problem=why) for at, why in problems.items()],
+        )
         if described is not None:
             await self._add_direct(whole, described, _groups_of(whole.clients))
         return whole

@@ -121,11 +121,7 @@ class ClusterStatus:
         own, rows = self._own(topic)
         request = pb.StatusRequest(topic=topic, local_only=True, mask_secrets=asked.mask_secrets)
         answers = await ask_others(
-            self._peers,
-            lambda stubs, sent, timeout: stubs.admin.Status(
-                request, metadata=sent, timeout=timeout
-            ),
-            principal,
+            self._peers, lambda stubs: stubs.admin.Status, request, principal
         )
         services = [*own.services]
         problems = [*own.problems]

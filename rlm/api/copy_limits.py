@@ -4,8 +4,7 @@ A service that does not answer is a row with the reason, and so is a node of whi
 but a decision: what it goes by is unknown, not what was decided (H38).
 """
 
-from kip405.errors import RemoteStorageError
-from rlm.api.fan_out import ask_others
+from rlm.api.fan_out import answers_of_others
 from rlm.api.peers import Peers
 from rlm.topics.copy_limits import CopyLimitDecisions
 from rlm.v1 import admin_pb2 as pb
@@ -34,19 +33,11 @@ class ClusterCopyLimits:
     async def _whole(self, principal: str) -> pb.ListCopyLimitsResponse:
         found = self._own()
         request = pb.ListCopyLimitsRequest(local_only=True)
-        answers = await ask_others(
-            self._peers,
-            lambda stubs, sent, timeout: stubs.admin.ListCopyLimits(
-                request, metadata=sent, timeout=timeout
-            ),
-            principal,
+        answers, problems = await answers_of_others(
+            self._peers, lambda stubs: stubs.admin.ListCopyLimits, request, principal
         )
-        rows = list(found.nodes)
-        for peer, answer in answers:
-            if isinstance(answer, RemoteStorageError):
-                rows.append(pb.NodeCopyLimit(node_id=peer.node_id, problem=str(answer)))
-            else:
-                rows += answer.nodes
+        rows = [row for answer in (found, *answers) for row in answer.nodes]
+        rows += [pb.NodeCopyLimit(node_id=at, problem=why) for at, why in problems.items()]
         known = {row.node_id for row in rows}
         rows += [
             pb.NodeCopyLimit(node_id=one.node_id, problem="no service of this node is known")

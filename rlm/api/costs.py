@@ -12,7 +12,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from kip405.errors import RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
-from rlm.api.fan_out import ask_others
+from rlm.api.fan_out import answers_of_others
 from rlm.api.peers import Peers
 from rlm.api.ports import Ledger
 from rlm.clock import Clock
@@ -82,18 +82,11 @@ class ClusterCosts:
         await self._settings.barrier(self._barrier_deadline_ms)
         reads = list(self.own().reads)
         request = pb.DescribeCostsRequest(local_only=True)
-        answers = await ask_others(
-            self._peers,
-            lambda stubs, sent, timeout: stubs.admin.DescribeCosts(
-                request, metadata=sent, timeout=timeout
-            ),
-            principal,
+        answers, problems = await answers_of_others(
+            self._peers, lambda stubs: stubs.admin.DescribeCosts, request, principal
         )
-        for peer, answer in answers:
-            if isinstance(answer, RemoteStorageError):
-                reads.append(pb.StoreReads(node_id=peer.node_id, problem=str(answer)))
-            else:
-                reads += answer.reads
+        reads += [row for answer in answers for row in answer.reads]
+        reads += [pb.StoreReads(node_id=at, problem=why) for at, why in problems.items()]
         prices = self._prices()
         return pb.CostsResponse(
             topics=await self._growths(),

@@ -5,8 +5,7 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from kip405.errors import RemoteStorageError
-from rlm.api.fan_out import ask_others
+from rlm.api.fan_out import answers_of_others
 from rlm.api.peers import Peers
 from rlm.v1 import admin_pb2 as pb
 
@@ -40,18 +39,11 @@ class ClusterDiagnosis:
         """Of all services, by node id; one that does not answer is a row with the reason."""
         rows = list((await self.own()).services)
         request = pb.DiagnoseRequest(local_only=True)
-        answers = await ask_others(
-            self._peers,
-            lambda stubs, sent, timeout: stubs.admin.Diagnose(
-                request, metadata=sent, timeout=timeout
-            ),
-            principal,
+        answers, problems = await answers_of_others(
+            self._peers, lambda stubs: stubs.admin.Diagnose, request, principal
         )
-        for peer, answer in answers:
-            if isinstance(answer, RemoteStorageError):
-                rows.append(pb.ServiceDocuments(node_id=peer.node_id, problem=str(answer)))
-            else:
-                rows += answer.services
+        rows += [row for answer in answers for row in answer.services]
+        rows += [pb.ServiceDocuments(node_id=at, problem=why) for at, why in problems.items()]
         rows.sort(key=lambda row: row.node_id)
         whole = pb.DiagnoseResponse(services=rows)
         await self._documents.mask(whole)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from kip405.errors import RemoteStorageError
-from rlm.api.fan_out import ask_others
+from rlm.api.fan_out import answers_of_others
 from rlm.api.peers import Peers
 from rlm.api.ports import Broker
 from rlm.plans.expiry import PartitionExpiry
@@ -39,20 +39,10 @@ class ExpiryPlans:
         """All partitions; those whose leader's service does not answer have a problem."""
         own = await self.own(topic)
         request = pb.PlanExpiryRequest(topic=topic.name, local_only=True)
-        answers = await ask_others(
-            self._peers,
-            lambda stubs, sent, timeout: stubs.admin.PlanExpiry(
-                request, metadata=sent, timeout=timeout
-            ),
-            principal,
+        answers, silent = await answers_of_others(
+            self._peers, lambda stubs: stubs.admin.PlanExpiry, request, principal
         )
-        rows: list[pb.ExpiryPlan] = list(own.partitions)
-        silent: dict[int, str] = {}
-        for peer, answer in answers:
-            if isinstance(answer, RemoteStorageError):
-                silent[peer.node_id] = str(answer)
-            else:
-                rows += answer.partitions
+        rows = [row for answer in (own, *answers) for row in answer.partitions]
         rows += await self._missing(topic, rows, silent)
         rows.sort(key=lambda row: row.partition)
         return pb.PlanExpiryResponse(partitions=rows)

@@ -7,17 +7,25 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeVar
 
+from google.protobuf.message import Message
+
 from kip405.errors import RemoteStorageError
 from rlm.api.peers import Peer, Peers, Sent, Stubs
 
 T = TypeVar("T")
+Method = Callable[[Stubs], Callable[..., Awaitable[T]]]
+"""Chooses the method that is called of the stubs of a service."""
+
 _WAITING_MAX = 64
 
 
 async def ask_others(
-    peers: Peers, call: Callable[[Stubs, Sent, float], Awaitable[T]], principal: str
+    peers: Peers, method: Method[T], request: Message, principal: str
 ) -> list[tuple[Peer, T | RemoteStorageError]]:
-    """The answer of each other service, or why there is none."""
+    """The answer of each other service to the request, or why there is none."""
+
+    async def call(stubs: Stubs, sent: Sent, timeout_s: float) -> T:
+        return await method(stubs)(request, metadata=sent, timeout=timeout_s)
 
     async def ask(peer: Peer) -> T | RemoteStorageError:
         try:
@@ -28,6 +36,19 @@ async def ask_others(
     others = peers.others()
     answers = await asyncio.gather(*(ask(peer) for peer in others))
     return list(zip(others, answers, strict=True))
+
+
+async def answers_of_others(
+    peers: Peers, method: Method[T], request: Message, principal: str
+) -> tuple[list[T], dict[int, str]]:
+    """The answers of the other services, and by node id why a service gave none."""
+    answers, problems = list[T](), dict[int, str]()
+    for peer, answer in await ask_others(peers, method, request, principal):
+        if isinstance(answer, RemoteStorageError):
+            problems[peer.node_id] = str(answer)
+        else:
+            answers.append(answer)
+    return answers, problems
 
 
 async def merged_rows(

@@ -1,7 +1,6 @@
 """The last decisions of the tasks of all services of the cluster, for ListEvents."""
 
-from kip405.errors import RemoteStorageError
-from rlm.api.fan_out import ask_others
+from rlm.api.fan_out import answers_of_others
 from rlm.api.peers import Peers
 from rlm.tasks.decisions import Decisions, TaskDecision
 from rlm.v1 import admin_pb2 as pb
@@ -43,20 +42,14 @@ class ClusterEvents:
             local_only=True,
             mask_secrets=request.mask_secrets,
         )
-        answers = await ask_others(
-            self._peers,
-            lambda stubs, sent, timeout: stubs.admin.ListEvents(
-                asked, metadata=sent, timeout=timeout
-            ),
-            principal,
+        answers, problems = await answers_of_others(
+            self._peers, lambda stubs: stubs.admin.ListEvents, asked, principal
         )
         events, sources = list(found.events), list(found.sources)
-        for peer, answer in answers:
-            if isinstance(answer, RemoteStorageError):
-                sources.append(pb.EventSource(node_id=peer.node_id, problem=str(answer)))
-            else:
-                events += answer.events
-                sources += answer.sources
+        for answer in answers:
+            events += answer.events
+            sources += answer.sources
+        sources += [pb.EventSource(node_id=at, problem=why) for at, why in problems.items()]
         events.sort(key=lambda one: (one.at_ms, one.node_id, one.number))
         sources.sort(key=lambda one: one.node_id)
         return pb.ListEventsResponse(events=events, sources=sources)

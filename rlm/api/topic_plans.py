@@ -13,7 +13,7 @@ from typing import Protocol
 from kip405.errors import Busy, RemoteStorageError
 from kip405.topic_names import checked_name
 from rlm.api import messages
-from rlm.api.fan_out import ask_others, why_silent
+from rlm.api.fan_out import answers_of_others, why_silent
 from rlm.api.peers import Peers
 from rlm.broker.answers import PartitionDescription, TopicDescription
 from rlm.plans.enabling import PartitionMeasure
@@ -94,7 +94,6 @@ class TopicPlans:
         found = await self._check.check(checked_name(request.topic), options)
         retention = effective_local_retention(found.retention)
         rows = await self._own_rows(found.topic, retention)
-        errors: dict[int, str] = {}
         asked = pb.PlanTopicRequest(
             enable=pb.EnableTopicRequest(
                 topic=request.topic,
@@ -103,18 +102,10 @@ class TopicPlans:
             ),
             local_only=True,
         )
-        answers = await ask_others(
-            self._peers,
-            lambda stubs, sent, timeout: stubs.admin.PlanTopic(
-                asked, metadata=sent, timeout=timeout
-            ),
-            principal,
+        answers, errors = await answers_of_others(
+            self._peers, lambda stubs: stubs.admin.PlanTopic, asked, principal
         )
-        for peer, answer in answers:
-            if isinstance(answer, RemoteStorageError):
-                errors[peer.node_id] = str(answer)
-            else:
-                rows += answer.partitions
+        rows += [row for answer in answers for row in answer.partitions]
         seen = {row.partition for row in rows}
         rows += [
             _unknown(one, why_silent(one.leader, errors))

@@ -230,8 +230,8 @@ EDITS: tuple[Edit, ...] = (
     *CLUSTER_LIMITS.edits(
         (
             "H38: a silent service goes by what was decided for it",
-            "pb.NodeCopyLimit(node_id=peer.node_id, problem=str(answer))",
-            "found.nodes[0]",
+            "[pb.NodeCopyLimit(node_id=at, problem=why) for at, why in problems.items()]",
+            "[found.nodes[0]] * len(problems)",
         ),
         (
             "H38: a decision about a node without a service is not shown",
