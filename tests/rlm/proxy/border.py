@@ -38,10 +38,12 @@ _FIRST_MOMENTS = (
     (reads, "READ_FIRST_MS"),
     (settling, "_LEAST_BARRIER_MS"),
 )
-_FIRST_MOMENT_MS = 2_000
+FIRST_MOMENT_MS = 20_000
 """Instead of 30 to 100 ms, which are over before an answer of a core is here when other processes
 have this machine. Without a border a read of the tests needs no time.
 """
+SHORT_FIRST_MOMENT_MS = 2_000
+"""For tests of reads and barriers that do not end, which wait for the end of that moment."""
 
 Border = Callable[[Tier, Deletions, OwnTopicIds], AbstractAsyncContextManager[Near]]
 
@@ -86,11 +88,11 @@ def bordered(border: Border) -> Iterator[None]:
 
 
 @contextmanager
-def long_first_moments() -> Iterator[None]:
+def long_first_moments(duration_ms: int) -> Iterator[None]:
     """A read or a barrier that has just begun may take long, though the client does not wait."""
     with pytest.MonkeyPatch.context() as changed:
         for module, name in _FIRST_MOMENTS:
-            changed.setattr(module, name, _FIRST_MOMENT_MS)
+            changed.setattr(module, name, duration_ms)
         yield
 
 

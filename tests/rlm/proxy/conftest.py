@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.rlm.proxy.border import ONE_PROCESS, TLS, WORKER, bordered, long_first_moments
+from tests.rlm.proxy.border import (
+    FIRST_MOMENT_MS,
+    ONE_PROCESS,
+    SHORT_FIRST_MOMENT_MS,
+    TLS,
+    WORKER,
+    bordered,
+    long_first_moments,
+)
 from tests.rlm.proxy.secured import Secured, secure
 from tests.rlm.workers.behind import behind_core
 
@@ -41,5 +49,12 @@ def border(request: pytest.FixtureRequest) -> Iterator[None]:
         with secure(Secured.of(folder)):
             yield
         return
-    with bordered(behind_core(folder)), long_first_moments():
+    is_short = "short_first_moment" in request.fixturenames
+    first_ms = SHORT_FIRST_MOMENT_MS if is_short else FIRST_MOMENT_MS
+    with bordered(behind_core(folder)), long_first_moments(first_ms):
         yield
+
+
+@pytest.fixture
+def short_first_moment() -> None:
+    """For `usefixtures`, by tests of reads and barriers that do not end."""

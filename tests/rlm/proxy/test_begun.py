@@ -244,7 +244,7 @@ async def broken_off() -> None:
 async def test_a_cancellation_by_nobody_ends_the_group(*, in_a_task: bool) -> None:
     """A group goes on when a task was cancelled: the work's owner would wait for ever."""
     with pytest.raises(ExceptionGroup) as raised:
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             owner = Owner(group)
 
             async def work() -> None:
@@ -261,7 +261,7 @@ async def test_a_cancellation_by_nobody_ends_the_group(*, in_a_task: bool) -> No
 @pytest.mark.parametrize("in_a_task", [True, False])
 async def test_an_error_behind_a_work_ends_the_group(*, in_a_task: bool) -> None:
     with pytest.raises(ExceptionGroup) as raised:
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
 
             async def work() -> None:
                 if in_a_task:

@@ -35,6 +35,7 @@ def ten_partitions() -> FakeTier:
     return FakeTier(partitions={n: tier_partition(partition=n) for n in range(10)})
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_h20_one_archived_and_nine_idle_tail_partitions_do_not_spin() -> None:
     async with world(ten_partitions()) as w:
         w.tier.gate.clear()
@@ -53,6 +54,7 @@ async def test_h20_one_archived_and_nine_idle_tail_partitions_do_not_spin() -> N
         await settle(lambda: w.tier.under_way == 0)
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_h20_new_tail_records_end_the_wait_at_once() -> None:
     async with world(ten_partitions()) as w:
         w.tier.gate.clear()
@@ -144,6 +146,7 @@ async def test_h17_not_ready_is_empty_with_the_real_high_watermark_within_max_wa
         assert (answer["high_watermark"], answer["last_stable_offset"]) == (190, 180)
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_h17_a_hanging_barrier_ends_with_max_wait() -> None:
     async with world() as w:
         w.tier.hang = True
@@ -451,6 +454,7 @@ async def test_a_throttled_answer_without_topics_passes() -> None:
         assert (answer["throttle_time_ms"], answer["responses"]) == (50, [])
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_min_bytes_zero_does_not_wait() -> None:
     async with world() as w:
         w.tier.gate.clear()
@@ -489,7 +493,7 @@ async def test_a_read_that_failed_for_now_is_tried_again_within_max_wait() -> No
     async with world() as w:
         w.tier.error = Busy("queue full")
         client = await w.connect()
-        request = fetch_request(12, asked(40), max_wait_ms=5_000)
+        request = fetch_request(12, asked(40), max_wait_ms=60_000)
         calling = asyncio.ensure_future(client.call(FETCH, 12, request))
         await asyncio.sleep(0.15)
         w.tier.error = None

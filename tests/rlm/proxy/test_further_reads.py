@@ -82,6 +82,7 @@ def given(answer: Value) -> dict[int, bytes]:
     return {row["partition_index"]: row["records"] for row in rows if row["records"]}
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_g6_slow_reads_beyond_the_plan_hold_back_nothing() -> None:
     """Each would have had the whole wait for itself, one after the other."""
     async with world(slow_tier(range(1, ALL))) as w:
@@ -93,6 +94,7 @@ async def test_g6_slow_reads_beyond_the_plan_hold_back_nothing() -> None:
         assert records[0] == blob(40, 100)
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_g6_after_the_wait_slow_reads_hold_back_nothing_either() -> None:
     async with world(slow_tier(range(ALL))) as w:
         w.broker.logs[TOPIC, LOCAL] = Log(start=150, high_watermark=150, last_stable=150)
@@ -107,6 +109,7 @@ async def test_g6_after_the_wait_slow_reads_hold_back_nothing_either() -> None:
         assert took_s < most_s
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_each_partition_has_its_turn_while_others_hang() -> None:
     """The client names its partitions in the same order each time, and the store has only the last
     ones.

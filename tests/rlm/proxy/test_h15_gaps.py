@@ -94,6 +94,7 @@ async def test_h15_the_broker_begins_behind_the_end_of_the_remote_data(version: 
         assert (answer["error_code"], answer["records"]) == (0, blob(120, 200))
 
 
+@pytest.mark.usefixtures("short_first_moment")
 @pytest.mark.parametrize("is_slow", [False, True])
 async def test_h15_records_of_other_partitions_do_not_keep_a_consumer_at_a_gap(
     is_slow: bool,

@@ -141,6 +141,7 @@ async def test_h26_a_high_watermark_of_an_earlier_leadership_is_asked_for_again(
         assert w.deletions.raised == []
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_h26_without_a_high_watermark_nothing_is_deleted() -> None:
     async with world() as w:
         w.tier.watermarks_error = Unavailable("no answer")

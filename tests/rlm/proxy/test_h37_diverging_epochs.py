@@ -185,6 +185,7 @@ async def test_h37_where_a_partition_is_frozen_behind_the_barrier_no_divergence_
         assert verdict_of(answer) == (56, UNDEFINED, False, 200)
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_h37_a_partition_that_is_frozen_behind_the_barrier_is_asked_for_once() -> None:
     """It has records, but not enough, beside a partition that the tier is still reading."""
     two = tier()
@@ -221,6 +222,7 @@ async def test_h37_the_brokers_answer_is_kept_where_there_is_no_lineage(
         assert w.tier.barriers == 0
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_h37_a_divergence_leaves_at_once_beside_what_is_not_ready() -> None:
     two = tier()
     two.partitions[1] = tier_partition(partition=1)

@@ -162,7 +162,7 @@ async def test_a_held_fetch_holds_later_answers_back() -> None:
     async with world() as w:
         w.tier.gate.clear()
         client = await w.connect()
-        fetch = client.encode(FETCH, 12, fetch_request(12, asked(40), max_wait_ms=5000))
+        fetch = client.encode(FETCH, 12, fetch_request(12, asked(40), max_wait_ms=60_000))
         client.writer.write(fetch + client.encode(PRODUCE, 9, produce_request(9)))
         await asyncio.sleep(0.1)
         w.tier.gate.set()
@@ -296,6 +296,7 @@ async def test_a_broker_that_goes_away_closes_the_client() -> None:
         assert w.metrics.causes[0].startswith("broker")
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_shutdown_lets_a_held_fetch_leave() -> None:
     async with world(shutdown_timeout_ms=20_000) as w:
         w.tier.gate.clear()
@@ -388,7 +389,7 @@ async def test_a_large_spliced_answer_to_a_slow_reader_is_whole() -> None:
         w.tier.partitions[0] = tier_partition(remote_next_offset=20)
         client = await w.connect()
         size = 30_000_000
-        request = fetch_request(12, asked(0, max_bytes=size), max_bytes=size, max_wait_ms=9_000)
+        request = fetch_request(12, asked(0, max_bytes=size), max_bytes=size, max_wait_ms=60_000)
         client.writer.write(client.encode(FETCH, 12, request))
         await asyncio.sleep(0.3)
         assert only(await client.answer(FETCH, 12))["records"] == blob(0, 20, 1_000_000)

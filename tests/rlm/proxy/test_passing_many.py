@@ -12,6 +12,7 @@ BARRIER_WAIT_S = 0.1  # of `world`
 ASSEMBLED, FLOWS = 100, 2_000
 
 
+@pytest.mark.usefixtures("short_first_moment")
 @pytest.mark.parametrize("record_bytes", [ASSEMBLED, FLOWS])
 async def test_h17_partitions_that_are_not_ready_do_not_wait_one_after_the_other(
     record_bytes: int,

@@ -146,7 +146,7 @@ async def test_partitions_have_what_a_broker_with_the_whole_log_gives(
         12,
         *(asked(offset, n, partition_max_bytes) for n, offset in enumerate(offsets)),
         max_bytes=max_bytes,
-        max_wait_ms=2_000,
+        max_wait_ms=20_000,
     )
     tiered, plain = await both(request)
     sizes = [batches_of(one) for one in tiered]
@@ -166,7 +166,7 @@ async def test_max_bytes_zero_gives_the_first_batch() -> None:
 async def test_of_a_partition_named_twice_the_last_entry_counts(
     version: int, offsets: tuple[int, ...]
 ) -> None:
-    request = fetch_request(version, *(asked(offset) for offset in offsets), max_wait_ms=2_000)
+    request = fetch_request(version, *(asked(offset) for offset in offsets), max_wait_ms=20_000)
     views = {0: tier_partition()}
     broker = LastEntryBroker(logs={(TOPIC, 0): Log()})
     async with world(BatchTier(partitions=views), broker) as w:
@@ -208,7 +208,7 @@ async def test_aborted_transactions_are_null_where_a_broker_says_null(version: i
                 asked(REMOTE, 2, 0),
                 asked(REMOTE, 3, ONE),
                 isolation_level=isolation,
-                max_wait_ms=2_000,
+                max_wait_ms=20_000,
             )
             answer = await client.call(FETCH, version, request)
             found = [
