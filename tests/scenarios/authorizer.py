@@ -136,7 +136,7 @@ class SecuredCluster(Cluster):
 
     def _get(self, node_id: int, path: str) -> str:
         port = self.sandbox.state.ports[node_id].http
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=60) as answer:
             return str(answer.read().decode())
 
     def wait_all_within(self, topic: str, *, beyond: int) -> None:

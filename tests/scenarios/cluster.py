@@ -214,7 +214,7 @@ class Cluster:
         return {name: (entry.value, entry.source) for name, entry in found.items()}
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        metadata = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        metadata = self.admin.list_topics(topic, timeout=30).topics[topic].partitions
         return int(metadata[partition].leader) if partition in metadata else -1
 
     def wait_led(self, topic: str, partition: int = 0) -> int:
@@ -348,7 +348,7 @@ class Cluster:
             consumer.close()
 
     def partitions(self, topic: str) -> list[int]:
-        return sorted(self.admin.list_topics(topic, timeout=10).topics[topic].partitions)
+        return sorted(self.admin.list_topics(topic, timeout=30).topics[topic].partitions)
 
     def wait_trimmed(
         self, topic: str, partition: int = 0, *, beyond: int = 0, timeout_s: float = _LIMIT_S

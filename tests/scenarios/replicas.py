@@ -49,12 +49,12 @@ def trimmed_topic(
 
 
 def isr(cluster: Cluster, topic: str, partition: int = 0) -> set[int]:
-    metadata = cluster.admin.list_topics(topic, timeout=10).topics[topic].partitions
+    metadata = cluster.admin.list_topics(topic, timeout=30).topics[topic].partitions
     return set(metadata[partition].isrs) if partition in metadata else set()
 
 
 def replicas(cluster: Cluster, topic: str, partition: int = 0) -> list[int]:
-    metadata = cluster.admin.list_topics(topic, timeout=10).topics[topic].partitions
+    metadata = cluster.admin.list_topics(topic, timeout=30).topics[topic].partitions
     return list(metadata[partition].replicas)
 
 
@@ -150,7 +150,7 @@ def heal(cluster: Cluster) -> None:
     nodes = {broker["id"] for broker in cluster.sandbox.json["brokers"]}
 
     def healed() -> bool:
-        metadata = cluster.admin.list_topics(timeout=10)
+        metadata = cluster.admin.list_topics(timeout=30)
         internal = [one for name, one in metadata.topics.items() if name.startswith("__")]
         return set(metadata.brokers) == nodes and all(
             set(row.isrs) == set(row.replicas) and row.leader >= 0

@@ -34,6 +34,7 @@ def test_a_limit_is_raised_while_copies_wait_and_outlives_the_service(one: Clust
         one.fill(topic, mib=60)
         one.wait_for(lambda: _metric(operator, _THROTTLED) > before_s + 2, "copies wait")
         one.rlm("copy-limit", "512MiB", "--node", "1")
+        _wait_in_effect(one, 512 * _MIB)
         raised_s = _metric(operator, _THROTTLED)
         one.wait_copied(topic)
         assert _metric(operator, _THROTTLED) < raised_s + 2, "60 MiB take a minute at 1 MiB/s"

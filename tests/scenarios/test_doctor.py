@@ -65,10 +65,14 @@ def test_a_sound_site_has_no_findings_and_planted_faults_are_found(
     one.enable(topic)
     one.fill(topic, mib=3)
     one.wait_trimmed(topic)
+    one.wait_settled(topic)
     [broker] = one.sandbox.json["brokers"]
     doctor = Doctor(one, topic, tmp_path)
     assert doctor.found(broker["proxy"]) == {}
     _alter(one, topic, "file.delete.delay.ms", "100")
+    one.wait_for(
+        lambda: one.topic_config(topic)["file.delete.delay.ms"][0] == "100", "the broker knows it"
+    )
     empty = tmp_path / "another-store"
     empty.mkdir()
     found = doctor.found(

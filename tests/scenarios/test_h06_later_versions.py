@@ -17,6 +17,7 @@ from tests.scenarios.cluster import Cluster
 from tests.scenarios.replicas import disk
 from tests.scenarios.steps import TieredTopic
 from tests.scenarios.test_h26_delete_records import restart_service
+from tests.scenarios.test_h38_problems import Operator
 
 pytestmark = pytest.mark.integration
 
@@ -66,6 +67,8 @@ def test_h06_no_service_starts_beside_a_newer_format_and_one_that_runs_goes_on(
     topic.produce(3)
     topic.expect_earliest_local_offset(2)
     _publish_setting(one, b"later", b'{"v":2}')
+    operator = Operator(one)
+    one.wait_for(lambda: "v=2 is not known" in operator.get("/healthz"), "it has read the record")
     topic.produce(1)
     topic.consume()  # it runs on, and trims nothing
     assert one.log_start(topic.name) == 2

@@ -76,7 +76,7 @@ def test_h06_a_ledger_deleted_under_load_comes_back_from_the_stores(one: Cluster
         start = one.log_start(topic)  # a trim that was decided before the deletion is over
         dry = one.rlm_json("ledger", "rebuild", "--from-store", "--config", config)
         assert dry["written"] is None
-        assert LEDGER_TOPIC not in one.admin.list_topics(timeout=10).topics
+        assert LEDGER_TOPIC not in one.admin.list_topics(timeout=30).topics
         done = one.rlm(
             "ledger", "rebuild", "--from-store", "--config", config, "--yes", check=False
         )

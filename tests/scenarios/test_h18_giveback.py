@@ -70,7 +70,7 @@ def restart(cluster: Cluster) -> None:
 def asked(cluster: Cluster, path: str) -> str:
     """What the service answers over HTTP, which takes less time than a command."""
     port = cluster.sandbox.state.ports[1].http
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=60) as answer:
         return str(answer.read().decode())
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.rlmm.running import running
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.ledger_reader import LedgerReader
 from tests.scenarios.replicas import disk
+from tests.scenarios.slowness import Slowness
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +37,9 @@ def _status(cluster: Cluster, topic: str) -> dict[str, Any]:
         pytest.param(True, id="store-down"),
     ],
 )
-def test_freeze_stops_trimming_within_5_s(one: Cluster, store_is_down: bool) -> None:
+def test_freeze_stops_trimming_within_5_s(
+    one: Cluster, tmp_path: Path, store_is_down: bool
+) -> None:
     topic, other = fresh("frozen"), fresh("moving")
     for name in (topic, other):
         one.create_topic(name)
@@ -45,7 +49,9 @@ def test_freeze_stops_trimming_within_5_s(one: Cluster, store_is_down: bool) -> 
     if store_is_down:
         one.sandbox.kill("store")
     one.rlm("freeze", topic, "--why", "an audit")
-    time.sleep(_STOPS_WITHIN_S)
+    with Slowness(tmp_path) as slowness:
+        time.sleep(_STOPS_WITHIN_S)
+    time.sleep(slowness.late_s)  # that the service has lost, too
     if store_is_down:
         one.sandbox.start("store")
     start, moving = one.log_start(topic), one.log_start(other)

@@ -53,7 +53,7 @@ class Planted(Cluster):
     def get(self, path: str) -> str:
         url = f"http://127.0.0.1:{self.sandbox.state.ports[1].http}{path}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 text = str(answer.read().decode())
         except urllib.error.HTTPError as error:
             text = error.read().decode()

@@ -82,7 +82,7 @@ def _of(rows: list[Row]) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 def _health(address: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://{address}/healthz", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}/healthz", timeout=60) as answer:
         found: dict[str, Any] = json.loads(answer.read())
         return found
 

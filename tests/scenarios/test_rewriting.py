@@ -319,7 +319,7 @@ def _read_past_no_proxy(cluster: PrincipalCluster) -> None:
 def _named(cluster: PrincipalCluster, address: str) -> dict[int, str]:
     """The brokers as a client of librdkafka learns them at one proxy."""
     with AdminClient({**cluster.of("reader"), "bootstrap.servers": address}) as client:
-        found = client.list_topics(timeout=10).brokers.values()
+        found = client.list_topics(timeout=30).brokers.values()
     return {one.id: f"{one.host}:{one.port}" for one in found}
 
 

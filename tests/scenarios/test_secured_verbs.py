@@ -251,7 +251,7 @@ def _operators(verbs: Verbs, cluster: PrincipalCluster, archive: Archive, folder
     verbs.run("reconcile", *config, "--yes", says="0 segments adopted, 0 registered")
     cluster.admin.delete_topics([LEDGER_TOPIC])[LEDGER_TOPIC].result(30)
     cluster.wait_for(
-        lambda: LEDGER_TOPIC not in cluster.admin.list_topics(timeout=10).topics, "no ledger"
+        lambda: LEDGER_TOPIC not in cluster.admin.list_topics(timeout=30).topics, "no ledger"
     )
     rebuild = ("ledger", "rebuild", "--from-store", *config, "--yes")
     verbs.run(*rebuild, says="segments were added; restart every service now")

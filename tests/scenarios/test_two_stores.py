@@ -51,12 +51,12 @@ class Site:
         self.cluster.sandbox.start("rlm:1", wait=wait)
 
     def health(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://{self.http}/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.http}/healthz", timeout=60) as answer:
             found: dict[str, Any] = json.loads(answer.read())
             return found
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=60) as answer:
             return str(answer.read().decode())
 
     def service(self) -> dict[str, Any]:
