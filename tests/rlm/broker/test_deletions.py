@@ -59,7 +59,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def own(broker: HoldingBroker) -> AsyncIterator[OwnBroker]:
-    made = OwnBroker(broker.address, client_id="test", timeout_ms=5_000)
+    made = OwnBroker(broker.address, client_id="test", timeout_ms=60_000)
     yield made
     await made.close()
 

@@ -44,7 +44,7 @@ OTHER_NODE = 4
 STORE_ID = Uuid(b"\x05" * 16)
 LEDGER_ID, SETTINGS_ID = Uuid(b"\x06" * 16), Uuid(b"\x07" * 16)
 SECONDS_MS = 1_000
-_ANSWER_MS = 5_000
+_ANSWER_MS = 60_000
 _REPLICAS = (NODE_ID, OTHER_NODE)
 _SOUND_TOPIC = {
     "cleanup.policy": "delete",

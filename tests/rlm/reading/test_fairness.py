@@ -217,7 +217,8 @@ async def wait_for_the_store(
     bench.store.may_answer.clear()
     while True:
         asked = asyncio.ensure_future(partition.read(reader, offset, 64 * CHUNK))
-        await asyncio.wait([asked], timeout=0.1)
+        for _ in range(10):  # one wait may be over, on a busy machine, before anything has run
+            await asyncio.wait([asked], timeout=0.01)
         if not asked.done():
             return asked
         _, offset = asked.result()

@@ -63,7 +63,7 @@ async def test_h02_a_topic_that_nothing_refuses_is_checked_without_a_record() ->
 
 async def test_no_verb_waits_for_a_check_and_no_check_for_a_verb() -> None:
     service = ServiceUnderTest(Cluster())
-    async with service.verbs.lock, asyncio.timeout(5):
+    async with service.verbs.lock, asyncio.timeout(60):
         assert (await service.verbs.check(TOPIC, TIER)).refusal is None
 
 

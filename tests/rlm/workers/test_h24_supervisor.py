@@ -284,12 +284,11 @@ async def test_h24_a_successor_serves_before_the_end_of_the_one_before(log: Path
 
 async def test_h24_a_successor_that_does_not_serve_replaces_nobody(log: Path) -> None:
     """As where what is installed now is broken: the worker of before serves on."""
-    first = f"if open({str(log)!r}).read().count('begun') > 1: sys.exit(1)\n"
+    first = f"if open({str(log)!r}).read().count('begun') > 1: sys.exit(1)\nnote('goes on', pid)\n"
     child = Child(plan(log, first + STAYS), SystemClock())
     async with running(child):
-        await until(lambda: len(noted(log, "begun")) == 1)
+        await until(lambda: len(noted(log, "goes on")) == 1)
         (old,) = noted(log, "begun")
-        await asyncio.sleep(0.2)
         await asyncio.wait_for(child.replace(), LIMIT_S)
         await asyncio.sleep(0.1)
         assert child.pid == old
@@ -300,14 +299,21 @@ async def test_h24_a_successor_that_does_not_serve_replaces_nobody(log: Path) ->
 
 
 async def test_h24_a_successor_outlives_one_that_dies_meanwhile(log: Path) -> None:
-    wait = f"if open({str(log)!r}).read().count('begun') > 1: time.sleep(0.5)\n"
+    wait = (
+        f"while open({str(log)!r}).read().count('begun') > 1:\n"
+        "    if os.path.exists(sys.argv[1] + '.go'): break\n"
+        "    time.sleep(0.01)\n"
+        "note('goes on', pid)\n"
+    )
     child = Child(plan(log, wait + STAYS), SystemClock())
     async with running(child):
-        await until(lambda: child.pid is not None and len(noted(log, "begun")) == 1)
+        await until(lambda: child.pid is not None and len(noted(log, "goes on")) == 1)
         (old,) = noted(log, "begun")
         replacing = asyncio.ensure_future(child.replace())
         await until(lambda: len(noted(log, "begun")) == 2)
         os.kill(old, signal.SIGKILL)
+        await until(lambda: child.pid != old)
+        os.close(os.open(f"{log}.go", os.O_CREAT))
         await asyncio.wait_for(replacing, LIMIT_S)
         await asyncio.sleep(0.2)
         assert child.pid == noted(log, "begun")[1]

@@ -96,8 +96,8 @@ async def test_h24_every_call_is_answered_across_a_version(tmp_path: Path, later
         n.core.tier.aborted = ((5, 6),)
         n.core.tier.timestamped = TimestampedOffset(offset=3, timestamp_ms=4, leader_epoch=5)
         assert n.worker.partition(NAMED, 0) == tier_partition()
-        assert await n.worker.barrier(NAMED, 0, 5_000) == tier_partition()
-        assert await n.worker.watermarks(NAMED, 0, 5_000) == WATERMARKS
+        assert await n.worker.barrier(NAMED, 0, 60_000) == tier_partition()
+        assert await n.worker.watermarks(NAMED, 0, 60_000) == WATERMARKS
         records = await n.worker.read(READ)
         assert b"".join(records.records) == blob(10, 30)
         assert records.aborted == ((5, 6),)
@@ -124,7 +124,7 @@ async def test_h24_what_only_a_later_core_says_is_left_out(tmp_path: Path) -> No
         [pair] = n.relay.pairs
         pair.worker.send(of_a_later_kind("ToWorker"))
         pair.worker.send(of_a_later_kind("ToWorker", call_id=1_000))
-        assert await n.worker.barrier(NAMED, 0, 5_000) == tier_partition()
+        assert await n.worker.barrier(NAMED, 0, 60_000) == tier_partition()
         assert len(n.relay.pairs) == 1
 
 
@@ -174,7 +174,7 @@ async def test_h24_no_client_is_cut_off_by_an_upgrade_of_the_core_and_back(tmp_p
             await n.core.server.start()
             await n.core.feed.compare_all()
             await until(n.worker.ready)
-            patient = fetch_request(12, asked(40), max_wait_ms=20_000)
+            patient = fetch_request(12, asked(40), max_wait_ms=60_000)
             assert only(await client.call(FETCH, 12, patient))["records"] == blob(40, 100)
             await _pass_local(client)
         assert metrics.causes == []

@@ -340,7 +340,7 @@ async def test_h24_a_worker_that_is_stopped_finishes_an_answer(tmp_path: Path) -
                 client = await connect(listening)
                 await pass_bytes(client)
                 request = fetch_request(
-                    12, asked(200), topic=PLAIN, max_wait_ms=20_000, min_bytes=1
+                    12, asked(200), topic=PLAIN, max_wait_ms=60_000, min_bytes=1
                 )
                 client.writer.write(client.encode(FETCH, 12, request))
                 while len(broker.requests(FETCH)) < 2:  # noqa: ASYNC110 - of another process
