@@ -430,6 +430,7 @@ class AskedBroker(FakeBroker):
         raise AssertionError("nothing is out of range")
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_h36_an_answer_is_let_go_before_the_broker_is_asked_again() -> None:
     """It would be held while the next one waits for the memory of answers."""
     tier, clock = FakeTier(partitions={0: tier_partition()}), SystemClock()
