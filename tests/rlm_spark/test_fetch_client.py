@@ -233,7 +233,7 @@ def test_a_stall_ends_a_call_and_another_service_goes_on(service: FakeService) -
 
 def test_a_slow_consumer_is_no_stall(service: FakeService) -> None:
     client = FetchClient(service.connection(call_timeout_ms=1_000), patience_ms=60_000)
-    pause = threading.Event()
+    pause, asked = threading.Event(), 0
     for _ in range(MOST_TRIES):
         before, answers = len(service.asked("Fetch")), list[Answer]()
         for answer in client.fetch(ask(0, 9), Stop()):
@@ -249,6 +249,7 @@ def test_a_slow_consumer_is_no_stall(service: FakeService) -> None:
 def test_a_slow_consumers_time_is_not_the_services(service: FakeService) -> None:
     """A failure after a long pause of the consumer is the first one, not the end of patience."""
     client = FetchClient(service.connection(), patience_ms=3_000)
+    before, found = 0, list[Answer]()
     for number in range(MOST_TRIES):
         service.scripted.append(refusing(Unavailable("restarting"), after=2))
         before = len(service.asked("Fetch"))
