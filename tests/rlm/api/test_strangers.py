@@ -124,7 +124,7 @@ def begin_calls(address: str, host: str, count: int, path: bytes) -> socket.sock
     name, _, port = address.rpartition(":")
     made = socket.create_connection((name, int(port)), source_address=(host, 0))
     made.sendall(begun_calls(count, path))
-    made.settimeout(10)
+    made.settimeout(60)
     return made
 
 
@@ -184,7 +184,7 @@ def begin_secured_calls(address: str, shown: Certificate, count: int, path: byte
     name, _, port = address.rpartition(":")
     made = context.wrap_socket(socket.create_connection((name, int(port))))
     made.sendall(begun_calls(count, path))
-    made.settimeout(30)
+    made.settimeout(60)
     return made
 
 

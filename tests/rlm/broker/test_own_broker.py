@@ -44,7 +44,7 @@ async def broker() -> AsyncIterator[FakeBroker]:
 
 @pytest.fixture
 async def own(broker: FakeBroker) -> AsyncIterator[OwnBroker]:
-    made = OwnBroker(broker.address, client_id="test", timeout_ms=5_000)
+    made = OwnBroker(broker.address, client_id="test", timeout_ms=60_000)
     yield made
     await made.close()
 

@@ -51,7 +51,7 @@ async def test_h24_each_call_has_the_cores_answer(path: Path) -> None:
     async with site(path) as s:
         s.core.tier.aborted = ((5, 6),)
         s.core.tier.timestamped = TimestampedOffset(offset=3, timestamp_ms=4, leader_epoch=5)
-        assert await s.worker.barrier(NAMED, 0, 5_000) == tier_partition()
+        assert await s.worker.barrier(NAMED, 0, 60_000) == tier_partition()
         assert await s.worker.barrier(TopicRef(topic_id=TOPIC_ID), 0, 5_000) == tier_partition()
         assert await s.worker.barrier(TopicRef(name="other"), 0, 5_000) is None
         assert await s.worker.watermarks(NAMED, 0, 5_000) == WATERMARKS
@@ -70,10 +70,10 @@ async def test_h24_each_call_has_the_cores_answer(path: Path) -> None:
 
 async def test_changed_terms_reach_the_workers_that_are_connected(path: Path) -> None:
     async with site(path) as s:
-        await s.worker.barrier(NAMED, 0, 5_000)
+        await s.worker.barrier(NAMED, 0, 60_000)
         s.core.terms = WorkerTerms(client_bytes_per_second=77, log_level="debug")
         s.core.server.terms_changed()
-        await s.worker.barrier(NAMED, 0, 5_000)
+        await s.worker.barrier(NAMED, 0, 60_000)
         terms = [(one.client_bytes_per_second, one.log_level) for one in s.hellos]
         assert terms == [(RATE, "info"), (77, "debug")]
         assert s.worker.is_connected
@@ -96,7 +96,7 @@ async def test_h24_each_call_has_the_cores_error(path: Path, kind: ErrorKind) ->
         s.core.tier.error = s.core.tier.barrier_error = s.core.tier.watermarks_error = error
         s.core.deletions.error = error
         for call in (
-            s.worker.barrier(NAMED, 0, 5_000),
+            s.worker.barrier(NAMED, 0, 60_000),
             s.worker.watermarks(NAMED, 0, 5_000),
             s.worker.read(READ),
             s.worker.offset_for_timestamp(TOPIC_ID, 0, 77),
@@ -114,7 +114,7 @@ async def test_h24_a_socket_below_a_long_path(tmp_path: Path) -> None:
     folder = tmp_path / ("f" * 100) / ("g" * 100)
     folder.mkdir(parents=True)
     async with site(folder / "core.sock") as s:
-        assert await s.worker.barrier(NAMED, 0, 5_000) == tier_partition()
+        assert await s.worker.barrier(NAMED, 0, 60_000) == tier_partition()
         assert mode(folder / "core.sock") == 0o600
     assert not (folder / "core.sock").exists()
 
@@ -290,7 +290,7 @@ async def test_h24_an_answer_never_replaces_a_newer_view(path: Path) -> None:
         )
         s.core.tier.partitions[0] = older
         seen = s.core.feed.seen
-        asking = asyncio.ensure_future(s.worker.barrier(NAMED, 0, 5_000))
+        asking = asyncio.ensure_future(s.worker.barrier(NAMED, 0, 60_000))
 
         def answer_late(view: object) -> object:
             mirrored = seen(older)
@@ -308,10 +308,10 @@ async def test_h24_the_view_of_a_barrier_is_seen_before_its_answer(path: Path) -
         other.send(HELLO)
         await until(lambda: len(other.said) == 2)
         s.core.tier.partitions[0] = tier_partition(remote_next_offset=110)
-        assert await s.worker.barrier(NAMED, 0, 5_000) == s.core.tier.partitions[0]
+        assert await s.worker.barrier(NAMED, 0, 60_000) == s.core.tier.partitions[0]
         assert s.worker.partition(NAMED, 0) == s.core.tier.partitions[0]
         await until(lambda: len(other.said) == 3)  # every worker gets it
-        call = pb.BarrierCall(topic=pb.TopicName(name="archive"), deadline_ms=5_000)
+        call = pb.BarrierCall(topic=pb.TopicName(name="archive"), deadline_ms=60_000)
         s.core.tier.partitions[0] = tier_partition(remote_next_offset=120)
         other.send(pb.ToCore(call_id=9, barrier=call))
         await until(lambda: 9 in other.answers())
@@ -331,7 +331,7 @@ async def test_h24_a_worker_of_another_protocol_is_refused(path: Path) -> None:
 async def test_h24_a_call_before_the_greeting_ends_the_connection(path: Path) -> None:
     async with core_at(path) as core:
         raw = await RawWorker().connect(path)
-        call = pb.BarrierCall(topic=pb.TopicName(name="archive"), deadline_ms=5_000)
+        call = pb.BarrierCall(topic=pb.TopicName(name="archive"), deadline_ms=60_000)
         raw.send(pb.ToCore(call_id=1, barrier=call), HELLO)
         await asyncio.wait_for(raw.has_ended.wait(), 60)
         assert raw.said == []
@@ -413,5 +413,5 @@ async def test_h36_a_core_that_takes_nothing_does_not_fill_the_memory_of_a_worke
         assert s.memory.held_bytes == 0
         link.frames._transport.resume_reading()  # type: ignore[union-attr]
         await until(lambda: s.worker.takes_reports)
-        assert await s.worker.barrier(NAMED, 0, 5_000) == tier_partition()
+        assert await s.worker.barrier(NAMED, 0, 60_000) == tier_partition()
         assert not s.worker._calls
