@@ -127,7 +127,8 @@ class ClusterStatus:
         problems = [*own.problems]
         for peer, answer in answers:
             if isinstance(answer, RemoteStorageError):
-                services.append(_service(peer, pb.ServiceStatus(problems=[str(answer)])))
+                silent = pb.ServiceStatus(problems=[str(answer)], alive=self._lives(peer))
+                services.append(_service(peer, silent))
                 problems += self._unreachable(peer, answer)
                 continue
             rows += map(_row, answer.partitions)
@@ -151,8 +152,7 @@ class ClusterStatus:
         """Reports a peer with a fresh heartbeat; peers of a silent one report it where it
         matters.
         """
-        age_ms = peer.heartbeat_age_ms
-        if age_ms is None or age_ms >= self._endpoints.alive_ms:
+        if not self._lives(peer):
             return []
         problem = Problem(
             kind=ProblemKind.PEER_UNREACHABLE,
@@ -162,6 +162,11 @@ class ClusterStatus:
             since_ms=self._now_ms(),
         )
         return [messages.problem_message(problem, self._peers.node_id)]
+
+    def _lives(self, peer: Peer) -> bool:
+        """Whether its last heartbeat is younger than three intervals."""
+        age_ms = peer.heartbeat_age_ms
+        return age_ms is not None and age_ms < self._endpoints.alive_ms
 
     def _not_described(self, error: RemoteStorageError) -> pb.Problem:
         """Then it is not known which partitions no service has reported."""
@@ -215,6 +220,7 @@ class ClusterStatus:
             version=self._version,
             problems=words,
             reachable=True,
+            alive=True,
             stores=[messages.store_message(row) for row in self._stores()],
             health=health_of(problems),
             log_dirs=[messages.log_dir_message(row) for row in self._log_dirs()],
@@ -253,6 +259,7 @@ def _answered(peer: Peer, answer: pb.StatusResponse) -> pb.ServiceStatus:
         pb.ServiceStatus(
             problems=[text for row in answer.services for text in row.problems],
             reachable=True,
+            alive=True,
             stores=[store for row in answer.services for store in row.stores],
             health=said.health,
             log_dirs=said.log_dirs,

@@ -151,11 +151,14 @@ def _show_services(answer: pb.StatusResponse) -> None:
 
 
 def _show_versions(answer: pb.StatusResponse) -> None:
-    """Who has which version, while not all have the same, as in the midst of an upgrade."""
+    """Which of those that live has which version, while these are not the same."""
     found: dict[str, list[str]] = {}
     for service in answer.services:
-        found.setdefault(service.version, []).append(f"service {service.node_id}")
+        if service.alive or service.reachable or not service.HasField("alive"):
+            found.setdefault(service.version, []).append(f"service {service.node_id}")
     for reader in answer.readers:
+        if not reader.alive:
+            continue
         found.setdefault(reader.version, []).append(f"reader {reader.grpc_address}")
     found.pop("", None)  # nobody has said
     if len(found) > 1:

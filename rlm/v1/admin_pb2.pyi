@@ -575,7 +575,7 @@ class ReaderStatus(_message.Message):
     def __init__(self, grpc_address: _Optional[str] = ..., version: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., alive: _Optional[bool] = ...) -> None: ...
 
 class ServiceStatus(_message.Message):
-    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores", "health", "log_dirs", "copying", "verifications")
+    __slots__ = ("node_id", "version", "grpc_address", "proxy_address", "heartbeat_age_ms", "problems", "reachable", "stores", "health", "log_dirs", "copying", "verifications", "alive")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -588,6 +588,7 @@ class ServiceStatus(_message.Message):
     LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     COPYING_FIELD_NUMBER: _ClassVar[int]
     VERIFICATIONS_FIELD_NUMBER: _ClassVar[int]
+    ALIVE_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     version: str
     grpc_address: str
@@ -600,7 +601,8 @@ class ServiceStatus(_message.Message):
     log_dirs: _containers.RepeatedCompositeFieldContainer[LogDirStatus]
     copying: CopyingStatus
     verifications: _containers.RepeatedCompositeFieldContainer[RunningVerification]
-    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ..., health: _Optional[str] = ..., log_dirs: _Optional[_Iterable[_Union[LogDirStatus, _Mapping]]] = ..., copying: _Optional[_Union[CopyingStatus, _Mapping]] = ..., verifications: _Optional[_Iterable[_Union[RunningVerification, _Mapping]]] = ...) -> None: ...
+    alive: bool
+    def __init__(self, node_id: _Optional[int] = ..., version: _Optional[str] = ..., grpc_address: _Optional[str] = ..., proxy_address: _Optional[str] = ..., heartbeat_age_ms: _Optional[int] = ..., problems: _Optional[_Iterable[str]] = ..., reachable: _Optional[bool] = ..., stores: _Optional[_Iterable[_Union[StoreStatus, _Mapping]]] = ..., health: _Optional[str] = ..., log_dirs: _Optional[_Iterable[_Union[LogDirStatus, _Mapping]]] = ..., copying: _Optional[_Union[CopyingStatus, _Mapping]] = ..., verifications: _Optional[_Iterable[_Union[RunningVerification, _Mapping]]] = ..., alive: _Optional[bool] = ...) -> None: ...
 
 class RunningVerification(_message.Message):
     __slots__ = ("topic", "deep", "progress")

@@ -150,6 +150,7 @@ async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
         await two.service.settings.barrier(1)
         answer = await call(two, "Status", pb.StatusRequest())
         assert [row.reachable for row in answer.services] == [False, True]
+        assert [row.alive for row in answer.services] == [True, True], "it was heard just now"
         assert not answer.services[0].HasField("copying"), "what it has to copy is not known"
         assert "not reachable" in answer.services[0].problems[0]
         [alarm] = answer.problems
@@ -160,6 +161,7 @@ async def test_status_asks_peers_and_shows_those_that_are_silent() -> None:
         await two.service.settings.publish(of_one)
         two.service.clock.advance(31_000)
         dead = await call(two, "Status", pb.StatusRequest())
+        assert [row.alive for row in dead.services] == [False, True]
         assert not dead.problems, "its peers report a silent one, where that is a problem"
         assert [row.last_error for row in answer.partitions] == [
             "its leader's service has not reported it (yet)"

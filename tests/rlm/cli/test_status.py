@@ -5,7 +5,7 @@ import json
 from kip405.ids import Uuid
 from rlm.plans.problems import Problem, ProblemKind
 from rlm.stores.reports import StoreStatus
-from rlmm.settings_records import ReaderRecord
+from rlmm.settings_records import ReaderRecord, ServiceRecord
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Node
 from tests.rlm.cli.invoking import as_json, asked
@@ -104,6 +104,18 @@ async def test_status_shows_readers_apart_from_services(node: Node) -> None:
     (mix,) = [one for one in shown.splitlines() if one.startswith("2 versions: ")]
     assert "7 (reader reads-1:9500)" in mix and "(service 1)" in mix
     node.service.clock.advance(31_000)
-    assert "SILENT" in (await asked(node, "status")).stdout
+    silent = (await asked(node, "status")).stdout
+    assert "SILENT" in silent and "versions" not in silent
     node.service.clock.advance(24 * 3_600_000)
     assert "reads-1:9500" not in (await asked(node, "status")).stdout
+
+
+async def test_versions_are_those_of_services_that_live(node: Node) -> None:
+    """One that is gone for good keeps its heartbeat on record, with the version that it had."""
+    gone = ServiceRecord(node_id=9, listen={"grpc": "127.0.0.1:9"}, advertised={}, version="0.9")
+    await node.service.settings.publish(gone)
+    assert "2 versions: 0.9 (service 9)" in (await asked(node, "status")).stdout
+    node.service.clock.advance(31_000)
+    [row] = [one for one in (await as_json(node, "status"))["services"] if one["node_id"] == 9]
+    assert (row["version"], row["reachable"], row["alive"]) == ("0.9", False, False)
+    assert "versions" not in (await asked(node, "status")).stdout
