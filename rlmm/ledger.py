@@ -13,6 +13,7 @@ for whoever asks, so two answers about one segment are equal, not the same objec
 from collections.abc import Container, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from heapq import merge
 from typing import Final
 
 from kip405.ids import MAX_OFFSET, PartitionKey, Uuid
@@ -29,6 +30,7 @@ from rlmm.packed import (
     epochs_of,
     extent_of,
     metadata_of,
+    offset_of,
     origin_of,
 )
 from rlmm.records import LaterRecord, PartitionDeleteRecord
@@ -49,6 +51,9 @@ _COVERS_KEPT = 2  # the leader's lineage, and that of a reader of the remote tie
 _DECODED_CHUNKS: Final = 256
 """Chunks of which the entries are kept for the next look at their partition."""
 _EMPTY_KEPT: Final = 1 << 14
+
+SortedPart = list[tuple[int, int, bytes]]
+"""Start offset of each segment, offset of its record, and the packed record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +254,17 @@ class PartitionLedger:
             found = (one for one in found if extent_of(one).next_offset <= up_to)
         entries = map(self._entries.decoded, found)
         return tuple(sorted(entries, key=lambda one: (one.metadata.start_offset, one.offset)))
+
+    def sorted_parts(self, *states: RemoteLogSegmentState) -> Iterator[SortedPart]:
+        """The entries of `in_state` in parts of a few hundred, each sorted, for `in_order`: where
+        there are very many, others may have their turn between two parts.
+        """
+        for part in self._readable.segments.parts_in_states(tuple(map(int, states))):
+            yield sorted((extent_of(one).start_offset, offset_of(one), one) for one in part)
+
+    def in_order(self, parts: Iterable[SortedPart]) -> Iterator[SegmentEntry]:
+        """The entries of all parts in the order of `in_state`, each decoded when it is its turn."""
+        return (self._entries.decoded(packed) for _, _, packed in merge(*parts))
 
     @cached_property
     def _summary(self) -> Summary:

@@ -157,6 +157,11 @@ def extent_of(packed: bytes) -> Extent:
     return Extent(start, end + 1, size_bytes, max_timestamp_ms)
 
 
+def offset_of(packed: bytes) -> int:
+    """The offset of the record in its ledger partition."""
+    return int(_STAMP.unpack_from(packed)[0])
+
+
 def newest_ms_of(packed: bytes) -> int:
     """`max_timestamp_ms` alone, which many segments are asked for at once; below 0 = not known."""
     (newest_ms,) = _NEWEST.unpack_from(packed)

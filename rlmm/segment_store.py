@@ -8,6 +8,7 @@ and the list of the chunks, however many segments there are.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -125,10 +126,14 @@ class Segments:
 
     def in_states(self, state_ids: tuple[int, ...]) -> Iterator[bytes]:
         """Those in any of the states; a chunk that has none of them costs nothing."""
+        return chain.from_iterable(self.parts_in_states(state_ids))
+
+    def parts_in_states(self, state_ids: tuple[int, ...]) -> Iterator[list[bytes]]:
+        """The same, a few hundred at a time; a part may be empty."""
         for chunk in self.chunks:
             counts = chunk.summary.counts
-            if any(counts[one] for one in state_ids):
-                yield from (one for one in chunk.items if state_id_of(one) in state_ids)
+            is_any = any(counts[one] for one in state_ids)
+            yield [one for one in chunk.items if state_id_of(one) in state_ids] if is_any else []
 
     def differing(self, other: "Segments") -> set[bytes]:
         """Raw ids of the segments whose records are not the same in the other version."""

@@ -127,7 +127,7 @@ class ClusterStatus:
         problems = [*own.problems]
         for peer, answer in answers:
             if isinstance(answer, RemoteStorageError):
-                silent = pb.ServiceStatus(problems=[str(answer)], alive=self._lives(peer))
+                silent = pb.ServiceStatus(problems=[str(answer)], alive=self._is_alive(peer))
                 services.append(_service(peer, silent))
                 problems += self._unreachable(peer, answer)
                 continue
@@ -152,7 +152,7 @@ class ClusterStatus:
         """Reports a peer with a fresh heartbeat; peers of a silent one report it where it
         matters.
         """
-        if not self._lives(peer):
+        if not self._is_alive(peer):
             return []
         problem = Problem(
             kind=ProblemKind.PEER_UNREACHABLE,
@@ -163,7 +163,7 @@ class ClusterStatus:
         )
         return [messages.problem_message(problem, self._peers.node_id)]
 
-    def _lives(self, peer: Peer) -> bool:
+    def _is_alive(self, peer: Peer) -> bool:
         """Whether its last heartbeat is younger than three intervals."""
         age_ms = peer.heartbeat_age_ms
         return age_ms is not None and age_ms < self._endpoints.alive_ms

@@ -3,7 +3,7 @@
 A reader service has only this; a service beside a broker adds the broker's answers (rlm.api.fetch).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from rlm.api import messages
 from rlm.api.calls import Answering, Caller, Gate
 from rlm.api.endpoints import Endpoints
 from rlm.api.ports import Ledger
+from rlm.clock import next_turn
 from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.aux_state import build_remote_log_aux_state
 from rlm.remote_log.objects import RemoteObjects
@@ -22,11 +23,14 @@ from rlm.remote_log.reads import Piece, ReadRequest
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1 import fetch_pb2_grpc
+from rlmm.ledger import PartitionLedger, SegmentEntry, SortedPart
 from rsm_plugins.contract.answering import Context
 from rsm_plugins.layout.keys import objects_stem
 
 DEFAULT_MAX_BYTES = 1 << 20
 MOST_BYTES = 32 << 20
+_PARTS_A_TURN = 4
+_ENTRIES_A_TURN = 200
 _LEAST_TIMESTAMP = EARLIEST_PENDING_UPLOAD_TIMESTAMP
 
 
@@ -123,7 +127,7 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
             if not request.all_states:
                 states = (RemoteLogSegmentState.COPY_SEGMENT_FINISHED,)
             for key in keys:
-                for entry in self._remote.ledger.ledger(key).in_state(*states):
+                async for entry in entries_in_turns(self._remote.ledger.ledger(key), states):
                     stem = objects_stem(entry.metadata, self._remote.objects.cluster_id)
                     yield messages.segment_message(topic, entry, stem)
 
@@ -176,6 +180,23 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
     ) -> pb.ListOffsetsResponse:
         """A position over both tiers, likewise."""
         raise _reader("the local tier is")
+
+
+async def entries_in_turns(
+    ledger: PartitionLedger, states: Sequence[RemoteLogSegmentState]
+) -> AsyncIterator[SegmentEntry]:
+    """The entries of `ledger.in_state`, in its order. A partition may have hundreds of thousands:
+    others have their turn of the event loop after a few hundred.
+    """
+    parts: list[SortedPart] = []
+    for part in ledger.sorted_parts(*states):
+        parts.append(part)
+        if len(parts) % _PARTS_A_TURN == 0:
+            await next_turn()
+    for number, entry in enumerate(ledger.in_order(parts), start=1):
+        yield entry
+        if number % _ENTRIES_A_TURN == 0:
+            await next_turn()
 
 
 def _reader(what: str) -> Elsewhere:
