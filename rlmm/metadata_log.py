@@ -301,7 +301,7 @@ class MetadataLog:
         `deadline_ms`: how long it may take; Unavailable after that, when the topic is not the one
         we know, or when its leader does not confirm that it still holds all that was read (H42).
         """
-        async with deadline(deadline_ms, f"barrier of {topic_partition}"):
+        async with deadline(deadline_ms, f"reading {topic_partition} to its end"):
             await self._live.wait()
             self._refuse_lost(topic_partition.topic)
             before = self._tail.position(topic_partition)

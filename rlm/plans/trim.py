@@ -186,13 +186,20 @@ def _forbidden_trim(guards: TrimGuards) -> Held | None:
         return Held(reason=NoTrim.RETENTION_UNKNOWN, detail=guards.retention_unknown)
     dead = sorted(set(guards.replicas) - set(guards.live_nodes))
     if dead or not guards.replicas:
-        return Held(reason=NoTrim.NO_LIVE_SERVICE, detail=f"brokers {dead}")
+        return Held(reason=NoTrim.NO_LIVE_SERVICE, detail=_beside(dead))
     unproxied = sorted(set(guards.namers) - set(guards.live_nodes))
     if unproxied:
-        return Held(reason=NoTrim.PAST_PROXIES, detail=f"brokers {unproxied}")
+        return Held(reason=NoTrim.PAST_PROXIES, detail=_beside(unproxied))
     if guards.replicas_short_ms is not None and not is_hold_overdue(guards):
         return Held(reason=NoTrim.ISR_HOLD, detail=_for_seconds(guards.replicas_short_ms))
     return None
+
+
+def _beside(nodes: Sequence[int]) -> str:
+    """Goes on from `NoTrim.NO_LIVE_SERVICE`; empty for nodes that are not known."""
+    if not nodes:
+        return ""
+    return f"beside broker{'s' * (len(nodes) > 1)} {', '.join(map(str, nodes))}"
 
 
 def _for_seconds(duration_ms: int) -> str:

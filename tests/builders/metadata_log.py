@@ -78,7 +78,9 @@ class FakeMetadataLog:
 
     async def barrier(self, topic_partition: TopicPartition, deadline_ms: int) -> None:
         if not self.is_ready:
-            raise Unavailable(f"barrier of {topic_partition} took more than {deadline_ms} ms")
+            raise Unavailable(
+                f"reading {topic_partition} to its end took more than {deadline_ms} ms"
+            )
         self.read(topic_partition)
         self.barriers.append(topic_partition)
 

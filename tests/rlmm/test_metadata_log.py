@@ -168,6 +168,11 @@ async def test_h42_a_leader_deposed_before_the_last_batch_passes_no_barrier(ours
     assert "confirms" not in (ours.log.problem or "")
 
 
+async def test_a_barrier_that_takes_too_long_says_what_was_not_read(ours: Process) -> None:
+    with pytest.raises(Unavailable, match=f"^reading {PARTITION} to its end took more than 0 ms$"):
+        await ours.log.barrier(PARTITION, 0)
+
+
 async def test_h06_an_end_that_lags_after_an_election_is_no_loss(ours: Process) -> None:
     ours.leaders.now[PARTITION].elect(1)
     ours.leaders.now[PARTITION].behind = 5

@@ -279,7 +279,7 @@ class ProcessLog:
                 self._notice()
                 self._refuse_lost(topic_partition.topic)
         except TimeoutError as error:
-            raise Unavailable(f"barrier of {topic_partition}: {deadline_ms} ms") from error
+            raise Unavailable(f"reading {topic_partition} to its end: {deadline_ms} ms") from error
 
     def _refuse_lost(self, topic: str) -> None:
         if topic in self.losses:

@@ -171,7 +171,7 @@ def trimming(**changes: Any) -> TrimObservation:
     records = TrimObservation(
         partition=PARTITION,
         reason=NoTrim.NO_LIVE_SERVICE,
-        detail="brokers [2]",
+        detail="beside broker 2",
         failure=None,
         alarm=None,
         foreign_log_start=None,
@@ -186,7 +186,7 @@ def test_a_trim_that_does_not_come_while_the_disk_grows() -> None:
     assert kinds(trim_findings(trimming(), LIMITS, 900_000)) == []
     [found] = trim_findings(trimming(), LIMITS, 900_001)
     assert found.kind is ProblemKind.TRIM_BLOCKED
-    for words in ("15 min", "2.0 MiB", "1.0 MiB", "no live service", "brokers [2]"):
+    for words in ("15 min", "2.0 MiB", "1.0 MiB", "no live service beside broker 2"):
         assert words in found.text
 
 

@@ -130,6 +130,20 @@ def test_what_forbids_a_trim(guard: dict[str, Any], wanted: NoTrim) -> None:
     assert reason(guard) is wanted
 
 
+@pytest.mark.parametrize(
+    ("guard", "wanted"),
+    [
+        ({"live_nodes": frozenset({1, 2})}, "beside broker 3"),
+        ({"live_nodes": frozenset({2})}, "beside brokers 1, 3"),
+        ({"replicas": ()}, ""),
+        ({"namers": (1, 2, 3, 4)}, "beside broker 4"),
+    ],
+)
+def test_the_brokers_without_a_service_are_named(guard: dict[str, Any], wanted: str) -> None:
+    held = plan(guard)
+    assert isinstance(held, Held) and held.detail == wanted
+
+
 def test_h19_every_broker_that_names_brokers_needs_a_live_service() -> None:
     assert reason({"namers": (1, 2, 3)}) is None
     assert reason({"namers": (4,), "live_nodes": frozenset({1, 2, 3, 4})}) is None
