@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import grpc
 
+from kip405.errors import Invalid
 from rlm.cli.main import EXIT_FAILED
 from rlm.cli.output import plain, show_json
-from rlm.cli.target import Connect, service_options
+from rlm.cli.target import Connect, is_unknown_call, service_options
 
 if TYPE_CHECKING:
     from rlm.config.check import Finding
@@ -75,7 +77,15 @@ def reload(*, connect: Connect) -> int:
     from rlm.v1 import admin_pb2 as pb
 
     with connect.open() as target:
-        answer = target.ask(target.admin.ReloadConfig, pb.ReloadConfigRequest())
+        try:
+            answer = target.ask(target.admin.ReloadConfig, pb.ReloadConfigRequest())
+        except grpc.RpcError as error:
+            if is_unknown_call(error):
+                raise Invalid(
+                    f"service at {target.address} does not have this call: it is a reader; send "
+                    "SIGHUP to its process, which does the same and says it in the log"
+                ) from error
+            raise
     if connect.as_json:
         show_json(plain(answer))
         return 0

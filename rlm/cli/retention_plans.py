@@ -1,13 +1,13 @@
 """What a retention makes deletable, asked for and shown before a topic is enabled with it."""
 
 from collections.abc import Iterable
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import grpc
 
 from kip405.errors import Fenced
 from rlm.cli.output import human_size, human_time, plain, show_json, show_table
-from rlm.cli.target import Connect, Target
+from rlm.cli.target import Connect, Target, is_unknown_call
 from rlm.v1 import admin_pb2 as pb
 
 
@@ -18,7 +18,7 @@ def planned(request: pb.EnableTopicRequest, target: Target) -> pb.RetentionPlan:
     try:
         return target.ask(target.admin.PlanRetention, request)
     except grpc.RpcError as error:
-        if cast(grpc.Call, error).code() is grpc.StatusCode.UNIMPLEMENTED:
+        if is_unknown_call(error):
             return pb.RetentionPlan(topic=request.topic)
         raise
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 import grpc
@@ -112,6 +112,11 @@ class Connect:
                     timeout_s=timeout_s or self.timeout_s,
                 )
             except grpc.RpcError as error:
+                if is_unknown_call(error):
+                    raise Invalid(
+                        f"service at {chosen} does not have this call: it is a reader, which has "
+                        "those that read the remote tier alone, or of an older version"
+                    ) from error
                 raise error_of_call(error, f"service at {chosen}") from error
 
     def chosen_address(self) -> str:
@@ -172,6 +177,11 @@ _TLS_OPTIONS = (
         help="Speak TLS; PEM file with the service's authorities (or RLM_TLS_CA).",
     ),
 )
+
+
+def is_unknown_call(error: grpc.RpcError) -> bool:
+    """Whether the service does not have the method that was called."""
+    return cast(grpc.Call, error).code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 def service_options(command: F) -> F:
