@@ -5,6 +5,7 @@ the compact (KIP-482) form. This module must not know APIs or versions; `what` o
 errors.
 """
 
+import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -24,6 +25,7 @@ _INT16 = struct.Struct(">h")
 _UINT16 = struct.Struct(">H")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
+_FLOAT64 = struct.Struct(">d")
 
 
 class WireError(Exception):
@@ -108,6 +110,13 @@ class Reader:
     def int64(self) -> int:
         """Signed, 8 bytes."""
         return self._fixed(_INT64)
+
+    def float64(self) -> float:
+        """IEEE 754, 8 bytes; what is no number is refused, as nothing compares with it."""
+        value: float = _FLOAT64.unpack(self.view(_FLOAT64.size))[0]
+        if math.isnan(value):
+            raise self.fail("a number expected")
+        return value
 
     def uvarint(self) -> int:
         """Unsigned varint of at most 32 bits."""
@@ -253,6 +262,10 @@ class Writer:
     def int64(self, value: object) -> None:
         """Signed, 8 bytes."""
         self._fixed(_INT64, value)
+
+    def float64(self, value: object) -> None:
+        """IEEE 754, 8 bytes."""
+        self._fixed(_FLOAT64, value)
 
     def uvarint(self, value: int) -> None:
         """Unsigned varint of at most 32 bits."""

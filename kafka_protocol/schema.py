@@ -32,6 +32,7 @@ class Scalar(Enum):
     UINT16 = "uint16"
     INT32 = "int32"
     INT64 = "int64"
+    FLOAT64 = "float64"
     UUID = "uuid"
     STRING = "string"
     BYTES = "bytes"
@@ -227,6 +228,7 @@ _SCALARS: dict[Scalar, tuple[_Read, _Write]] = {
     Scalar.UINT16: (Reader.uint16, Writer.uint16),
     Scalar.INT32: (Reader.int32, Writer.int32),
     Scalar.INT64: (Reader.int64, Writer.int64),
+    Scalar.FLOAT64: (Reader.float64, Writer.float64),
     Scalar.UUID: (Reader.uuid, Writer.uuid),
     Scalar.STRING: (Reader.nullable_string, Writer.nullable_string),
     Scalar.BYTES: (Reader.nullable_bytes, Writer.nullable_bytes),

@@ -26,6 +26,7 @@ from kafka_protocol.apis.groups import (
 )
 from kafka_protocol.apis.offsets import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kafka_protocol.apis.produce import ADD_PARTITIONS_TO_TXN, PRODUCE, WRITE_TXN_MARKERS
+from kafka_protocol.apis.quotas import DESCRIBE_CLIENT_QUOTAS
 from kafka_protocol.apis.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafka_protocol.apis.topics import (
     ALTER_CONFIGS,
@@ -64,6 +65,7 @@ APIS: dict[int, Api] = {
         EXPIRE_DELEGATION_TOKEN,
         DESCRIBE_DELEGATION_TOKEN,
         INCREMENTAL_ALTER_CONFIGS,
+        DESCRIBE_CLIENT_QUOTAS,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
         DESCRIBE_SHARE_GROUP_OFFSETS,
@@ -82,6 +84,7 @@ __all__ = [
     "DELETE_RECORDS",
     "DELETE_TOPICS",
     "DESCRIBE_ACLS",
+    "DESCRIBE_CLIENT_QUOTAS",
     "DESCRIBE_CLUSTER",
     "DESCRIBE_CONFIGS",
     "DESCRIBE_DELEGATION_TOKEN",

@@ -19,6 +19,7 @@ from kafka_clients.channel_security import ChannelSecurity
 from kafka_protocol.apis import (
     API_VERSIONS,
     DELETE_RECORDS,
+    DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_PRODUCERS,
@@ -56,6 +57,9 @@ from rlmm.coalesced import Coalesced
 from rlmm.publisher import OutcomeUnknown
 
 _BROKER_RESOURCE = 4
+_ADDRESS_ENTITY, _CONNECTION_RATE = "ip", "connection_creation_rate"
+_ANY_NAME = 2
+"""The entity that stands for all other names is among them."""
 _SET, _DELETE = 0, 1
 _ConfigNames = tuple[str, ...]
 _OffsetKind = tuple[bool, int]
@@ -134,6 +138,27 @@ class OwnBroker:
             _raise(result["error_code"], what, result["error_message"], needs=needs)
             return {row["name"]: row["value"] for row in result["configs"]}
         raise Internal(f"describe configs of node {node_id}: empty answer")
+
+    async def connection_rates(self) -> dict[str | None, float]:
+        """New connections a second that the broker takes of an address, by address; None = of each
+        other address (DescribeClientQuotas v1). Without an entry there is no limit.
+        """
+        every = {"entity_type": _ADDRESS_ENTITY, "match_type": _ANY_NAME, "match": None}
+        answer = await self._quick.call(
+            DESCRIBE_CLIENT_QUOTAS,
+            1,
+            {"components": [every], "strict": True},
+            timeout_ms=self._timeout_ms,
+        )
+        what, needs = f"client quotas at {self.address}", cluster_acl("DescribeConfigs")
+        _raise(answer["error_code"], what, answer["error_message"], needs=needs)
+        return {
+            entity["entity_name"]: value["value"]
+            for entry in answer["entries"] or ()
+            for entity in entry["entity"]
+            for value in entry["values"]
+            if value["key"] == _CONNECTION_RATE
+        }
 
     async def topics(self, names: Sequence[str] | None = None) -> tuple[TopicDescription, ...]:
         """The topics of these names that exist, or all (Metadata v12); never creates one.

@@ -10,6 +10,9 @@ from rlm.plans.broker_listeners import BrokerConfig, inter_broker_listener, list
 
 _PER_IP = "max.connections.per.ip"
 _OVERRIDES = "max.connections.per.ip.overrides"
+_RATE = "connection_creation_rate"
+_ALL_AGAIN_S = 10
+"""Within which all clients of a proxy should be back after a restart."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -81,6 +84,24 @@ def _per_ip(site: Observed) -> Iterator[CheckFinding]:
         f"one: those beyond are refused, while the proxy lets {needed} in (proxy.max.connections)",
         f"set {_OVERRIDES}={host}:{needed} at the broker; proxy.max.connections.per.address limits "
         "clients by their own address",
+    )
+
+
+def _connection_rate(site: Observed) -> Iterator[CheckFinding]:
+    """As of `_per_ip`. A broker holds up the connections beyond the rate, of all its clients."""
+    rates, needed = known(site.connection_rates), site.config.proxy_max_connections
+    host = site.config.broker_tiered_address.host
+    where = next((one for one in (host, *_LOOPBACK) if one in rates), None)
+    rate = rates.get(where)
+    if rate is None or rate * _ALL_AGAIN_S >= needed:
+        return
+    yield warning(
+        _RATE,
+        f"the quota {_RATE} lets {rate:g} new connections a second of an address in, and all "
+        f"clients of the proxy come from one: after a restart {needed} of them "
+        "(proxy.max.connections) would wait for minutes or for ever",
+        f"kafka-configs.sh --alter --entity-type ips --entity-name {host} "
+        f"--add-config {_RATE}={-(-needed // _ALL_AGAIN_S)}",
     )
 
 
@@ -181,6 +202,13 @@ CHECKS = (
         asks="Does a limit of the broker for one address stop the clients of the proxy?",
         remedy="Override the limit for the proxy's address.",
         decide=_per_ip,
+    ),
+    Check(
+        name="connection-rate",
+        asks="Does a quota of connections a second for one address hold up the clients of the "
+        "proxy?",
+        remedy="Give the proxy's address a quota of its own, by kafka-configs.sh.",
+        decide=_connection_rate,
     ),
     Check(
         name="as-client",

@@ -190,15 +190,17 @@ class ObservedClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """All that was asked. `remembered`: ids of ledger and settings, by name, that a service beside
-    this broker has written to its state.dir. `service` None: none has ever run beside this broker.
-    `client` None: nobody wanted to know.
+    """All that was asked. `connection_rates`: new connections a second that the broker takes of an
+    address, None = of each other. `remembered`: ids of ledger and settings, by name, that a service
+    beside this broker has written to its state.dir. `service` None: none has ever run beside this
+    broker. `client` None: nobody wanted to know.
     """
 
     config: ServiceConfig
     host: ObservedHost
     disks: ObservedDisks | Unasked
     broker: ObservedBroker | Unasked
+    connection_rates: Mapping[str | None, float] | Unasked
     settings: ObservedSettings | Unasked
     own_topics: Mapping[str, ObservedOwnTopic] | Unasked
     remembered: Mapping[str, Uuid] | Unasked

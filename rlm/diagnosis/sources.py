@@ -52,6 +52,8 @@ class Broker(Protocol):
 
     async def broker_config(self, node_id: int) -> Mapping[str, str | None]: ...
 
+    async def connection_rates(self) -> Mapping[str | None, float]: ...
+
     async def topic(self, name: str) -> TopicDescription: ...
 
     async def topic_config(self, topic: str) -> Mapping[str, TopicConfigValue]: ...
@@ -104,6 +106,9 @@ async def ask(sources: Sources, answer_ms: int) -> Observed:
         host=sources.read_host(),
         disks=disks,
         broker=broker,
+        connection_rates=broker
+        if isinstance(broker, Unasked)
+        else await within.answer(sources.broker.connection_rates()),
         settings=settings,
         own_topics=own_topics,
         remembered=await within.answer(sources.read_remembered()),

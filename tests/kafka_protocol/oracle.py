@@ -22,6 +22,7 @@ FIXED = {
     "uint16": ">H",
     "int32": ">i",
     "int64": ">q",
+    "float64": ">d",
 }
 LIMITS = {
     "int8": (-(2**7), 2**7 - 1),
@@ -97,7 +98,8 @@ class Message:
             return []
         if kind in LIMITS:
             return int(str(field.get("default", 0)), 0)
-        simple = {"bool": False, "string": field.get("default", ""), "uuid": bytes(16)}
+        text = field.get("default", "")
+        simple = {"bool": False, "string": text, "uuid": bytes(16), "float64": 0.0}
         if kind == "bool":
             return str(field.get("default", "false")) in ("true", "True")
         if kind in ("bytes", "records"):
@@ -135,6 +137,8 @@ class Message:
             return rng.choice((low, high, rng.randint(low, high), rng.randint(0, 100)))
         if kind == "bool":
             return rng.random() < 0.5
+        if kind == "float64":
+            return rng.choice((0.0, -1.5, 2.0**60, rng.random()))
         if kind == "uuid":
             return rng.randbytes(16)
         if kind in ("bytes", "records"):

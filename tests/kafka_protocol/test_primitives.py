@@ -1,5 +1,7 @@
 """Bounds of the primitives: lengths, varints and tagged fields that do not fit."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,3 +59,12 @@ def test_fixed_size_values_come_back() -> None:
     assert reader.boolean() is True
     assert reader.uuid() == bytes(range(16))
     assert reader.remaining() == 0
+
+
+def test_a_float_comes_back_and_what_is_no_number_is_a_wire_error() -> None:
+    writer = Writer(what="x")
+    writer.float64(-2.5)
+    assert Reader(bytes(writer.buffer), what="x").float64() == -2.5
+    writer.float64(math.nan)
+    with pytest.raises(WireError, match="a number expected"):
+        Reader(bytes(writer.buffer), 8, what="x").float64()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kip405.errors import Unavailable
 from rlm.broker.answers import BrokerNode
 from rlm.diagnosis.observed import ObservedClient
 from rlm.plans.problems import Severity
@@ -88,6 +89,28 @@ async def test_h23_a_limit_for_one_address_is_one_for_all_clients(world: World) 
     assert await world.findings() == {}
     world.own.config["max.connections.per.ip.overrides"] = "127.0.0.1:9999"
     assert "overrides allows 9999" in (await world.only("per-ip")).text
+
+
+async def test_h23_a_quota_of_connections_of_one_address_is_one_of_all_clients(
+    world: World,
+) -> None:
+    world.own.rates = {None: 20.0, "10.0.0.1": 5.0}
+    finding = await world.only("connection-rate")
+    assert finding.severity is Severity.WARNING
+    assert "lets 20 new connections a second" in finding.text and "10000 of them" in finding.text
+    assert "--entity-name 127.0.0.1 --add-config connection_creation_rate=1000" in finding.remedy
+    world.own.rates["127.0.0.1"] = 1_000.0
+    assert await world.findings() == {}
+    world.own.rates["127.0.0.1"] = 999.0
+    assert "lets 999 new" in (await world.only("connection-rate")).text
+    world.own.rates = {"10.0.0.1": 5.0}
+    assert await world.findings() == {}
+
+
+async def test_h38_quotas_that_the_broker_does_not_say_are_not_sound(world: World) -> None:
+    world.own.rates_refusal = Unavailable("not now")
+    examined = await world.examined()
+    assert examined["connection-rate"].unasked == "not now" and examined["per-ip"].is_sound
 
 
 async def test_h13_a_broker_of_another_cluster(world: World) -> None:

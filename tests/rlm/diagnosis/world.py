@@ -117,6 +117,8 @@ class FakeNode:
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     silent: dict[str, RemoteStorageError] = field(default_factory=dict)
     refuses: RemoteStorageError | None = None
+    rates: dict[str | None, float] = field(default_factory=dict)
+    rates_refusal: RemoteStorageError | None = None
 
     def add(self, topic: TopicDescription, config: Mapping[str, str]) -> None:
         self.topics[topic.name] = topic
@@ -134,6 +136,11 @@ class FakeNode:
 
     async def broker_config(self, node_id: int) -> Mapping[str, str | None]:
         return self.config
+
+    async def connection_rates(self) -> Mapping[str | None, float]:
+        if self.rates_refusal is not None:
+            raise self.rates_refusal
+        return self.rates
 
     async def topic(self, name: str) -> TopicDescription:
         if name not in self.topics:
