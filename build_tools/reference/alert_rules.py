@@ -64,7 +64,9 @@ _HEAD = (
     "alert leads to its runbook. `critical`: data is at\nrisk, or readers do not get it. "
     "[Alerts of Prometheus](../operate.md#alerts-of-prometheus) says how they are tested.\n\n"
     "In the commands of runbooks, `/etc/rlm/rlm.yaml` is the settings file of the service, as "
-    "containers have it; with\nsystemd it is `/etc/kafka-rlm/service.yaml`.\n\n"
+    "containers have it; with\nsystemd it is `/etc/kafka-rlm/service.yaml`, and with the manifests "
+    "for Kubernetes `/etc/rlm/service/rlm.yaml`, or\n`/etc/rlm/service/$POD_NAME.yaml` in a "
+    "sidecar.\n\n"
 )
 
 

@@ -1,10 +1,12 @@
 """k8s/ as values: the files as they are, and what kustomize makes of them where it is installed."""
 
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from string import Template
 from typing import Any
 
 import pytest
@@ -94,6 +96,14 @@ class Container:
             found.append(word)
         return found
 
+    def program(self, command: list[str]) -> list[str]:
+        """The words that a command inside of the container starts: a shell replaces $NAME there."""
+        if command[:2] != ["sh", "-c"]:
+            return command
+        text = Template(command[2]).substitute(self.environment)
+        assert text.startswith("exec "), "signals would not come through"
+        return shlex.split(text)[1:]
+
     @property
     def ports(self) -> dict[str, int]:
         return {one["name"]: one["containerPort"] for one in self.manifest.get("ports", [])}
@@ -149,7 +159,7 @@ def config_text(container: Container, manifests: tuple[Manifest, ...]) -> str:
     command = container.command
     path = command[command.index("--config") + 1]
     mount = container.mounted_at(path)
-    assert mount is not None and mount["readOnly"] and mount["mountPath"] == path, path
+    assert mount is not None and mount["readOnly"], path
     config_map = container.volume(mount["name"])["configMap"]["name"]
-    (key,) = container.words([mount.get("subPathExpr") or mount["subPath"]])
+    key = mount.get("subPath") or path.removeprefix(f"{mount['mountPath']}/")
     return str(of_kind(manifests, "ConfigMap")[config_map]["data"][key])

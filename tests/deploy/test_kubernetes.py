@@ -1,7 +1,7 @@
 """k8s/ against Kubernetes' schemas and against the product: settings, commands, ports, mounts.
 
-Kinds of Strimzi and of Prometheus' operator have no schema that could be had as a package; what is
-checked of them is what their documentation says of the fields that are used.
+Kinds of Prometheus' operator have no schema that could be had as a package; what is checked of them
+is what their documentation says of the fields that are used. test_strimzi.py has Strimzi's schemas.
 """
 
 from pathlib import Path
@@ -150,7 +150,7 @@ def test_commands_probes_and_their_options_are_ours(name: str) -> None:
     for one in ours(name):
         probes = [one.manifest.get(f"{kind}Probe", {}) for kind in ("startup", "readiness")]
         commands = [probe["exec"]["command"] for probe in probes if "exec" in probe]
-        for command in (one.command, *commands):
+        for command in (one.command, *map(one.program, commands)):
             assert not any("$(" in word for word in command), "no variable of a pod in probes"
             if command[0] == "test":  # the socket of the plugin
                 assert command == ["test", "-S", str(socket_of(name, one).unix_path)]
@@ -197,6 +197,16 @@ def test_config_maps_are_configurations(name: str, tmp_path: Path) -> None:
         live, is_tls = one.manifest["livenessProbe"]["httpGet"], config.http_tls_cert_file
         assert (live["path"], live["port"]) == ("/healthz", "http")
         assert live["scheme"] == ("HTTPS" if is_tls else "HTTP")
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_the_file_that_a_reload_reads_is_renewed_by_the_kubelet(name: str) -> None:
+    """It never renews a file that is mounted by its subPath."""
+    seen = [one for one in ours(name) if one.command[0] == "rlm"]
+    for one in seen:
+        mount = one.mounted_at(one.command[-1])
+        assert mount is not None and not mount.keys() & {"subPath", "subPathExpr"}
+    assert seen
 
 
 @pytest.mark.parametrize("name", RENDERED)

@@ -149,12 +149,14 @@ class Pod:
         assert socket[:2] == ["test", "-S"]
         port = self.containers["rlm"].manifest["startupProbe"]["tcpSocket"]["port"]
         assert port == "proxy"
-        command = self.command("rlm", ["rlm", "probe", "startup", "--config", "/etc/rlm/rlm.yaml"])
+        file = self.containers["rlm"].command[-1]
+        command = self.command("rlm", ["rlm", "probe", "startup", "--config", file])
         has_socket = (self._folder / "plugin.sock").is_socket()
         return has_socket and subprocess.run(command, check=False, timeout=120).returncode == 0
 
     def is_ready(self) -> bool:
-        words = self.containers["rlm"].manifest["readinessProbe"]["exec"]["command"]
+        container = self.containers["rlm"]
+        words = container.program(container.manifest["readinessProbe"]["exec"]["command"])
         done = subprocess.run(self.command("rlm", words), check=False, timeout=120)
         return done.returncode == 0
 
