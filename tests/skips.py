@@ -16,6 +16,7 @@ REASONS = (
     "there is no IPv6",
     "there is no git",
     "there is no kustomize and no kubectl",
+    "there are no namespaces of Linux to run pods in",
     "needs a device that is always full",
     "bash is older than 4.4",
     "there is no systemd-analyze",
