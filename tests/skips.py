@@ -30,6 +30,7 @@ REASONS = (
     "there is no Go to build the reader with",
     "Go cannot build the reader",
     "the jars of Spark's Kafka source cannot be had",
+    "the schemas of Strimzi cannot be had",
     "RLM_ONE_SANDBOX is not one for",
 )
 """How each reason begins: what a machine may lack, and nothing that a change can cause."""

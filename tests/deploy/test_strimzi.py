@@ -1,8 +1,14 @@
-"""overlays/strimzi: names that Strimzi gives, users, and listeners agree with each companion."""
+"""overlays/strimzi: names that Strimzi gives, users, and listeners agree with each companion.
 
+What is Strimzi's fits the schemas of its oldest and newest version with kafka.strimzi.io/v1.
+"""
+
+import copy
 import re
+from collections.abc import Callable
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -10,6 +16,7 @@ from click.testing import CliRunner
 from kip405.addresses import Address
 from rlm.cli.main import main
 from rlm.config.loader import read_yaml
+from tests.deploy import strimzi_schemas
 from tests.deploy.manifests import FOLDER, Container, Manifest, containers, of_kind, rendered
 
 NAME = "overlays/strimzi"
@@ -35,6 +42,55 @@ def companion(node_id: int) -> Container:
 
 def config(node_id: int) -> dict[str, Any]:
     return read_yaml(FOLDER / NAME / f"broker-{node_id}" / "rlm.yaml")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(strimzi_schemas.OLDEST, marks=pytest.mark.long), strimzi_schemas.NEWEST],
+)
+def schemas(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> strimzi_schemas.Schemas:
+    return strimzi_schemas.made(request.param, tmp_path_factory.mktemp("strimzi"))
+
+
+def test_what_is_strimzis_fits_its_schemas(schemas: strimzi_schemas.Schemas) -> None:
+    found = [one for one in rendered(NAME) if one["apiVersion"].startswith("kafka.strimzi.io")]
+    assert {one["kind"] for one in found} == set(schemas)
+    for one in found:
+        strimzi_schemas.validate(one, schemas)
+
+
+@pytest.mark.parametrize("more", [[], ["--external-retention"], ["--role", "reader"]])
+def test_users_that_rlm_acls_prints_fit_the_schema(
+    schemas: strimzi_schemas.Schemas, more: list[str]
+) -> None:
+    given = ["acls", "--principal", "User:rlm", "--prefix", "archive.", "--format", "strimzi"]
+    printed = yaml.safe_load(CliRunner().invoke(main, [*given, *more]).stdout)
+    strimzi_schemas.validate(printed, schemas)
+
+
+def _with_a_field(kafka: Manifest) -> None:
+    kafka["spec"]["kafka"]["listeners"][0]["tsl"] = True
+
+
+def _without_a_field(kafka: Manifest) -> None:
+    del kafka["spec"]["kafka"]["listeners"][0]["type"]
+
+
+def _of_another_type(kafka: Manifest) -> None:
+    kafka["spec"]["kafka"]["listeners"][0]["port"] = "9093"
+
+
+@pytest.mark.parametrize("change", [_with_a_field, _without_a_field, _of_another_type])
+def test_a_manifest_that_does_not_fit_is_noticed(
+    schemas: strimzi_schemas.Schemas, change: Callable[[Manifest], None]
+) -> None:
+    kafka = copy.deepcopy(KAFKA)
+    strimzi_schemas.validate(kafka, schemas)
+    change(kafka)
+    with pytest.raises(jsonschema.ValidationError):
+        strimzi_schemas.validate(kafka, schemas)
 
 
 def test_ids_of_nodes_are_those_that_the_pools_ask_for() -> None:
