@@ -23,27 +23,29 @@ class Scrape:
     def is_firing(self, name: str) -> bool:
         """Whether the alert of that name is pending or fires by this scrape."""
         (alert,) = (one for one in ALERTS if one.name == name)
-        return any(map(alert.is_beyond, self._values(alert)))
+        return any(map(alert.is_beyond, self.groups(alert).values()))
 
-    def _values(self, alert: Alert) -> list[float]:
+    def groups(self, alert: Alert) -> dict[tuple[str, ...], float]:
+        """The number that the alert compares, for each combination of the labels `by`."""
         measure = alert.measure
-        now = dict(_samples(self.text, measure.metric, measure.where))
+        now = dict(samples(self.text, measure.metric, measure.where))
         if measure.aggregate == "absent":
-            return [] if now else [1.0]
+            return {} if now else {(): 1.0}
         if measure.increase_of or measure.since:
-            before = dict(_samples(self.earlier, measure.metric, measure.where))
+            before = dict(samples(self.earlier, measure.metric, measure.where))
             now = {one: value - before[one] for one, value in now.items() if one in before}
         if measure.part_of:
-            whole = dict(_samples(self.text, measure.part_of, {}))
+            whole = dict(samples(self.text, measure.part_of, {}))
             now = {one: value / whole[one] for one, value in now.items()}
         groups: dict[tuple[str, ...], list[float]] = {}
         for labels, value in now.items():
             group = tuple(dict(labels).get(name, "") for name in measure.by)
             groups.setdefault(group, []).append(abs(value) if measure.is_absolute else value)
-        return [_AGGREGATES[measure.aggregate](values) for values in groups.values()]
+        return {group: _AGGREGATES[measure.aggregate](found) for group, found in groups.items()}
 
 
-def _samples(text: str, name: str, where: Mapping[str, str]) -> Iterator[tuple[Labels, float]]:
+def samples(text: str, name: str, where: Mapping[str, str]) -> Iterator[tuple[Labels, float]]:
+    """The samples of a metric in a scrape, of which `where` picks some by their labels."""
     for family in text_string_to_metric_families(text):
         for one in family.samples:
             if one.name == name and all(
