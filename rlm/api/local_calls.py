@@ -2,12 +2,12 @@
 
 A browser cannot speak gRPC. A local call goes through the same gate, the same authorization and the
 same services as one that comes by gRPC, so nothing is decided twice. It shows the token of the
-browser's request, and never a certificate: those of HTTP are not known here. Only methods that read
-and are named in this module can be called. This module must not know who calls, or what is made of
-the answers.
+browser's request, and never a certificate: those of HTTP are not known here. Only methods that are
+named can be called: those that read in this module, those that change something in
+rlm.api.local_commands. This module must not know who calls, or what is made of the answers.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, TypeVar, cast
@@ -23,7 +23,7 @@ from rsm_plugins.contract.answering import Context
 from rsm_plugins.contract.principals import PRINCIPAL_KEY
 
 A = TypeVar("A")
-_ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 _FETCH = fetch_pb2.DESCRIPTOR.services_by_name["FetchService"].full_name
 
 
@@ -67,74 +67,31 @@ class CallRefused(grpc.aio.AbortError):
         self.text = text
 
 
-class LocalCalls:
-    """Calls to this service; `authorization` as of rlm.api.server.ApiServer."""
+class LocalMethods:
+    """Methods by their full names, behind the authorization; as of rlm.api.server.ApiServer."""
 
     def __init__(
-        self,
-        *,
-        admin: AdminReads,
-        fetch: FetchReads,
-        authorization: Authorization | None,
+        self, handlers: Mapping[str, Handler], authorization: Authorization | None
     ) -> None:
+        self._handlers = handlers
         self._authorization = authorization
-        one, many = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
-        self._handlers: Mapping[str, Handler] = {
-            f"/{_ADMIN}/Status": one(admin.Status),
-            f"/{_ADMIN}/DescribeTopic": one(admin.DescribeTopic),
-            f"/{_ADMIN}/ExplainPartition": one(admin.ExplainPartition),
-            f"/{_ADMIN}/ListClients": one(admin.ListClients),
-            f"/{_ADMIN}/ListDeletions": one(admin.ListDeletions),
-            f"/{_FETCH}/ListSegments": many(fetch.ListSegments),
-        }
 
-    async def status(self, request: admin_pb2.StatusRequest, caller: LocalCaller) -> bytes:
-        """The answer as it goes over the wire. These calls raise CallRefused."""
-        return await self._answer(f"/{_ADMIN}/Status", request, caller, bytes)
-
-    async def describe_topic(
-        self, request: admin_pb2.DescribeTopicRequest, caller: LocalCaller
-    ) -> admin_pb2.TopicDescription:
-        """See proto/rlm/v1/admin.proto, as of the calls below."""
-        return await self._answer(
-            f"/{_ADMIN}/DescribeTopic", request, caller, admin_pb2.TopicDescription
-        )
-
-    async def explain(
-        self, request: admin_pb2.ExplainPartitionRequest, caller: LocalCaller
-    ) -> admin_pb2.Explanation:
-        return await self._answer(
-            f"/{_ADMIN}/ExplainPartition", request, caller, admin_pb2.Explanation
-        )
-
-    async def clients(
-        self, request: admin_pb2.ListClientsRequest, caller: LocalCaller
-    ) -> admin_pb2.ListClientsResponse:
-        return await self._answer(
-            f"/{_ADMIN}/ListClients", request, caller, admin_pb2.ListClientsResponse
-        )
-
-    async def deletions(
-        self, request: admin_pb2.ListDeletionsRequest, caller: LocalCaller
-    ) -> admin_pb2.ListDeletionsResponse:
-        return await self._answer(
-            f"/{_ADMIN}/ListDeletions", request, caller, admin_pb2.ListDeletionsResponse
-        )
-
-    async def segments(
-        self, request: fetch_pb2.ListSegmentsRequest, caller: LocalCaller
-    ) -> AsyncIterator[fetch_pb2.Segment]:
-        handler: Any = await self._handler(f"/{_FETCH}/ListSegments")
-        async with aclosing(handler.unary_stream(request, _context_of(caller))) as found:
-            async for one in found:
-                yield one
-
-    async def _answer(self, method: str, request: Any, caller: LocalCaller, kind: type[A]) -> A:
+    async def answer(self, method: str, request: Any, caller: LocalCaller, kind: type[A]) -> A:
+        """Of a method with one answer. CallRefused: there is none."""
         handler: Any = await self._handler(method)
         answer = await handler.unary_unary(request, _context_of(caller))
         if not isinstance(answer, kind):
             raise Internal(f"{method} answered {type(answer).__name__}")
         return answer
+
+    async def answers(
+        self, method: str, request: Any, caller: LocalCaller
+    ) -> AsyncGenerator[Any, None]:
+        """Of a method with many. Whoever closes the generator ends the call."""
+        handler: Any = await self._handler(method)
+        async with aclosing(handler.unary_stream(request, _context_of(caller))) as found:
+            async for one in found:
+                yield one
 
     async def _handler(self, method: str) -> Handler:
         """The handler behind the authorization."""
@@ -151,6 +108,69 @@ class LocalCalls:
         return found
 
 
+class LocalCalls:
+    """Calls to this service that read."""
+
+    def __init__(
+        self,
+        *,
+        admin: AdminReads,
+        fetch: FetchReads,
+        authorization: Authorization | None,
+    ) -> None:
+        one, many = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+        handlers: Mapping[str, Handler] = {
+            f"/{ADMIN}/Status": one(admin.Status),
+            f"/{ADMIN}/DescribeTopic": one(admin.DescribeTopic),
+            f"/{ADMIN}/ExplainPartition": one(admin.ExplainPartition),
+            f"/{ADMIN}/ListClients": one(admin.ListClients),
+            f"/{ADMIN}/ListDeletions": one(admin.ListDeletions),
+            f"/{_FETCH}/ListSegments": many(fetch.ListSegments),
+        }
+        self._methods = LocalMethods(handlers, authorization)
+
+    async def status(self, request: admin_pb2.StatusRequest, caller: LocalCaller) -> bytes:
+        """The answer as it goes over the wire. These calls raise CallRefused."""
+        return await self._methods.answer(f"/{ADMIN}/Status", request, caller, bytes)
+
+    async def describe_topic(
+        self, request: admin_pb2.DescribeTopicRequest, caller: LocalCaller
+    ) -> admin_pb2.TopicDescription:
+        """See proto/rlm/v1/admin.proto, as of the calls below."""
+        return await self._methods.answer(
+            f"/{ADMIN}/DescribeTopic", request, caller, admin_pb2.TopicDescription
+        )
+
+    async def explain(
+        self, request: admin_pb2.ExplainPartitionRequest, caller: LocalCaller
+    ) -> admin_pb2.Explanation:
+        return await self._methods.answer(
+            f"/{ADMIN}/ExplainPartition", request, caller, admin_pb2.Explanation
+        )
+
+    async def clients(
+        self, request: admin_pb2.ListClientsRequest, caller: LocalCaller
+    ) -> admin_pb2.ListClientsResponse:
+        return await self._methods.answer(
+            f"/{ADMIN}/ListClients", request, caller, admin_pb2.ListClientsResponse
+        )
+
+    async def deletions(
+        self, request: admin_pb2.ListDeletionsRequest, caller: LocalCaller
+    ) -> admin_pb2.ListDeletionsResponse:
+        return await self._methods.answer(
+            f"/{ADMIN}/ListDeletions", request, caller, admin_pb2.ListDeletionsResponse
+        )
+
+    async def segments(
+        self, request: fetch_pb2.ListSegmentsRequest, caller: LocalCaller
+    ) -> AsyncGenerator[fetch_pb2.Segment, None]:
+        answers = self._methods.answers(f"/{_FETCH}/ListSegments", request, caller)
+        async with aclosing(answers) as found:
+            async for one in found:
+                yield one
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Details(grpc.HandlerCallDetails):
     method: str
@@ -162,7 +182,7 @@ def _context_of(caller: LocalCaller) -> Context:
 
 
 class _LocalContext:
-    """What the gate and the services ask of the context of a call that reads."""
+    """What the gate and the services ask of the context of such a call."""
 
     def __init__(self, caller: LocalCaller) -> None:
         self._caller = caller

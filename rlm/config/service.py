@@ -113,13 +113,6 @@ class ServiceConfig(WatchingConfig):
         "Start although the broker has an authorizer and cannot distinguish the proxy's clients.",
         default=False,
     )
-    console_enabled: bool = setting(
-        "console.enabled",
-        FLAG,
-        "Whether /console of http.listen serves the console. Its page is for everybody, its data "
-        "for those who show the token that the API asks for, else that of http.token.file.",
-        default=True,
-    )
     storage_endpoint_rules: tuple[TopicRule, ...] = setting(
         "storage.endpoint.rules",
         checked_later(RULES_ALLOWED),

@@ -1,8 +1,8 @@
-"""Settings of when a service raises an alarm, and of its metrics. Pure."""
+"""Settings of when a service raises an alarm, of its metrics, and of its console. Pure."""
 
 from dataclasses import dataclass
 
-from kip405.settings import choice, setting
+from kip405.settings import FLAG, choice, setting
 from rlm.config.common import count, milliseconds
 from rlm.config.prices import PricesConfig
 
@@ -11,6 +11,20 @@ from rlm.config.prices import PricesConfig
 class WatchingConfig(PricesConfig):
     """The part of a broker's service by which it is watched."""
 
+    console_enabled: bool = setting(
+        "console.enabled",
+        FLAG,
+        "Whether /console of http.listen serves the console. Its page is for everybody, its data "
+        "for those who show the token that the API asks for, else that of http.token.file.",
+        default=True,
+    )
+    console_actions: bool = setting(
+        "console.actions",
+        FLAG,
+        "Whether the console can copy, verify, set copy limits, undo deletions and freeze, each "
+        "with the rights and the line in the audit log that the API has for it.",
+        default=False,
+    )
     problem_disk_full_ms: int = milliseconds(
         "problem.disk.full.ms",
         86_400_000,

@@ -1,4 +1,4 @@
-"""Decides who may read the console's data by HTTP. Pure but for the tokens as they are now.
+"""Decides who may read the console's data by HTTP, and who may act. Pure but for the tokens.
 
 Data of the console is data of the API, so what the API asks for is asked for here: its token. Where
 the API asks for none, the token of HTTP is. Where there is neither, two more ways in are shut: an
@@ -9,6 +9,7 @@ allows.
 """
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from kip405.addresses import Address
 from kip405.errors import Invalid
@@ -51,10 +52,41 @@ class ConsoleAccess:
                 "without a token the console answers under a loopback address or localhost only"
             )
 
+    def check_action(
+        self, shown: str | None, host: str, site: str | None, origin: str | None
+    ) -> None:
+        """As `check`, of what changes something; `origin`: the header Origin, which browsers always
+        send then. It takes what the API takes, so no token of HTTP in place of a certificate, and
+        without a token no other name than a loopback address, whatever `allow_insecure` says: a
+        page elsewhere whose name leads here would be of the same origin.
+        """
+        if site not in (None, "same-origin") or not _is_of(origin, host):
+            raise PermissionDenied("a page of another origin cannot do anything here")
+        if self.api_is_closed and not self.api_asks:
+            raise PermissionDenied(
+                "the API asks for client certificates or has a unix socket, which nobody can show "
+                "here: use the command"
+            )
+        self.check(shown, host, site)
+        if not self.asks_token and not _is_local(host):
+            raise PermissionDenied(
+                "without a token the console does nothing but under a loopback address or localhost"
+            )
+
     @property
     def asks_token(self) -> bool:
         """Whether a reader has to show one."""
         return self.api_asks or bool(self.http_tokens())
+
+
+def _is_of(origin: str | None, host: str) -> bool:
+    """Whether a page of this origin came from the host that the request names."""
+    try:
+        found = urlsplit(origin or "")
+    except ValueError:
+        return False
+    is_page = found.scheme in ("http", "https")
+    return is_page and found.netloc.lower() == host.lower()
 
 
 def _is_local(host: str) -> bool:

@@ -6,7 +6,7 @@ when it is asked for. This module must not know HTTP.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -51,10 +51,18 @@ class ConsoleAnswers:
     """All of them raise CallRefused where the API refuses, and Invalid for a wrong request."""
 
     def __init__(
-        self, calls: LocalCalls, *, node_id: int, version: str, threads: Threads, clock: Clock
+        self,
+        calls: LocalCalls,
+        *,
+        node_id: int,
+        version: str,
+        threads: Threads,
+        clock: Clock,
+        actions: Collection[str] = (),
     ) -> None:
+        """`actions`: names of what the page can do."""
         self._calls = calls
-        self._node_id, self._version = node_id, version
+        self._head: Row = {"node_id": node_id, "version": version, "actions": list(actions)}
         self._threads = threads
         self._clock = clock
         self._kept: dict[tuple[LocalCaller, str], _Kept] = {}
@@ -86,8 +94,7 @@ class ConsoleAnswers:
                 found = await self._answers[name](query, caller)
         finally:
             self._waiting -= 1
-        head = {"now_ms": self._clock.now_ms(), "node_id": self._node_id, "version": self._version}
-        return {**head, **found}
+        return {"now_ms": self._clock.now_ms(), **self._head, **found}
 
     async def _cluster(self, query: Query, caller: LocalCaller) -> Row:
         page = Page.of(query)

@@ -1,13 +1,16 @@
-"""The console by HTTP: its page, which everybody gets, and its data, for those who may read it.
+"""The console by HTTP: its page, which everybody gets, its data, for those who may read it, and its
+actions, where they are switched on.
 
 The page is plain HTML, CSS and ES modules of this package, without a build step and without
 anything from elsewhere, and the Content-Security-Policy allows nothing else. It holds a token in
 memory alone. This module must not know what the data says.
 """
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from importlib import resources
 from typing import Final
@@ -16,10 +19,12 @@ import grpc
 import structlog
 from aiohttp import web
 
-from kip405.errors import RemoteStorageError
+from kip405.errors import Invalid, RemoteStorageError
 from rlm.api.local_calls import CallRefused, LocalCaller
 from rlm.console.access import ConsoleAccess
+from rlm.console.actions import ConsoleActions, Fields
 from rlm.console.answers import ConsoleAnswers
+from rlm.console.paging import Row
 from rsm_plugins.contract.status import status_of_error
 
 log = structlog.get_logger(__name__)
@@ -80,13 +85,19 @@ def read_assets() -> Mapping[str, Asset]:
 class ConsoleRoutes:
     """`routes` are for the HTTP server of a service."""
 
-    def __init__(self, answers: ConsoleAnswers, access: ConsoleAccess) -> None:
+    def __init__(
+        self, answers: ConsoleAnswers, access: ConsoleAccess, actions: ConsoleActions | None
+    ) -> None:
+        """`actions`: None = the console only reads."""
         self._answers = answers
         self._access = access
+        self._actions = actions
         self._assets = read_assets()
 
     def routes(self) -> list[web.RouteDef]:
+        acting = web.post(f"{PREFIX}/actions/{{name}}", self._action)
         return [
+            *([] if self._actions is None else [acting]),
             web.get("/", _to_the_page),
             web.get(PREFIX, _to_the_page),
             web.get(f"{PREFIX}/", self._page),
@@ -111,27 +122,93 @@ class ConsoleRoutes:
         return web.Response(body=asset.body, headers=headers)
 
     async def _data(self, request: web.Request) -> web.Response:
-        """An error is an object with `error` and, where a token is missing, `asks_token`."""
         name, sent = request.match_info["name"], request.headers
         shown = sent.get("Authorization")
         try:
             self._access.check(shown, sent.get("Host", ""), sent.get("Sec-Fetch-Site"))
             if name not in self._answers.names:
                 return _json({"error": "there is no such data"}, status=404)
-            caller = LocalCaller(
-                principal=CALLER,
-                shown=shown if self._access.api_asks else None,
-                address=request.remote or "",
+            return _json(await self._answers.answer(name, request.query, self._caller(request)))
+        except (CallRefused, RemoteStorageError) as error:
+            return _refused(name, error)
+
+    async def _action(self, request: web.Request) -> web.StreamResponse:
+        """Lines of JSON while it runs; the last one is `{"end": true}`, or has `error`. What is
+        refused at once is answered as by `_data`.
+        """
+        name, sent = request.match_info["name"], request.headers
+        try:
+            self._access.check_action(
+                sent.get("Authorization"),
+                sent.get("Host", ""),
+                sent.get("Sec-Fetch-Site"),
+                sent.get("Origin"),
             )
-            return _json(await self._answers.answer(name, request.query, caller))
-        except CallRefused as refusal:
-            code, text = refusal.code, refusal.text
-        except RemoteStorageError as error:
-            code, text, _ = status_of_error(error)
-        status = _STATUSES.get(code, 500)
-        log.info("console_request_refused", name=name, status=status, why=text)
-        asks = {"asks_token": True} if status == 401 else {}
-        return _json({"error": text, **asks}, status=status)
+            if self._actions is None or name not in self._actions.names:
+                return _json({"error": "there is no such action"}, status=404)
+            fields = await _fields_of(request)
+            lines = self._actions.run(name, fields, self._caller(request))
+            async with aclosing(lines):
+                return await _streamed(request, lines, await anext(lines, None))
+        except (CallRefused, RemoteStorageError) as error:
+            return _refused(name, error)
+
+    def _caller(self, request: web.Request) -> LocalCaller:
+        shown = request.headers.get("Authorization")
+        return LocalCaller(
+            principal=CALLER,
+            shown=shown if self._access.api_asks else None,
+            address=request.remote or "",
+        )
+
+
+async def _fields_of(request: web.Request) -> Fields:
+    """Only JSON: that is what no form of another page can send. Invalid: it is none."""
+    if request.content_type != "application/json":
+        raise Invalid("the body of an action is JSON (Content-Type: application/json)")
+    try:
+        return Fields(json.loads(await request.read()))
+    except (ValueError, RecursionError) as error:
+        raise Invalid("the body of an action is no JSON") from error
+
+
+async def _streamed(
+    request: web.Request, lines: AsyncIterator[Row], first: Row | None
+) -> web.StreamResponse:
+    """Whoever has gone ends the action with the next line."""
+    headers = {**_HEADERS, "Cache-Control": "no-store", "Content-Type": "application/x-ndjson"}
+    response = web.StreamResponse(headers=headers)
+    with contextlib.suppress(ConnectionError):
+        await response.prepare(request)
+        try:
+            if first is not None:
+                await response.write(_line(first))
+            async for line in lines:
+                await response.write(_line(line))
+            await response.write(_line({"end": True}))
+        except (CallRefused, RemoteStorageError) as error:
+            await response.write(_line({"error": _status_and_text(error)[1]}))
+        await response.write_eof()
+    return response
+
+
+def _line(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def _refused(name: str, error: CallRefused | RemoteStorageError) -> web.Response:
+    """An error is an object with `error` and, where a token is missing, `asks_token`."""
+    status, text = _status_and_text(error)
+    log.info("console_request_refused", name=name, status=status, why=text)
+    asks = {"asks_token": True} if status == 401 else {}
+    return _json({"error": text, **asks}, status=status)
+
+
+def _status_and_text(error: CallRefused | RemoteStorageError) -> tuple[int, str]:
+    if isinstance(error, CallRefused):
+        return _STATUSES.get(error.code, 500), error.text
+    code, text, _ = status_of_error(error)
+    return _STATUSES.get(code, 500), text
 
 
 async def _to_the_page(request: web.Request) -> web.StreamResponse:

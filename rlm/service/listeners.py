@@ -191,6 +191,7 @@ class HttpServer:
             access_log=None,
             shutdown_timeout=_SHUTDOWN_SECONDS,
             keepalive_timeout=_KEEP_ALIVE_SECONDS,
+            handler_cancellation=True,  # nobody waits for an answer once its connection is gone
         )
         await runner.setup()
         self._runner = runner

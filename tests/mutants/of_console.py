@@ -7,6 +7,11 @@ _DATA_TESTS = ("tests/rlm/console/test_console_data.py",)
 _ACCESS = Target("rlm/console/access.py", _ACCESS_TESTS)
 _CALLS = Target("rlm/api/local_calls.py", _ACCESS_TESTS)
 _ROUTES = Target("rlm/console/routes.py", _ACCESS_TESTS)
+_ACTION_TESTS = ("tests/rlm/console/test_console_actions.py",)
+_ACTION_ACCESS = Target("rlm/console/access.py", _ACTION_TESTS)
+_ACTION_ROUTES = Target("rlm/console/routes.py", _ACTION_TESTS)
+_LISTENERS = Target("rlm/service/listeners.py", _ACTION_TESTS)
+_ACTIONS = Target("rlm/console/actions.py", _ACTION_TESTS)
 _ANSWERS = Target("rlm/console/answers.py", (*_ACCESS_TESTS, *_DATA_TESTS))
 _PAGING = Target("rlm/console/paging.py", _DATA_TESTS)
 _ROWS = Target("rlm/console/rows.py", _DATA_TESTS)
@@ -61,6 +66,54 @@ EDITS: tuple[Edit, ...] = (
             "every invented token makes the services collect a status of its own",
             "shown=shown if self._access.api_asks else None,",
             "shown=shown,",
+        ),
+    ),
+    *_ACTION_ACCESS.edits(
+        (
+            "a page of another origin acts here",
+            'if site not in (None, "same-origin") or not _is_of(origin, host):',
+            "if False:",
+        ),
+        (
+            "a request that names no origin acts here",
+            "return is_page and found.netloc.lower() == host.lower()",
+            "return not origin or found.netloc.lower() == host.lower()",
+        ),
+        (
+            "the token of HTTP acts where the API asks for certificates",
+            "if self.api_is_closed and not self.api_asks:",
+            "if False:",
+        ),
+        (
+            "allow_insecure lets a name elsewhere that leads here act",
+            "if not self.asks_token and not _is_local(host):",
+            "if False:",
+        ),
+    ),
+    *_ACTION_ROUTES.edits(
+        (
+            "the console acts although it is only to read",
+            "*([] if self._actions is None else [acting]),",
+            "acting,",
+        ),
+        (
+            "a form of another page is an action",
+            'if request.content_type != "application/json":',
+            "if False:",
+        ),
+    ),
+    *_LISTENERS.edits(
+        (
+            "an action goes on although its page is closed",
+            "handler_cancellation=True,",
+            "handler_cancellation=False,",
+        ),
+    ),
+    *_ACTIONS.edits(
+        (
+            "actions run without a limit",
+            "if self._running >= RUNNING_MAX:",
+            "if False:",
         ),
     ),
     *_ANSWERS.edits(

@@ -1,5 +1,5 @@
 """The console of a real service shows faults within ten seconds: a store that is gone, a dead
-plugin, a partition that is stuck behind it, and an unreadable directory.
+plugin, a partition that is stuck behind it, and an unreadable directory. It also does something.
 
 The service has the intervals that services have outside of a sandbox, but for the ones named here.
 The page asks every three seconds, so the data has it three seconds earlier.
@@ -26,7 +26,8 @@ SHOWN_WITHIN_S = 10
 _PAGE_ASKS_EVERY_S = 3
 _STUCK_AFTER_S = 15
 """When the problem `nothing-copied` begins here; by default after 90 s (problem.copy.intervals)."""
-_INTERVALS = {
+_SETTINGS = {
+    "console.actions": True,
     "remote.log.manager.task.interval.ms": 15_000,
     "problem.copy.intervals": 1,
     "remote.log.manager.task.retry.backoff.max.ms": 2_000,
@@ -45,6 +46,15 @@ class Page:
     def get(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self._url}/{path}", timeout=30) as answer:
             return json.loads(answer.read())
+
+    def act(self, name: str, **fields: object) -> list[dict[str, Any]]:
+        """All lines of an action."""
+        headers = {"Content-Type": "application/json", "Origin": self._url.rpartition("/")[0]}
+        request = urllib.request.Request(
+            f"{self._url}/actions/{name}", json.dumps(fields).encode(), headers
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return [json.loads(line) for line in answer]
 
     def row(self, topic: str) -> dict[str, Any]:
         found: dict[str, Any] = self.get(f"data/partition?topic={topic}&partition=0")
@@ -87,7 +97,7 @@ def test_faults_are_shown_within_ten_seconds(one: Cluster, tmp_path: Path) -> No
     page = Page(one, tmp_path)
     asks = re.search(rb"const POLL_MS = (\w+);", read_assets()["app.js"].body)
     assert asks and int(asks[1]) <= _PAGE_ASKS_EVERY_S * 1000
-    with service_that_obeys_modes(one, tmp_path / "service.log", _INTERVALS):
+    with service_that_obeys_modes(one, tmp_path / "service.log", _SETTINGS):
         for topic in (idle, written):
             one.fill(topic, mib=3)
         for topic in (idle, written):
@@ -95,6 +105,7 @@ def test_faults_are_shown_within_ten_seconds(one: Cluster, tmp_path: Path) -> No
         assert page.row(idle)["local_bytes"] > 0 and page.failing(idle) == 0
         assert page.get(f"data/segments?topic={idle}&partition=0")["count"] > 0
         assert page.get(f"data/explanation?topic={idle}&partition=0")["sentences"]
+        _assert_acts(page, idle)
         gone = _assert_shows_a_store_that_is_gone(one, page)
         began_s = time.monotonic()
         one.sandbox.kill("plugin:1")
@@ -114,6 +125,15 @@ def test_faults_are_shown_within_ten_seconds(one: Cluster, tmp_path: Path) -> No
         one.sandbox.start("plugin:1")
         for topic in (idle, written):
             one.wait_for(lambda: page.is_well(topic), f"{topic} is well", _LIMIT_S)  # noqa: B023
+
+
+def _assert_acts(page: Page, topic: str) -> None:
+    """Of a partition that is copied and whole."""
+    *_, copied, end = page.act("copy", topic=topic, partition=0)
+    assert (copied["doing"], copied["error"], end) == ("done", "", {"end": True})
+    *lines, end = page.act("verify", topic=topic)
+    [verified] = [line for line in lines if "findings" in line]
+    assert (verified["findings"], verified["unchecked"], end) == (0, [], {"end": True})
 
 
 def _assert_shows_a_store_that_is_gone(one: Cluster, page: Page) -> str:

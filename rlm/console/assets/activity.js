@@ -1,5 +1,6 @@
 // What runs and what is about to happen: problems, copies, verifications, deletions, freezes, clients.
 
+import { button, undoOffer } from "./actions.js";
 import { h } from "./dom.js";
 import { bytes, duration, isKnown, limit, number, time } from "./format.js";
 import { chip, listTools, partitionLink, problemChips, problemList, table, topicLink } from "./parts.js";
@@ -32,7 +33,7 @@ export function activity(data) {
     h("h1", { tabindex: "-1" }, "Activity"),
     h("section", { "aria-label": "Copies", key: "copies" }, h("h2", {}, "Segments being copied"), copyTable(data)),
     h("section", { "aria-label": "Verifications", key: "verifications" }, h("h2", {}, "Verifications"), verifyTable(data.verifications)),
-    h("section", { "aria-label": "Deletions that can be undone", key: "deletions" }, h("h2", {}, "Deletions that can be undone"), deletionTable(data.deletions ?? [])),
+    h("section", { "aria-label": "Deletions that can be undone", key: "deletions" }, h("h2", {}, "Deletions that can be undone"), deletionTable(data, data.deletions ?? [])),
     h("section", { "aria-label": "Freezes", key: "freezes" }, h("h2", {}, "Freezes by command"), freezeTable(data.freezes)),
   ];
 }
@@ -83,7 +84,7 @@ const UNDONE = {
   "topic-purge": () => "all that is remote: by rlm topic purge",
 };
 
-export function deletionTable(rows) {
+export function deletionTable(data, rows) {
   return table(
     "Deletions that can be undone",
     [["Topic", "wide"], ["What goes", "wide"], ["Size", "n"], ["In force in", "n"], ["Decided", ""], ["Undo with", "mono"]],
@@ -95,7 +96,7 @@ export function deletionTable(rows) {
         isKnown(row.bytes) ? bytes(row.bytes) : "see rlm topic plan",
         isKnown(row.due_in_ms) ? duration(row.due_in_ms) : "not announced yet",
         [time(row.decided_ms), row.by && ` by ${row.by}`],
-        undoCommand(row),
+        [undoCommand(row), button(data, undoOffer(row))],
       ],
     })),
     "None.",

@@ -2,6 +2,7 @@
 // One request a few seconds while the page is seen, none while it is hidden.
 
 import * as activity from "./activity.js";
+import { confirmed } from "./actions.js";
 import { Refused, get, showToken } from "./api.js";
 import { h, render } from "./dom.js";
 import { duration } from "./format.js";
@@ -195,6 +196,9 @@ document.getElementById("token").addEventListener("close", () => {
   input.value = "";
   schedule(0);
 });
+
+// Only its own submit button ends the dialog so; Escape and Cancel close it without.
+document.getElementById("action-form").addEventListener("submit", confirmed);
 
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -1,5 +1,6 @@
 // The whole cluster: what happens now, services, stores, disks, and a page of the topics.
 
+import { buttons, copyLimitOffer } from "./actions.js";
 import { h } from "./dom.js";
 import { bytes, duration, isKnown, number, perSecond, plural, rate, sum } from "./format.js";
 import { card, chart, chip, listTools, measured, problemChips, problemList, table, topicLink, unknownToo } from "./parts.js";
@@ -64,7 +65,7 @@ export function overview(data, ui, history) {
     ),
     verdict.on_record.length > 0 && h("section", { key: "record" }, h("h2", {}, "Losses on record"), h("ul", {}, verdict.on_record.map((text) => h("li", {}, text)))),
     h("section", { "aria-label": "Topics", key: "topics" }, h("h2", {}, "Topics"), listTools(ui, data.topics, ORDERS, "topics"), topicTable(data.topics.rows)),
-    h("section", { "aria-label": "Services", key: "services" }, h("h2", {}, "Services"), serviceTable(services)),
+    h("section", { "aria-label": "Services", key: "services" }, h("h2", {}, "Services"), buttons(data, [copyLimitOffer()]), serviceTable(services)),
     data.readers.length > 0 && h("section", { "aria-label": "Readers", key: "readers" }, h("h2", {}, "Readers"), readerTable(data.readers)),
     h("section", { "aria-label": "Stores", key: "stores" }, h("h2", {}, "Stores"), storeTable(services)),
     h("section", { "aria-label": "Disks of the brokers", key: "disks" }, h("h2", {}, "Disks of the brokers"), diskTable(services)),

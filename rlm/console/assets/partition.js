@@ -1,6 +1,7 @@
 // One partition: its offsets and bytes as bars, what its leader's service says of it, its segments.
 
 import { h } from "./dom.js";
+import { buttons, copyOffer } from "./actions.js";
 import { KINDS, counts, extent, holesLeftOut } from "./bar.js";
 import { UNKNOWN, bytes, duration, isKnown, number, perSecond, plural, rate, time } from "./format.js";
 import { bar, card, chart, chip, legend, measured, pairs, problemList, table, topicLink } from "./parts.js";
@@ -32,6 +33,7 @@ export function partition(data, ui, history, route) {
   if (!row) return [head, h("p", { class: "empty" }, "No service reports this partition, and its topic may not be enabled.")];
   return [
     head,
+    buttons(data, [copyOffer(route.topic, route.partition)]),
     h("p", { class: "state" }, partitionState(row)),
     h(
       "section",

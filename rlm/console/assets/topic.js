@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { bytes, duration, isKnown, limit, number, perSecond, plural, rate } from "./format.js";
+import { buttons, copyOffer, freezeOffer, verifyOffer } from "./actions.js";
 import { deletionTable } from "./activity.js";
 import { bar, card, chart, chip, legend, listTools, measured, pairs, partitionLink, problemList, table, unknownToo } from "./parts.js";
 
@@ -23,6 +24,7 @@ export function topic(data, ui, history) {
   return [
     h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Cluster"), " / "),
     h("h1", { tabindex: "-1" }, name),
+    buttons(data, [copyOffer(name), verifyOffer(name), freezeOffer(name)]),
     data.description && setUp(data.description),
     data.description_problem && h("p", { class: "note" }, `How it is set up is not known: ${data.description_problem}`),
     totals && h(
@@ -35,7 +37,7 @@ export function topic(data, ui, history) {
       card("Appended", measured(history, `${name} appends`, perSecond), "records", chart(history, `${name} appends`, perSecond, "Appended records")),
     ),
     data.problem_count > 0 && h("section", { "aria-label": "Problems", key: "problems" }, h("h2", {}, "Problems"), problemList(data.problems, data.problem_count, data.now_ms)),
-    data.deletions.length > 0 && h("section", { "aria-label": "Deletions that can be undone", key: "deletions" }, h("h2", {}, "Deletions that can be undone"), deletionTable(data.deletions)),
+    data.deletions.length > 0 && h("section", { "aria-label": "Deletions that can be undone", key: "deletions" }, h("h2", {}, "Deletions that can be undone"), deletionTable(data, data.deletions)),
     h(
       "section",
       { "aria-label": "Partitions", key: "partitions" },

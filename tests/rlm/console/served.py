@@ -2,18 +2,23 @@
 they are given.
 """
 
+import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+from google.protobuf.message import Message
 
-from kip405.errors import NotFound
+from kip405.errors import NotFound, RemoteStorageError
 from rlm.api.authorization import Authorization
 from rlm.api.calls import Answering, Gate, TokenSource, no_tokens
 from rlm.api.local_calls import LocalCalls
+from rlm.api.local_commands import LocalCommands
 from rlm.console.access import ConsoleAccess
+from rlm.console.actions import ConsoleActions
 from rlm.console.answers import ConsoleAnswers
 from rlm.console.routes import ConsoleRoutes
 from rlm.service.listeners import HealthState, HttpServer
@@ -24,6 +29,12 @@ from tests.builders.clock import ManualClock
 from tests.builders.threads import THREADS
 
 HOST = "127.0.0.1"
+
+
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
 
 
 @dataclass(kw_only=True)
@@ -37,10 +48,17 @@ class ShownCluster:
     clients: pb.ListClientsResponse = field(default_factory=pb.ListClientsResponse)
     deletions: Sequence[pb.PendingDeletion] = ()
     asked: list[str] = field(default_factory=list)
+    commands: list[tuple[str, Message]] = field(default_factory=list)
+    copied: Sequence[pb.CopyClosedResponse] = ()
+    verified: Sequence[pb.VerifyResponse] = ()
+    fault: RemoteStorageError | None = None
+    """What copies and verifications end with."""
+    holds: asyncio.Event = field(default_factory=_set_event)
+    """Copies go on to their end once it is set."""
 
 
 class ShownAdmin:
-    """AdminReads behind the gate, as the real service."""
+    """AdminReads and AdminCommands behind the gate, as the real service."""
 
     def __init__(self, shown: ShownCluster, gate: Gate) -> None:
         self._shown = shown
@@ -77,6 +95,48 @@ class ShownAdmin:
     async def ListDeletions(self, request: pb.ListDeletionsRequest, context: Context) -> Any:
         async with Answering(self._gate, context, "list deletions"):
             return pb.ListDeletionsResponse(deletions=self._shown.deletions)
+
+    async def UndoDeletion(self, request: pb.UndoDeletionRequest, context: Context) -> Any:
+        async with self._command("undo", request, context):
+            return pb.TopicDescription(topic=request.topic, state="disabled")
+
+    async def SetCopyLimit(self, request: pb.SetCopyLimitRequest, context: Context) -> Any:
+        async with self._command("copy-limit", request, context):
+            row = pb.NodeCopyLimit(node_id=1, bytes_per_second=request.bytes_per_second)
+            return pb.ListCopyLimitsResponse(nodes=[row])
+
+    async def Freeze(self, request: pb.FreezeRequest, context: Context) -> Any:
+        async with self._command("freeze", request, context):
+            return pb.FreezeResponse()
+
+    async def Verify(self, request: pb.VerifyRequest, context: Context) -> AsyncIterator[Any]:
+        async with self._command("verify", request, context):
+            for one in self._shown.verified:
+                yield one
+            self._end()
+
+    async def CopyClosed(
+        self, request: pb.CopyClosedRequest, context: Context
+    ) -> AsyncIterator[Any]:
+        async with self._command("copy", request, context):
+            try:
+                for one in self._shown.copied:
+                    yield one
+                await self._shown.holds.wait()
+                self._end()
+            except (GeneratorExit, asyncio.CancelledError):
+                self._shown.asked.append("copy is given up")
+                raise
+
+    @contextlib.asynccontextmanager
+    async def _command(self, name: str, request: Message, context: Context) -> AsyncIterator[None]:
+        async with Answering(self._gate, context, name):
+            self._shown.commands.append((name, request))
+            yield
+
+    def _end(self) -> None:
+        if self._shown.fault is not None:
+            raise self._shown.fault
 
 
 def _only(rows: Any, topic: str) -> None:
@@ -124,19 +184,42 @@ class Console:
         async with self.session.get(f"{self.url}/console/data/{path}", headers=headers) as answer:
             return answer.status, await answer.json()
 
+    async def act(
+        self, name: str, fields: object, token: str | None = None, **changed: str
+    ) -> tuple[int, list[dict[str, Any]]]:
+        """Status and lines of an action; `changed`: other headers than those of the page."""
+        headers = {
+            "Origin": changed.pop("Origin", self.url),
+            "Sec-Fetch-Site": "same-origin",
+            "Content-Type": "application/json",
+            **({} if token is None else {"Authorization": f"Bearer {token}"}),
+            **{key.replace("_", "-"): value for key, value in changed.items()},
+        }
+        body = fields if isinstance(fields, str) else json.dumps(fields)
+        url = f"{self.url}/console/actions/{name}"
+        async with self.session.post(url, data=body, headers=headers) as answer:
+            text = await answer.text()
+            return answer.status, [json.loads(line) for line in text.splitlines()]
+
 
 def answers_of(
     shown: ShownCluster,
     gate: Gate,
     authorization: Authorization | None = None,
     clock: ManualClock | None = None,
+    actions: Sequence[str] = (),
 ) -> ConsoleAnswers:
     """What the console answers, without HTTP."""
     calls = LocalCalls(
         admin=ShownAdmin(shown, gate), fetch=ShownFetch(shown, gate), authorization=authorization
     )
     return ConsoleAnswers(
-        calls, node_id=1, version="1", threads=THREADS, clock=clock or ManualClock()
+        calls,
+        node_id=1,
+        version="1",
+        threads=THREADS,
+        clock=clock or ManualClock(),
+        actions=actions,
     )
 
 
@@ -151,10 +234,14 @@ async def console(
     allows_all: bool = False,
     authorization: Authorization | None = None,
     clock: ManualClock | None = None,
+    acts: bool = False,
 ) -> AsyncIterator[Console]:
-    """By default as on a machine without tokens, on loopback."""
+    """By default as on a machine without tokens, on loopback. `acts`: as with console.actions."""
     clock, gate = clock or ManualClock(), gate or Gate()
-    answers = answers_of(shown, gate, authorization, clock)
+    commands = LocalCommands(ShownAdmin(shown, gate), authorization)
+    actions = ConsoleActions(commands) if acts else None
+    names = () if actions is None else actions.names
+    answers = answers_of(shown, gate, authorization, clock, names)
     access = ConsoleAccess(
         gate=gate,
         api_asks=api_asks,
@@ -167,7 +254,7 @@ async def console(
         port=0,
         health=lambda: HealthState(alive=True, ready=True, problems=()),
         metrics=bytes,
-        routes=ConsoleRoutes(answers, access).routes(),
+        routes=ConsoleRoutes(answers, access, actions).routes(),
     )
     port = await server.start()
     try:

@@ -5,12 +5,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rlm.api.calls import Gate
+from rlm.v1 import admin_pb2 as pb
 from tests.builders.clock import ManualClock
 from tests.rlm.console.browser import Browser, browser
 from tests.rlm.console.sample import HOSTILE, NOW_MS, sample_cluster
 from tests.rlm.console.served import Console, console
+from tests.waiting import until
 
 pytestmark = pytest.mark.integration
+_ENTER = "\ue007"
 VIEWS = {
     "#/": "Cluster",
     "#/topic/orders": "orders",
@@ -36,7 +39,7 @@ _SHIFTED = """
 
 @pytest.fixture
 async def shown() -> AsyncIterator[Console]:
-    async with console(sample_cluster(), clock=ManualClock(NOW_MS)) as made:
+    async with console(sample_cluster(), clock=ManualClock(NOW_MS), acts=True) as made:
         yield made
 
 
@@ -174,3 +177,60 @@ async def test_the_token_is_asked_for_and_kept_in_memory_alone(window: Browser) 
         assert "right" not in await window.run("return document.documentElement.outerHTML")
         await window.command("POST", "/refresh")
         await window.until("document.getElementById('token').open")
+
+
+async def test_an_action_asks_first_and_reports_what_comes_of_it(
+    shown: Console, window: Browser
+) -> None:
+    progress = pb.CopyProgress(topic="orders", doing="copying", segments=1, segments_total=3)
+    failed = pb.CopiedPartition(topic="orders", partition=3, why="no leader")
+    shown.shown.copied = [
+        pb.CopyClosedResponse(progress=progress),
+        pb.CopyClosedResponse(partition=failed),
+    ]
+    shown.shown.holds.clear()
+    await _go(window, shown, "#/topic/orders")
+    await window.keys(".actions button", _ENTER)
+    assert "orders" in await window.until("document.querySelector('#action[open]')?.textContent")
+    await window.keys("#action button[type=button]", _ENTER)
+    await window.until("!document.querySelector('#action[open]')")
+    assert shown.shown.commands == []
+    await window.keys(".actions button", _ENTER)
+    await window.keys("#action button[type=submit]", _ENTER)
+    said = await window.until(
+        "document.querySelectorAll('#runs .note').length === 2"
+        " && document.getElementById('runs').textContent"
+    )
+    assert "running" in said and "1 of 3 segments" in said and "orders-3: no leader" in said
+    shown.shown.holds.set()
+    await window.until("document.querySelector('#runs .subject').textContent.includes('done')")
+    assert [name for name, _ in shown.shown.commands] == ["copy"]
+    await window.keys("#runs button", _ENTER)
+    await window.until("document.querySelectorAll('#runs li').length === 0")
+
+
+async def test_a_freeze_needs_a_reason_and_a_stop_ends_a_copy(
+    shown: Console, window: Browser
+) -> None:
+    shown.shown.holds.clear()
+    shown.shown.copied = [pb.CopyClosedResponse(progress=pb.CopyProgress(topic="orders"))]
+    await _go(window, shown, "#/topic/orders")
+    await window.keys(".actions button:nth-child(3)", _ENTER)
+    await window.keys("#action button[type=submit]", _ENTER)
+    assert await window.run("return document.getElementById('action').open")
+    await window.keys("#action-input", f"legal{_ENTER}")
+    await window.until("document.querySelector('#runs .subject')?.textContent.includes('done')")
+    assert shown.shown.commands == [("freeze", pb.FreezeRequest(topic="orders", why="legal"))]
+    await window.keys(".actions button", _ENTER)
+    await window.keys("#action button[type=submit]", _ENTER)
+    await window.until("document.querySelector('#runs .note')")
+    await window.keys("#runs button", _ENTER)
+    await window.until("document.querySelector('#runs .subject').textContent.includes('stopped')")
+    await until(lambda: "copy is given up" in shown.shown.asked)
+
+
+async def test_a_console_that_only_reads_offers_nothing(window: Browser) -> None:
+    async with console(sample_cluster(), clock=ManualClock(NOW_MS)) as shown:
+        for path in ("#/", "#/topic/orders", "#/topic/orders/1", "#/activity"):
+            await _go(window, shown, path)
+            assert await window.run("return document.querySelector('.actions, td button')") is None

@@ -15,7 +15,7 @@ from tests.builders.service import built_service
 PRINCIPALS = f"User:a:\n  tokens: ['{token_hash('t')}']\n  topics: {{orders: [read]}}\n"
 
 
-async def _access(path: Path, settings: Mapping[str, object]) -> ConsoleAccess | None:
+async def _routes(path: Path, settings: Mapping[str, object]) -> ConsoleRoutes | None:
     """None = the service has no console."""
     async with built_service(path, ManualClock(), settings) as service:
         routes = service._listening._http._routes
@@ -25,7 +25,20 @@ async def _access(path: Path, settings: Mapping[str, object]) -> ConsoleAccess |
             return None
         [console] = found
         assert isinstance(console, ConsoleRoutes)
-        return console._access
+        return console
+
+
+async def _access(path: Path, settings: Mapping[str, object]) -> ConsoleAccess | None:
+    found = await _routes(path, settings)
+    return None if found is None else found._access
+
+
+@pytest.mark.parametrize("acts", [False, True])
+async def test_it_only_reads_unless_a_setting_says_otherwise(tmp_path: Path, acts: bool) -> None:
+    found = await _routes(tmp_path, {"console.actions": True} if acts else {})
+    assert found is not None
+    assert (found._actions is not None) is acts
+    assert any(route.method == "POST" for route in found.routes()) is acts
 
 
 @pytest.mark.parametrize(
