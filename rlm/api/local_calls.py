@@ -51,6 +51,8 @@ class AdminReads(Protocol):
 
     async def ListDeletions(self, request: Any, context: Context) -> Any: ...
 
+    async def DescribeCosts(self, request: Any, context: Context) -> Any: ...
+
 
 class FetchReads(Protocol):
     """What is called of rlm.v1.FetchService."""
@@ -125,6 +127,7 @@ class LocalCalls:
             f"/{ADMIN}/ExplainPartition": one(admin.ExplainPartition),
             f"/{ADMIN}/ListClients": one(admin.ListClients),
             f"/{ADMIN}/ListDeletions": one(admin.ListDeletions),
+            f"/{ADMIN}/DescribeCosts": one(admin.DescribeCosts),
             f"/{_FETCH}/ListSegments": many(fetch.ListSegments),
         }
         self._methods = LocalMethods(handlers, authorization)
@@ -160,6 +163,13 @@ class LocalCalls:
     ) -> admin_pb2.ListDeletionsResponse:
         return await self._methods.answer(
             f"/{ADMIN}/ListDeletions", request, caller, admin_pb2.ListDeletionsResponse
+        )
+
+    async def costs(
+        self, request: admin_pb2.DescribeCostsRequest, caller: LocalCaller
+    ) -> admin_pb2.CostsResponse:
+        return await self._methods.answer(
+            f"/{ADMIN}/DescribeCosts", request, caller, admin_pb2.CostsResponse
         )
 
     async def segments(

@@ -17,6 +17,7 @@ from kip405.topic_names import checked_name
 from rlm.api.local_calls import CallRefused, LocalCaller, LocalCalls
 from rlm.clock import Clock, next_turn
 from rlm.console import rows
+from rlm.console.costs import costs
 from rlm.console.paging import Page, Row, number_of, partition_of
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
@@ -77,6 +78,7 @@ class ConsoleAnswers:
             "deletions": self._deletions,
             "clients": self._clients,
             "kinds": self._kinds,
+            "costs": self._costs,
         }
 
     @property
@@ -172,6 +174,11 @@ class ConsoleAnswers:
         page = Page.of(query)
         found = await self._calls.clients(pb.ListClientsRequest(topic=topic), caller)
         return await self._threads.run(rows.clients, found, page)
+
+    async def _costs(self, query: Query, caller: LocalCaller) -> Row:
+        page = Page.of(query)
+        found = await self._calls.costs(pb.DescribeCostsRequest(), caller)
+        return await self._threads.run(costs, found, page)
 
     async def _kinds(self, query: Query, caller: LocalCaller) -> Row:
         return {"kinds": rows.kinds()}

@@ -13,6 +13,7 @@ _ACTION_ROUTES = Target("rlm/console/routes.py", _ACTION_TESTS)
 _LISTENERS = Target("rlm/service/listeners.py", _ACTION_TESTS)
 _ACTIONS = Target("rlm/console/actions.py", _ACTION_TESTS)
 _ANSWERS = Target("rlm/console/answers.py", (*_ACCESS_TESTS, *_DATA_TESTS))
+_COSTS = Target("rlm/console/costs.py", _DATA_TESTS)
 _PAGING = Target("rlm/console/paging.py", _DATA_TESTS)
 _ROWS = Target("rlm/console/rows.py", _DATA_TESTS)
 
@@ -133,6 +134,13 @@ EDITS: tuple[Edit, ...] = (
             "the console lists segments without a limit",
             "if seen > SEGMENTS_MAX:",
             "if False:",
+        ),
+    ),
+    *_COSTS.edits(
+        (
+            "H38: a service that does not say what it reads reads nothing",
+            "None if problems or None in rates or not rates else ",
+            "",
         ),
     ),
     *_PAGING.edits(

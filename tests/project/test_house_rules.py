@@ -22,6 +22,7 @@ PURE = (
     "rlm/api/method_rights.py",
     "rlm/api/safety_of_status.py",
     "rlm/console/access.py",
+    "rlm/console/costs.py",
     "rlm/console/paging.py",
     "rlm/console/rows.py",
     "rlm/reading/eviction.py",

@@ -2,6 +2,7 @@
 // One request a few seconds while the page is seen, none while it is hidden.
 
 import * as activity from "./activity.js";
+import { costs } from "./costs.js";
 import { confirmed } from "./actions.js";
 import { Refused, get, showToken } from "./api.js";
 import { h, render } from "./dom.js";
@@ -17,6 +18,7 @@ const SLOWEST_MS = 15_000;
 const HEAD_EVERY_MS = 12_000;
 const TYPING_MS = 250;
 const LIST_EVERY_MS = 15_000;
+const COSTS_EVERY_MS = 60_000;
 
 const history = new History();
 const state = { route: null, ui: null, data: null, head: null, headAt: 0, error: "", at: 0, failures: 0 };
@@ -36,6 +38,7 @@ const VIEWS = {
   partition: { load: loadPartition, seen: seenPartition, show: partition },
   problems: { title: "Problems", isHead: true, load: (route, signal) => get("cluster", { count: 1 }, signal), seen: seenCluster, show: activity.problems },
   activity: { title: "Activity", isHead: true, load: loadActivity, seen: seenCluster, show: activity.activity },
+  costs: { title: "Cost", load: loadCosts, show: costs },
   clients: { title: "Clients", load: (route, signal) => get("clients", listed(), signal), show: activity.clients },
   kind: { load: async (route, signal) => (kinds ??= await get("kinds", {}, signal)), show: activity.kind },
 };
@@ -43,6 +46,17 @@ const VIEWS = {
 async function loadActivity(route, signal) {
   const [found, due] = await Promise.all([get("cluster", { count: 1 }, signal), get("deletions", {}, signal)]);
   return { ...found, deletions: due.deletions };
+}
+
+// Segments are counted for it, so it is asked for once a minute and not at each poll.
+async function loadCosts(route, signal) {
+  const { ui } = state;
+  const asked = JSON.stringify(listed());
+  if (ui.page !== asked || performance.now() - ui.listedAt >= COSTS_EVERY_MS) {
+    ui.costs = await get("costs", listed(), signal);
+    Object.assign(ui, { page: asked, listedAt: performance.now() });
+  }
+  return ui.costs;
 }
 
 // An explanation takes a new snapshot of the partition, so it is asked for once and not at each poll.
@@ -75,7 +89,7 @@ function routeOf(hash) {
   if (words[0] === "topic" && words[1] && /^\d+$/.test(words[2] ?? "")) return { view: "partition", topic: words[1], partition: Number(words[2]) };
   if (words[0] === "topic" && words[1]) return { view: "topic", topic: words[1] };
   if (words[0] === "kind" && words[1]) return { view: "kind", kind: words[1] };
-  return { view: ["problems", "activity", "clients"].includes(words[0]) ? words[0] : "cluster" };
+  return { view: ["problems", "activity", "costs", "clients"].includes(words[0]) ? words[0] : "cluster" };
 }
 
 function decoded(text) {
@@ -151,7 +165,7 @@ function show() {
   const { route, data, error, head } = state;
   const view = VIEWS[route.view];
   const alarms = head?.severities.alarm ?? 0;
-  const links = [["cluster", "#/", "Cluster"], ["problems", "#/problems", "Problems"], ["activity", "#/activity", "Activity"], ["clients", "#/clients", "Clients"]];
+  const links = [["cluster", "#/", "Cluster"], ["problems", "#/problems", "Problems"], ["activity", "#/activity", "Activity"], ["clients", "#/clients", "Clients"], ["costs", "#/costs", "Cost"]];
   const current = { topic: "cluster", partition: "cluster", kind: "problems" }[route.view] ?? route.view;
   render(document.getElementById("nav"), links.map(([name, href, title]) =>
     h("a", { href, "aria-current": name === current ? "page" : null, key: name }, title, name === "problems" && head && head.problem_count > 0 && h("span", { class: alarms ? "count alarm" : "count" }, String(head.problem_count))),

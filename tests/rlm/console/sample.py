@@ -63,6 +63,22 @@ def sample_cluster() -> ShownCluster:
             ]
         ),
         deletions=_deletions(),
+        costs=pb.CostsResponse(
+            currency="EUR",
+            storage_per_gib_month=0.021,
+            put_per_1000=0.005,
+            get_per_1000=0.0004,
+            topics=[
+                pb.TopicGrowth(topic="orders", remote_bytes=2 * TIB, bytes_a_day=40 * GIB),
+                pb.TopicGrowth(
+                    topic="clicks",
+                    remote_bytes=128 * TIB,
+                    bytes_a_day=TIB,
+                    requests_a_day=90_000,
+                ),
+            ],
+            reads=[pb.StoreReads(node_id=1, requests=70_000, within_ms=86_400_000)],
+        ),
     )
 
 

@@ -47,6 +47,7 @@ class ShownCluster:
     explanation: pb.Explanation = field(default_factory=pb.Explanation)
     clients: pb.ListClientsResponse = field(default_factory=pb.ListClientsResponse)
     deletions: Sequence[pb.PendingDeletion] = ()
+    costs: pb.CostsResponse = field(default_factory=pb.CostsResponse)
     asked: list[str] = field(default_factory=list)
     commands: list[tuple[str, Message]] = field(default_factory=list)
     copied: Sequence[pb.CopyClosedResponse] = ()
@@ -95,6 +96,11 @@ class ShownAdmin:
     async def ListDeletions(self, request: pb.ListDeletionsRequest, context: Context) -> Any:
         async with Answering(self._gate, context, "list deletions"):
             return pb.ListDeletionsResponse(deletions=self._shown.deletions)
+
+    async def DescribeCosts(self, request: pb.DescribeCostsRequest, context: Context) -> Any:
+        async with Answering(self._gate, context, "describe costs"):
+            self._shown.asked.append("costs")
+            return self._shown.costs
 
     async def UndoDeletion(self, request: pb.UndoDeletionRequest, context: Context) -> Any:
         async with self._command("undo", request, context):

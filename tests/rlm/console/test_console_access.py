@@ -24,6 +24,7 @@ NAMES = (
     "deletions",
     "clients",
     "kinds",
+    "costs",
 )
 
 
@@ -156,7 +157,8 @@ async def test_a_principal_sees_what_the_api_shows_it() -> None:
         for path in ("topic", "partition", "segments", "explanation"):
             status, refused = await shown.get(f"{path}?topic=payments&partition=0", "reader-token")
             assert status == 403 and "no right" in refused["error"]
-        assert (await shown.get("clients", "reader-token"))[0] == 403
+        for path in ("clients", "costs"):
+            assert (await shown.get(path, "reader-token"))[0] == 403
         assert (await shown.get("partition?topic=orders&partition=0", "reader-token"))[0] == 200
         for token in ("admin-token", "services"):
             _, found = await shown.get("cluster", token)

@@ -292,3 +292,36 @@ async def test_a_wrong_request_is_refused_with_its_reason(query: str) -> None:
     async with console(_cluster()) as shown:
         status, found = await shown.get(f"cluster?{query}")
     assert status == 400 and found["error"].startswith(query.split("=")[0])
+
+
+def _growth(topic: str, gib: int, gib_a_day: int) -> pb.TopicGrowth:
+    return pb.TopicGrowth(
+        topic=topic, remote_bytes=gib << 30, bytes_a_day=gib_a_day << 30, requests_a_day=1_000
+    )
+
+
+async def test_costs_of_the_store_for_a_year() -> None:
+    day_ms = 86_400_000
+    found = pb.CostsResponse(
+        currency="EUR",
+        storage_per_gib_month=2.0,
+        put_per_1000=0.5,
+        get_per_1000=0.25,
+        topics=[_growth("a", 10, 1), _growth("b", 20, 0)],
+        reads=[pb.StoreReads(node_id=1, requests=4_000, within_ms=day_ms)],
+    )
+    async with console(ShownCluster(costs=found)) as shown:
+        _, costs = await shown.get("costs")
+        assert [row["topic"] for row in costs["topics"]["rows"]] == ["b", "a"]
+        assert (costs["currency"], costs["missing"], len(costs["months"])) == ("EUR", [], 13)
+        today, later = costs["months"][:2]
+        assert today == {"storage": 60.0, "puts": 30.0, "gets": 30.0, "total": 120.0}
+        assert (later["storage"], costs["months"][12]["storage"]) == (120.0, 60.0 + 12 * 60.0)
+        [row] = (await shown.get("costs?search=a"))[1]["topics"]["rows"]
+        assert (row["storage"], row["storage_later"], row["bytes_a_day"]) == (20.0, 80.0, 1 << 30)
+        found.ClearField("put_per_1000")
+        found.reads.add(node_id=2, problem="no answer")
+        _, costs = await shown.get("costs")
+    assert costs["missing"] == ["cost.put.per.1000"] and costs["problems"] == ["node 2: no answer"]
+    today = costs["months"][0]
+    assert today == {"storage": 60.0, "puts": None, "gets": None, "total": None}

@@ -21,6 +21,7 @@ VIEWS = {
     "#/problems": "Problems",
     "#/activity": "Activity",
     "#/clients": "Clients",
+    "#/costs": "Cost",
     "#/kind/partition-frozen": "partition-frozen",
 }
 _LOADED = """[...document.querySelectorAll('main h1')].some(one => one.textContent.startsWith(%r))
