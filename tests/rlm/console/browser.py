@@ -3,8 +3,10 @@
 import asyncio
 import base64
 import contextlib
+import os
 import re
 import shutil
+import tempfile
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -84,17 +86,22 @@ async def browser() -> AsyncIterator[Browser]:
     driver, chromium = shutil.which("chromedriver"), shutil.which("chromium")
     if driver is None or chromium is None:
         pytest.skip("there is no Chromium with its driver")
-    process = await asyncio.create_subprocess_exec(
-        driver, "--port=0", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    try:
-        async with asyncio.timeout(240), aiohttp.ClientSession() as session:
-            url = f"http://127.0.0.1:{await _port(process)}"
-            async with _window(session, url, chromium) as window:
-                yield window
-    finally:
-        process.terminate()
-        await process.wait()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        process = await asyncio.create_subprocess_exec(
+            driver,
+            "--port=0",
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=os.environ | {"TMPDIR": folder},  # Chromium leaves folders there
+        )
+        try:
+            async with asyncio.timeout(240), aiohttp.ClientSession() as session:
+                url = f"http://127.0.0.1:{await _port(process)}"
+                async with _window(session, url, chromium) as window:
+                    yield window
+        finally:
+            process.terminate()
+            await process.wait()
 
 
 @contextlib.asynccontextmanager
