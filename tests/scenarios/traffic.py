@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -11,7 +12,9 @@ from tests.scenarios.cluster import Acknowledged, Cluster, Row, fresh, text_valu
 
 
 class SteadyProducer:
-    """Sends to partitions in turn at a rate; `stop` flushes, `failures` must stay empty."""
+    """Sends to partitions in turn at a rate; `stop` flushes, `failures` must stay empty. `client`:
+    what says where brokers are and who asks, by default that of the cluster's clients.
+    """
 
     def __init__(
         self,
@@ -21,6 +24,7 @@ class SteadyProducer:
         *,
         kib_per_s: int,
         bootstrap: str | None = None,
+        client: Mapping[str, Any] | None = None,
     ) -> None:
         self.failures: list[KafkaError] = []
         self._acked = Acknowledged()
@@ -33,6 +37,7 @@ class SteadyProducer:
                 "linger.ms": 5,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
+                **(cluster.client if client is None else client),
             }
         )
         self._ending = threading.Event()
@@ -88,9 +93,18 @@ class SteadyProducer:
 
 
 class TailConsumer:
-    """Follows one partition from its end; a reset or a gap of its position is in `problems`."""
+    """Follows one partition from its end; a reset or a gap of its position is in `problems`.
+    `client` is as that of a SteadyProducer.
+    """
 
-    def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        partition: int,
+        *,
+        client: Mapping[str, Any] | None = None,
+    ) -> None:
         self.offsets: list[int] = []
         self.problems: list[str] = []
         self._next = cluster.log_end(topic, partition)
@@ -102,6 +116,7 @@ class TailConsumer:
                 "auto.offset.reset": "error",
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
+                **(cluster.client if client is None else client),
             }
         )
         self._consumer.assign([TopicPartition(topic, partition, self._next)])
