@@ -1,33 +1,25 @@
-"""Runs a download: a few segments at once, every byte checked before it counts (G9).
-
-Indexes are checked by the CRC-32C in the segment's metadata, the log by the chunk checksums that
-the indexes hold. A failure that may pass is retried.
-"""
+"""Runs a download: a few segments at once, every byte checked before it counts (`verified.py`)."""
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from kip405.contracts import IndexType
-from kip405.crc import crc32c
-from kip405.errors import Corrupt, NotFound, RemoteStorageError
-from kip405.indexes import ChunkChecksums, IndexesObject
+from kip405.errors import RemoteStorageError
 from kip405.segments import ByteRange
-from rlm.clock import Clock, backoff_ms
+from rlm.clock import Clock
 from rlm.download.folder import PartitionFolder
-from rlm.download.plan import RANGE_BYTES, PartitionPlan, Piece, Source
+from rlm.download.plan import PartitionPlan, Piece, Source
+from rlm.download.verified import VerifiedReads
 from rsm_plugins.threads import Threads
 
 P = ParamSpec("P")
 V = TypeVar("V")
 _SEGMENTS_AT_ONCE = 4
 _HANGING_AFTER_S = 60.0
-_ATTEMPTS = 6
-_ONCE_MORE = (Corrupt, NotFound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +43,9 @@ class Download:
     def __init__(
         self, source: Source, root: Path, *, clock: Clock, threads: Threads, report: Report
     ) -> None:
-        self._source = source
+        self._reads = VerifiedReads(source, clock=clock, threads=threads)
         self._threads = threads
         self._root = root
-        self._clock = clock
         self._report = report
 
     async def run(self, topic: str, partition: int | None) -> Sequence[PartitionPlan]:
@@ -63,45 +54,25 @@ class Download:
         Invalid: something foreign is in the way. Corrupt, NotFound: asked twice, an object is
         damaged or gone. After an interruption the same call continues.
         """
-        plans = await self._retried(lambda: self._source.plans(topic, partition))
+        plans = await self._reads.plans(topic, partition)
         for plan in plans:
             with PartitionFolder.opened(self._root, plan) as folder:
-                await _PartitionRun(
-                    self._source, plan, folder, self._retried, self._threads, self._report
-                ).run()
+                await _PartitionRun(self._reads, plan, folder, self._threads, self._report).run()
         return plans
-
-    async def _retried(self, call: Callable[[], Awaitable[V]]) -> V:
-        for attempt in range(_ATTEMPTS):
-            try:
-                return await call()
-            except RemoteStorageError as error:
-                last = attempt == _ATTEMPTS - 1
-                if last or not (
-                    error.retriable or (attempt == 0 and isinstance(error, _ONCE_MORE))
-                ):
-                    raise
-            await self._clock.sleep_ms(backoff_ms(attempt))
-        raise AssertionError("not reached: the last attempt raises or returns")
-
-
-Retried = Callable[[Callable[[], Awaitable[bytes]]], Awaitable[bytes]]
 
 
 class _PartitionRun:
     def __init__(
         self,
-        source: Source,
+        reads: VerifiedReads,
         plan: PartitionPlan,
         folder: PartitionFolder,
-        retried: Retried,
         threads: Threads,
         report: Report,
     ) -> None:
-        self._source = source
+        self._reads = reads
         self._plan = plan
         self._folder = folder
-        self._retried = retried
         self._threads = threads
         self._report = report
         self._left = deque(folder.pending)
@@ -124,41 +95,22 @@ class _PartitionRun:
             await self._fetch(self._left.popleft())
 
     async def _fetch(self, piece: Piece) -> None:
-        indexes = IndexesObject.parse(await self._retried(partial(self._indexes, piece)))
-        checksums = _checksums(indexes, piece)
+        found = await self._reads.indexes(self._plan, piece)
+        checksums = found.checksums
         position = await self._to_its_end(self._folder.part_size, piece, checksums)
         self._had_bytes += position
         self._advance(position)
-        step = max(RANGE_BYTES // checksums.chunk_size_bytes, 1) * checksums.chunk_size_bytes
         while position < piece.size_bytes:
-            wanted = ByteRange(start=position, end=min(position + step, piece.size_bytes))
-            data = await self._retried(partial(self._log, piece, wanted, checksums))
+            wanted = ByteRange(
+                start=position, end=min(position + found.step_bytes, piece.size_bytes)
+            )
+            data = await self._reads.log(self._plan, piece, wanted, checksums)
             await self._to_its_end(self._folder.append, piece, position, data)
             position = wanted.end
             self._advance(len(data))
-        await self._to_its_end(self._folder.finish, piece, indexes)
+        await self._to_its_end(self._folder.finish, piece, found.indexes)
         self._done_segments += 1
         self._show_progress()
-
-    async def _indexes(self, piece: Piece) -> bytes:
-        try:
-            custom = piece.metadata.custom()
-        except ValueError as error:
-            raise Corrupt(f"metadata of segment {piece.metadata.segment_id}: {error}") from error
-        data = await self._source.read_indexes(self._plan, piece)
-        if len(data) != custom.indexes_size_bytes or crc32c(data) != custom.indexes_crc32c:
-            raise Corrupt(
-                f"indexes object of segment {piece.metadata.segment_id} is not what was stored"
-            )
-        return data
-
-    async def _log(self, piece: Piece, wanted: ByteRange, checksums: ChunkChecksums) -> bytes:
-        data = await self._source.read_log(self._plan, piece, wanted)
-        try:
-            await self._threads.run(_check, data, wanted, checksums)
-        except Corrupt as error:
-            raise Corrupt(f"log of segment {piece.metadata.segment_id}: {error}") from error
-        return data
 
     async def _to_its_end(self, work: Callable[P, V], *args: P.args, **kwargs: P.kwargs) -> V:
         """File work in a thread; when this is cancelled the folder is not left before it has ended,
@@ -186,26 +138,6 @@ class _PartitionRun:
                 done_segments=self._done_segments,
             )
         )
-
-
-def _checksums(indexes: IndexesObject, piece: Piece) -> ChunkChecksums:
-    what = f"indexes of segment {piece.metadata.segment_id}"
-    section = indexes.section(IndexType.CHUNK_CHECKSUMS)
-    if section is None:
-        raise Corrupt(f"{what} have no chunk checksums")
-    try:
-        return ChunkChecksums.decode(section, piece.size_bytes)
-    except Corrupt as error:
-        raise Corrupt(f"{what}: {error}") from error
-
-
-def _check(data: bytes, wanted: ByteRange, checksums: ChunkChecksums) -> None:
-    if len(data) != wanted.size_bytes:
-        raise Corrupt(f"bytes {wanted.start}..{wanted.end} came as {len(data)} bytes")
-    size = checksums.chunk_size_bytes
-    view = memoryview(data)
-    for at in range(0, len(data), size):
-        checksums.check((wanted.start + at) // size, view[at : at + size])
 
 
 def _first(group: BaseException) -> BaseException:
