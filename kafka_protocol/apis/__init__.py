@@ -35,6 +35,12 @@ from kafka_protocol.apis.topics import (
     DELETE_TOPICS,
     INCREMENTAL_ALTER_CONFIGS,
 )
+from kafka_protocol.apis.transactions import (
+    ADD_OFFSETS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
 from kafka_protocol.schema import Api
 
 APIS: dict[int, Api] = {
@@ -53,8 +59,12 @@ APIS: dict[int, Api] = {
         DELETE_TOPICS,
         DELETE_RECORDS,
         OFFSET_FOR_LEADER_EPOCH,
+        INIT_PRODUCER_ID,
         ADD_PARTITIONS_TO_TXN,
+        ADD_OFFSETS_TO_TXN,
+        END_TXN,
         WRITE_TXN_MARKERS,
+        TXN_OFFSET_COMMIT,
         DESCRIBE_ACLS,
         CREATE_ACLS,
         DESCRIBE_CONFIGS,
@@ -73,6 +83,7 @@ APIS: dict[int, Api] = {
 }
 
 __all__ = [
+    "ADD_OFFSETS_TO_TXN",
     "ADD_PARTITIONS_TO_TXN",
     "ALTER_CONFIGS",
     "APIS",
@@ -90,10 +101,12 @@ __all__ = [
     "DESCRIBE_DELEGATION_TOKEN",
     "DESCRIBE_PRODUCERS",
     "DESCRIBE_SHARE_GROUP_OFFSETS",
+    "END_TXN",
     "EXPIRE_DELEGATION_TOKEN",
     "FETCH",
     "FIND_COORDINATOR",
     "INCREMENTAL_ALTER_CONFIGS",
+    "INIT_PRODUCER_ID",
     "LIST_GROUPS",
     "LIST_OFFSETS",
     "METADATA",
@@ -102,5 +115,6 @@ __all__ = [
     "PRODUCE",
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",
+    "TXN_OFFSET_COMMIT",
     "WRITE_TXN_MARKERS",
 ]
