@@ -11,6 +11,7 @@ import click
 from kip405.acls import PREFIXED, Acl, AclEntry, MissingAcls, by_resource, grants
 from kip405.addresses import Address
 from kip405.errors import Invalid, NotFound
+from rlm.cli.brokers import chosen_brokers
 from rlm.plans.authorizer import Lack, lacking
 from rlm.plans.rights import USUAL_CASES, Right, Role, Topics, When, acls_of, least_acls, rights_of
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
@@ -203,16 +204,9 @@ def _rule(acls_of_resource: Sequence[Acl]) -> dict[str, Any]:
 
 def _where(config: Path | None, bootstrap: str | None) -> "tuple[Sequence[Address], KafkaSecurity]":
     """The brokers to ask, and how."""
-    from rlm.config import kafka_clients_from_mapping, read_yaml
-
     if config is None and bootstrap is None:
         raise Invalid("--check: give --config FILE of a service, or --bootstrap HOST:PORT")
-    addresses, security = kafka_clients_from_mapping({} if config is None else read_yaml(config))
-    if bootstrap is not None:
-        addresses = tuple(Address.parse(one.strip()) for one in bootstrap.split(","))
-    if not addresses:
-        raise Invalid("kafka.bootstrap.servers: missing; give --bootstrap HOST:PORT")
-    return addresses, security
+    return chosen_brokers(config, bootstrap)
 
 
 def _check(

@@ -2,46 +2,24 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kip405.contracts import RemoteStorageManager
-from kip405.errors import Invalid, Unavailable
-from kip405.ids import Uuid
+from kip405.errors import Unavailable
 from rlm.cli.output import human_size, show_json
+from rlm.cli.remote_source import StoreOptions, opened_source, store_options
 from rlm.cli.target import Connect, service_options
 from rlm.clock import Clock, SystemClock
-from rlm.download.plan import PartitionPlan, Source
+from rlm.download.plan import PartitionPlan
 from rlm.download.run import Download, Progress
 from rsm_plugins.threads import FINISH_MS, FileThreads
 
 _PRINCIPAL = "rlm-download"
 _FILE_THREADS = 8
 _SHOW_EVERY_MS = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreOptions:
-    """The store to read without a service; all None = ask a service."""
-
-    plugin: str | None
-    plugin_config: Path | None
-    cluster_id: str | None
-    topic_id: str | None
-
-    def check(self) -> bool:
-        """Whether a store is meant; Invalid where the options contradict each other."""
-        if self.plugin is not None and self.plugin_config is not None:
-            raise Invalid("--plugin and --plugin-config: give one of them")
-        is_store = self.plugin is not None or self.plugin_config is not None
-        if not is_store and (self.cluster_id or self.topic_id):
-            raise Invalid("--cluster-id and --topic-id go with --plugin or --plugin-config")
-        return is_store
 
 
 @click.command()
@@ -54,19 +32,7 @@ class StoreOptions:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder to write TOPIC-PARTITION/ to; it is created if needed.",
 )
-@click.option(
-    "--plugin",
-    metavar="ADDRESS",
-    help="Read manifests and objects of the store plugin at this address, without a service.",
-)
-@click.option(
-    "--plugin-config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The same with a plugin's YAML file: the store is opened in this process.",
-)
-@click.option("--cluster-id", help="Id of the cluster, if it is not the store's own.")
-@click.option("--topic-id", help="Id of the topic, if several topics had the name.")
+@store_options
 @service_options
 def download(
     *,
@@ -106,67 +72,13 @@ async def _run(
 ) -> Sequence[PartitionPlan]:
     threads = FileThreads(_FILE_THREADS)
     try:
-        async with _source(connect, options, threads) as source:
+        async with opened_source(connect, options, threads, _PRINCIPAL) as source:
             work = Download(
                 source, directory, clock=SystemClock(), threads=threads, report=shown.show
             )
             return await work.run(topic, partition)
     finally:
         await threads.finish(FINISH_MS)
-
-
-@asynccontextmanager
-async def _source(
-    connect: Connect, options: StoreOptions, threads: FileThreads
-) -> AsyncIterator[Source]:
-    from rlm.download.sources import ServiceSource, StoreSource
-
-    if not options.check():
-        address = await threads.run(connect.chosen_address)
-        service = ServiceSource(
-            address, connect.metadata(), timeout_s=connect.timeout_s, tls=connect.tls
-        )
-        try:
-            yield service
-        finally:
-            await service.close()
-        return
-    topic_id = None if options.topic_id is None else _uuid(options.topic_id)
-    async with _store(options, connect, threads) as store:
-        yield StoreSource(store, threads=threads, cluster_id=options.cluster_id, topic_id=topic_id)
-
-
-@asynccontextmanager
-async def _store(
-    options: StoreOptions, connect: Connect, threads: FileThreads
-) -> AsyncIterator[RemoteStorageManager]:
-    """The store behind an address, or opened by its settings in this process."""
-    store: RemoteStorageManager
-    if options.plugin is not None:
-        from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
-
-        store = GrpcRemoteStorageManager.connect(
-            options.plugin,
-            principal=connect.principal or _PRINCIPAL,
-            deadlines=Deadlines(call_ms=round(connect.timeout_s * 1000)),
-        )
-    else:
-        from rsm_plugins.process.config import load_settings
-        from rsm_plugins.store_kinds import store_kind
-
-        settings = await threads.run(load_settings, options.plugin_config or Path())
-        store = (await store_kind(settings.kind).open(settings.store, threads)).manager
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-def _uuid(text: str) -> Uuid:
-    try:
-        return Uuid.parse(text)
-    except ValueError as error:
-        raise Invalid(f"--topic-id: {error}") from error
 
 
 def _summary(plan: PartitionPlan, directory: Path) -> dict[str, Any]:

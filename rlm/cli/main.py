@@ -160,6 +160,11 @@ COMMANDS = {
         attribute="reconcile",
         summary="Compare every object in the stores with the ledger.",
     ),
+    "restore": LazyCommand(
+        module="rlm.cli.restore",
+        attribute="restore",
+        summary="Write the remote part of a topic into a topic of a cluster.",
+    ),
     "sandbox": LazyCommand(
         module="rlm_sandbox.command",
         attribute="sandbox",

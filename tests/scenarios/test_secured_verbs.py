@@ -7,7 +7,7 @@ and nothing else; all others ask the service, which is User:rlm.
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
@@ -23,6 +23,7 @@ from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.security.clients import service_settings
 from rlm_sandbox.security.cluster_security import ClusterSecurity, security_of
+from rlm_sandbox.security.principals import ADMIN
 from rlmm.topic import LEDGER_TOPIC
 from tests.scenarios.cluster import Row, assert_same, fresh
 from tests.scenarios.mixed import Load, Mixed
@@ -137,7 +138,7 @@ def test_every_command_works(secured: PrincipalCluster, archive: Archive, tmp_pa
     verbs.run("diagnose", "-o", str(tmp_path / "diagnosis.tar.gz"), says="files, ")
     _probes(verbs, secured)
     _clients(verbs, secured, archive.topic)
-    _data(verbs, archive, tmp_path)
+    _data(verbs, secured, archive, tmp_path)
     _switches(verbs, secured, archive.topic)
     _ends(verbs, secured)
     _operators(verbs, secured, archive, tmp_path)
@@ -190,7 +191,7 @@ def _clients(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:
     verbs.run("clients", topic, says="of-verbs")
 
 
-def _data(verbs: Verbs, archive: Archive, folder: Path) -> None:
+def _data(verbs: Verbs, cluster: PrincipalCluster, archive: Archive, folder: Path) -> None:
     """Everything is read by each way, without what was aborted."""
     topic, rows = archive.topic, archive.mixed.committed
     said = verbs.run("fetch", topic, "-p", "0", "-o", "earliest", "-n", "0", "--json", says="")
@@ -199,9 +200,29 @@ def _data(verbs: Verbs, archive: Archive, folder: Path) -> None:
     assert {one["tier"] for one in fetched} == {"remote", "local"}
     verbs.run("download", topic, "--dir", str(folder / "log"), says="segments")
     assert list((folder / "log" / f"{topic}-0").glob("*.log"))
+    _restored(verbs, cluster, archive, folder)
     verbs.run("audit", topic, "--cores", "1", says=topic)
     out = ("--dir", str(folder / "parquet"), "--cores", "1")
     verbs.run("export", topic, *out, says=f"{len(rows)} rows in ")
+
+
+def _restored(verbs: Verbs, cluster: PrincipalCluster, archive: Archive, folder: Path) -> None:
+    """What is remote comes into another topic by a super user, from what the service says."""
+    security = security_of(cluster.sandbox.layout, cluster.sandbox.state.spec)
+    assert security is not None
+    files, path = security.files, folder / "target.yaml"
+    settings = service_settings(
+        security.identity(ADMIN), files.password(ADMIN), files.keystore(ADMIN)
+    )
+    path.write_text(yaml.safe_dump({**settings, "kafka.bootstrap.servers": cluster.direct}))
+    topic, new = archive.topic, f"{archive.topic}-again"
+    verbs.run("restore", topic, "--to-topic", new, "--config", str(path), says="complete")
+    config = {**cluster.of("reader"), "isolation.level": "read_committed"}
+    rows = cluster.read_all(new, **config)
+    expected = archive.mixed.committed[: len(rows)]
+    assert len(rows) > 100
+    assert [replace(row, offset=0) for row in rows] == [replace(row, offset=0) for row in expected]
+    cluster.admin.delete_topics([new])[new].result(30)
 
 
 def _switches(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:

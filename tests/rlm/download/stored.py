@@ -1,5 +1,6 @@
 """A partition that the project's own copier copied, in memory and as a folder of objects."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kip405.batches import batch_headers
@@ -8,7 +9,12 @@ from kip405.contracts import IndexType
 from kip405.crc import crc32c
 from kip405.errors import Unavailable
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.indexes import ChunkChecksums, build_indexes_object
+from kip405.indexes import (
+    AbortedTransaction,
+    ChunkChecksums,
+    build_indexes_object,
+    encode_aborted,
+)
 from kip405.segments import (
     ByteRange,
     CustomMetadata,
@@ -57,6 +63,7 @@ def put(
     log: bytes,
     epochs: dict[int, int],
     partition: TopicIdPartition = PARTITION,
+    aborted: Sequence[AbortedTransaction] = (),
 ) -> None:
     """A finished segment of whole batches, stored with its manifest as a copier would."""
     headers = [header for _, header in batch_headers(log)]
@@ -68,7 +75,7 @@ def put(
             IndexType.TIMESTAMP: times,
             IndexType.PRODUCER_SNAPSHOT: b"",
             IndexType.LEADER_EPOCH: encode_leader_epochs(lineage),
-            IndexType.ABORTED_TRANSACTIONS: b"",
+            IndexType.ABORTED_TRANSACTIONS: encode_aborted(aborted),
             IndexType.CHUNK_CHECKSUMS: ChunkChecksums(
                 chunk_size_bytes=CHUNK_BYTES,
                 crcs=tuple(

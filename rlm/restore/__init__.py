@@ -1,0 +1,1 @@
+"""Records of the remote tier written into a topic of a cluster, each once, as they were."""

@@ -1,0 +1,164 @@
+"""Connections to the brokers of the target cluster, and who of them to ask: leader, coordinator.
+
+Which error of Kafka means that the same restore may go on soon is decided here, once.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka_clients.channel_security import ChannelSecurity
+from kafka_protocol.apis import DESCRIBE_CLUSTER, FIND_COORDINATOR
+from kafka_protocol.schema import Api, Value
+from kip405.acls import Acl, missing_acls
+from kip405.addresses import Address
+from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.ids import Uuid
+from rlm.broker.answers import TopicDescription
+from rlm.broker.connection import BrokerConnection
+from rlm.broker.many import Many, first_answer
+
+_TIMEOUT_MS = 30_000
+GROUP, TRANSACTION = 0, 1
+"""The kinds of coordinators."""
+
+_NOT_AUTHORIZED = {29, 30, 31, 53}
+_FENCED = {
+    47: "INVALID_PRODUCER_EPOCH",
+    90: "PRODUCER_FENCED",
+}
+_PASSING = {
+    3: "UNKNOWN_TOPIC_OR_PARTITION",  # right after its creation
+    5: "LEADER_NOT_AVAILABLE",
+    6: "NOT_LEADER_OR_FOLLOWER",
+    7: "REQUEST_TIMED_OUT",
+    13: "NETWORK_EXCEPTION",
+    14: "COORDINATOR_LOAD_IN_PROGRESS",
+    15: "COORDINATOR_NOT_AVAILABLE",
+    16: "NOT_COORDINATOR",
+    19: "NOT_ENOUGH_REPLICAS",
+    20: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    41: "NOT_CONTROLLER",
+    45: "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    48: "INVALID_TXN_STATE",
+    49: "INVALID_PRODUCER_ID_MAPPING",
+    51: "CONCURRENT_TRANSACTIONS",
+    56: "KAFKA_STORAGE_ERROR",
+    59: "UNKNOWN_PRODUCER_ID",
+    74: "FENCED_LEADER_EPOCH",
+    75: "UNKNOWN_LEADER_EPOCH",
+    78: "OFFSET_NOT_AVAILABLE",
+    88: "UNSTABLE_OFFSET_COMMIT",
+    89: "THROTTLING_QUOTA_EXCEEDED",
+    120: "TRANSACTION_ABORTABLE",
+}
+CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT = 51, 88
+NOT_CONTROLLER = 41
+_FINAL = {
+    10: "MESSAGE_TOO_LARGE: raise max.message.bytes of the topic",
+    18: "RECORD_LIST_TOO_LARGE: raise segment.bytes of the topic",
+    32: "INVALID_TIMESTAMP: raise message.timestamp.before.max.ms or .after.max.ms of the topic",
+    36: "TOPIC_ALREADY_EXISTS",
+    37: "INVALID_PARTITIONS",
+    38: "INVALID_REPLICATION_FACTOR",
+    40: "INVALID_CONFIG",
+    44: "POLICY_VIOLATION",
+    87: "INVALID_RECORD",
+}
+
+
+def refusal(code: int, what: str, detail: str | None = None, *, needs: Acl) -> RemoteStorageError:
+    """A Kafka error code as one of our kinds. Unavailable: abort, and go on from what was
+    committed; Fenced: another restore of the partition has begun since.
+    """
+    name = _FENCED.get(code) or _PASSING.get(code) or _FINAL.get(code, "Kafka error")
+    message = f"{what}: {name} ({code})" + (f": {detail}" if detail else "")
+    if code in _NOT_AUTHORIZED:
+        return missing_acls(message, [needs])
+    if code in _FENCED:
+        return Fenced(
+            f"{message}: another `rlm restore` of this partition has begun since, or the "
+            "transaction took too long; the same command goes on"
+        )
+    return Unavailable(message) if code in _PASSING else Invalid(message)
+
+
+def raise_refusal(code: int, what: str, detail: str | None = None, *, needs: Acl) -> None:
+    if code:
+        raise refusal(code, what, detail, needs=needs)
+
+
+class Brokers:
+    """One connection to each address, for one event loop; the owner closes them."""
+
+    def __init__(
+        self, bootstrap: Sequence[Address], *, client_id: str, security: ChannelSecurity
+    ) -> None:
+        self._bootstrap = list(bootstrap)
+        self._client_id = client_id
+        self._security = security
+        self._open: dict[Address, BrokerConnection] = {}
+
+    async def ask(self, address: Address, api: Api, version: int, body: Mapping[str, Any]) -> Value:
+        """One request; Unavailable where no answer comes."""
+        return await self._at(address).call(api, version, body, timeout_ms=_TIMEOUT_MS)
+
+    async def ask_any(self, api: Api, version: int, body: Mapping[str, Any]) -> Value:
+        """Of the first broker that answers."""
+        return await first_answer(
+            self._bootstrap, lambda address: self.ask(address, api, version, body)
+        )
+
+    async def addresses(self) -> dict[int, Address]:
+        """All brokers by their ids."""
+        answer = await self.ask_any(DESCRIBE_CLUSTER, 0, {})
+        return {
+            node["broker_id"]: Address(host=node["host"], port=node["port"])
+            for node in answer["brokers"]
+        }
+
+    async def topic(self, name: str) -> TopicDescription:
+        """NotFound if there is none."""
+        found = await first_answer(self._bootstrap, lambda address: self._topic(address, name))
+        if isinstance(found, RemoteStorageError):
+            raise found
+        return found
+
+    async def _topic(self, address: Address, name: str) -> TopicDescription | RemoteStorageError:
+        return (await self.many(address).topics([name]))[name]
+
+    def many(self, address: Address) -> Many:
+        return Many(self._at(address), timeout_ms=_TIMEOUT_MS)
+
+    def bootstrap(self) -> tuple[Address, ...]:
+        return tuple(self._bootstrap)
+
+    async def leader(self, topic: str, topic_id: Uuid, partition: int) -> Address:
+        """The leader of a partition. NotFound: the topic was deleted, or is another one by now.
+        Unavailable: there is no leader now.
+        """
+        described = await self.topic(topic)
+        if described.topic_id != topic_id:
+            raise NotFound(f"topic {topic!r} was deleted and created again meanwhile")
+        row = described.partitions.get(partition)
+        address = (await self.addresses()).get(row.leader) if row is not None else None
+        if address is None:
+            raise Unavailable(f"{topic}-{partition} has no leader now")
+        return address
+
+    async def coordinator(self, kind: int, key: str, needs: Acl) -> Address:
+        body = {"key": key, "key_type": kind}
+        answer = await self.ask_any(FIND_COORDINATOR, 3, body)
+        what = f"find the coordinator of {key}"
+        raise_refusal(answer["error_code"], what, answer["error_message"], needs=needs)
+        return Address(host=answer["host"], port=answer["port"])
+
+    async def close(self) -> None:
+        for connection in self._open.values():
+            await connection.close()
+
+    def _at(self, address: Address) -> BrokerConnection:
+        if address not in self._open:
+            self._open[address] = BrokerConnection(
+                address, client_id=self._client_id, security=self._security
+            )
+        return self._open[address]

@@ -1,0 +1,106 @@
+"""Planted bugs of `rlm restore`: records that come twice, not at all, changed, or among others."""
+
+from tests.mutants.edits import Edit, Target
+
+_RUNS = ("tests/rlm/restore/test_restore.py",)
+BATCHES = Target("rlm/restore/batches.py", ("tests/rlm/restore/test_batches.py",))
+TRANSACTIONS = Target("rlm/restore/transactions.py", _RUNS)
+TARGET = Target("rlm/restore/target.py", _RUNS)
+RUN = Target("rlm/restore/run.py", _RUNS)
+SOURCE = Target("rlm/restore/source.py", _RUNS)
+
+EDITS: tuple[Edit, ...] = (
+    *BATCHES.edits(
+        (
+            "a damaged batch gets a checksum that is right",
+            "        check_crc(batch, 0, header)\n",
+            "",
+        ),
+        (
+            "aborted records come back",
+            "return not any(first <= header.base_offset <= last for first, last in spans)",
+            "return bool(spans) or True",
+        ),
+        (
+            "records get the time at which they were restored",
+            "if is_dense and has_own_times and header.base_offset >= from_offset:",
+            "if is_dense and header.base_offset >= from_offset:",
+        ),
+        (
+            "deleted records, or those restored before, come with the rest of their batch",
+            "if is_dense and has_own_times and header.base_offset >= from_offset:",
+            "if is_dense and has_own_times:",
+        ),
+        (
+            "what was cut from a batch is passed",
+            "        start = start if count else record.offset\n"
+            "        count, following = count + 1, record.offset + 1\n",
+            "        start = start if count else record.offset\n"
+            "        count, following = count + 1, header.next_offset\n",
+        ),
+    ),
+    *TRANSACTIONS.edits(
+        (
+            "a progress that is about to be replaced is believed",
+            '"require_stable": True',
+            '"require_stable": False',
+        ),
+        (
+            "others who write meanwhile are not noticed",
+            "                self._refuse_others(base)\n",
+            "",
+        ),
+        (
+            "progress is committed by a transaction of its own",
+            "            target_offset = await self._produce(batches, target_offset)\n",
+            "            target_offset = await self._produce(batches, target_offset)\n"
+            "            await self._end()\n",
+        ),
+    ),
+    *TARGET.edits(
+        (
+            "records come behind those of somebody else",
+            "    if progress is None and log_start < log_end:\n",
+            "    if progress is None and log_start > log_end:\n",
+        ),
+        (
+            "a target that has lost records is completed",
+            "log_end < progress.target_offset:",
+            "log_end < 0:",
+        ),
+        (
+            "a topic that stamps records is taken",
+            'if configs.get("message.timestamp.type", "CreateTime") != "CreateTime":',
+            'if configs.get("message.timestamp.type", "CreateTime") == "":',
+        ),
+        (
+            "what was aborted counts as written by others",
+            "            is_ours = header.producer_id == producer_id or is_aborted\n",
+            "            is_ours = bool(is_aborted) and header.producer_id != producer_id\n",
+        ),
+    ),
+    *RUN.edits(
+        (
+            "a topic is refused whose restore was killed in its first transaction",
+            "            return await session.commit(first)\n",
+            "            session.progress = first\n            return first\n",
+        ),
+        (
+            "records that the source has lost meanwhile are passed in silence",
+            "if progress.source_offset < start_of(plan) and not self._wanted.skips_holes:",
+            "if progress.source_offset < 0 and not self._wanted.skips_holes:",
+        ),
+        (
+            "holes are passed in silence",
+            "    if holes and not wanted.skips_holes:\n",
+            "    if wanted.skips_holes and not holes:\n",
+        ),
+    ),
+    *SOURCE.edits(
+        (
+            "the last batch of a portion is passed",
+            "yield Portion(batches=tuple(taken), next_offset=batch.next_offset)",
+            "yield Portion(batches=tuple(taken[:-1]), next_offset=batch.next_offset)",
+        ),
+    ),
+)
