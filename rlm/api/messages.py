@@ -22,7 +22,7 @@ from rlm.remote_log.list_offsets import Position
 from rlm.remote_log.log_starts import Remains
 from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.reads import Piece
-from rlm.remote_log.remote_only import RemotePartitionState
+from rlm.remote_log.remote_state import RemotePartitionState
 from rlm.stores.reports import StoreReport, StoreStatus
 from rlm.tasks.copy_progress import Copying
 from rlm.tasks.verification import PartitionReport

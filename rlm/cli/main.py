@@ -45,6 +45,11 @@ COMMANDS = {
         attribute="acls",
         summary="Print the ACLs that a principal needs, or check them.",
     ),
+    "attach": LazyCommand(
+        module="rlm.cli.attach",
+        attribute="attach",
+        summary="Serve what the stores of a lost cluster have, without Kafka.",
+    ),
     "audit": LazyCommand(
         module="rlm.cli.pipelines",
         attribute="audit",

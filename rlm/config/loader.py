@@ -10,6 +10,7 @@ from kafka_clients.security import KafkaSecurity
 from kip405.addresses import Address
 from kip405.errors import Invalid
 from kip405.settings import Table, missing, rows_of
+from rlm.config.attached import AttachedConfig
 from rlm.config.broker_files import (
     PLAINTEXT,
     BrokerIdentity,
@@ -23,13 +24,14 @@ from rlm.config.machine import usable_memory_bytes, usable_processors, worker_co
 from rlm.config.memory import READER_PARTS, Memory, Part, service_parts
 from rlm.config.offload import read_offload_rules
 from rlm.config.refusals import Refusals
-from rlm.config.rules import READER_RULES, SERVICE_RULES
+from rlm.config.rules import ATTACHED_RULES, READER_RULES, SERVICE_RULES
 from rlm.config.secured import KafkaClientConfig, check_kafka_clients, refuse_what_kafka_has
 from rlm.config.service import REWRITE, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
 from rlm.config.yaml_text import read_text
 
 C = TypeVar("C", bound=CommonConfig)
+_KAFKA_KEYS = "kafka."
 
 
 def load(path: Path) -> ServiceConfig:
@@ -40,6 +42,11 @@ def load(path: Path) -> ServiceConfig:
 def load_reader(path: Path) -> ReaderConfig:
     """Read and check the configuration of `rlm serve --role reader`, likewise."""
     return reader_from_mapping(read_yaml(path))
+
+
+def load_attached(path: Path) -> AttachedConfig:
+    """Read and check the configuration of `rlm attach`, likewise."""
+    return attached_from_mapping(read_yaml(path))
 
 
 def kafka_clients_from_mapping(
@@ -89,6 +96,18 @@ def reader_from_mapping(
     return _built(build_reader(content, environment, _refusals(environment)))
 
 
+def attached_from_mapping(
+    content: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> AttachedConfig:
+    """The same for an attached reader, which asks no broker."""
+    refusals = _refusals(environment)
+    given = _given(content, environment, refusals)
+    for key in (one for one in given if one.startswith(_KAFKA_KEYS)):
+        with refusals.taken():
+            raise Invalid(f"{key}: an attached reader asks no broker; take it out")
+    return _built(_build_reader(given, AttachedConfig, ATTACHED_RULES, refusals))
+
+
 def build_service(
     content: Mapping[str, Any], environment: Mapping[str, str], refusals: Refusals
 ) -> ServiceConfig | None:
@@ -117,19 +136,34 @@ def build_reader(
 ) -> ReaderConfig | None:
     """See reader_from_mapping; otherwise as build_service."""
     given = _given(content, environment, refusals)
-    known = {row.key for row in settings(ReaderConfig).values()}
+
+    def check_clients() -> None:
+        check_kafka_clients(given, environment)
+
+    return _build_reader(given, ReaderConfig, READER_RULES, refusals, check_clients)
+
+
+def _build_reader(
+    given: Mapping[str, Any],
+    config: type[C],
+    rules: Sequence[Callable[[C], None]],
+    refusals: Refusals,
+    check_clients: Callable[[], None] = lambda: None,
+) -> C | None:
+    """The configuration of a service without a broker, by the rows and the rules of its role."""
+    known = {row.key for row in settings(config).values()}
     for row in settings().values():
         if row.key in given and row.key not in known:
             with refusals.taken():
                 raise Invalid(f"{row.key}: a reader has no broker and copies nothing; take it out")
-    values = _values(given, ReaderConfig, refusals)
+    values = _values(given, config, refusals)
     for fill in (_fill_advertised, _fill_reader_memory):
         with refusals.taken():
             fill(values)
     values.setdefault("principal", "rlm-reader")
-    _require(values, given, ReaderConfig, refusals)
+    _require(values, given, config, refusals)
     with refusals.taken():
-        check_kafka_clients(given, environment)
+        check_clients()
     with refusals.taken():
         if values.get("stores") == ():
             raise Invalid(
@@ -138,11 +172,11 @@ def build_reader(
             )
     if refusals.found:
         return None
-    config = ReaderConfig(**values)
-    for rule in READER_RULES:
+    built = config(**values)
+    for rule in rules:
         with refusals.taken():
-            rule(config)
-    return None if refusals.found else config
+            rule(built)
+    return None if refusals.found else built
 
 
 def _refusals(environment: Mapping[str, str]) -> Refusals:

@@ -6,6 +6,7 @@ Each is an Invalid of one line. Pure, but for the class of a provider, which is 
 from collections.abc import Callable
 
 from kip405.errors import Invalid
+from rlm.config.attached import AttachedConfig
 from rlm.config.common import BY_FILE, BY_KAFKA, NOBODY_ASKS, CommonConfig
 from rlm.config.proxy_clients import check_proxy_clients
 from rlm.config.service import ReaderConfig, ServiceConfig, settings
@@ -135,6 +136,14 @@ def _check_kafka_clients(config: CommonConfig) -> None:
     config.kafka_security()
 
 
+def _check_no_broker_is_asked(config: AttachedConfig) -> None:
+    if config.api_authorization == BY_KAFKA:
+        raise Invalid(
+            "api.authorization: kafka, but an attached reader has no brokers to ask for ACLs; give "
+            "api.principals.file and `file`"
+        )
+
+
 SERVICE_RULES: tuple[Callable[[ServiceConfig], None], ...] = (
     _check_kafka_clients,
     _check_provider,
@@ -150,6 +159,13 @@ SERVICE_RULES: tuple[Callable[[ServiceConfig], None], ...] = (
 
 READER_RULES: tuple[Callable[[ReaderConfig], None], ...] = (
     _check_kafka_clients,
+    _check_tls,
+    _check_authorization,
+    _check_exposure,
+)
+
+ATTACHED_RULES: tuple[Callable[[AttachedConfig], None], ...] = (
+    _check_no_broker_is_asked,
     _check_tls,
     _check_authorization,
     _check_exposure,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from grpc import aio
+from grpc import StatusCode, aio
 
 from kip405.contracts import SegmentReader, StoreAdmin
 from kip405.errors import Corrupt, Elsewhere, Fenced, Invalid, NotFound
@@ -68,7 +68,7 @@ class ServiceSource:
         self._leaders: dict[int, str] = {}
 
     async def plans(self, topic: str, partition: int | None) -> Sequence[PartitionPlan]:
-        numbers = [partition] if partition is not None else range(await self._partitions(topic))
+        numbers = [partition] if partition is not None else await self._partitions(topic)
         return [await self._plan(topic, number) for number in numbers]
 
     async def read_indexes(self, plan: PartitionPlan, piece: Piece) -> bytes:
@@ -81,14 +81,24 @@ class ServiceSource:
         for channel in self._channels.values():
             await channel.close()
 
-    async def _partitions(self, topic: str) -> int:
+    async def _partitions(self, topic: str) -> Sequence[int]:
+        """All partitions of the topic; of a service that has no cluster, those that it knows."""
+        stubs = self._stubs(self._address)
         try:
-            answer = await self._stubs(self._address).admin.DescribeTopic(
+            answer = await stubs.admin.DescribeTopic(
                 admin_pb2.DescribeTopicRequest(topic=topic), **self._sent()
             )
         except aio.AioRpcError as error:
+            if error.code() is not StatusCode.UNIMPLEMENTED:
+                raise error_of_call(error, f"service at {self._address}") from error
+        else:
+            return range(answer.partitions)
+        request = fetch_pb2.DescribeTopicsRequest(topics=[topic])
+        try:
+            found = await stubs.fetch.DescribeTopics(request, **self._sent())
+        except aio.AioRpcError as error:
             raise error_of_call(error, f"service at {self._address}") from error
-        return answer.partitions
+        return [row.partition for row in found.topics[0].partitions]
 
     async def _plan(self, topic: str, partition: int) -> PartitionPlan:
         request = fetch_pb2.DescribeRemoteLogRequest(

@@ -17,7 +17,7 @@ from kip405.indexes import IndexesObject
 from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.remote_log.objects import RemoteObjects
-from rlm.remote_log.remote_only import RemotePartitionState
+from rlm.remote_log.remote_state import RemotePartitionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,8 @@ the view answers with what it has, once it was ready. This module must not know 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -16,10 +15,11 @@ import structlog
 
 from kafka_protocol.apis.offsets import MAX_TIMESTAMP
 from kip405.crc import ByteBuffer
-from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition, Uuid
 from kip405.topic_names import checked_name
 from rlm.clock import Clock
+from rlm.plans.attachment import Doubt
 from rlm.plans.coverage import ranges_without_records
 from rlm.plans.history import published_lineage
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
@@ -38,6 +38,7 @@ from rlm.remote_log.reads import (
     clipped,
     lost,
 )
+from rlm.remote_log.remote_state import RemotePartitionState
 from rlm.remote_log.tier import ChangedMeanwhile
 from rlm.remote_log.topic_refs import topic_id_of, topic_records
 from rlm.v1 import fetch_pb2
@@ -50,6 +51,7 @@ BARRIER_DEADLINE_MS = 2_000
 QUIET_MS = 5_000
 """How long Kafka is not asked again after it did not answer, so that calls do not all wait."""
 _NOTHING = -1
+Doubts = Callable[[PartitionKey], tuple[Doubt, ...]]
 log = structlog.get_logger()
 
 
@@ -77,61 +79,27 @@ class _Ledger(Protocol):
     async def barrier(self, key: PartitionKey, deadline_ms: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemotePartitionState:
-    """The state of one partition's remote tier at one time. Offsets, half-open.
-
-    `written_start`: the remote log start, None = none was ever written. `history`: the lineage that
-    the segments show, with what a leader has published beyond that (H4). `frozen`: why the leader's
-    tier refuses the partition. `unread`: why the leader's record cannot be read; only a later
-    version can. `settings_version`: the version of the settings that were read.
-    """
-
-    topic_id_partition: TopicIdPartition
-    history: RemoteHistory
-    written_start: int | None
-    settings_version: int
-    frozen: str | None = None
-    unread: str | None = None
-
-    def refuse_unreadable(self) -> None:
-        """Fenced: the partition is frozen. Unavailable: this version cannot read whether it is, or
-        where its remote log starts is lost, and what has ended is not known.
-        """
-        if self.frozen is not None:
-            raise Fenced(f"{self.topic_id_partition} is frozen: {self.frozen}")
-        if self.unread is not None:
-            why = f"what its leader published cannot be read: {self.unread}"
-            raise Unavailable(f"{self.topic_id_partition}: {why}")
-        if self.written_start is None:
-            raise Unavailable(
-                f"{self.topic_id_partition} has no remote log start: the settings have lost it; "
-                "`rlm topics adopt-log-start` sets it"
-            )
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.written_start or 0
-
-    @property
-    def has_records(self) -> bool:
-        return (self.history.next_offset or 0) > self.log_start_offset
-
-    @property
-    def next_offset(self) -> int:
-        """The remote end; the remote log start if there is nothing above it."""
-        return max(self.history.next_offset or 0, self.log_start_offset)
-
-    def epoch_for_offset(self, offset: int) -> int:
-        """Leader epoch of an offset, -1 where not known."""
-        epoch = self.history.lineage.epoch_for_offset(offset)
-        return _NOTHING if epoch is None else epoch
+def no_doubts(key: PartitionKey) -> tuple[Doubt, ...]:
+    """Where settings and ledger are those of a cluster, what they say is certain."""
+    return ()
 
 
 class RemoteView:
-    """Answers from ledger and settings; `clock` measures how long Kafka is not asked."""
+    """Answers from ledger and settings; `clock` measures how long Kafka is not asked. `absent`: why
+    a topic that they do not have is not there.
+    """
 
-    def __init__(self, *, settings: _Settings, ledger: _Ledger, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        settings: _Settings,
+        ledger: _Ledger,
+        clock: Clock,
+        doubts: Doubts = no_doubts,
+        absent: str = "is not enabled",
+    ) -> None:
+        self._doubts = doubts
+        self._absent = absent
         self._settings = settings
         self._ledger = ledger
         self._clock = clock
@@ -184,6 +152,7 @@ class RemoteView:
             settings_version=self._settings.view.version,
             frozen=frozen,
             unread=unread,
+            doubts=self._doubts(key),
         )
 
     def again(self, state: RemotePartitionState) -> RemotePartitionState:
@@ -286,7 +255,7 @@ class RemoteView:
         record = self._find(ref)
         if record is None:
             named = ref.name if ref.WhichOneof("topic") == "name" else topic_id_of(ref)
-            raise NotFound(f"topic {named} is not enabled")
+            raise NotFound(f"topic {named} {self._absent}")
         return record
 
     def _find(self, ref: fetch_pb2.TopicRef) -> TopicRecord | None:
@@ -364,12 +333,15 @@ class RemoteReading:
         while offset < upper:
             state = self._view.again(state)
             _refuse_ended(state, offset)
+            certain_end = min(state.certain_end(offset), remote_end)
             try:
-                piece = await self._piece(state, request, offset, upper, remote_end)
+                piece = await self._piece(state, request, offset, upper, remote_end, certain_end)
             except (NotFound, Corrupt, ChangedMeanwhile) as error:
                 raise await self._lost(state, error, offset) from error
             yield piece
             offset = piece.next_offset
+        if wanted_end > remote_end:
+            state.refuse_doubtful_end()
 
     async def _lost(
         self,
@@ -397,6 +369,7 @@ class RemoteReading:
         offset: int,
         upper: int,
         remote_end: int,
+        certain_end: int,
     ) -> Piece:
         found = await self._reader.read(
             state.history,
@@ -405,7 +378,7 @@ class RemoteReading:
                 partition=state.topic_id_partition.partition,
                 offset=offset,
                 # Not the caller's end: a batch that extends beyond the bound is omitted.
-                upper_offset=remote_end,
+                upper_offset=certain_end,
                 max_bytes=request.max_bytes,
                 at_least_one=True,
                 read_committed=request.read_committed,
@@ -413,6 +386,8 @@ class RemoteReading:
         )
         batches, next_offset = below(found, offset, request.max_bytes, upper)
         if not batches:
+            if certain_end < upper:
+                state.refuse_doubtful(upper)  # what is omitted may extend beyond the bound
             for hole in clipped(found.missing, offset, upper):
                 state.history.refuse_unsettled(*hole)
             return _piece(state, (), upper, remote_end, missing=found.missing, begin=offset)
@@ -445,7 +420,7 @@ class RemoteReading:
         self, state: RemotePartitionState, timestamp_ms: int
     ) -> TimestampedOffset | None:
         try:
-            return await self._reader.offset_for_timestamp(
+            found = await self._reader.offset_for_timestamp(
                 state.history,
                 timestamp_ms,
                 start=state.log_start_offset,
@@ -453,6 +428,8 @@ class RemoteReading:
             )
         except (NotFound, Corrupt, ChangedMeanwhile) as error:
             raise await self._lost(state, error, MAX_OFFSET) from error
+        state.refuse_doubtful(MAX_OFFSET if found is None else found.offset + 1)
+        return found
 
 
 def _refuse_ended(state: RemotePartitionState, offset: int) -> None:

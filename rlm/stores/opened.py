@@ -25,7 +25,7 @@ from rlm.stores.connection import (
     store_called,
 )
 from rlm.stores.reports import StoreStatus, prefix_of
-from rlm.stores.stores import RoutedReader, Stores, StoresInUse, StoreUsage
+from rlm.stores.stores import Ledger, RoutedReader, Stores, StoresInUse, StoreUsage
 from rlmm.manager import Metadata
 from rlmm.settings_view import SettingsView
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
@@ -269,7 +269,6 @@ def open_stores(
     """Nothing is contacted. Needs a running loop. `may_found` False: only stores that the settings
     know are found, and nothing is written. Invalid, Unavailable: see open_plugins.
     """
-    plugins = open_plugins(config.stores, terms, clock)
     memory = Memory(
         cluster_id=config.cluster_id,
         settings=metadata.settings,
@@ -278,6 +277,24 @@ def open_stores(
         new_uuid=new_uuid,
         may_write=may_found,
     )
+    return connected_stores(
+        open_plugins(config.stores, terms, clock),
+        memory,
+        metadata.manager,
+        metadata.settings,
+        hedged_percent=config.fetch_hedge_max_percent,
+    )
+
+
+def connected_stores(
+    plugins: tuple[OpenPlugin, ...],
+    memory: Memory,
+    ledger: Ledger,
+    settings: Settings,
+    *,
+    hedged_percent: float,
+) -> OpenStores:
+    """A connection for each plugin; nothing is contacted."""
     stores = Stores(
         [
             StoreConnection(
@@ -293,9 +310,9 @@ def open_stores(
     )
     return OpenStores(
         stores=stores,
-        routed=RoutedReader(stores, clock, config.fetch_hedge_max_percent),
-        in_use=StoresInUse(metadata.manager, clock),
-        settings=metadata.settings,
+        routed=RoutedReader(stores, memory.clock, hedged_percent),
+        in_use=StoresInUse(ledger, memory.clock),
+        settings=settings,
         plugins=plugins,
     )
 

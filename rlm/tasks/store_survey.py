@@ -8,6 +8,7 @@ is asked by `StoreEvidence`, later, when it is known which segments matter. Noth
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from kip405.contracts import StoreAdmin, StoredObject
 from kip405.errors import Corrupt, Invalid, NotFound
@@ -18,26 +19,69 @@ from rlm.plans.reconcile import Leftover
 from rlm.stores.connection import identity_problem
 from rlm.tasks.evidence import store_of
 from rlmm.records import decode_value
-from rsm_plugins.layout.keys import ObjectKind, ParsedName, locator_of, parse_name
+from rsm_plugins.layout.keys import TOPIC_CUT, ObjectKind, ParsedName, locator_of, parse_name
 from rsm_plugins.layout.manifest import Manifest
 
 _READS_AT_ONCE = 16
+_REPORT_EVERY = 1_000
 TopicName = Callable[[Uuid], str | None]
 """The full name of a topic; object names have only its beginning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusableManifest:
+    """A manifest that cannot be used, by what its name says; nobody knows what is in its segment
+    but the first offset.
+    """
+
+    key: PartitionKey
+    topic_cut: str
+    segment_id: Uuid
+    start_offset: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyProgress:
+    """`manifests` None = the store is still being listed."""
+
+    objects: int
+    manifests: int | None = None
+    manifests_read: int = 0
+
+
+class Survey(Protocol):
+    """What the caller of a survey knows and is shown."""
+
+    def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
+        """Whether the manifest of the segment need not be read again; it never changes."""
+        ...
+
+    def report(self, progress: SurveyProgress) -> None: ...
+
+
+class _NothingKnown:
+    def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
+        return False
+
+    def report(self, progress: SurveyProgress) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
 class StoreSurvey:
     """What one store has of one cluster.
 
-    `segments` have a manifest that can be used, `leftovers` none at all. `unusable`: one text for
-    each manifest that cannot be used, and for each object that is none of ours.
+    `segments` have a manifest that can be used and was read, `leftovers` none at all. `unusable`:
+    one text for each manifest that cannot be used, and for each object that is none of ours.
+    `listed`: the segments that have a manifest, usable or not.
     """
 
     store_id: Uuid
     segments: dict[TopicIdPartition, list[StoredSegment]] = field(default_factory=dict)
     leftovers: list[Leftover] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
+    unusable_manifests: list[UnusableManifest] = field(default_factory=list)
+    listed: frozenset[tuple[PartitionKey, Uuid]] = frozenset()
     objects: int = 0
 
 
@@ -48,14 +92,19 @@ class StoreSurveyor:
         self._cluster_id = cluster_id
         self._topic_name = topic_name
 
-    async def survey(self, store: StoreAdmin, store_id: Uuid) -> StoreSurvey:
+    async def survey(
+        self, store: StoreAdmin, store_id: Uuid, caller: Survey | None = None
+    ) -> StoreSurvey:
         """Invalid where it is not that store of this cluster; Unavailable where it is away."""
+        caller = caller or _NothingKnown()
         await self._check_identity(store, store_id)
         found = StoreSurvey(store_id=store_id)
         names: list[tuple[str, ParsedName]] = []
         parts: dict[tuple[PartitionKey, Uuid], Leftover] = {}
         async for stored in store.list_objects(self._cluster_id):
             found.objects += 1
+            if found.objects % _REPORT_EVERY == 0:
+                caller.report(SurveyProgress(objects=found.objects))
             try:
                 parsed = parse_name(stored.name)
             except Invalid as error:
@@ -65,10 +114,14 @@ class StoreSurveyor:
                 names.append((stored.name, parsed))
             else:
                 self._note(parts, parsed, stored, store_id)
-        manifests = {_identity(parsed) for _, parsed in names}
-        found.leftovers += [one for key, one in parts.items() if key not in manifests]
-        for at in range(0, len(names), _READS_AT_ONCE):
-            some = names[at : at + _READS_AT_ONCE]
+        found.listed = frozenset(_identity(parsed) for _, parsed in names)
+        found.leftovers += [one for key, one in parts.items() if key not in found.listed]
+        new = [one for one in names if not caller.is_known(*_identity(one[1]))]
+        for at in range(0, len(new), _READS_AT_ONCE):
+            caller.report(
+                SurveyProgress(objects=found.objects, manifests=len(new), manifests_read=at)
+            )
+            some = new[at : at + _READS_AT_ONCE]
             read = await asyncio.gather(*(self._read(store, found, *one) for one in some))
             for segment in (one for one in read if one is not None):
                 partition = segment.metadata.topic_id_partition
@@ -117,12 +170,29 @@ class StoreSurveyor:
             metadata = decode_value(manifest.segment_metadata)
             self._check(manifest, metadata, parsed, found.store_id)
         except NotFound:
+            if not _is_ambiguous(parsed, topic):
+                return None
+            why = "its topic's name is longer than object names have, and its prefix depends on it"
+            self._refuse(found, name, parsed, why)
             return None
         except (Corrupt, Invalid) as error:
-            found.unusable.append(f"{name}: {error}")
+            self._refuse(found, name, parsed, str(error))
             return None
         return StoredSegment(
             metadata=metadata, remote_log_start_offset=manifest.remote_log_start_offset
+        )
+
+    def _refuse(self, found: StoreSurvey, name: str, parsed: ParsedName, why: str) -> None:
+        found.unusable.append(f"{name}: {why}")
+        key, segment_id = _identity(parsed)
+        found.unusable_manifests.append(
+            UnusableManifest(
+                key=key,
+                topic_cut=parsed.topic_cut,
+                segment_id=segment_id,
+                start_offset=parsed.start_offset,
+                why=f"manifest {name} cannot be used: {why}",
+            )
         )
 
     def _check(
@@ -152,3 +222,8 @@ class StoreSurveyor:
 
 def _identity(parsed: ParsedName) -> tuple[PartitionKey, Uuid]:
     return PartitionKey(parsed.topic_id, parsed.partition), parsed.segment_id
+
+
+def _is_ambiguous(parsed: ParsedName, topic: str) -> bool:
+    """Whether a manifest that is not found may lie under the digits of the topic's full name."""
+    return bool(parsed.entropy_digits) and topic == parsed.topic_cut and len(topic) == TOPIC_CUT

@@ -3,6 +3,7 @@
 from tests.mutants import (
     of_accept_retention,
     of_api_rights,
+    of_attachment,
     of_certificates,
     of_chunks,
     of_cleaning,
@@ -66,6 +67,7 @@ from tests.mutants.edits import Edit
 
 EDITS: tuple[Edit, ...] = (
     *of_accept_retention.EDITS,
+    *of_attachment.EDITS,
     *of_certificates.EDITS,
     *of_formats.EDITS,
     *of_api_rights.EDITS,

@@ -1,0 +1,23 @@
+"""The settings of `rlm attach`: those of a reader, without what only a cluster can answer."""
+
+from dataclasses import dataclass
+
+from kip405.addresses import Address
+from kip405.settings import ADDRESSES, TEXT, setting
+from rlm.config.common import CommonConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachedConfig(CommonConfig):
+    """Checked settings of `rlm attach`: those of a reader without the ones of Kafka."""
+
+    cluster_id: str = setting(
+        "cluster.id",
+        TEXT,
+        "Id of the cluster whose segments are served.",
+        default="",
+        default_doc="that of the stores",
+    )
+    kafka_bootstrap_servers: tuple[Address, ...] = setting(
+        "kafka.bootstrap.servers", ADDRESSES, "Not asked.", default=()
+    )

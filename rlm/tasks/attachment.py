@@ -1,0 +1,286 @@
+"""Reads what the stores of one cluster have, as an attached reader serves it; reads nothing else.
+
+    identities of the stores -> all manifests -> ledgers and plans of all partitions -> readers
+
+Everything is read before anything is served. Later rounds read new manifests only, and drop the
+segments whose manifest is gone, as the cluster may still live and delete them in order. A round
+that fails leaves what was read before. `rlm/plans/attachment.py` decides.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kip405.contracts import StoreAdmin
+from kip405.errors import Invalid
+from kip405.ids import PartitionKey, Uuid
+from kip405.segments import RemoteLogSegmentMetadata
+from rlm.clock import next_turn
+from rlm.plans.attachment import (
+    Backup,
+    PartitionPlan,
+    StoredTopic,
+    UnreadSegment,
+    names_used_twice,
+    plan_partition,
+    topics_to_serve,
+)
+from rlm.plans.ledger_rebuild import StoredSegment
+from rlm.remote_log.attached import (
+    NOBODY,
+    AttachedLog,
+    AttachedState,
+    ledger_of_segments,
+    view_of_records,
+)
+from rlm.remote_log.topic_refs import topic_records
+from rlm.tasks.store_survey import StoreSurvey, StoreSurveyor, SurveyProgress, UnusableManifest
+from rlmm.ledger import PartitionLedger
+from rlmm.settings_records import (
+    CAUSE_COMMAND,
+    ClusterRecord,
+    HolesRecord,
+    SettingsRecord,
+    StartRecord,
+    StoreRecord,
+    TopicRecord,
+)
+from rlmm.settings_view import SettingsView
+
+Report = Callable[[Uuid, SurveyProgress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What the operator has decided. `topic_ids`: these have their names. `accepted`: partitions,
+    as TOPIC-PARTITION by name or id, of which what the segments show is right. `backup`: the
+    settings of the cluster, None = there are none.
+    """
+
+    topic_ids: tuple[Uuid, ...] = ()
+    accepted: frozenset[str] = frozenset()
+    backup: SettingsView | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What one reading of the stores has found, beside the state that readers get."""
+
+    objects: int = 0
+    new_segments: int = 0
+    gone_segments: int = 0
+    leftovers: int = 0
+    unusable: tuple[str, ...] = ()
+    used_twice: Mapping[str, tuple[Uuid, ...]] = field(default_factory=dict)
+
+
+class Attachment:
+    """Reads stores into the log of an attached reader."""
+
+    def __init__(
+        self, *, cluster_id: str, log: AttachedLog, choices: Choices, report: Report
+    ) -> None:
+        """Invalid: the backup is another cluster's, or cannot be read."""
+        _refuse_foreign(choices.backup, cluster_id)
+        self._cluster_id = cluster_id
+        self._log = log
+        self._choices = choices
+        self._report = report
+        self._starts: dict[PartitionKey, int] = {}
+        self._names: dict[Uuid, StoredTopic] = {}
+
+    async def read(
+        self, stores: Mapping[Uuid, StoreAdmin], records: Iterable[StoreRecord]
+    ) -> Round:
+        """Read all stores, and replace the state of the log. Invalid: a store is not the expected
+        one, or a choice fits nothing. Unavailable: a store is away.
+        """
+        surveyor = StoreSurveyor(cluster_id=self._cluster_id, topic_name=lambda _: None)
+        surveys = [
+            await surveyor.survey(store, store_id, _Caller(self, store_id))
+            for store_id, store in stores.items()
+        ]
+        return await self._take(surveys, tuple(records))
+
+    def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
+        """Whether the segment is served already."""
+        ledger = self._log.state.ledgers.get(key)
+        return ledger is not None and segment_id in ledger.entries
+
+    def report(self, store_id: Uuid, progress: SurveyProgress) -> None:
+        self._report(store_id, progress)
+
+    async def _take(self, surveys: list[StoreSurvey], records: tuple[StoreRecord, ...]) -> Round:
+        """Everything that was read is served from one moment on, or nothing of it."""
+        new, unread = _new_segments(surveys), _unread(surveys)
+        before = self._log.state
+        gone = _gone(before.ledgers, frozenset().union(*(one.listed for one in surveys)))
+        self._note(new)
+        ledgers = dict(before.ledgers)
+        for key in {*new, *gone}:
+            segments = list(_kept(ledgers.get(key), gone.get(key, ())))
+            segments += [one.metadata for one in new.get(key, ())]
+            ledgers[key] = ledger_of_segments(key, segments, ledgers.get(key))
+            await next_turn()
+        ledgers = {key: one for key, one in ledgers.items() if one.entries}
+        topics = self._topics(ledgers)
+        plans = await self._plans(ledgers, unread, topics)
+        settings = (*self._settings(plans), *records, *topics)
+        view = view_of_records(settings, before.view.version)
+        self._log.replace(AttachedState(ledgers=ledgers, plans=plans, view=view))
+        return Round(
+            objects=sum(one.objects for one in surveys),
+            new_segments=sum(len(one) for one in new.values()),
+            gone_segments=sum(len(one) for one in gone.values()),
+            leftovers=sum(len(one.leftovers) for one in surveys),
+            unusable=tuple(text for one in surveys for text in one.unusable),
+            used_twice=names_used_twice(topics),
+        )
+
+    def _note(self, new: Mapping[PartitionKey, Iterable[StoredSegment]]) -> None:
+        """Starts only rise, and a topic has the name of its newest segment."""
+        for key, segments in new.items():
+            for one in segments:
+                start = max(self._starts.get(key, 0), one.remote_log_start_offset)
+                self._starts[key] = start
+                copied_ms = one.metadata.event_timestamp_ms
+                known = self._names.get(key.topic_id)
+                if known is None or copied_ms > known.newest_ms:
+                    self._names[key.topic_id] = StoredTopic(
+                        topic_id=key.topic_id,
+                        name=one.metadata.topic_id_partition.topic,
+                        newest_ms=copied_ms,
+                    )
+
+    def _topics(self, keys: Iterable[PartitionKey]) -> tuple[TopicRecord, ...]:
+        there = {key.topic_id for key in keys}
+        chosen = self._choices.topic_ids
+        if self._log.is_ready:  # what was there may have been deleted since
+            chosen = tuple(one for one in chosen if one in there)
+        backup = self._choices.backup
+        return topics_to_serve(
+            (one for one in self._names.values() if one.topic_id in there),
+            chosen,
+            () if backup is None else topic_records(backup.records()),
+        )
+
+    async def _plans(
+        self,
+        ledgers: Mapping[PartitionKey, PartitionLedger],
+        unread: Mapping[PartitionKey, list[UnreadSegment]],
+        topics: Iterable[TopicRecord],
+    ) -> dict[PartitionKey, PartitionPlan]:
+        """Also of partitions of these topics that have no manifest but some that cannot be used."""
+        owners = {one.name: one.topic_id for one in topics}
+        names = {topic_id: name for name, topic_id in owners.items()}
+        known = {key.topic_id for key in ledgers}
+        keys = {*ledgers, *(one for one in unread if one.topic_id in known)}
+        left = set(self._choices.accepted)
+        plans: dict[PartitionKey, PartitionPlan] = {}
+        for key in sorted(keys):
+            topics_names = names.get(key.topic_id), key.topic_id
+            spellings = {f"{one}-{key.partition}" for one in topics_names}
+            left -= spellings
+            plans[key] = plan_partition(
+                ledgers.get(key) or PartitionLedger.empty(key),
+                manifest_start_offset=self._starts.get(key, 0),
+                unread=unread.get(key, ()),
+                backup=self._backup(key),
+                is_accepted=bool(spellings & self._choices.accepted),
+            )
+            await next_turn()
+        if left and not self._log.is_ready:
+            raise Invalid(f"--accept-history: the stores have no partition {min(left)}")
+        return plans
+
+    def _backup(self, key: PartitionKey) -> Backup:
+        view = self._choices.backup
+        if view is None:
+            return Backup()
+        return Backup(
+            remote_log_start_offset=view.remote_log_start(key),
+            holes=view.holes(key),
+            published=view.history(key),
+        )
+
+    def _settings(self, plans: Mapping[PartitionKey, PartitionPlan]) -> Iterator[SettingsRecord]:
+        yield ClusterRecord(
+            cluster_id=self._cluster_id, ledger_topic_id=NOBODY, settings_topic_id=NOBODY
+        )
+        for key, plan in plans.items():
+            backup = self._backup(key)
+            yield StartRecord(
+                partition=key,
+                remote_log_start_offset=plan.remote_log_start_offset,
+                cause=CAUSE_COMMAND,
+            )
+            if backup.holes:
+                yield HolesRecord(partition=key, holes=backup.holes)
+            if backup.published is not None:
+                yield backup.published
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """Of the survey of one store."""
+
+    attachment: Attachment
+    store_id: Uuid
+
+    def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
+        return self.attachment.is_known(key, segment_id)
+
+    def report(self, progress: SurveyProgress) -> None:
+        self.attachment.report(self.store_id, progress)
+
+
+def _refuse_foreign(backup: SettingsView | None, cluster_id: str) -> None:
+    if backup is None:
+        return
+    if backup.problem is not None:
+        raise Invalid(f"--settings-backup: {backup.problem}")
+    if backup.cluster is None:
+        raise Invalid("--settings-backup: it has no cluster record: it is no whole backup")
+    if backup.cluster.cluster_id != cluster_id:
+        raise Invalid(
+            f"--settings-backup: it is of cluster {backup.cluster.cluster_id}, not of {cluster_id}"
+        )
+
+
+def _new_segments(surveys: Iterable[StoreSurvey]) -> dict[PartitionKey, list[StoredSegment]]:
+    found: dict[PartitionKey, list[StoredSegment]] = {}
+    for survey in surveys:
+        for partition, segments in survey.segments.items():
+            found.setdefault(partition.key, []).extend(segments)
+    return found
+
+
+def _unread(surveys: Iterable[StoreSurvey]) -> dict[PartitionKey, list[UnreadSegment]]:
+    found: dict[PartitionKey, list[UnreadSegment]] = {}
+    for survey in surveys:
+        for one in survey.unusable_manifests:
+            found.setdefault(one.key, []).append(_unread_segment(one))
+    return found
+
+
+def _unread_segment(one: UnusableManifest) -> UnreadSegment:
+    return UnreadSegment(start_offset=one.start_offset, why=one.why)
+
+
+def _gone(
+    ledgers: Mapping[PartitionKey, PartitionLedger], listed: Collection[tuple[PartitionKey, Uuid]]
+) -> dict[PartitionKey, set[Uuid]]:
+    """Segments that are served and have no manifest any more."""
+    found = {
+        key: {one for one in ledger.entries if (key, one) not in listed}
+        for key, ledger in ledgers.items()
+    }
+    return {key: gone for key, gone in found.items() if gone}
+
+
+def _kept(
+    ledger: PartitionLedger | None, gone: Collection[Uuid]
+) -> Iterator[RemoteLogSegmentMetadata]:
+    if ledger is not None:
+        for segment_id, entry in ledger.entries.items():
+            if segment_id not in gone:
+                yield entry.metadata

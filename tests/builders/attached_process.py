@@ -1,0 +1,93 @@
+"""`rlm attach` as a process over a local store, without an address of Kafka anywhere."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlm_sandbox.ports import PortReservation
+from rlm_sandbox.readiness import service_is_ready
+from rlm_sandbox.spec import loopback
+
+_LIMIT_S = 120
+_POLL_S = 0.05
+_COMMAND = (sys.executable, "-P", "-m", "rlm.cli.main")
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedReader:
+    """One that has read all manifests."""
+
+    address: str
+    http: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def rlm(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """A command that asks this reader."""
+        command = [*_COMMAND, *arguments, "--address", self.address]
+        return _run(command)
+
+    def health(self) -> dict[str, Any]:
+        """What /healthz says."""
+        with urllib.request.urlopen(f"http://{self.http}/healthz", timeout=_LIMIT_S) as answer:
+            found: dict[str, Any] = json.loads(answer.read())
+            return found
+
+
+def attached_settings(folder: Path, store: Path, grpc: int, http: int) -> dict[str, Any]:
+    return {
+        "state.dir": str(folder / "attached-state"),
+        "grpc.listen": loopback(grpc),
+        "http.listen": loopback(http),
+        "plugin": "local",
+        "rsm.config.root": str(store),
+    }
+
+
+@contextmanager
+def attached_reader(folder: Path, store: Path, *options: str) -> Iterator[AttachedReader]:
+    """Gone afterwards; its end by SIGTERM must be orderly."""
+    with PortReservation() as ports:
+        grpc, http = ports.take(), ports.take()
+        ports.release(grpc, http)
+    path, log = folder / "attached.yaml", folder / "attached.log"
+    path.write_text(yaml.safe_dump(attached_settings(folder, store, grpc, http)), encoding="utf-8")
+    command = [*_COMMAND, "attach", "--from-store", "--config", str(path), *options]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        deadline = time.monotonic() + _LIMIT_S
+        while not service_is_ready(http):
+            assert process.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < deadline, log.read_text()[-2000:]
+            time.sleep(_POLL_S)
+        yield AttachedReader(loopback(grpc), loopback(http), process, log)
+    finally:
+        process.terminate()
+        status = process.wait(_LIMIT_S)
+    assert status == 0, log.read_text()[-2000:]
+
+
+def refused(folder: Path, settings: dict[str, Any], *options: str) -> str:
+    """The one line with which `rlm attach` refuses to start."""
+    path = folder / "refused.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    command = [*_COMMAND, "attach", "--from-store", "--config", str(path), *options]
+    done = _run(command)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    (line,) = [one for one in done.stderr.splitlines() if one.startswith("rlm: ")]
+    return line
+
+
+def _run(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)

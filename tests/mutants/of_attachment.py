@@ -1,0 +1,93 @@
+"""Planted bugs in what an attached reader serves: doubts, starts, and what it must not change."""
+
+from tests.mutants.edits import Edit, Target
+
+_API = "tests/rlm/api/test_h04_attached.py"
+PLAN = Target("rlm/plans/attachment.py", ("tests/rlm/plans/test_h04_attachment.py",))
+STATE = Target("rlm/remote_log/remote_state.py", (_API,))
+READING = Target("rlm/remote_log/remote_only.py", (_API,))
+TASK = Target("rlm/tasks/attachment.py", (_API,))
+STORES = Target("rlm/service/attached_stores.py", ("tests/rlm/cli/test_attach.py",))
+
+EDITS: tuple[Edit, ...] = (
+    *PLAN.edits(
+        (
+            "H4: copies of two histories are no doubt",
+            "        if epochs[0] != epochs[1]:\n",
+            "        if epochs[0] is None:\n",
+        ),
+        (
+            "H4: a published history of one of the leaders ends the doubt",
+            "if max(one.epochs) > proven]",
+            "if min(one.epochs) > proven]",
+        ),
+        (
+            "H4: the end of a segment behind a contradiction is left out",
+            "    for start, next_offset in missed(left, taken):\n",
+            "    for start, next_offset in missed(left, taken)[:0]:\n",
+        ),
+        (
+            "a manifest that cannot be used is left out",
+            "(*_disputed(ledger, lineage, backup), *_from_unread(unread))",
+            "tuple(_disputed(ledger, lineage, backup))",
+        ),
+        (
+            "H2: the start of the backup alone counts",
+            "        return max(known, manifest_start_offset)\n",
+            "        return known\n",
+        ),
+        (
+            "H2: the starts of the manifests do not count",
+            "    return max(first, manifest_start_offset)\n",
+            "    return first\n",
+        ),
+    ),
+    *STATE.edits(
+        (
+            "H4: a doubtful offset is served",
+            "            if doubt.start <= offset < doubt.next_offset:\n",
+            "            if doubt.start < offset < doubt.next_offset:\n",
+        ),
+        (
+            "H4: a read goes on into a doubt",
+            "                return doubt.start\n",
+            "                return MAX_OFFSET\n",
+        ),
+        (
+            "a hidden end is taken for the end",
+            "            if doubt.next_offset > self.next_offset:\n",
+            "            if doubt.next_offset > MAX_OFFSET:\n",
+        ),
+    ),
+    *READING.edits(
+        (
+            "H4: a timestamp is found beyond a doubt",
+            "        state.refuse_doubtful(MAX_OFFSET if found is None else found.offset + 1)\n",
+            "        state.refuse_doubtful(0 if found is None else found.offset + 1)\n",
+        ),
+    ),
+    *TASK.edits(
+        (
+            "H2: a later round forgets the highest start",
+            "                start = max(self._starts.get(key, 0), one.remote_log_start_offset)\n",
+            "                start = min(self._starts.get(key, 0), one.remote_log_start_offset)\n",
+        ),
+        (
+            "what was deleted in the store stays",
+            "            if segment_id not in gone:\n",
+            "            if segment_id:\n",
+        ),
+        (
+            "a backup of another cluster counts",
+            "    if backup.cluster.cluster_id != cluster_id:\n",
+            "    if not backup.cluster.cluster_id:\n",
+        ),
+    ),
+    *STORES.edits(
+        (
+            "H11: the store of another cluster is attached",
+            "            if identity.cluster_id != self.cluster_id:\n",
+            "            if not identity.cluster_id:\n",
+        ),
+    ),
+)
