@@ -17,12 +17,16 @@ async def until(holds: Callable[[], object], timeout_s: float = 60) -> None:
             await asyncio.sleep(_POLL_S)
 
 
-async def succeeds_once(attempt: Callable[[], Awaitable[None]], most: int = 3) -> None:
+async def succeeds_once(
+    attempt: Callable[[], Awaitable[None]],
+    most: int = 3,
+    failures: tuple[type[Exception], ...] = (AssertionError, EOFError, ConnectionError),
+) -> None:
     """For what has short limits by the real clock: a stall of the machine breaks one attempt, and a
     fault of the product all of them.
     """
     for _ in range(most - 1):
-        with suppress(AssertionError, EOFError, ConnectionError):
+        with suppress(*failures):
             return await attempt()
     return await attempt()
 
