@@ -22,6 +22,7 @@ from rlmm.clients import ConnectionSettings, error_text
 from rlmm.publisher import OutcomeUnknown, Publisher, Record
 from tests.builders.clock import ManualClock
 from tests.builders.producer import FakeCluster, Sent
+from tests.waiting import pass_time, until
 
 PARTITION = TopicPartition("facts", 3)
 RECORD = Record(topic_partition=PARTITION, key=b"k", value=b"v", headers=(("h", b"1"),))
@@ -32,13 +33,16 @@ VERIFIED_FOR_MS = 10_000
 
 
 class Rig:
-    """A publisher over a fake cluster; `verified` topics in order, what was `read_back`."""
+    """A publisher over a fake cluster; `verified` topics in order, what was `read_back`, and how
+    many `reads_begun`.
+    """
 
     def __init__(self) -> None:
         self.cluster = FakeCluster()
         self.clock = ManualClock()
         self.verified: list[str] = []
         self.problem: str | None = None
+        self.reads_begun = 0
         self.read_back: list[tuple[TopicPartition, int]] = []
         self.reads = asyncio.Event()
         self.reads.set()
@@ -52,6 +56,7 @@ class Rig:
             raise Unavailable(self.problem)
 
     async def _read(self, topic_partition: TopicPartition, end: int) -> None:
+        self.reads_begun += 1
         await self.reads.wait()
         self.read_back.append((topic_partition, end))
 
@@ -108,8 +113,11 @@ async def test_h10_no_read_back_before_the_ack_and_no_return_before_the_read_bac
 async def test_h10_no_ack_in_time_is_unknown_and_costs_the_producer(rig: Rig) -> None:
     """What that producer has not sent must not arrive later by its own retries."""
     rig.cluster.acks = False
-    with pytest.raises(OutcomeUnknown, match=f"no word within {SHORT_MS} ms"):
-        await rig.publish(timeout_ms=SHORT_MS)
+    publishing = asyncio.ensure_future(rig.publish())
+    await until(lambda: rig.cluster.log)
+    pass_time(LONG_MS / 1000)
+    with pytest.raises(OutcomeUnknown, match=f"no word within {LONG_MS} ms"):
+        await publishing
     await settle()
     assert rig.cluster.producers[0].is_aborted
     assert len(rig.cluster.log) == 1  # it may be there, as here
@@ -120,8 +128,11 @@ async def test_h10_no_ack_in_time_is_unknown_and_costs_the_producer(rig: Rig) ->
 
 async def test_h10_no_read_back_in_time_is_unknown_but_the_record_is_written(rig: Rig) -> None:
     rig.reads.clear()
+    publishing = asyncio.ensure_future(rig.publish())
+    await until(lambda: rig.reads_begun)
+    pass_time(LONG_MS / 1000)
     with pytest.raises(OutcomeUnknown):
-        await rig.publish(timeout_ms=SHORT_MS)
+        await publishing
     await settle()
     assert not rig.cluster.producers[0].is_aborted
 
