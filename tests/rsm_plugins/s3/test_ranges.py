@@ -25,6 +25,7 @@ from rsm_plugins.s3.ranges import (
 from tests.builders.certificates import Authority
 from tests.rsm_plugins.s3.recording import Answer, Asked, RecordingServer, recording_server
 from tests.rsm_plugins.s3.stores import open_store, subject_of
+from tests.waiting import succeeds_once
 
 KEYS = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
 BODY = bytes(range(256)) * 4096
@@ -420,8 +421,12 @@ async def test_only_a_server_whose_certificate_is_trusted_is_asked(
             assert found == BODY[5:900_000]
         monkeypatch.setenv("AWS_CA_BUNDLE", str(other.ca_file))
         async with open_store(hasty) as store:
-            with pytest.raises(Unavailable, match="mend the certificate"):
-                await store.fetch_log_segment(locator, wanted)
+
+            async def is_refused() -> None:
+                with pytest.raises(Unavailable, match="mend the certificate"):
+                    await store.fetch_log_segment(locator, wanted)
+
+            await succeeds_once(is_refused)
         assert len(server.asked) == 1
 
 
