@@ -52,9 +52,9 @@ async def test_h24_each_call_has_the_cores_answer(path: Path) -> None:
         s.core.tier.aborted = ((5, 6),)
         s.core.tier.timestamped = TimestampedOffset(offset=3, timestamp_ms=4, leader_epoch=5)
         assert await s.worker.barrier(NAMED, 0, 60_000) == tier_partition()
-        assert await s.worker.barrier(TopicRef(topic_id=TOPIC_ID), 0, 5_000) == tier_partition()
-        assert await s.worker.barrier(TopicRef(name="other"), 0, 5_000) is None
-        assert await s.worker.watermarks(NAMED, 0, 5_000) == WATERMARKS
+        assert await s.worker.barrier(TopicRef(topic_id=TOPIC_ID), 0, 60_000) == tier_partition()
+        assert await s.worker.barrier(TopicRef(name="other"), 0, 60_000) is None
+        assert await s.worker.watermarks(NAMED, 0, 60_000) == WATERMARKS
         records = await s.worker.read(READ)
         assert b"".join(records.records) == blob(10, 30)
         assert (records.size_bytes, records.next_offset, records.aborted) == (200, 30, ((5, 6),))
@@ -97,7 +97,7 @@ async def test_h24_each_call_has_the_cores_error(path: Path, kind: ErrorKind) ->
         s.core.deletions.error = error
         for call in (
             s.worker.barrier(NAMED, 0, 60_000),
-            s.worker.watermarks(NAMED, 0, 5_000),
+            s.worker.watermarks(NAMED, 0, 60_000),
             s.worker.read(READ),
             s.worker.offset_for_timestamp(TOPIC_ID, 0, 77),
             s.worker.raise_start(tier_partition(), 44),
@@ -267,7 +267,7 @@ async def test_h22_what_was_known_is_shown_until_the_next_core_is_ready(path: Pa
         assert not s.worker.ready()
         assert s.worker.partition(NAMED, 0) == tier_partition()
         assert s.worker.epoch_end(TOPIC_ID, 0, 3) == epochs.end_of(3)
-        assert await s.worker.barrier(NAMED, 1, 5_000) == tier_partition(partition=1)
+        assert await s.worker.barrier(NAMED, 1, 60_000) == tier_partition(partition=1)
         assert s.worker.partition(NAMED, 1) == tier_partition(partition=1)
         await s.core.feed.compare_all()
         await until(s.worker.ready)
@@ -355,7 +355,7 @@ async def test_h24_a_bug_in_a_call_is_its_answer_and_ends_nothing(path: Path) ->
         assert raised.value.kind is ErrorKind.INTERNAL
         s.core.tier.error = None
         assert (await s.worker.read(replace(READ, partition=3))).size_bytes == 200
-        assert await s.worker.barrier(TopicRef(topic_id=Uuid(bytes(16))), 0, 5_000) is None
+        assert await s.worker.barrier(TopicRef(topic_id=Uuid(bytes(16))), 0, 60_000) is None
 
 
 async def test_h24_a_worker_that_takes_nothing_does_not_fill_the_memory_of_the_core(

@@ -39,7 +39,7 @@ DRAINS = (
 )
 
 
-LIMIT_S = 30
+LIMIT_S = 60
 """For processes that a busy machine is slow to start and to end."""
 
 
@@ -67,7 +67,7 @@ def plan(
         "name": "child",
         "command": (str(python), "-S", "-c", NOTE + program, str(log)),
         "first_line": lambda recent_ends: b"%d\n" % recent_ends,
-        "stop_ms": 5_000,
+        "stop_ms": 30_000,
         **changes,
     }
     return ChildPlan(**fields)  # type: ignore[arg-type]
@@ -328,7 +328,7 @@ from rlm.workers.children import ChildPlan
 from rlm.workers.supervisor import Supervisor, run_supervised
 def child(name, program, **more):
     return ChildPlan(name=name, command=(sys.executable, "-S", "-c", program, sys.argv[1]),
-                     first_line=lambda recent_ends: b"", stop_ms=3000, **more)
+                     first_line=lambda recent_ends: b"", stop_ms=30000, **more)
 core, worker = sys.argv[2:]
 plans = [child("worker", worker) for _ in range(2)]
 make = lambda: Supervisor(core=child("core", core, may_refuse=True), workers=plans,
