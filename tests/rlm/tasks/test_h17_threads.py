@@ -18,6 +18,7 @@ from rlm.tasks.copy_order import Turn
 from rsm_plugins.threads import Threads
 from tests.builders.rig import Rig
 from tests.builders.threads import THREADS, all_of
+from tests.waiting import pass_time, until
 
 
 @pytest.fixture
@@ -50,16 +51,21 @@ async def test_h17_a_snapshot_waits_for_no_copy(tmp_path: Path, gate: threading.
 async def test_h17_a_hanging_disk_is_an_error_and_a_number(
     tmp_path: Path, gate: threading.Event
 ) -> None:
-    snapshots = Threads("snapshots", 1, hang_ms=1_000)
+    pass_time(0)  # the pool keeps the clock of its loop
+    snapshots, hangs = Threads("snapshots", 1, hang_ms=60_000), threading.Event()
     rig = Rig(tmp_path, threads=replace(all_of(THREADS), snapshots=snapshots))
     rig.write_log(0, 100, 200, 300, end=350)
 
     def hang() -> None:
+        hangs.set()
         gate.wait()
 
     rig.log_dirs.after_scan = hang
-    with pytest.raises(Unavailable, match="work of snapshots has not ended within 1000 ms"):
-        await rig.snapshots.take(rig.led)
+    taking = asyncio.ensure_future(rig.snapshots.take(rig.led))
+    await until(hangs.is_set)
+    pass_time(60)
+    with pytest.raises(Unavailable, match="work of snapshots has not ended within 60000 ms"):
+        await taking
     assert thread_gauges(rig.threads.pools())["rlm_threads_hung"] == {
         ("snapshots",): 1,
         ("tests",): 0,
