@@ -208,7 +208,7 @@ async def test_only_named_folders_are_read_on_a_callers_word(tmp_path: Path) -> 
 async def _send(
     client: GrpcRemoteStorageManager, messages: list[pb.CopyLogSegmentDataRequest]
 ) -> None:
-    await client._stubs.storage.CopyLogSegmentData(iter(messages), metadata=PRINCIPAL, timeout=10)
+    await client._stubs.storage.CopyLogSegmentData(iter(messages), metadata=PRINCIPAL, timeout=60)
 
 
 async def test_copies_that_break_their_own_declaration_are_refused(tmp_path: Path) -> None:
