@@ -433,8 +433,8 @@ EDITS: tuple[Edit, ...] = (
     *ROLLS.edits(
         (
             "a roll within the tick of the one before is never seen",
-            "                and old.is_settled\n",
-            "",
+            "old.is_settled and _stamp(",
+            "_stamp(",
         ),
         (
             "every directory is listed at every poll",

@@ -36,8 +36,8 @@ EDITS = (
     *Target("rlm/stores/opened.py", ("tests/rlm/service/test_settings_wiring.py",)).edits(
         (
             "fetch.hedge.max.percent is not obeyed",
-            "clock, config.fetch_hedge_max_percent",
-            "clock, 5",
+            "hedged_percent=config.fetch_hedge_max_percent",
+            "hedged_percent=5",
         ),
     ),
 )

@@ -94,7 +94,7 @@ EDITS: tuple[Edit, ...] = (
     *SURVEY.edits(
         (
             "H6: a segment with its manifest counts as remains",
-            "if key not in manifests]",
+            "if key not in found.listed]",
             "]",
         ),
     ),
