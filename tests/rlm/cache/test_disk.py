@@ -44,7 +44,7 @@ def data(number: int) -> bytes:
 
 @asynccontextmanager
 async def opened(folder: Path, capacity: int = 100 * FILE) -> AsyncIterator[DiskCache]:
-    disk = DiskCache(folder, capacity, threads=THREADS)
+    disk = DiskCache(folder, capacity, threads=THREADS, read_timeout_ms=60_000)
     running = asyncio.ensure_future(disk.run())
     async with asyncio.timeout(60):
         while not disk.is_on and not running.done():  # noqa: ASYNC110 - there is no event

@@ -22,7 +22,7 @@ LIMITS = ReadLimits(memory_bytes=4 << 20, first_bytes=CHUNK)
 @asynccontextmanager
 async def started(store: MadeStore, folder: Path) -> AsyncIterator[tuple[RemoteReader, DiskCache]]:
     """A service's reader and disk cache, from start to stop."""
-    disk = DiskCache(folder, 4 << 20, threads=THREADS)
+    disk = DiskCache(folder, 4 << 20, threads=THREADS, read_timeout_ms=60_000)
     running = asyncio.ensure_future(disk.run())
     with some_threads(2) as threads:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(60):
