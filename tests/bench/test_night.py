@@ -59,9 +59,13 @@ def ended(out: Path) -> dict[str, int | None]:
 def test_a_part_that_fails_or_takes_too_long_does_not_end_the_others(
     fakes: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--out", str(fakes)]) == 1
+    said = ""
+    for _ in range(3):  # a stall of the machine may hold up a part for longer than the limit
+        assert main(["--out", str(fakes)]) == 1
+        said = capsys.readouterr().out
+        if ended(fakes) == {"good": 0, "bad": 3, "slow": None}:
+            break
     assert ended(fakes) == {"good": 0, "bad": 3, "slow": None}
-    said = capsys.readouterr().out
     assert "failed: bad, slow" in said
     assert "1 of 3 parts were measured" in said
 
