@@ -4,7 +4,6 @@ and time that passes without a wait.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 _POLL_S = 0.001
@@ -26,9 +25,14 @@ async def succeeds_once(
     fault of the product all of them.
     """
     for _ in range(most - 1):
-        with suppress(*failures):
-            return await attempt()
-    return await attempt()
+        is_broken = False
+        try:
+            await attempt()
+        except* failures:  # a group of them, too, as a TaskGroup makes it
+            is_broken = True
+        if not is_broken:
+            return
+    await attempt()
 
 
 class _Clock:
