@@ -32,6 +32,7 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 _OPTIONS = (("grpc.max_receive_message_length", 128 << 20),)
 _TRY_SECONDS = 1.5
+_GRPC_SAYS = ("", "Method not found!", "Method not implemented!")
 _BUSY_PAUSE_SECONDS = 0.2
 _BUSY_PAUSE_MOST_SECONDS = 2.0
 
@@ -113,10 +114,7 @@ class Connect:
                 )
             except grpc.RpcError as error:
                 if is_unknown_call(error):
-                    raise Invalid(
-                        f"service at {chosen} does not have this call: it is a reader, which has "
-                        "those that read the remote tier alone, or of an older version"
-                    ) from error
+                    raise Invalid(f"service at {chosen}: {_why_unknown(error)}") from error
                 raise error_of_call(error, f"service at {chosen}") from error
 
     def chosen_address(self) -> str:
@@ -182,6 +180,17 @@ _TLS_OPTIONS = (
 def is_unknown_call(error: grpc.RpcError) -> bool:
     """Whether the service does not have the method that was called."""
     return cast(grpc.Call, error).code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def _why_unknown(error: grpc.RpcError) -> str:
+    """What the service says of it, or why gRPC says that there is no such method."""
+    details = cast(grpc.Call, error).details() or ""
+    if details not in _GRPC_SAYS:
+        return details
+    return (
+        "it does not have this call: it is a reader, which has those that read the remote tier "
+        "alone, or of an older version"
+    )
 
 
 def service_options(command: F) -> F:

@@ -195,7 +195,10 @@ async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
         (["segments", TOPIC], ["not enabled"], 1),
         (
             ["wrong"],
-            ["there are acls, audit, bucket-policy, clients, completion, config,", " copy, "],
+            [
+                "there are acls, attach, audit, bucket-policy, clients, completion, config,",
+                " copy, ",
+            ],
             2,
         ),
         (["status", "--bad"], ["--bad"], 2),
