@@ -29,6 +29,7 @@ from rlm.tasks.cleanup import CleanupStatus
 from rlm.tasks.copy import CopyStatus
 from rlm.tasks.expiry import ExpiryStatus
 from rlm.tasks.trim import TrimStatus
+from rlm.v1 import admin_pb2
 from rlmm.log_reader import TailRecord
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.records import LedgerKey, RecordHeaders, encode_record_value, ledger_partition
@@ -222,7 +223,8 @@ class Service:
     async def status(self) -> bytes:
         """The answer to Admin.Status, as it goes over the wire."""
         admin = cast(Any, self._service._listening._admin)
-        found: bytes = await admin._dependencies.status.whole("", "User:bench")
+        asked = admin_pb2.StatusRequest()
+        found: bytes = await admin._dependencies.status.whole(asked, "User:bench")
         return found
 
 

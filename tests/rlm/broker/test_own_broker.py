@@ -8,7 +8,6 @@ import pytest
 
 from kafka_protocol.apis import (
     DELETE_RECORDS,
-    DESCRIBE_CLIENT_QUOTAS,
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_PRODUCERS,
@@ -63,23 +62,6 @@ def partition(number: int, *, code: int = 0, leader: int = 1) -> dict[str, Any]:
 
 def in_topic(row: Mapping[str, Any], **named: str) -> dict[str, Any]:
     return {**(named or {"name": "t"}), "partitions": [row]}
-
-
-async def test_quotas_of_connections_are_those_of_addresses(
-    broker: FakeBroker, own: OwnBroker
-) -> None:
-    def entry(name: str | None, **values: float) -> dict[str, Any]:
-        rows = [{"key": key, "value": value} for key, value in values.items()]
-        return {"entity": [{"entity_type": "ip", "entity_name": name}], "values": rows}
-
-    entries = [entry(None, connection_creation_rate=2.5), entry("10.0.0.1", other=1)]
-    broker.on(DESCRIBE_CLIENT_QUOTAS, {"entries": entries})
-    assert await own.connection_rates() == {None: 2.5}
-    broker.on(DESCRIBE_CLIENT_QUOTAS, {"entries": None})
-    assert await own.connection_rates() == {}
-    broker.on(DESCRIBE_CLIENT_QUOTAS, {"error_code": 31})
-    with pytest.raises(MissingAcls):
-        await own.connection_rates()
 
 
 async def test_topics_are_those_that_exist_and_none_is_created(

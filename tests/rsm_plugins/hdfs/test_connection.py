@@ -49,7 +49,7 @@ class Silent:
 
 
 @contextmanager
-def silence() -> Iterator[Silent]:
+def silent_calls() -> Iterator[Silent]:
     """Calls that end with the block."""
     calls = Silent()
     try:
@@ -60,7 +60,7 @@ def silence() -> Iterator[Silent]:
 
 @pytest.fixture
 def silent() -> Iterator[Silent]:
-    with silence() as calls:
+    with silent_calls() as calls:
         yield calls
 
 
@@ -106,7 +106,7 @@ class Asked:
 
 async def test_g10_a_silent_name_node_takes_one_thread_for_each_client() -> None:
     async def attempt() -> None:
-        with silence() as silent:
+        with silent_calls() as silent:
             await _asked_often(silent)
 
     await succeeds_once(attempt)  # a thread may begin after the deadline of its call
@@ -204,7 +204,7 @@ async def test_a_session_of_a_replaced_client_asks_before_it_calls_again() -> No
     """Also after it answered and fell silent again while another client was the present one."""
 
     async def attempt() -> None:
-        with silence() as silent:
+        with silent_calls() as silent:
             await _called_again(silent)
 
     await succeeds_once(attempt)  # a thread may begin after the deadline of its call
