@@ -115,7 +115,7 @@ class Process:
             await asyncio.sleep(0)
 
     async def barrier(self) -> None:
-        await self.log.barrier(PARTITION, 2_000)
+        await self.log.barrier(PARTITION, 60_000)
 
 
 @pytest.fixture
@@ -192,8 +192,8 @@ async def test_h42_one_partitions_loss_is_no_reason_to_refuse_the_other_topic(
     with pytest.raises(Unavailable):
         await ours.barrier()
     with pytest.raises(Unavailable):
-        await ours.log.barrier(OTHER, 2_000)
-    await ours.log.barrier(TopicPartition(SETTINGS_TOPIC, 0), 2_000)
+        await ours.log.barrier(OTHER, 60_000)
+    await ours.log.barrier(TopicPartition(SETTINGS_TOPIC, 0), 60_000)
 
 
 async def test_h03_a_slow_replay_does_not_make_absence_known() -> None:
