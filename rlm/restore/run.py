@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from kip405.errors import Fenced, Invalid, RemoteStorageError
+from kip405.errors import Fenced, Invalid, RemoteStorageError, Unavailable
 from rlm.clock import Clock, backoff_ms
 from rlm.download.plan import PartitionPlan
 from rlm.download.verified import VerifiedReads
 from rlm.restore.brokers import Brokers
 from rlm.restore.source import PORTION_BYTES, PartitionSource, Portion, holes_of, start_of
-from rlm.restore.target import NewTopic, Target, foreign_offset, log_bounds, prepared, unfit
+from rlm.restore.target import NewTopic, Target, committed_behind, log_bounds, prepared, unfit
 from rlm.restore.transactions import Progress, Session, TargetPartition, first_error
 from rsm_plugins.threads import Threads
 
@@ -287,13 +287,14 @@ class _PartitionRun:
     async def _checked(self, session: Session) -> Progress:
         """Where this session goes on; the first one of a restore notes that before any record."""
         progress, plan = session.progress, self._source.plan
+        _refuse_older(self._target, progress, self._progress)
         start, end = await log_bounds(self._brokers, session.leader, self._target)
         problem = unfit(self._target, progress, start, end)
         if problem is not None:
             raise problem
         session.expected_offset = None if self._wanted.allows_others else end
+        self._log_end = end if self._log_end is None else self._log_end
         if progress is None:
-            self._log_end = end
             first = Progress(source_offset=start_of(plan), target_offset=end, record_count=0)
             return await session.commit(first)
         if progress.source_offset < start_of(plan) and not self._wanted.skips_holes:
@@ -301,23 +302,43 @@ class _PartitionRun:
                 f"{self._target}: the source begins at {start_of(plan)} by now, and the restore "
                 f"has come to {progress.source_offset}: with --skip-holes it goes on there"
             )
-        if self._log_end is None and progress.source_offset < plan.next_offset:
-            await self._refuse_others(session, progress, end)
-        self._log_end = end if self._log_end is None else self._log_end
+        if progress.source_offset < plan.next_offset:
+            await self._refuse_records_behind(session, progress, end)
         return progress
 
-    async def _refuse_others(self, session: Session, progress: Progress, end: int) -> None:
-        """Invalid where somebody else has written behind what was committed."""
+    async def _refuse_records_behind(self, session: Session, progress: Progress, end: int) -> None:
+        """Invalid where there are records behind what is said to be the last: of somebody else, or
+        of a restore whose progress was lost (offsets reset, or a coordinator that lost them).
+        """
         marker = 1 if progress.record_count else 0  # of the last transaction with records
-        self._is_repeated = end > progress.target_offset + marker
-        if not self._is_repeated or self._wanted.allows_others:
+        if end <= progress.target_offset + marker:
+            return
+        self._is_repeated = True
+        if self._wanted.allows_others:
             return
         span = progress.target_offset, end
-        found = await foreign_offset(
-            self._brokers, session.leader, self._target, span, session.producer_id
-        )
-        if found is not None:
+        found = await committed_behind(self._brokers, session.leader, self._target, span)
+        if found is None:
+            return
+        offset, producer_id = found
+        if producer_id == session.producer_id:
             raise Invalid(
-                f"{self._target}: somebody else has written at offset {found}, and records that "
-                "are older would come behind it: with --allow-others they do"
+                f"{self._target}: a restore has written offset {offset}, and its progress in group "
+                f"{self._target.group} ends before, at {progress.target_offset}: newer progress "
+                "was lost, and records would come twice; delete the topic and begin again"
             )
+        raise Invalid(
+            f"{self._target}: somebody else has written at offset {offset}, and records that "
+            "are older would come behind it: with --allow-others they do"
+        )
+
+
+def _refuse_older(target: TargetPartition, found: Progress | None, known: Progress | None) -> None:
+    """Unavailable where the coordinator does not know what was committed: it is an old one."""
+    if known is None or (found is not None and found.source_offset >= known.source_offset):
+        return
+    there = "none" if found is None else f"source offset {found.source_offset}"
+    raise Unavailable(
+        f"{target}: group {target.group} has progress {there}, and {known.source_offset} was "
+        "committed"
+    )

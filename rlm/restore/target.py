@@ -1,19 +1,23 @@
 """The topic that records are restored into: created as its source was, or found fit for it.
 
 Whether a partition of it may be written to is decided from what is committed and what is there:
-`unfit` says why not. Others' records are recognised by their producer.
+`unfit` says why not. Records behind the progress that were not aborted are somebody else's, or show
+that the progress is not the newest one.
 """
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_protocol.apis import CREATE_TOPICS, FETCH, LIST_OFFSETS
 from kafka_protocol.fetch import CONSUMER_REPLICA_ID
 from kip405.acls import topic_acl
 from kip405.addresses import Address
-from kip405.batches import read_header, size_at
+from kip405.batches import BatchHeader, read_header, size_at
 from kip405.errors import Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
+from kip405.records import ControlType
+from kip405.records import records as records_of
 from kip405.topic_names import checked_name
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
@@ -192,37 +196,46 @@ def unfit(
     return None
 
 
-async def foreign_offset(
-    brokers: Brokers,
-    leader: Address,
-    target: TargetPartition,
-    span: tuple[int, int],
-    producer_id: int,
-) -> int | None:
-    """The first offset in a half-open span at which somebody else wrote. What this producer wrote
-    there was aborted, as `span` begins at what was committed.
+async def committed_behind(
+    brokers: Brokers, leader: Address, target: TargetPartition, span: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Offset and producer of the first batch in a half-open span that was not aborted, by whomever.
+    -1 as the producer: a transaction is open there.
     """
     position, end = span
     while position < end:
         records, aborted, stable = await _fetched(brokers, leader, target, position)
         if not records and position >= stable:
-            return position  # a transaction of somebody else is open
+            return position, -1
         before = position
-        at = 0
-        while (size := size_at(records, at)) is not None and at + size <= len(records):
-            header = read_header(records, at)
-            is_aborted = header.is_transactional and any(
-                producer == header.producer_id and first <= header.base_offset
-                for producer, first in aborted
-            )
-            is_ours = header.producer_id == producer_id or is_aborted
-            if header.next_offset > position and not header.is_control and not is_ours:
-                return max(header.base_offset, position)
+        for header, is_aborted in _decided(records, aborted):
+            if header.next_offset > position and not header.is_control and not is_aborted:
+                return max(header.base_offset, position), header.producer_id
             position = max(position, header.next_offset)
-            at += size
         if position == before:
             raise Unavailable(f"{target}: no whole batch comes at offset {position}")
     return None
+
+
+def _decided(data: bytes, aborted: Sequence[tuple[int, int]]) -> Iterator[tuple[BatchHeader, bool]]:
+    """The whole batches of a Fetch answer, and whether each was aborted. A producer may commit
+    behind what it has aborted. Source: FetchCollector.
+    """
+    waiting = deque(sorted(aborted, key=lambda row: row[1]))
+    dead: set[int] = set()
+    at = 0
+    while (size := size_at(data, at)) is not None and at + size <= len(data):
+        header = read_header(data, at)
+        while waiting and waiting[0][1] <= header.last_offset:
+            dead.add(waiting.popleft()[0])
+        if header.is_control and _is_abort(data, at):
+            dead.discard(header.producer_id)
+        yield header, header.is_transactional and header.producer_id in dead
+        at += size
+
+
+def _is_abort(data: bytes, at: int) -> bool:
+    return any(one.control_type == ControlType.ABORT for one in records_of(data, at))
 
 
 async def _fetched(

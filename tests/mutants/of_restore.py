@@ -75,8 +75,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "what was aborted counts as written by others",
-            "            is_ours = header.producer_id == producer_id or is_aborted\n",
-            "            is_ours = bool(is_aborted) and header.producer_id != producer_id\n",
+            "not header.is_control and not is_aborted:",
+            "not header.is_control:",
+        ),
+        (
+            "what a producer commits behind an aborted attempt counts as aborted",
+            "            dead.discard(header.producer_id)\n",
+            "            pass\n",
         ),
     ),
     *RUN.edits(
@@ -89,6 +94,11 @@ EDITS: tuple[Edit, ...] = (
             "records that the source has lost meanwhile are passed in silence",
             "if progress.source_offset < start_of(plan) and not self._wanted.skips_holes:",
             "if progress.source_offset < 0 and not self._wanted.skips_holes:",
+        ),
+        (
+            "an older progress of the same command is believed",
+            "(found is not None and found.source_offset >= known.source_offset)",
+            "found is not None",
         ),
         (
             "holes are passed in silence",

@@ -218,7 +218,11 @@ class KafkaModel(FakeBroker):
         data = b"".join(
             one for one in log.batches if read_header(one).last_offset >= row["fetch_offset"]
         )
-        aborted = [{"producer_id": who, "first_offset": first} for who, first, _ in log.aborted]
+        aborted = [
+            {"producer_id": who, "first_offset": first}
+            for who, first, last in log.aborted
+            if last >= row["fetch_offset"]
+        ]
         found = {
             "partition_index": row["partition"],
             "error_code": 0,

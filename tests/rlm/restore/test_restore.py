@@ -314,3 +314,68 @@ async def test_others_who_write_meanwhile_are_noticed(tmp_path: Path, kafka: Kaf
     with pytest.raises(Invalid, match="somebody else writes"):
         await world.restore()
     assert len(world.restored()) == 4 + 1
+
+
+async def test_an_aborted_attempt_of_the_same_command_is_reported(
+    tmp_path: Path, kafka: KafkaModel
+) -> None:
+    world = World(tmp_path, kafka)
+    world.fill()
+    cut: list[int] = []
+
+    def cut_once(count: int, name: str) -> str:
+        if name != "Produce" or cut:
+            return ""
+        cut.append(count)
+        return "after"
+
+    kafka.on_request = cut_once
+    [report] = (await world.restore()).partitions
+    assert kafka.logs[NEW, 0].aborted
+    assert (report.is_complete, report.is_repeated) == (True, True)
+
+
+@pytest.mark.parametrize("has_aborted_attempt", [False, True])
+async def test_a_progress_that_lost_commits_is_refused(
+    tmp_path: Path, kafka: KafkaModel, *, has_aborted_attempt: bool
+) -> None:
+    """The offsets topic has lost its tail, or somebody has set the group's offsets back."""
+    world = World(tmp_path, kafka)
+    world.fill()
+    older: list[dict[tuple[str, str, int], tuple[int, str]]] = []
+
+    def remember(count: int, name: str) -> str:
+        if name != "Produce" or older or not kafka.logs[NEW, 0].end:
+            return ""
+        older.append(dict(kafka.offsets))
+        return "after" if has_aborted_attempt else ""
+
+    kafka.on_request = remember
+    await world.restore()
+    assert bool(kafka.logs[NEW, 0].aborted) is has_aborted_attempt
+    end = kafka.logs[NEW, 0].end
+    kafka.offsets |= older[0]
+    with pytest.raises(Invalid, match="records would come twice"):
+        await world.restore()
+    assert kafka.logs[NEW, 0].end == end
+
+
+async def test_an_old_coordinator_is_not_believed(tmp_path: Path, kafka: KafkaModel) -> None:
+    world = World(tmp_path, kafka)
+    world.fill()
+    seen: list[dict[tuple[str, str, int], tuple[int, str]]] = []
+
+    def go_back(count: int, name: str) -> str:
+        if name != "Produce":
+            return ""
+        seen.append(dict(kafka.offsets))
+        kafka.offsets |= seen[0]
+        return "before" if len(seen) > 1 else ""
+
+    kafka.on_request = go_back
+    with pytest.raises(Unavailable, match="source offset 0, and 4 was committed"):
+        await world.restore()
+    kafka.on_request = lambda count, name: ""
+    kafka.offsets |= seen[1]
+    await world.restore()
+    assert world.restored() == world.expected[0]
