@@ -61,7 +61,8 @@ class SegmentFeed:
     of the offsets [from_offset, end_offset).
 
     Corrupt: a batch is damaged, or lies across `start_offset` or `end_offset`, which are borders
-    between batches. `from_offset` need not be one.
+    between batches. `from_offset` need not be one. `aborted` None: how transactions ended is not
+    known, and Invalid where there are any.
     """
 
     def __init__(
@@ -70,14 +71,15 @@ class SegmentFeed:
         start_offset: int,
         end_offset: int,
         from_offset: int,
-        aborted: Iterable[AbortedTransaction],
+        aborted: Iterable[AbortedTransaction] | None,
     ) -> None:
         self._start_offset = start_offset
         self._end_offset = end_offset
         self._from_offset = max(from_offset, start_offset)
         self._last_offset = -1
+        self._is_decided = aborted is not None
         self._aborted: dict[int, list[tuple[int, int]]] = {}
-        for one in aborted:
+        for one in aborted or ():
             spans = self._aborted.setdefault(one.producer_id, [])
             spans.append((one.first_offset, one.last_offset))
         self._rest = b""
@@ -138,6 +140,11 @@ class SegmentFeed:
             )
         if header.is_control or header.record_count == 0:
             return False
+        if header.is_transactional and not self._is_decided:
+            raise Invalid(
+                f"offset {header.base_offset} belongs to a transaction, and no segment says how it "
+                "ended: the leader's history goes on behind this segment, and that is not there"
+            )
         spans = self._aborted.get(header.producer_id, ()) if header.is_transactional else ()
         return not any(first <= header.base_offset <= last for first, last in spans)
 

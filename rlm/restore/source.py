@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from kip405.contracts import IndexType
 from kip405.errors import Corrupt, RemoteStorageError
-from kip405.indexes import OffsetIndex, decode_aborted
+from kip405.indexes import AbortedTransaction, OffsetIndex, decode_aborted
 from kip405.segments import ByteRange
 from rlm.download.plan import PartitionPlan, Piece
 from rlm.download.verified import PieceIndexes, VerifiedReads
+from rlm.plans.fetch import decided_below, open_at
 from rlm.restore.batches import OutgoingBatch, SegmentFeed, placed
 from rsm_plugins.threads import Threads
 
@@ -74,10 +75,10 @@ class PartitionSource:
         """
         taken: list[OutgoingBatch] = []
         size_bytes, reached = 0, from_offset
-        for piece in self.plan.pieces:
+        for number, piece in enumerate(self.plan.pieces):
             if piece.next_offset <= from_offset:
                 continue
-            async for batches, next_offset in self._batches(piece, from_offset):
+            async for batches, next_offset in self._batches(number, from_offset):
                 for batch in batches:
                     taken.append(batch)
                     size_bytes += len(batch.data)
@@ -90,12 +91,18 @@ class PartitionSource:
             yield Portion(batches=tuple(taken), next_offset=reached)
 
     async def _batches(
-        self, piece: Piece, from_offset: int
+        self, number: int, from_offset: int
     ) -> AsyncIterator[tuple[Sequence[OutgoingBatch], int]]:
         """What each range of one segment holds, and up to which offset that reaches."""
+        piece = self.plan.pieces[number]
         try:
             found = await self._reads.indexes(self.plan, piece)
-            feed = _feed(piece, found, max(from_offset, start_of(self.plan)))
+            feed = SegmentFeed(
+                start_offset=piece.start_offset,
+                end_offset=piece.next_offset,
+                from_offset=max(from_offset, start_of(self.plan)),
+                aborted=await self._aborted(number, found),
+            )
             begin = _begin(piece, found, from_offset)
             for wanted, skipped in _ranges(piece, found, begin):
                 data = await self._reads.log(self.plan, piece, wanted, found.checksums)
@@ -107,23 +114,55 @@ class PartitionSource:
         except RemoteStorageError as error:
             raise placed(error, _segment_words(piece)) from error
 
+    async def _aborted(
+        self, number: int, found: PieceIndexes
+    ) -> tuple[AbortedTransaction, ...] | None:
+        """The aborted transactions of a piece by the history that the plan has (H9): what a copier
+        saw behind the end of the piece may have been cut off by an unclean election. None: how
+        transactions ended is not known.
+        """
+        piece, own = self.plan.pieces[number], _aborted_list(found)
+        if not _is_cut(piece) and not open_at(own, piece.next_offset):
+            return own
+        behind = await self._aborted_behind(number)
+        if behind is None:
+            return None if _is_cut(piece) else own
+        return decided_below(own, piece.next_offset) + behind
+
+    async def _aborted_behind(self, number: int) -> tuple[AbortedTransaction, ...] | None:
+        """Transactions that are open where the piece ends, and were aborted later. None: the offset
+        after it is in no piece.
+        """
+        end = self.plan.pieces[number].next_offset
+        following = self.plan.pieces[number + 1 : number + 2]
+        if not following or following[0].start_offset > end:
+            return None
+        [piece] = following
+        found = open_at(_aborted_list(await self._reads.indexes(self.plan, piece)), end)
+        if not _is_cut(piece) and not open_at(found, piece.next_offset):
+            return found
+        behind = await self._aborted_behind(number + 1)
+        if behind is None:
+            return None if _is_cut(piece) else found
+        return decided_below(found, piece.next_offset) + open_at(behind, end)
+
+
+def _is_cut(piece: Piece) -> bool:
+    """Whether the history leaves the segment before the segment's end."""
+    return piece.next_offset < piece.metadata.next_offset
+
+
+def _aborted_list(found: PieceIndexes) -> tuple[AbortedTransaction, ...]:
+    section = found.indexes.section(IndexType.ABORTED_TRANSACTIONS)
+    if section is None:
+        raise Corrupt("its indexes have no list of aborted transactions")
+    return decode_aborted(section)
+
 
 def _segment_words(piece: Piece) -> str:
     return (
         f"segment {piece.metadata.segment_id}, offsets {piece.start_offset} to "
         f"{piece.next_offset - 1}"
-    )
-
-
-def _feed(piece: Piece, found: PieceIndexes, from_offset: int) -> SegmentFeed:
-    aborted = found.indexes.section(IndexType.ABORTED_TRANSACTIONS)
-    if aborted is None:
-        raise Corrupt("its indexes have no list of aborted transactions")
-    return SegmentFeed(
-        start_offset=piece.start_offset,
-        end_offset=piece.next_offset,
-        from_offset=from_offset,
-        aborted=decode_aborted(aborted),
     )
 
 

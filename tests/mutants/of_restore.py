@@ -108,6 +108,16 @@ EDITS: tuple[Edit, ...] = (
     ),
     *SOURCE.edits(
         (
+            "transactions end as another history has it",
+            "        if not _is_cut(piece) and not open_at(own, piece.next_offset):\n",
+            "        if own is not None:\n",
+        ),
+        (
+            "how a transaction ended is guessed",
+            "            return None if _is_cut(piece) else own\n",
+            "            return own\n",
+        ),
+        (
             "the last batch of a portion is passed",
             "yield Portion(batches=tuple(taken), next_offset=batch.next_offset)",
             "yield Portion(batches=tuple(taken[:-1]), next_offset=batch.next_offset)",

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
+from kip405.indexes import AbortedTransaction
 from rlm.restore.target import CREATED_WITH
 from tests.builders.log_dir import TOPIC
-from tests.kip405.batch_builder import batch, with_attributes
+from tests.kip405.batch_builder import batch, control_batch, with_attributes
 from tests.rlm.restore.kafka_model import KafkaModel
 from tests.rlm.restore.world import NEW, World
 
@@ -377,5 +378,50 @@ async def test_an_old_coordinator_is_not_believed(tmp_path: Path, kafka: KafkaMo
         await world.restore()
     kafka.on_request = lambda count, name: ""
     kafka.offsets |= seen[1]
+    await world.restore()
+    assert world.restored() == world.expected[0]
+
+
+ABORT, COMMIT = 0, 1
+OTHER = AbortedTransaction(7, 4, 10)
+
+
+def two_histories(world: World, *, was_aborted: bool, has_behind: bool = True) -> None:
+    """An unclean election at offset 10 cut off the end of a transaction, which ends otherwise."""
+    opened = batch(4, 3, transactional=True, producer_id=7, value=b"opened")
+    gone = control_batch(10, COMMIT if was_aborted else ABORT) + batch(11, 2, value=b"gone")
+    aborted = () if was_aborted else (OTHER,)
+    hidden = [gone, *([opened] if was_aborted else [])]
+    world.put(batch(0, 4) + opened + batch(7, 3) + gone, aborted=aborted, hidden=hidden)
+    aborted = (OTHER,) if was_aborted else ()
+    behind = control_batch(10, ABORT if was_aborted else COMMIT) + batch(11, 3, value=b"behind")
+    if not has_behind:
+        behind = batch(14, 3, value=b"far behind")
+    world.put(behind, aborted=aborted, epochs={0: 0, 1: 10})
+
+
+@pytest.mark.parametrize("was_aborted", [True, False])
+async def test_the_leaders_history_says_how_a_transaction_ended(
+    tmp_path: Path, kafka: KafkaModel, *, was_aborted: bool
+) -> None:
+    world = World(tmp_path, kafka)
+    two_histories(world, was_aborted=was_aborted)
+    await world.restore()
+    assert world.restored() == world.expected[0]
+
+
+async def test_how_a_transaction_ended_is_not_guessed(tmp_path: Path, kafka: KafkaModel) -> None:
+    world = World(tmp_path, kafka)
+    two_histories(world, was_aborted=False, has_behind=False)
+    with pytest.raises(Invalid, match="offset 4 belongs to a transaction"):
+        await world.restore(skips_holes=True)
+
+
+async def test_a_transaction_that_ends_behind_the_copies_is_as_its_copier_says(
+    tmp_path: Path, kafka: KafkaModel
+) -> None:
+    world = World(tmp_path, kafka)
+    opened = batch(4, 3, transactional=True, producer_id=7, value=b"opened")
+    world.put(batch(0, 4) + opened, aborted=[OTHER], hidden=[opened])
     await world.restore()
     assert world.restored() == world.expected[0]

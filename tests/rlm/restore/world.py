@@ -58,11 +58,12 @@ class World:
         partition: int = 0,
         aborted: Sequence[AbortedTransaction] = (),
         hidden: Sequence[bytes] = (),
+        epochs: dict[int, int] | None = None,
     ) -> None:
         """One more segment; the records of the batches `hidden` are not expected."""
         self._segments += 1
         into = replace(PARTITION, partition=partition)
-        put(self.rig, self._segments, log, {0: 0}, into, aborted)
+        put(self.rig, self._segments, log, epochs or {0: 0}, into, aborted)
         gone = [row for one in hidden for row in rows_of(one)]
         rows = self.expected.setdefault(partition, [])
         rows += [row for row in rows_of(log) if row not in gone]
