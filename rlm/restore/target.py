@@ -182,10 +182,16 @@ async def _offset(
 def unfit(
     target: TargetPartition, progress: Progress | None, log_start: int, log_end: int
 ) -> RemoteStorageError | None:
-    """Why nothing may be written here, by what is committed and by what is there."""
-    if progress is None and log_start < log_end:
+    """Why nothing may be written here, by what is committed and by what is there. A log that is
+    empty by now may be one whose restored records were deleted, and whose progress expired.
+    """
+    if target.topic_id == target.source_topic_id:
+        return Invalid(f"{target} is of the source itself: choose another topic")
+    if progress is None and log_end > 0:
+        had = "has" if log_start < log_end else "had"
+        start = log_start if log_start < log_end else 0
         return Invalid(
-            f"{target} has offsets {log_start} to {log_end - 1}, and no progress of a restore from "
+            f"{target} {had} offsets {start} to {log_end - 1}, and no progress of a restore from "
             f"this source (group {target.group}): choose another topic, or delete this one"
         )
     if progress is not None and log_end < progress.target_offset:

@@ -60,8 +60,18 @@ EDITS: tuple[Edit, ...] = (
     *TARGET.edits(
         (
             "records come behind those of somebody else",
-            "    if progress is None and log_start < log_end:\n",
+            "    if progress is None and log_end > 0:\n",
             "    if progress is None and log_start > log_end:\n",
+        ),
+        (
+            "records come again where the restored ones were deleted and the progress expired",
+            "    if progress is None and log_end > 0:\n",
+            "    if progress is None and log_start < log_end:\n",
+        ),
+        (
+            "records come behind their own originals",
+            "    if target.topic_id == target.source_topic_id:\n",
+            "    if target.topic_id is None:\n",
         ),
         (
             "a target that has lost records is completed",

@@ -42,6 +42,7 @@ class Log:
     """A partition: batches with their offsets, and what it knows of producers."""
 
     batches: list[bytes] = field(default_factory=list)
+    start: int = 0
     end: int = 0
     epochs: dict[int, int] = field(default_factory=dict)
     sequences: dict[int, int] = field(default_factory=dict)
@@ -207,7 +208,7 @@ class KafkaModel(FakeBroker):
         [topic] = body["topics"]
         [row] = topic["partitions"]
         log = self.logs[topic["name"], row["partition_index"]]
-        offset = 0 if row["timestamp"] == -2 else log.end
+        offset = log.start if row["timestamp"] == -2 else log.end
         found = {"partition_index": row["partition_index"], "error_code": 0, "offset": offset}
         return {"topics": [{"name": topic["name"], "partitions": [found]}]}
 

@@ -10,6 +10,7 @@ import pytest
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.indexes import AbortedTransaction
 from rlm.restore.target import CREATED_WITH
+from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import TOPIC
 from tests.kip405.batch_builder import batch, control_batch, with_attributes
 from tests.rlm.restore.kafka_model import KafkaModel
@@ -209,6 +210,32 @@ async def test_a_topic_with_records_is_refused(tmp_path: Path, kafka: KafkaModel
         with pytest.raises(Invalid, match="offsets 0 to 2, and no progress"):
             await world.restore(allows_others=True)
     assert kafka.logs[NEW, 0].end == 3
+
+
+async def test_a_topic_whose_records_were_deleted_is_refused_without_progress(
+    tmp_path: Path, kafka: KafkaModel
+) -> None:
+    """A service may have trimmed what was restored: it is in the remote tier of the new topic."""
+    world = World(tmp_path, kafka)
+    world.fill()
+    await world.restore()
+    log = kafka.logs[NEW, 0]
+    log.start = end = log.end
+    kafka.offsets.clear()
+    with pytest.raises(Invalid, match=f"had offsets 0 to {end - 1}, and no progress"):
+        await world.restore(allows_others=True)
+    assert log.end == end
+
+
+async def test_a_topic_is_not_restored_into_itself(tmp_path: Path, kafka: KafkaModel) -> None:
+    """The service would copy it again, behind the originals."""
+    world = World(tmp_path, kafka)
+    world.fill()
+    kafka.add_topic(NEW, 1)
+    kafka.topics[NEW] = PARTITION.topic_id
+    with pytest.raises(Invalid, match="the source itself"):
+        await world.restore(allows_others=True)
+    assert kafka.logs[NEW, 0].end == 0
 
 
 async def test_records_of_others_are_not_hidden_behind(tmp_path: Path, kafka: KafkaModel) -> None:
