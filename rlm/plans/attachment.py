@@ -5,7 +5,8 @@ brokers' logs had is not there: which of two histories the last leader had, and 
 starts whose start was raised after the last copy. The rules, for one partition:
 
 - The history is the one that readers of the remote tier always use (rlm/plans/history.py): by the
-  segments, and by what a leader has published, where a backup of the settings has that.
+  segments, and by what a leader has published, where a backup of the settings has that. Otherwise
+  what the newest segment has stored of the history below its end (H8) takes its place.
 - Offsets of which there are copies of two histories are doubtful, unless a leader has published a
   history that has both leader epochs: that the higher epoch began there is certain, that the last
   leader had its records is not.
@@ -68,10 +69,12 @@ class Backup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlan:
     """How one partition is served. `gaps`: ascending half-open ranges between the remote log start
-    and the end that no segment has, and that are neither a recorded hole nor doubtful.
+    and the end that no segment has, and that are neither a recorded hole nor doubtful. `history`:
+    what readers take for published, None = nothing.
     """
 
     remote_log_start_offset: int
+    history: HistoryRecord | None = None
     doubts: tuple[Doubt, ...] = ()
     gaps: Ranges = ()
 
@@ -92,19 +95,48 @@ def plan_partition(
     unread: Iterable[UnreadSegment],
     backup: Backup,
     is_accepted: bool,
+    stored: Lineage | None = None,
 ) -> PartitionPlan:
     """`manifest_start_offset`: the highest remote log start of any manifest. `is_accepted`: an
-    operator has decided that what the segments show is right.
+    operator has decided that what the segments show is right. `stored`: the lineage that the
+    newest segment of the highest leader epoch has, None = not known.
     """
-    lineage = published_lineage(ledger, backup.published)
+    history = _history(ledger, backup.published, stored, is_accepted=is_accepted)
+    lineage = published_lineage(ledger, history)
     start = _start(ledger, lineage, manifest_start_offset, backup)
     found = () if is_accepted else (*_disputed(ledger, lineage, backup), *_from_unread(unread))
     doubts = tuple(one for one in found if one.next_offset > start)
     return PartitionPlan(
         remote_log_start_offset=start,
+        history=history,
         doubts=tuple(sorted(doubts, key=lambda one: one.start)),
         gaps=_gaps(ledger, lineage, start, backup.holes, doubts),
     )
+
+
+def _history(
+    ledger: PartitionLedger,
+    published: HistoryRecord | None,
+    stored: Lineage | None,
+    *,
+    is_accepted: bool,
+) -> HistoryRecord | None:
+    """What counts as published: the record of the backup, unless a segment of a later leader epoch
+    knows more than that and all segments together. A freeze stays until an operator accepts what the segments show.
+    """
+    if published is not None and published.frozen is not None:
+        if not is_accepted:
+            return published
+        published = None  # its history is that of a log without these records
+    latest = stored.latest_epoch if stored is not None else None
+    if stored is None or latest is None:
+        return published
+    known = published.lineage.latest_epoch if published is not None else None
+    if known is not None and known >= latest:
+        return published
+    record = HistoryRecord(partition=ledger.key, frozen=None, lineage=stored)
+    is_news = published_lineage(ledger, record) != published_lineage(ledger, published)
+    return record if is_news else published
 
 
 def _start(

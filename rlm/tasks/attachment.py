@@ -10,9 +10,9 @@ that fails leaves what was read before. `rlm/plans/attachment.py` decides.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kip405.contracts import StoreAdmin
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
+from kip405.lineage import Lineage
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import next_turn
 from rlm.plans.attachment import (
@@ -34,6 +34,7 @@ from rlm.remote_log.attached import (
 )
 from rlm.remote_log.topic_refs import topic_records
 from rlm.tasks.store_survey import StoreSurvey, StoreSurveyor, SurveyProgress, UnusableManifest
+from rlm.tasks.stored_lineages import ReadableStore, StoredLineages
 from rlmm.ledger import PartitionLedger
 from rlmm.settings_records import (
     CAUSE_COMMAND,
@@ -85,11 +86,12 @@ class Attachment:
         self._log = log
         self._choices = choices
         self._report = report
+        self._lineages = StoredLineages(cluster_id)
         self._starts: dict[PartitionKey, int] = {}
         self._names: dict[Uuid, StoredTopic] = {}
 
     async def read(
-        self, stores: Mapping[Uuid, StoreAdmin], records: Iterable[StoreRecord]
+        self, stores: Mapping[Uuid, ReadableStore], records: Iterable[StoreRecord]
     ) -> Round:
         """Read all stores, and replace the state of the log. Invalid: a store is not the expected
         one, or a choice fits nothing. Unavailable: a store is away.
@@ -99,7 +101,7 @@ class Attachment:
             await surveyor.survey(store, store_id, _Caller(self, store_id))
             for store_id, store in stores.items()
         ]
-        return await self._take(surveys, tuple(records))
+        return await self._take(surveys, stores, tuple(records))
 
     def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
         """Whether the segment is served already."""
@@ -109,7 +111,12 @@ class Attachment:
     def report(self, store_id: Uuid, progress: SurveyProgress) -> None:
         self._report(store_id, progress)
 
-    async def _take(self, surveys: list[StoreSurvey], records: tuple[StoreRecord, ...]) -> Round:
+    async def _take(
+        self,
+        surveys: list[StoreSurvey],
+        stores: Mapping[Uuid, ReadableStore],
+        records: tuple[StoreRecord, ...],
+    ) -> Round:
         """Everything that was read is served from one moment on, or nothing of it."""
         new, unread = _new_segments(surveys), _unread(surveys)
         before = self._log.state
@@ -123,7 +130,8 @@ class Attachment:
             await next_turn()
         ledgers = {key: one for key, one in ledgers.items() if one.entries}
         topics = self._topics(ledgers)
-        plans = await self._plans(ledgers, unread, topics)
+        stored = await self._lineages.of(ledgers.values(), stores)
+        plans = await self._plans(ledgers, unread, topics, stored)
         settings = (*self._settings(plans), *records, *topics)
         view = view_of_records(settings, before.view.version)
         self._log.replace(AttachedState(ledgers=ledgers, plans=plans, view=view))
@@ -168,6 +176,7 @@ class Attachment:
         ledgers: Mapping[PartitionKey, PartitionLedger],
         unread: Mapping[PartitionKey, list[UnreadSegment]],
         topics: Iterable[TopicRecord],
+        stored: Mapping[PartitionKey, Lineage | None],
     ) -> dict[PartitionKey, PartitionPlan]:
         """Also of partitions of these topics that have no manifest but some that cannot be used."""
         owners = {one.name: one.topic_id for one in topics}
@@ -186,6 +195,7 @@ class Attachment:
                 unread=unread.get(key, ()),
                 backup=self._backup(key),
                 is_accepted=bool(spellings & self._choices.accepted),
+                stored=stored.get(key),
             )
             await next_turn()
         if left and not self._log.is_ready:
@@ -215,8 +225,8 @@ class Attachment:
             )
             if backup.holes:
                 yield HolesRecord(partition=key, holes=backup.holes)
-            if backup.published is not None:
-                yield backup.published
+            if plan.history is not None:
+                yield plan.history
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ PLAN = Target("rlm/plans/attachment.py", ("tests/rlm/plans/test_h04_attachment.p
 STATE = Target("rlm/remote_log/remote_state.py", (_API,))
 READING = Target("rlm/remote_log/remote_only.py", (_API,))
 TASK = Target("rlm/tasks/attachment.py", (_API,))
+LINEAGES = Target("rlm/tasks/stored_lineages.py", (_API,))
 STORES = Target("rlm/service/attached_stores.py", ("tests/rlm/cli/test_attach.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -20,6 +21,16 @@ EDITS: tuple[Edit, ...] = (
             "H4: a published history of one of the leaders ends the doubt",
             "if max(one.epochs) > proven]",
             "if min(one.epochs) > proven]",
+        ),
+        (
+            "H4: what the newest segment has stored does not count",
+            "    if stored is None or latest is None:\n",
+            "    if stored is None or latest is not None:\n",
+        ),
+        (
+            "H4: a freeze of the backup is lifted by nobody's decision",
+            "        if not is_accepted:\n            return published\n",
+            "        if is_accepted:\n            return published\n",
         ),
         (
             "H4: the end of a segment behind a contradiction is left out",
@@ -81,6 +92,13 @@ EDITS: tuple[Edit, ...] = (
             "a backup of another cluster counts",
             "    if backup.cluster.cluster_id != cluster_id:\n",
             "    if not backup.cluster.cluster_id:\n",
+        ),
+    ),
+    *LINEAGES.edits(
+        (
+            "H4: the history that an old segment has stored counts",
+            "        highest = max(map(_last_epoch, found))\n",
+            "        highest = min(map(_last_epoch, found))\n",
         ),
     ),
     *STORES.edits(

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 import structlog
 
+from kip405.checkpoints import encode_leader_epochs
+from kip405.contracts import IndexType
+from kip405.crc import crc32c
 from kip405.errors import (
     Corrupt,
     Fenced,
@@ -19,6 +22,7 @@ from kip405.errors import (
     Unavailable,
 )
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.indexes import build_indexes_object
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from rlm.api.server import ApiServer
 from rlm.remote_log.attached import AttachedLog, view_of_records
@@ -37,6 +41,7 @@ from tests.rlm.plans.test_h04_attachment import topic
 
 OTHER = Uuid(b"\x0c" * 16)
 OLDER = Uuid(b"\x01" * 16)
+_UNCLEAN = ((0, 0), (4, 300), (5, 400))
 
 
 @asynccontextmanager
@@ -151,6 +156,38 @@ async def test_h04_what_two_histories_have_is_refused_and_the_rest_is_served(
         with pytest.raises(Fenced, match="doubtful"):
             await site.ask("DescribeRemoteLog", pb.DescribeRemoteLogRequest(topic=REF))
         assert offsets(await site.read(0, end_offset=300)) == list(range(0, 300, 10))
+
+
+async def test_h04_a_segment_has_the_history_below_it_also_where_no_copy_shows_it(
+    tmp_path: Path,
+) -> None:
+    """Leader 4 began at 300 by an unclean election, and nothing of it was copied: what the copy of
+    leader 0 has from there on is dead.
+    """
+    async with attached(tmp_path) as (site, made):
+        (one,) = [one for one in site.segments() if one.start_offset == 250]
+        lineage = (EpochEntry(epoch=epoch, start_offset=at) for epoch, at in _UNCLEAN)
+        indexes = build_indexes_object({IndexType.LEADER_EPOCH: encode_leader_epochs(lineage)})
+        custom = replace(
+            one.custom(), indexes_crc32c=crc32c(indexes), indexes_size_bytes=len(indexes)
+        )
+        last = replace(
+            one,
+            segment_id=RemoteLogSegmentId(topic_id_partition=PARTITION, id=OTHER),
+            start_offset=400,
+            end_offset=499,
+            segment_leader_epochs=(EpochEntry(epoch=5, start_offset=400),),
+            custom_metadata=custom.encode(),
+        )
+        await _put(site, last)
+        site.rig.store.objects[object_name(last.locator(CLUSTER_ID), ObjectKind.INDEXES)] = indexes
+        await made.read()
+        assert [(one.start, one.next_offset) for one in made.log.doubts(PARTITION.key)] == [
+            (300, 400)
+        ]
+        assert offsets(await site.read(0, end_offset=300))[-1] == 290
+        with pytest.raises(Fenced, match="300 to 399 are doubtful"):
+            await site.read(300)
 
 
 async def test_h04_an_accepted_history_is_that_of_the_highest_epoch(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def plan(
     unread: tuple[UnreadSegment, ...] = (),
     backup: Backup = Backup(),  # noqa: B008 - a frozen value
     accepted: bool = False,
+    stored: Lineage | None = None,
 ) -> PartitionPlan:
     return plan_partition(
         ledger_of_segments(PARTITION.key, tuple(segments)),
@@ -42,6 +43,7 @@ def plan(
         unread=unread,
         backup=backup,
         is_accepted=accepted,
+        stored=stored,
     )
 
 
@@ -141,7 +143,44 @@ def test_h04_a_published_history_is_the_one_that_counts() -> None:
     ]
     assert ranges(plan(segments).doubts) == [(150, 200)]
     known = Backup(published=history((3, 100), (5, 180)), remote_log_start_offset=100)
-    assert plan(segments, backup=known) == PartitionPlan(remote_log_start_offset=100)
+    expected = PartitionPlan(remote_log_start_offset=100, history=known.published)
+    assert plan(segments, backup=known) == expected
+
+
+def test_h04_what_the_newest_segment_has_stored_shows_an_epoch_of_which_there_is_no_copy() -> None:
+    """Leader 4 began at 150 by an unclean election, and leader 5 at 200: so the copy of [100, 200)
+    has records of a dead history, although no other copy contradicts it.
+    """
+    segments = [metadata(1, 0, 200, {3: 0}), metadata(2, 200, 300, {5: 200})]
+    assert plan(segments).doubts == ()
+    stored = history((3, 0), (4, 150), (5, 200)).lineage
+    found = plan(segments, stored=stored)
+    assert ranges(found.doubts) == [(150, 200)]
+    assert "leader epochs 3, 4" in found.doubts[0].why
+    assert found.history == history((3, 0), (4, 150), (5, 200))
+    accepted = plan(segments, stored=stored, accepted=True)
+    assert (accepted.doubts, accepted.gaps) == ((), ((150, 200),))
+
+
+def test_h04_a_published_history_of_a_later_epoch_counts_before_a_stored_one() -> None:
+    segments = [metadata(1, 0, 200, {3: 0}), metadata(2, 200, 300, {5: 200})]
+    stored = history((3, 0), (4, 150), (5, 200)).lineage
+    later = Backup(published=history((3, 0), (5, 200), (7, 250)), remote_log_start_offset=0)
+    assert plan(segments, backup=later, stored=stored).history == later.published
+    older = Backup(published=history((3, 0)), remote_log_start_offset=0)
+    found = plan(segments, backup=older, stored=stored).history
+    assert found == history((3, 0), (4, 150), (5, 200))
+    same = history((3, 0), (5, 200)).lineage
+    assert plan(segments, backup=older, stored=same).history == older.published
+
+
+def test_h04_a_freeze_of_the_backup_stays_until_it_is_accepted() -> None:
+    segments = [metadata(1, 0, 200, {3: 0}), metadata(2, 200, 300, {5: 200})]
+    frozen = history((6, 0), frozen="the log is shorter than its copies")
+    backup = Backup(published=frozen, remote_log_start_offset=0)
+    assert plan(segments, backup=backup).history == frozen
+    accepted = plan(segments, backup=backup, accepted=True)
+    assert (accepted.history, accepted.doubts, accepted.gaps) == (None, (), ())
 
 
 def test_everything_from_a_manifest_on_that_cannot_be_used_is_doubtful() -> None:

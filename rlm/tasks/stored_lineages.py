@@ -1,0 +1,110 @@
+"""Reads what the newest segment of a partition knows of the whole history below its end (H8).
+
+With every segment the merged lineage of its leader is stored, as far as the segment's end. That of
+the segment of the highest epoch shows epochs that no copy has any more, or never had: without it a
+copy that an unclean election has made wrong seems to be of the history. Nothing is changed here.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Protocol
+
+import structlog
+
+from kip405.checkpoints import parse_leader_epochs
+from kip405.contracts import IndexType, SegmentReader, StoreAdmin
+from kip405.crc import crc32c
+from kip405.errors import Corrupt, NotFound
+from kip405.ids import PartitionKey, Uuid
+from kip405.indexes import IndexesObject
+from kip405.lineage import Lineage
+from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlm.clock import next_turn
+from rlmm.ledger import PartitionLedger
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_READS_AT_ONCE: Final = 16
+_MOST_TRIED: Final = 3
+"""Segments of one partition whose indexes are read, where those of newer ones are damaged."""
+
+log = structlog.get_logger()
+
+
+class ReadableStore(StoreAdmin, SegmentReader, Protocol):
+    """What is read of a store: its objects by name, its manifests, and what the segments have."""
+
+
+class StoredLineages:
+    """Remembers by which segment a lineage is known, and reads only those of newer segments."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self._cluster_id = cluster_id
+        self._known: dict[PartitionKey, tuple[Uuid, Lineage | None]] = {}
+
+    async def of(
+        self, ledgers: Iterable[PartitionLedger], stores: Mapping[Uuid, ReadableStore]
+    ) -> dict[PartitionKey, Lineage | None]:
+        """For each partition the lineage stored with the newest segment whose indexes can be used;
+        None where there is none, and where all copies are of one leader epoch. Unavailable: a store
+        is away.
+        """
+        found: dict[PartitionKey, Lineage | None] = {}
+        everything = tuple(ledgers)
+        for at in range(0, len(everything), _READS_AT_ONCE):
+            some = everything[at : at + _READS_AT_ONCE]
+            read = await asyncio.gather(*(self._of_one(one, stores) for one in some))
+            found |= {ledger.key: one for ledger, one in zip(some, read, strict=True)}
+        return found
+
+    async def _of_one(
+        self, ledger: PartitionLedger, stores: Mapping[Uuid, ReadableStore]
+    ) -> Lineage | None:
+        await next_turn()
+        candidates = list(_newest_first(ledger))
+        if not candidates:
+            return None
+        newest = candidates[0].segment_id.id
+        known = self._known.get(ledger.key)
+        if known is None or known[0] != newest:
+            known = newest, await self._first_usable(candidates, stores)
+            self._known[ledger.key] = known
+        return known[1]
+
+    async def _first_usable(
+        self, candidates: list[RemoteLogSegmentMetadata], stores: Mapping[Uuid, ReadableStore]
+    ) -> Lineage | None:
+        for segment in candidates[:_MOST_TRIED]:
+            try:
+                return await self._read(segment, stores[segment.custom().store_id])
+            except (NotFound, Corrupt) as error:
+                log.warning("stored_history_unusable", problem=str(error))
+        return None
+
+    async def _read(self, segment: RemoteLogSegmentMetadata, store: ReadableStore) -> Lineage:
+        """Corrupt: they are not the indexes that the manifest names, or have no lineage of it."""
+        data = await store.fetch_indexes(segment.locator(self._cluster_id))
+        if crc32c(data) != segment.custom().indexes_crc32c:
+            raise Corrupt(f"indexes of segment {segment.segment_id} have another checksum")
+        section = IndexesObject.parse(data).section(IndexType.LEADER_EPOCH)
+        if section is None:
+            raise Corrupt(f"indexes of segment {segment.segment_id} have no LEADER_EPOCH section")
+        stored = parse_leader_epochs(bytes(section))
+        if stored.latest_epoch != _last_epoch(segment):
+            raise Corrupt(f"the stored history of {segment.segment_id} ends in another epoch")
+        return stored
+
+
+def _newest_first(ledger: PartitionLedger) -> Iterator[RemoteLogSegmentMetadata]:
+    """The segments that end in the highest leader epoch, the one that ends last first; none if
+    that is the only epoch.
+    """
+    found = [entry.metadata for entry in ledger.in_state(_FINISHED)]
+    epochs = {entry.epoch for one in found for entry in one.segment_leader_epochs}
+    if len(epochs) > 1:
+        highest = max(map(_last_epoch, found))
+        last = [one for one in found if _last_epoch(one) == highest]
+        yield from sorted(last, key=lambda one: one.end_offset, reverse=True)
+
+
+def _last_epoch(segment: RemoteLogSegmentMetadata) -> int:
+    return segment.segment_leader_epochs[-1].epoch
