@@ -17,7 +17,10 @@ from rlm.console.paging import INT32_MAX, INT64_MAX, Row
 from rlm.v1 import admin_pb2 as pb
 
 RUNNING_MAX: Final = 8
-"""Of this service; each holds a connection."""
+"""Copies and verifications of this service, each of which holds a connection; and as many others, so
+that no copy keeps a freeze or an undo waiting.
+"""
+_LONG: Final = frozenset({"copy", "verify"})
 WHY_MAX: Final = 500
 
 Lines = AsyncGenerator[Row, None]
@@ -57,7 +60,7 @@ class ConsoleActions:
 
     def __init__(self, commands: LocalCommands) -> None:
         self._commands = commands
-        self._running = 0
+        self._running = {True: 0, False: 0}
         self._actions: Mapping[str, Callable[[Fields, LocalCaller], Lines]] = {
             "copy": self._copy,
             "verify": self._verify,
@@ -73,15 +76,16 @@ class ConsoleActions:
 
     async def run(self, name: str, fields: Fields, caller: LocalCaller) -> Lines:
         """One of `names`: what it reports, line by line. Busy: too many are running."""
-        if self._running >= RUNNING_MAX:
-            raise Busy(f"{self._running} actions of the console are running already")
-        self._running += 1
+        is_long = name in _LONG
+        if self._running[is_long] >= RUNNING_MAX:
+            raise Busy(f"{RUNNING_MAX} actions of the console are running already")
+        self._running[is_long] += 1
         try:
             async with aclosing(self._actions[name](fields, caller)) as lines:
                 async for line in lines:
                     yield line
         finally:
-            self._running -= 1
+            self._running[is_long] -= 1
 
     async def _copy(self, fields: Fields, caller: LocalCaller) -> Lines:
         target = pb.CopyTarget(topic=fields.topic(), partition=fields.number("partition"))

@@ -113,8 +113,13 @@ EDITS: tuple[Edit, ...] = (
     *_ACTIONS.edits(
         (
             "actions run without a limit",
-            "if self._running >= RUNNING_MAX:",
+            "if self._running[is_long] >= RUNNING_MAX:",
             "if False:",
+        ),
+        (
+            "copies keep a freeze waiting",
+            "is_long = name in _LONG",
+            "is_long = True",
         ),
     ),
     *_ANSWERS.edits(

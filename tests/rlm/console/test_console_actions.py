@@ -102,15 +102,16 @@ async def test_a_page_that_is_closed_ends_its_copy() -> None:
         await until(lambda: "copy is given up" in shown.shown.asked)
 
 
-async def test_only_so_many_actions_run_at_a_time() -> None:
+async def test_only_so_many_copies_run_at_a_time_and_no_freeze_waits_for_them() -> None:
     cluster = _cluster(holds=asyncio.Event())
     async with console(cluster, acts=True) as shown, asyncio.TaskGroup() as group:
         running = [group.create_task(shown.act("copy", COPY)) for _ in range(RUNNING_MAX)]
         await until(lambda: len(cluster.commands) == RUNNING_MAX)
-        assert (await shown.act("freeze", _FREEZE))[0] == 503
+        assert (await shown.act("verify", {"topic": "orders"}))[0] == 503
+        assert (await shown.act("freeze", _FREEZE))[0] == 200
         cluster.holds.set()
         assert {(await one)[0] for one in running} == {200}
-        assert (await shown.act("freeze", _FREEZE))[0] == 200
+        assert (await shown.act("verify", {"topic": "orders"}))[0] == 200
 
 
 @pytest.mark.parametrize(
