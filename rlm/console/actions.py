@@ -17,8 +17,8 @@ from rlm.console.paging import INT32_MAX, INT64_MAX, Row
 from rlm.v1 import admin_pb2 as pb
 
 RUNNING_MAX: Final = 8
-"""Copies and verifications of this service, each of which holds a connection; and as many others, so
-that no copy keeps a freeze or an undo waiting.
+"""Copies and verifications of this service, each of which holds a connection; and as many others,
+so that no copy keeps a freeze or an undo waiting.
 """
 _LONG: Final = frozenset({"copy", "verify"})
 WHY_MAX: Final = 500

@@ -6,6 +6,7 @@ anything from elsewhere, and the Content-Security-Policy allows nothing else. It
 memory alone. This module must not know what the data says.
 """
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -31,6 +32,10 @@ log = structlog.get_logger(__name__)
 
 PREFIX: Final = "/console"
 CALLER: Final = "console"
+BODY_SECONDS: Final = 10.0
+"""Within which the body of an action comes."""
+LINE_SECONDS: Final = 60.0
+"""Within which a client takes a line. One that sleeps, or reads nothing, ends its action so."""
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -167,7 +172,12 @@ async def _fields_of(request: web.Request) -> Fields:
     if request.content_type != "application/json":
         raise Invalid("the body of an action is JSON (Content-Type: application/json)")
     try:
-        return Fields(json.loads(await request.read()))
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await request.read()
+    except TimeoutError as error:
+        raise Invalid(f"the body of an action did not come in {BODY_SECONDS:g} s") from error
+    try:
+        return Fields(json.loads(body))
     except (ValueError, RecursionError) as error:
         raise Invalid("the body of an action is no JSON") from error
 
@@ -175,21 +185,32 @@ async def _fields_of(request: web.Request) -> Fields:
 async def _streamed(
     request: web.Request, lines: AsyncIterator[Row], first: Row | None
 ) -> web.StreamResponse:
-    """Whoever has gone ends the action with the next line."""
+    """Whoever has gone, or takes no line in time, ends the action with the next one."""
     headers = {**_HEADERS, "Cache-Control": "no-store", "Content-Type": "application/x-ndjson"}
     response = web.StreamResponse(headers=headers)
     with contextlib.suppress(ConnectionError):
         await response.prepare(request)
         try:
             if first is not None:
-                await response.write(_line(first))
+                await _send(request, response.write(_line(first)))
             async for line in lines:
-                await response.write(_line(line))
-            await response.write(_line({"end": True}))
+                await _send(request, response.write(_line(line)))
+            await _send(request, response.write(_line({"end": True})))
         except (CallRefused, RemoteStorageError) as error:
-            await response.write(_line({"error": _status_and_text(error)[1]}))
-        await response.write_eof()
+            await _send(request, response.write(_line({"error": _status_and_text(error)[1]})))
+        await _send(request, response.write_eof())
     return response
+
+
+async def _send(request: web.Request, sending: Awaitable[None]) -> None:
+    """ConnectionAbortedError: it was not taken in time, and the connection is at its end."""
+    try:
+        async with asyncio.timeout(LINE_SECONDS):
+            await sending
+    except TimeoutError as error:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionAbortedError("the client takes no lines") from error
 
 
 def _line(value: Mapping[str, object]) -> bytes:

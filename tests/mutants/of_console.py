@@ -102,6 +102,11 @@ EDITS: tuple[Edit, ...] = (
             'if request.content_type != "application/json":',
             "if False:",
         ),
+        (
+            "a client that reads nothing holds its action for ever",
+            "async with asyncio.timeout(LINE_SECONDS):",
+            "async with asyncio.timeout(None):",
+        ),
     ),
     *_LISTENERS.edits(
         (

@@ -1,6 +1,9 @@
 """What the console does for its user: who may, by which pages, and what the API is asked for."""
 
 import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -10,10 +13,11 @@ from rlm.api.authorization import Authorization, SettingsTopicNames
 from rlm.api.authorizers import FileAuthorizer
 from rlm.api.calls import Gate
 from rlm.api.principals import principals_of, token_hash
+from rlm.console import routes
 from rlm.console.actions import RUNNING_MAX
 from rlm.v1 import admin_pb2 as pb
 from tests.builders.clock import ManualClock
-from tests.rlm.console.served import Console, ShownCluster, console, row
+from tests.rlm.console.served import HOST, Console, ShownCluster, console, row
 from tests.rlm.topics.world import Cluster, ServiceUnderTest
 from tests.waiting import until
 
@@ -100,6 +104,38 @@ async def test_a_page_that_is_closed_ends_its_copy() -> None:
         async with shown.session.post(url, json=COPY, headers=headers) as answer:
             await answer.content.readline()
         await until(lambda: "copy is given up" in shown.shown.asked)
+
+
+@contextlib.asynccontextmanager
+async def _by_hand(shown: Console, body: bytes, size: int) -> AsyncIterator[asyncio.StreamReader]:
+    """A copy whose client has sent this of its body, and reads only what the test reads."""
+    reader, writer = await asyncio.open_connection(HOST, shown.port)
+    head = f"POST /console/actions/copy HTTP/1.1\r\nHost: {HOST}:{shown.port}\r\n"
+    head += f"Origin: {shown.url}\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: {size}\r\n\r\n".encode() + body)
+    try:
+        yield reader
+    finally:
+        writer.transport.abort()
+
+
+async def test_a_page_that_takes_no_lines_ends_its_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "LINE_SECONDS", 0.1)
+    long = pb.CopyProgress(topic="orders", doing="x" * (1 << 20))
+    copied = [pb.CopyClosedResponse(progress=long)] * 64
+    cluster, body = _cluster(copied=copied), json.dumps(COPY).encode()
+    async with console(cluster, acts=True) as shown:
+        async with _by_hand(shown, body, len(body)) as reader:
+            await until(lambda: "copy is given up" in cluster.asked)
+            assert b'"end"' not in await reader.read()
+        assert (await shown.act("freeze", _FREEZE))[0] == 200
+
+
+async def test_a_body_that_does_not_come_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "BODY_SECONDS", 0.1)
+    async with console(_cluster(), acts=True) as shown, _by_hand(shown, b"{", 100) as reader:
+        assert (await reader.readline()).split()[1] == b"400"
+        assert shown.shown.commands == []
 
 
 async def test_only_so_many_copies_run_at_a_time_and_no_freeze_waits_for_them() -> None:
