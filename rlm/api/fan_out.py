@@ -55,7 +55,7 @@ async def merged_rows(
     streams: Mapping[int, AsyncIterator[T]], errors: dict[int, str]
 ) -> AsyncGenerator[T, None]:
     """The rows of the services' streams, by node id, as they come. `errors` gets why one ended
-    early.
+    early. Whoever closes the generator ends all of them.
     """
     queue: asyncio.Queue[tuple[T] | None] = asyncio.Queue(_WAITING_MAX)
 
@@ -68,15 +68,18 @@ async def merged_rows(
         await queue.put(None)
 
     async with asyncio.TaskGroup() as group:
-        for node_id, rows in streams.items():
-            group.create_task(pump(node_id, rows))
+        pumps = [group.create_task(pump(node_id, rows)) for node_id, rows in streams.items()]
         left = len(streams)
-        while left:
-            row = await queue.get()
-            if row is None:
-                left -= 1
-            else:
-                yield row[0]
+        try:
+            while left:
+                row = await queue.get()
+                if row is None:
+                    left -= 1
+                else:
+                    yield row[0]
+        except GeneratorExit:  # which the group would make an error of
+            for one in pumps:
+                one.cancel()
 
 
 def why_silent(leader: int, errors: Mapping[int, str]) -> str:
