@@ -271,12 +271,18 @@ class _PartitionRun:
                 portion = await self._stop.unless(partial(anext, portions, None))
                 if portion is None:
                     return
-                self._progress = await self._written(session, portion)
-                self._show(self.report())
+                await self._write(session, portion)
 
-    async def _written(self, session: Session, portion: Portion) -> Progress:
+    async def _write(self, session: Session, portion: Portion) -> None:
+        """In one transaction, or in some where it takes long."""
+        left = portion.batches
         try:
-            return await session.write(portion.batches, portion.next_offset)
+            while True:
+                done = self._progress = await session.write(left, portion.next_offset)
+                self._show(self.report())
+                left = tuple(one for one in left if one.start_offset >= done.source_offset)
+                if not left or self._stop.is_set():
+                    return
         except BaseException as failure:
             if not isinstance(failure, Fenced):  # to fence back would stop the other restore
                 with suppress(RemoteStorageError, TimeoutError):

@@ -41,6 +41,9 @@ from rlm.restore.brokers import (
 PREFIX = "rlm-restore."
 """Of the names of groups and of transactional ids."""
 TRANSACTION_TIMEOUT_MS = 60_000
+"""Brokers abort what is open for longer; also of a restore that was killed."""
+_WRITING_MS = 20_000
+"""A transaction that writes for so long ends with what it has, which leaves time to end it."""
 _IN_FLIGHT = 5
 """Kafka keeps the order of so many requests of a producer, and no more."""
 _PRODUCE_TIMEOUT_MS = 20_000
@@ -138,7 +141,8 @@ class Session:
         return self._producer_id
 
     async def write(self, batches: Sequence[OutgoingBatch], source_offset: int) -> Progress:
-        """One transaction: the batches, and that the restore goes on at `source_offset`.
+        """One transaction: the batches, and that the restore goes on at `source_offset`. Where that
+        takes long it has the first of them only, and the progress says so.
 
         Unavailable: whether it was committed is not known; begin a new session. Fenced: somebody
         else has begun one. Invalid: brokers do not take these records, or others write too.
@@ -146,15 +150,18 @@ class Session:
         before = self.progress
         if before is None:
             raise Internal(f"{self._target}: records would come before any progress")
-        target_offset = before.target_offset
+        target_offset, written = before.target_offset, batches
         if batches:
             await self._add_partition()
-            target_offset = await self._produce(batches, target_offset)
+            count, target_offset = await self._produce(batches, target_offset)
+            written = batches[:count]
+        if len(written) < len(batches):
+            source_offset = written[-1].next_offset
         return await self.commit(
             Progress(
                 source_offset=source_offset,
                 target_offset=target_offset,
-                record_count=before.record_count + sum(one.record_count for one in batches),
+                record_count=before.record_count + sum(one.record_count for one in written),
             )
         )
 
@@ -227,10 +234,11 @@ class Session:
         row = await self._patiently(ask, CONCURRENT_TRANSACTIONS)
         self._check(row["partition_error_code"], "begin a transaction", self._topic_acl)
 
-    async def _produce(self, batches: Sequence[OutgoingBatch], following: int) -> int:
-        """Up to five requests at a time; the offset after the last record. Corrupt: the target lost
-        records that were committed.
+    async def _produce(self, batches: Sequence[OutgoingBatch], following: int) -> tuple[int, int]:
+        """Up to five requests at a time; how many batches it wrote in the time there is, and the
+        offset after the last record. Corrupt: the target lost records that were committed.
         """
+        begun_ms, at = self._clock.monotonic_ms(), 0
         for at in range(0, len(batches), _IN_FLIGHT):
             some = batches[at : at + _IN_FLIGHT]
             bases = await _all(self._send(batch) for batch in self._numbered(some))
@@ -243,7 +251,9 @@ class Session:
                 self._refuse_others(base)
                 following = base + batch.record_count
                 self.expected_offset = None if self.expected_offset is None else following
-        return following
+            if self._clock.monotonic_ms() - begun_ms >= _WRITING_MS:
+                break
+        return min(at + _IN_FLIGHT, len(batches)), following
 
     def _refuse_others(self, offset: int) -> None:
         if self.expected_offset not in (None, offset):

@@ -52,9 +52,21 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "progress is committed by a transaction of its own",
-            "            target_offset = await self._produce(batches, target_offset)\n",
-            "            target_offset = await self._produce(batches, target_offset)\n"
+            "            count, target_offset = await self._produce(batches, target_offset)\n",
+            "            count, target_offset = await self._produce(batches, target_offset)\n"
             "            await self._end()\n",
+        ),
+    ),
+    *TRANSACTIONS.edits(
+        (
+            "a transaction takes longer than brokers allow",
+            "            if self._clock.monotonic_ms() - begun_ms >= _WRITING_MS:\n",
+            "            if begun_ms < 0:\n",
+        ),
+        (
+            "what a transaction had no time for is passed",
+            "            source_offset = written[-1].next_offset\n",
+            "            source_offset = batches[-1].next_offset\n",
         ),
     ),
     *TARGET.edits(

@@ -10,6 +10,7 @@ import pytest
 from kip405.errors import Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.indexes import AbortedTransaction
 from rlm.restore.target import CREATED_WITH
+from rlm.restore.transactions import TRANSACTION_TIMEOUT_MS
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import TOPIC
 from tests.kip405.batch_builder import batch, control_batch, with_attributes
@@ -145,6 +146,31 @@ async def test_a_stop_leaves_nothing_half_done(tmp_path: Path, kafka: KafkaModel
     await world.restore()
     assert world.restored() == world.expected[0]
     assert log.aborted == []
+
+
+async def test_slow_brokers_get_transactions_that_do_not_time_out(
+    tmp_path: Path, kafka: KafkaModel
+) -> None:
+    """Also many small batches are slow: five of them come with each round trip."""
+    world = World(tmp_path, kafka)
+    world.put(b"".join(batch(at, 2, value=b"%d" % at) for at in range(0, 46, 2)))
+    durations: list[int] = []
+
+    def slow(count: int, name: str) -> str:
+        if name == "AddPartitionsToTxn":
+            durations.append(-world.clock.now)
+        elif name == "Produce":
+            world.clock.advance(6_000)
+        elif name == "EndTxn" and durations:
+            durations[-1] += world.clock.now
+        return ""
+
+    kafka.on_request = slow
+    await world.restore(portion_bytes=1 << 20)
+    assert max(durations) < TRANSACTION_TIMEOUT_MS
+    assert world.restored() == world.expected[0]
+    log = kafka.logs[NEW, 0]
+    assert (log.aborted, log.open) == ([], {})
 
 
 async def test_times_of_append_are_kept_in_the_records(tmp_path: Path, kafka: KafkaModel) -> None:

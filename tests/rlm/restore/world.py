@@ -49,6 +49,7 @@ class World:
         self.expected: dict[int, list[Row]] = {}
         self.reports: list[PartitionReport] = []
         self.running: Restore | None = None
+        self.clock = ManualClock()
         self._segments = 0
 
     def put(
@@ -82,7 +83,7 @@ class World:
 
     async def restore(self, *, portion_bytes: int = 1, **wanted: object) -> Restored:
         """One `rlm restore`: everything of it is new but for what Kafka has."""
-        clock = ManualClock()
+        clock = self.clock = ManualClock()
         brokers = Brokers([self.kafka.address], client_id="tests", security=plaintext())
         source = StoreSource(self.rig.store, threads=THREADS)
         work = self.running = Restore(
