@@ -19,7 +19,7 @@ from kip405.batches import BatchHeader, check_crc, read_header, size_at
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Invalid, RemoteStorageError, error_of_kind
 from kip405.indexes import AbortedTransaction
-from kip405.records import records
+from kip405.records import Record, records
 
 REBUILT_BYTES = 512 * 1024
 """Size of a batch that is built again, before compression, unless one record is larger: half of
@@ -31,12 +31,15 @@ _DELETE_HORIZON = 0x40
 _BEFORE_LENGTH = struct.Struct(">q")
 _EPOCH_AT, _CRC_AT, _ATTRIBUTES_AT, _PRODUCER_AT = 12, 17, 21, 43
 _INT16, _INT32, _UINT32 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">I")
+_TIMES_AT, _TIMES = 27, struct.Struct(">qq")
 _PRODUCER = struct.Struct(">qhi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingBatch:
-    """A batch that waits for its producer; the offsets are those that its records had."""
+    """A batch that waits for its producer and its checksum; the offsets are those that its records
+    had.
+    """
 
     start_offset: int
     next_offset: int
@@ -172,34 +175,54 @@ def _without_log(batch: bytes, attributes: int) -> bytes:
 
 
 def _rebuilt(batch: bytes, header: BatchHeader, from_offset: int) -> Iterator[OutgoingBatch]:
-    builder, count, start, following = _builder(header), 0, 0, 0
+    made: _Rebuilt | None = None
     for record in records(batch):
         if record.offset < from_offset:
             continue
-        row = (record.timestamp_ms, record.key, record.value, list(record.headers))
-        if builder.append(count, *row) is None:
-            yield _built(builder, count, start, following)
-            builder, count = _builder(header), 0
-            builder.append(count, *row)
-        start = start if count else record.offset
-        count, following = count + 1, record.offset + 1
-    if count:
-        yield _built(builder, count, start, header.next_offset)
+        if made is not None and not made.append(record):
+            yield made.built(made.next_offset)
+            made = None
+        if made is None:
+            made = _Rebuilt(header, record)
+    if made is not None:
+        yield made.built(header.next_offset)
 
 
-def _builder(header: BatchHeader) -> DefaultRecordBatchBuilder:
-    return DefaultRecordBatchBuilder(2, header.compression, 1, -1, -1, -1, REBUILT_BYTES)
+class _Rebuilt:
+    """A batch that is built again, from one record on. Its builder gets times that begin at 0, and
+    the header has the begin: aiokafka takes -1, which is Kafka's word for no time, as one of its
+    own.
+    """
 
+    def __init__(self, header: BatchHeader, first: Record) -> None:
+        self._builder = DefaultRecordBatchBuilder(
+            2, header.compression, 1, -1, -1, -1, REBUILT_BYTES
+        )
+        self._start_offset, self._begin_ms = first.offset, first.timestamp_ms
+        self._max_ms, self._count = first.timestamp_ms, 0
+        self.next_offset = first.offset
+        self.append(first)
 
-def _built(
-    builder: DefaultRecordBatchBuilder, count: int, start_offset: int, next_offset: int
-) -> OutgoingBatch:
-    return OutgoingBatch(
-        start_offset=start_offset,
-        next_offset=next_offset,
-        record_count=count,
-        data=bytes(builder.build()),
-    )
+    def append(self, record: Record) -> bool:
+        """Whether there was room for it."""
+        after_ms = record.timestamp_ms - self._begin_ms
+        headers = list(record.headers)
+        row = (self._count, after_ms, record.key, record.value, headers)
+        if self._builder.append(*row) is None:
+            return False
+        self._count, self.next_offset = self._count + 1, record.offset + 1
+        self._max_ms = max(self._max_ms, record.timestamp_ms)
+        return True
+
+    def built(self, next_offset: int) -> OutgoingBatch:
+        data = self._builder.build()
+        _TIMES.pack_into(data, _TIMES_AT, self._begin_ms, self._max_ms)
+        return OutgoingBatch(
+            start_offset=self._start_offset,
+            next_offset=next_offset,
+            record_count=self._count,
+            data=bytes(data),
+        )
 
 
 def placed(error: RemoteStorageError, where: str) -> RemoteStorageError:

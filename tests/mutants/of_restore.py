@@ -33,10 +33,13 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "what was cut from a batch is passed",
-            "        start = start if count else record.offset\n"
-            "        count, following = count + 1, record.offset + 1\n",
-            "        start = start if count else record.offset\n"
-            "        count, following = count + 1, header.next_offset\n",
+            "            yield made.built(made.next_offset)\n",
+            "            yield made.built(header.next_offset)\n",
+        ),
+        (
+            "records without a time get that of another one",
+            "        _TIMES.pack_into(data, _TIMES_AT, self._begin_ms, self._max_ms)\n",
+            "        _TIMES.pack_into(data, _TIMES_AT, max(self._begin_ms, 0), self._max_ms)\n",
         ),
     ),
     *TRANSACTIONS.edits(

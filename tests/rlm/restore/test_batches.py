@@ -1,5 +1,6 @@
 """Stored bytes become batches that a broker takes, with the same records, however they are cut."""
 
+import struct
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -11,7 +12,7 @@ from kip405.errors import Corrupt, Invalid
 from kip405.indexes import AbortedTransaction
 from kip405.records import records
 from rlm.restore.batches import REBUILT_BYTES, OutgoingBatch, SegmentFeed, next_sequence
-from tests.kip405.batch_builder import batch, control_batch, legacy, with_attributes
+from tests.kip405.batch_builder import batch, control_batch, legacy, with_attributes, with_right_crc
 from tests.rlm.restore.world import Row, row_of, rows_of
 
 LOG_APPEND_TIME, DELETE_HORIZON = 0x08, 0x40
@@ -135,6 +136,25 @@ def test_what_is_built_again_is_cut_to_batches_of_bounded_size() -> None:
     assert len(batches) > 5
     assert max(len(one.data) for one in batches) <= REBUILT_BYTES
     assert [one.next_offset for one in batches[:-1]] == [one.start_offset for one in batches[1:]]
+
+
+@pytest.mark.parametrize("first_ms", [-3, -1, 0, 1 << 61])
+@pytest.mark.parametrize("compression", list(Compression))
+def test_times_stay_that_builders_have_a_meaning_for(
+    first_ms: int, compression: Compression
+) -> None:
+    """-1 is that of a record without a time; made by hand, as aiokafka does not write it."""
+    made = bytearray(batch(0, 6, value=b"v" * 100_000, compression=compression))
+    struct.pack_into(">qq", made, 27, first_ms, first_ms + 5)
+    log = with_right_crc(made)
+    assert [row[0] for row in rows_of(log)] == list(range(first_ms, first_ms + 6))
+    batches = taken(feed_of(log, from_offset=0), log)
+    assert rows(batches) == rows_of(log)
+    for from_offset in range(1, 6):
+        batches = taken(feed_of(log, from_offset=from_offset), log)
+        assert rows(batches) == rows_of(log)[from_offset:]
+        newest = max(read_header(one.data).max_timestamp_ms for one in batches)
+        assert newest == first_ms + 5
 
 
 def damaged() -> Iterator[tuple[bytes, dict[str, int], str]]:
