@@ -12,8 +12,8 @@ Leaf = tuple[str, ...]
 _TIMEOUT_S = 600
 """Of a command that starts Spark on a busy machine; all others are much quicker."""
 
-NOT_ASKED = ("sandbox", "serve")
-"""They start servers, and every test with a sandbox has run them."""
+NOT_ASKED = ("attach", "sandbox", "serve")
+"""They start servers, which other tests do: `attach` has no Kafka, and its rights are a reader's."""
 
 
 def leaves() -> frozenset[Leaf]:
