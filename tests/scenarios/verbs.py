@@ -13,7 +13,7 @@ _TIMEOUT_S = 600
 """Of a command that starts Spark on a busy machine; all others are much quicker."""
 
 NOT_ASKED = ("attach", "sandbox", "serve")
-"""They start servers, which other tests do: `attach` has no Kafka, and its rights are a reader's."""
+"""They start servers, which other tests do. `attach` knows no Kafka; its rights are a reader's."""
 
 
 def leaves() -> frozenset[Leaf]:
