@@ -72,6 +72,8 @@ from rlm.workers.inherited import on_hang_up
 
 log = structlog.get_logger()
 _REPORT_EVERY_MS = 5_000
+_UNREADABLE_EVERY_MS = 60_000
+"""How often manifests that could not be read are tried again, also without --refresh."""
 _MOST_LOGGED = 20
 _MOST_FINDINGS = 20
 _ABSENT = "has no manifest in the attached stores"
@@ -289,6 +291,7 @@ class ManifestReading:
         self._clock = clock
         self._refresh_ms = refresh_ms
         self._reported_ms = -_REPORT_EVERY_MS
+        self._unreadable = 0
         self._attachment = Attachment(
             cluster_id=cluster_id, log=attached, choices=choices, report=self._report
         )
@@ -313,12 +316,12 @@ class ManifestReading:
                 return
 
     async def refresh(self) -> None:
-        """Read what is new, at intervals; runs until cancelled."""
+        """Read what is new, at intervals, and what could not be read; runs until cancelled."""
         await self._log.wait_ready()
-        if self._refresh_ms is None:
-            await asyncio.get_running_loop().create_future()
         while True:
-            await self._clock.sleep_ms(self._refresh_ms or 0)
+            if self._refresh_ms is None and not self._unreadable:
+                await asyncio.get_running_loop().create_future()
+            await self._clock.sleep_ms(self._refresh_ms or _UNREADABLE_EVERY_MS)
             try:
                 found = await self._round()
             except RemoteStorageError as error:
@@ -330,7 +333,9 @@ class ManifestReading:
 
     async def _round(self) -> Round:
         proven = await self._stores.prove()
-        return await self._attachment.read(proven.managers, proven.records)
+        found = await self._attachment.read(proven.managers, proven.records)
+        self._unreadable = found.unreadable
+        return found
 
     def _report(self, store_id: Uuid, progress: SurveyProgress) -> None:
         if not self._log.is_ready:

@@ -4,7 +4,8 @@
 
 Everything is read before anything is served. Later rounds read new manifests only, and drop the
 segments whose manifest is gone, as the cluster may still live and delete them in order. A round
-that fails leaves what was read before. `rlm/plans/attachment.py` decides.
+that fails leaves what was served before, and the next one need not read again what it has read.
+`rlm/plans/attachment.py` decides.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -64,12 +65,15 @@ class Choices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What one reading of the stores has found, beside the state that readers get."""
+    """What one reading of the stores has found, beside the state that readers get. `unreadable`:
+    manifests and indexes that may be read later.
+    """
 
     objects: int = 0
     new_segments: int = 0
     gone_segments: int = 0
     leftovers: int = 0
+    unreadable: int = 0
     unusable: tuple[str, ...] = ()
     used_twice: Mapping[str, tuple[Uuid, ...]] = field(default_factory=dict)
 
@@ -89,6 +93,7 @@ class Attachment:
         self._lineages = StoredLineages(cluster_id)
         self._starts: dict[PartitionKey, int] = {}
         self._names: dict[Uuid, StoredTopic] = {}
+        self._read: dict[PartitionKey, dict[Uuid, StoredSegment]] = {}
 
     async def read(
         self, stores: Mapping[Uuid, ReadableStore], records: Iterable[StoreRecord]
@@ -104,9 +109,16 @@ class Attachment:
         return await self._take(surveys, stores, tuple(records))
 
     def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
-        """Whether the segment is served already."""
+        """Whether the segment is served already, or its manifest was read."""
         ledger = self._log.state.ledgers.get(key)
-        return ledger is not None and segment_id in ledger.entries
+        is_served = ledger is not None and segment_id in ledger.entries
+        return is_served or segment_id in self._read.get(key, ())
+
+    def keep(self, segment: StoredSegment) -> None:
+        """Its manifest was read, and need not be read again if this round fails."""
+        segment_id = segment.metadata.segment_id
+        key = segment_id.topic_id_partition.key
+        self._read.setdefault(key, {})[segment_id.id] = segment
 
     def report(self, store_id: Uuid, progress: SurveyProgress) -> None:
         self._report(store_id, progress)
@@ -118,9 +130,10 @@ class Attachment:
         records: tuple[StoreRecord, ...],
     ) -> Round:
         """Everything that was read is served from one moment on, or nothing of it."""
-        new, unread = _new_segments(surveys), _unread(surveys)
+        listed = frozenset().union(*(one.listed for one in surveys))
+        new, unread = _there(self._read, listed), _unread(surveys)
         before = self._log.state
-        gone = _gone(before.ledgers, frozenset().union(*(one.listed for one in surveys)))
+        gone = _gone(before.ledgers, listed)
         self._note(new)
         ledgers = dict(before.ledgers)
         for key in {*new, *gone}:
@@ -135,11 +148,13 @@ class Attachment:
         settings = (*self._settings(plans), *records, *topics)
         view = view_of_records(settings, before.view.version)
         self._log.replace(AttachedState(ledgers=ledgers, plans=plans, view=view))
+        self._read = {}
         return Round(
             objects=sum(one.objects for one in surveys),
             new_segments=sum(len(one) for one in new.values()),
             gone_segments=sum(len(one) for one in gone.values()),
             leftovers=sum(len(one.leftovers) for one in surveys),
+            unreadable=sum(one.unreadable for one in surveys) + self._lineages.unreadable,
             unusable=tuple(text for one in surveys for text in one.unusable),
             used_twice=names_used_twice(topics),
         )
@@ -236,8 +251,16 @@ class _Caller:
     attachment: Attachment
     store_id: Uuid
 
+    @property
+    def bears_unreadable(self) -> bool:
+        """What follows such a manifest is doubtful, and all else is served."""
+        return True
+
     def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
         return self.attachment.is_known(key, segment_id)
+
+    def keep(self, segment: StoredSegment) -> None:
+        self.attachment.keep(segment)
 
     def report(self, progress: SurveyProgress) -> None:
         self.attachment.report(self.store_id, progress)
@@ -256,12 +279,16 @@ def _refuse_foreign(backup: SettingsView | None, cluster_id: str) -> None:
         )
 
 
-def _new_segments(surveys: Iterable[StoreSurvey]) -> dict[PartitionKey, list[StoredSegment]]:
-    found: dict[PartitionKey, list[StoredSegment]] = {}
-    for survey in surveys:
-        for partition, segments in survey.segments.items():
-            found.setdefault(partition.key, []).extend(segments)
-    return found
+def _there(
+    read: Mapping[PartitionKey, Mapping[Uuid, StoredSegment]],
+    listed: Collection[tuple[PartitionKey, Uuid]],
+) -> dict[PartitionKey, list[StoredSegment]]:
+    """What was read, in this round or in one that failed, and has its manifest still."""
+    found = {
+        key: [one for segment_id, one in segments.items() if (key, segment_id) in listed]
+        for key, segments in read.items()
+    }
+    return {key: segments for key, segments in found.items() if segments}
 
 
 def _unread(surveys: Iterable[StoreSurvey]) -> dict[PartitionKey, list[UnreadSegment]]:

@@ -6,12 +6,12 @@ is asked by `StoreEvidence`, later, when it is known which segments matter. Noth
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from kip405.contracts import StoreAdmin, StoredObject
-from kip405.errors import Corrupt, Invalid, NotFound
+from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.ledger_rebuild import StoredSegment
@@ -51,18 +51,34 @@ class SurveyProgress:
 
 
 class Survey(Protocol):
-    """What the caller of a survey knows and is shown."""
+    """What the caller of a survey knows and is shown.
+
+    `bears_unreadable`: manifests that cannot be read count as unusable where the store itself
+    answers, as objects that were archived, or that somebody may not read. Otherwise, and where the
+    store does not answer, the survey fails.
+    """
+
+    @property
+    def bears_unreadable(self) -> bool: ...
 
     def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
         """Whether the manifest of the segment need not be read again; it never changes."""
+        ...
+
+    def keep(self, segment: StoredSegment) -> None:
+        """Its manifest was read; the survey may still fail."""
         ...
 
     def report(self, progress: SurveyProgress) -> None: ...
 
 
 class _NothingKnown:
+    bears_unreadable = False
+
     def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
         return False
+
+    def keep(self, segment: StoredSegment) -> None: ...
 
     def report(self, progress: SurveyProgress) -> None: ...
 
@@ -73,7 +89,8 @@ class StoreSurvey:
 
     `segments` have a manifest that can be used and was read, `leftovers` none at all. `unusable`:
     one text for each manifest that cannot be used, and for each object that is none of ours.
-    `listed`: the segments that have a manifest, usable or not.
+    `listed`: the segments that have a manifest, usable or not. `unreadable`: how many manifests
+    could not be read though the store answers; they are among the unusable ones.
     """
 
     store_id: Uuid
@@ -83,6 +100,16 @@ class StoreSurvey:
     unusable_manifests: list[UnusableManifest] = field(default_factory=list)
     listed: frozenset[tuple[PartitionKey, Uuid]] = frozenset()
     objects: int = 0
+    unreadable: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A manifest that could not be read now."""
+
+    name: str
+    parsed: ParsedName
+    error: RemoteStorageError
 
 
 class StoreSurveyor:
@@ -117,17 +144,40 @@ class StoreSurveyor:
         found.listed = frozenset(_identity(parsed) for _, parsed in names)
         found.leftovers += [one for key, one in parts.items() if key not in found.listed]
         new = [one for one in names if not caller.is_known(*_identity(one[1]))]
-        for at in range(0, len(new), _READS_AT_ONCE):
-            caller.report(
-                SurveyProgress(objects=found.objects, manifests=len(new), manifests_read=at)
-            )
-            some = new[at : at + _READS_AT_ONCE]
-            read = await asyncio.gather(*(self._read(store, found, *one) for one in some))
-            for segment in (one for one in read if one is not None):
-                partition = segment.metadata.topic_id_partition
-                found.segments.setdefault(partition, []).append(segment)
+        failed = await self._read_all(store, found, new, caller)
+        if failed:  # once more, as what fails now and then is no reason
+            names = [(one.name, one.parsed) for one in failed]
+            failed = await self._read_all(store, found, names, caller)
+        for one in failed:
+            found.unreadable += 1
+            self._refuse(found, one.name, one.parsed, f"it cannot be read: {one.error}")
         await self._check_identity(store, store_id)
         return found
+
+    async def _read_all(
+        self,
+        store: StoreAdmin,
+        found: StoreSurvey,
+        names: Sequence[tuple[str, ParsedName]],
+        caller: Survey,
+    ) -> list[_Failed]:
+        """Those that cannot be read; after each group that has some the store must have answered,
+        so that all of a store that is away is not asked for.
+        """
+        failed: list[_Failed] = []
+        for at in range(0, len(names), _READS_AT_ONCE):
+            caller.report(
+                SurveyProgress(objects=found.objects, manifests=len(names), manifests_read=at)
+            )
+            some, before = names[at : at + _READS_AT_ONCE], len(failed)
+            reads = (self._read(store, found, *one, caller, failed) for one in some)
+            for segment in (one for one in await asyncio.gather(*reads) if one is not None):
+                partition = segment.metadata.topic_id_partition
+                found.segments.setdefault(partition, []).append(segment)
+                caller.keep(segment)
+            if len(failed) > before:
+                await self._check_identity(store, found.store_id)
+        return failed
 
     def _note(
         self,
@@ -160,9 +210,15 @@ class StoreSurveyor:
             raise Invalid(problem)
 
     async def _read(
-        self, store: StoreAdmin, found: StoreSurvey, name: str, parsed: ParsedName
+        self,
+        store: StoreAdmin,
+        found: StoreSurvey,
+        name: str,
+        parsed: ParsedName,
+        caller: Survey,
+        failed: list[_Failed],
     ) -> StoredSegment | None:
-        """None where the segment was deleted meanwhile, or its manifest cannot be used."""
+        """None where the segment was deleted meanwhile, or its manifest cannot be used or read."""
         topic = self._topic_name(parsed.topic_id) or parsed.topic_cut
         try:
             data = await store.read_manifest(locator_of(parsed, topic))
@@ -177,6 +233,11 @@ class StoreSurveyor:
             return None
         except (Corrupt, Invalid) as error:
             self._refuse(found, name, parsed, str(error))
+            return None
+        except RemoteStorageError as error:
+            if not (caller.bears_unreadable and error.retriable):
+                raise
+            failed.append(_Failed(name, parsed, error))
             return None
         return StoredSegment(
             metadata=metadata, remote_log_start_offset=manifest.remote_log_start_offset

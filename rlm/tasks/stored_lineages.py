@@ -14,7 +14,7 @@ import structlog
 from kip405.checkpoints import parse_leader_epochs
 from kip405.contracts import IndexType, SegmentReader, StoreAdmin
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, NotFound
+from kip405.errors import Corrupt, RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
 from kip405.indexes import IndexesObject
 from kip405.lineage import Lineage
@@ -40,6 +40,10 @@ class StoredLineages:
     def __init__(self, cluster_id: str) -> None:
         self._cluster_id = cluster_id
         self._known: dict[PartitionKey, tuple[Uuid, Lineage | None]] = {}
+        self.unreadable = 0
+        """Partitions of which no such object could be read in the last call, though their store
+        answers: they may be read later.
+        """
 
     async def of(
         self, ledgers: Iterable[PartitionLedger], stores: Mapping[Uuid, ReadableStore]
@@ -48,6 +52,7 @@ class StoredLineages:
         None where there is none, and where all copies are of one leader epoch. Unavailable: a store
         is away.
         """
+        self.unreadable = 0
         found: dict[PartitionKey, Lineage | None] = {}
         everything = tuple(ledgers)
         for at in range(0, len(everything), _READS_AT_ONCE):
@@ -65,20 +70,30 @@ class StoredLineages:
             return None
         newest = candidates[0].segment_id.id
         known = self._known.get(ledger.key)
-        if known is None or known[0] != newest:
-            known = newest, await self._first_usable(candidates, stores)
-            self._known[ledger.key] = known
-        return known[1]
+        if known is not None and known[0] == newest:
+            return known[1]
+        found, is_certain = await self._first_usable(candidates, stores)
+        if is_certain:
+            self._known[ledger.key] = newest, found
+        else:
+            self.unreadable += 1
+        return found
 
     async def _first_usable(
         self, candidates: list[RemoteLogSegmentMetadata], stores: Mapping[Uuid, ReadableStore]
-    ) -> Lineage | None:
+    ) -> tuple[Lineage | None, bool]:
+        """The lineage, and whether it needs not be read again. All of one epoch have the same."""
+        is_certain = True
         for segment in candidates[:_MOST_TRIED]:
+            store = stores[segment.custom().store_id]
             try:
-                return await self._read(segment, stores[segment.custom().store_id])
-            except (NotFound, Corrupt) as error:
+                return await self._read(segment, store), True
+            except RemoteStorageError as error:
+                if error.retriable:
+                    await store.read_identity()  # if the store is away, that is the error
+                    is_certain = False
                 log.warning("stored_history_unusable", problem=str(error))
-        return None
+        return None, is_certain
 
     async def _read(self, segment: RemoteLogSegmentMetadata, store: ReadableStore) -> Lineage:
         """Corrupt: they are not the indexes that the manifest names, or have no lineage of it."""

@@ -7,6 +7,7 @@ PLAN = Target("rlm/plans/attachment.py", ("tests/rlm/plans/test_h04_attachment.p
 STATE = Target("rlm/remote_log/remote_state.py", (_API,))
 READING = Target("rlm/remote_log/remote_only.py", (_API,))
 TASK = Target("rlm/tasks/attachment.py", (_API,))
+SURVEY = Target("rlm/tasks/store_survey.py", (_API,))
 LINEAGES = Target("rlm/tasks/stored_lineages.py", (_API,))
 STORES = Target("rlm/service/attached_stores.py", ("tests/rlm/cli/test_attach.py",))
 
@@ -79,6 +80,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *TASK.edits(
         (
+            "what was read before a failure, and is gone since, is served",
+            "if (key, segment_id) in listed]",
+            "if (key, segment_id)]",
+        ),
+        (
             "H2: a later round forgets the highest start",
             "                start = max(self._starts.get(key, 0), one.remote_log_start_offset)\n",
             "                start = min(self._starts.get(key, 0), one.remote_log_start_offset)\n",
@@ -92,6 +98,13 @@ EDITS: tuple[Edit, ...] = (
             "a backup of another cluster counts",
             "    if backup.cluster.cluster_id != cluster_id:\n",
             "    if not backup.cluster.cluster_id:\n",
+        ),
+    ),
+    *SURVEY.edits(
+        (
+            "a manifest that cannot be read is left out",
+            "        for one in failed:\n            found.unreadable += 1\n",
+            "        for one in failed[:0]:\n            found.unreadable += 1\n",
         ),
     ),
     *LINEAGES.edits(

@@ -25,6 +25,7 @@ from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.indexes import build_indexes_object
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from rlm.api.server import ApiServer
+from rlm.plans.ledger_rebuild import StoredSegment
 from rlm.remote_log.attached import AttachedLog, view_of_records
 from rlm.tasks.attachment import Attachment, Choices
 from rlm.v1 import fetch_pb2 as pb
@@ -180,8 +181,13 @@ async def test_h04_a_segment_has_the_history_below_it_also_where_no_copy_shows_i
             custom_metadata=custom.encode(),
         )
         await _put(site, last)
-        site.rig.store.objects[object_name(last.locator(CLUSTER_ID), ObjectKind.INDEXES)] = indexes
-        await made.read()
+        name = object_name(last.locator(CLUSTER_ID), ObjectKind.INDEXES)
+        site.rig.store.objects[name] = indexes
+        site.rig.store.errors[name] = Unavailable("it is archived")
+        assert (await made.read()).unreadable == 1
+        assert made.log.doubts(PARTITION.key) == ()
+        site.rig.store.errors.clear()
+        assert (await made.read()).unreadable == 0
         assert [(one.start, one.next_offset) for one in made.log.doubts(PARTITION.key)] == [
             (300, 400)
         ]
@@ -213,6 +219,49 @@ async def test_a_manifest_that_cannot_be_used_is_no_end(tmp_path: Path) -> None:
         site.rig.store.objects[name] = whole
         await made.read()
         assert offsets(await site.read(0)) == list(range(0, 400, 10))
+
+
+async def test_a_manifest_that_cannot_be_read_holds_up_nothing_else(tmp_path: Path) -> None:
+    """As of an object that was archived: the store answers, and so do all other manifests."""
+    async with attached(tmp_path) as (site, made):
+        store, name = site.rig.store, _manifest(site, 250)
+        store.errors[name] = Unavailable("it is archived")
+        found = await made.read()
+        assert (found.unreadable, found.new_segments) == (1, 2)
+        assert offsets(await site.read(0, end_offset=250)) == list(range(0, 250, 10))
+        with pytest.raises(Fenced, match=r"from 250 on are doubtful: .* it is archived"):
+            await site.read(250)
+        store.errors.clear()
+        assert (await made.read()).unreadable == 0
+        assert offsets(await site.read(0)) == list(range(0, 400, 10))
+
+
+async def test_a_round_that_fails_need_not_be_begun_again(tmp_path: Path) -> None:
+    async with attached(tmp_path) as (site, made):
+        store = site.rig.store
+        identity, store.identity = store.identity, None
+        made.attachment.keep(_stored(site, 0))
+        with pytest.raises(Invalid, match="no identity"):
+            await made.read()
+        assert not made.log.is_ready
+        store.identity = identity
+        store.errors = {_manifest(site, 0): Unavailable("is read twice")}
+        assert (await made.read()).new_segments == 3
+        assert offsets(await site.read(0)) == list(range(0, 400, 10))
+
+
+async def test_what_was_read_and_is_gone_since_is_not_served(tmp_path: Path) -> None:
+    async with attached(tmp_path) as (site, made):
+        kept = _stored(site, 0)
+        made.attachment.keep(kept)
+        await site.rig.store.delete_log_segment_data(kept.metadata.locator(CLUSTER_ID))
+        assert (await made.read()).new_segments == 2
+        assert (await site.ask("ListOffsets", positions(-2))).offset == 100
+
+
+def _stored(site: Site, start_offset: int) -> StoredSegment:
+    (one,) = [one for one in site.segments() if one.start_offset == start_offset]
+    return StoredSegment(metadata=one, remote_log_start_offset=0)
 
 
 async def test_a_partition_of_which_no_manifest_can_be_used_is_not_empty(tmp_path: Path) -> None:
