@@ -43,13 +43,19 @@ class Fields:
         found = self._values.get(name)
         if not isinstance(found, str) or not 0 < len(found.strip()) <= most:
             raise Invalid(f"{name}: a text of 1 to {most} characters")
+        try:
+            found.encode()
+        except UnicodeEncodeError as error:
+            raise Invalid(f"{name}: half a character") from error
         return found.strip()
 
     def number(self, name: str, most: int = INT32_MAX) -> int | None:
-        """A number, not negative; None where it is left out."""
-        found = self._values.get(name)
-        if found is None:
+        """A number, not negative; None where it is left out, which has a meaning: null is none, as
+        it is what JavaScript makes of numbers that JSON does not have.
+        """
+        if name not in self._values:
             return None
+        found = self._values[name]
         if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= most:
             raise Invalid(f"{name}: a whole number of 0 to {most}")
         return found

@@ -126,6 +126,11 @@ EDITS: tuple[Edit, ...] = (
             "is_long = name in _LONG",
             "is_long = True",
         ),
+        (
+            "a copy limit that JSON has no number for ends the limit",
+            "if name not in self._values:",
+            "if self._values.get(name) is None:",
+        ),
     ),
     *_ANSWERS.edits(
         (
