@@ -222,7 +222,7 @@ def _row(one: "PartitionReport") -> dict[str, Any]:
 
 
 def _remarks(done: "Restored") -> list[str]:
-    remarks = list(done.target.remarks)
+    remarks = list(done.remarks)
     if done.target.is_new:
         remarks.append(
             f"topic {done.target.name!r} was created without retention, so that Kafka does not "

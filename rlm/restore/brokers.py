@@ -62,6 +62,7 @@ _FINAL = {
     38: "INVALID_REPLICATION_FACTOR",
     40: "INVALID_CONFIG",
     44: "POLICY_VIOLATION",
+    50: "INVALID_TRANSACTION_TIMEOUT: raise transaction.max.timeout.ms of the brokers to a minute",
     87: "INVALID_RECORD",
 }
 

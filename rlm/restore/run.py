@@ -18,7 +18,7 @@ from rlm.clock import Clock, backoff_ms
 from rlm.download.plan import PartitionPlan
 from rlm.download.verified import VerifiedReads
 from rlm.restore.brokers import Brokers
-from rlm.restore.source import PORTION_BYTES, PartitionSource, Portion, holes_of, start_of
+from rlm.restore.source import PORTION_BYTES, PartitionSource, Portion, gap_of, holes_of, start_of
 from rlm.restore.target import NewTopic, Target, committed_behind, log_bounds, prepared, unfit
 from rlm.restore.transactions import Progress, Session, TargetPartition, first_error
 from rsm_plugins.threads import Threads
@@ -74,6 +74,17 @@ class Restored:
     @property
     def is_complete(self) -> bool:
         return all(one.is_complete for one in self.partitions)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be known of target and source, in sentences."""
+        gaps = tuple(
+            f"{one.plan.topic_partition.topic_partition}: no segment has offsets {gap[0]} to "
+            f"{gap[1] - 1}: they were deleted by retention, or are lost"
+            for one in self.partitions
+            if (gap := gap_of(one.plan)) is not None
+        )
+        return (*self.target.remarks, *gaps)
 
 
 class Restore:

@@ -44,6 +44,14 @@ def start_of(plan: PartitionPlan) -> int:
     return max(plan.remote_log_start_offset, first)
 
 
+def gap_of(plan: PartitionPlan) -> tuple[int, int] | None:
+    """Offsets from the remote log start on that no segment has, half-open. In a store alone that is
+    usual after retention, as its manifests know older starts; else something is lost.
+    """
+    begin, end = plan.remote_log_start_offset, start_of(plan)
+    return (begin, end) if plan.pieces and begin < end else None
+
+
 def holes_of(plan: PartitionPlan) -> tuple[tuple[int, int], ...]:
     """Half-open ranges of offsets between segments, which no segment has."""
     return tuple(

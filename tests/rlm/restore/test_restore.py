@@ -320,6 +320,14 @@ async def test_offsets_that_no_segment_has_are_named(tmp_path: Path, kafka: Kafk
     assert world.restored() == world.expected[0]
 
 
+async def test_what_is_missing_at_the_begin_is_remarked(tmp_path: Path, kafka: KafkaModel) -> None:
+    world = World(tmp_path, kafka)
+    world.put(batch(10, 4))
+    [remark] = (await world.restore()).remarks
+    assert "no segment has offsets 0 to 9" in remark
+    assert world.restored() == world.expected[0]
+
+
 async def test_a_source_that_went_on_is_a_hole_too(tmp_path: Path, kafka: KafkaModel) -> None:
     world = World(tmp_path, kafka)
     world.put(batch(0, 4))
