@@ -206,13 +206,13 @@ async def committed_behind(
     brokers: Brokers, leader: Address, target: TargetPartition, span: tuple[int, int]
 ) -> tuple[int, int] | None:
     """Offset and producer of the first batch in a half-open span that was not aborted, by whomever.
-    -1 as the producer: a transaction is open there.
+    Unavailable: a transaction is open there.
     """
     position, end = span
     while position < end:
         records, aborted, stable = await _fetched(brokers, leader, target, position)
         if not records and position >= stable:
-            return position, -1
+            raise Unavailable(f"{target}: a transaction of somebody else is open at {position}")
         before = position
         for header, is_aborted in _decided(records, aborted):
             if header.next_offset > position and not header.is_control and not is_aborted:

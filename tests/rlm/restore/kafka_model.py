@@ -216,8 +216,13 @@ class KafkaModel(FakeBroker):
         [topic] = body["topics"]
         [row] = topic["partitions"]
         log = self.logs[topic["topic"], row["partition"]]
+        stable = min(log.open.values(), default=log.end)
+        end = stable if body["isolation_level"] else log.end
         data = b"".join(
-            one for one in log.batches if read_header(one).last_offset >= row["fetch_offset"]
+            one
+            for one in log.batches
+            if read_header(one).last_offset >= row["fetch_offset"]
+            and read_header(one).base_offset < end
         )
         aborted = [
             {"producer_id": who, "first_offset": first}
@@ -228,7 +233,7 @@ class KafkaModel(FakeBroker):
             "partition_index": row["partition"],
             "error_code": 0,
             "high_watermark": log.end,
-            "last_stable_offset": min(log.open.values(), default=log.end),
+            "last_stable_offset": stable,
             "aborted_transactions": aborted,
             "records": data,
         }
