@@ -6,8 +6,9 @@ as those that follow Kafka (remote_only.py, history.py). This module must not kn
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NoReturn
 
 from kip405.errors import Invalid, Unavailable
@@ -23,6 +24,7 @@ from rlmm.settings_view import SettingsView
 
 NOBODY = Uuid(bytes(16))
 """The writer of what nobody has written."""
+_IDS_AT_ONCE = 500
 _NO_PLAN = PartitionPlan(remote_log_start_offset=0)
 
 
@@ -138,6 +140,13 @@ class AttachedLedger:
 
     def partitions(self) -> tuple[PartitionKey, ...]:
         return tuple(self._log.state.ledgers)
+
+    def finished_ids(self) -> Iterator[frozenset[bytes]]:
+        """The raw ids of all segments, a few hundred at a time."""
+        for ledger in tuple(self._log.state.ledgers.values()):
+            ids = iter(ledger.entries)
+            while part := frozenset(one.raw for one in islice(ids, _IDS_AT_ONCE)):
+                yield part
 
     async def barrier(self, key: PartitionKey, deadline_ms: int) -> None:
         self._log.refuse_unread()

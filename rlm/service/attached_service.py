@@ -56,6 +56,7 @@ from rlm.service.metrics import ServiceMetrics
 from rlm.service.problems import CommonSources, ProblemWatch, reader_limits
 from rlm.service.read_path import (
     build_disk_cache,
+    build_ended_segments,
     build_reader,
     build_throttle,
     hedge_gauges,
@@ -165,6 +166,7 @@ class AttachedService:
         disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
         routed = stores.opened.routed
         reader = build_reader(config, routed, clock, tasks, threads.reads, disk_cache)
+        self._ended = build_ended_segments(self._log, ledger, reader, disk_cache, clock)
         self.segments = LineageReader(reader, ledger)
         throttle = build_throttle(config, clock)
         self.reload = _reload(config, reread, throttle, threads, tasks)
@@ -251,6 +253,7 @@ class AttachedService:
         background = {
             **self._stores.opened.background_tasks(),
             "manifests": self._manifests.refresh,
+            "ended segments": self._ended.run,
             "certificates": self._certificates.run,
             **self._callers.background_tasks(),
             "problems": self._problems.run,

@@ -231,7 +231,9 @@ def build_dependencies(
         reader=reader,
         throttle=build_throttle(config, clock),
         disk_cache=disk_cache,
-        ended_segments=build_ended_segments(metadata, reader, disk_cache, clock),
+        ended_segments=build_ended_segments(
+            metadata.log, metadata.manager, reader, disk_cache, clock
+        ),
         disk_watch=disk_watch,
         disk_pressure=disk_pressure,
         heartbeat=_build_heartbeat(config, metadata, stores, disk_pressure, clock, writer),

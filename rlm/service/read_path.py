@@ -1,7 +1,8 @@
 """Wires the read path of one service, in every role: reader, caches, quotas, threads, gauges."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from kip405.contracts import SegmentReader
 from rlm.clock import Clock, processor_ms
@@ -12,7 +13,6 @@ from rlm.reading.reader import RemoteReader
 from rlm.reading.throttle import ReadThrottle, ThrottleCounts, ThrottleLimits
 from rlm.reading.values import ReadLimits
 from rlm.stores.hedging import HedgeCounts
-from rlmm.manager import Metadata
 from rsm_plugins.threads import Threads
 
 
@@ -70,14 +70,22 @@ def build_disk_cache(
     return disk
 
 
+class _Log(Protocol):
+    async def wait_ready(self) -> None: ...
+
+
+class _Ledger(Protocol):
+    def finished_ids(self) -> Iterator[frozenset[bytes]]: ...
+
+
 def build_ended_segments(
-    metadata: Metadata, reader: RemoteReader, disk: DiskCache | None, clock: Clock
+    log: _Log, ledger: _Ledger, reader: RemoteReader, disk: DiskCache | None, clock: Clock
 ) -> EndedSegments:
     """What drops cached chunks of deleted segments; a worker caches nothing of its own."""
     return EndedSegments(
         [reader.chunks] if disk is None else [reader.chunks, disk],
-        wait_ready=metadata.log.wait_ready,
-        finished_ids=metadata.manager.finished_ids,
+        wait_ready=log.wait_ready,
+        finished_ids=ledger.finished_ids,
         clock=clock,
     )
 

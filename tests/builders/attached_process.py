@@ -5,10 +5,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -54,13 +55,18 @@ def attached_settings(folder: Path, store: Path, grpc: int, http: int) -> dict[s
 
 
 @contextmanager
-def attached_reader(folder: Path, store: Path, *options: str) -> Iterator[AttachedReader]:
-    """Gone afterwards; its end by SIGTERM must be orderly."""
+def attached_reader(
+    folder: Path, store: Path, *options: str, settings: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[AttachedReader]:
+    """Gone afterwards; its end by SIGTERM must be orderly. `settings`: beside those of every
+    one.
+    """
     with PortReservation() as ports:
         grpc, http = ports.take(), ports.take()
         ports.release(grpc, http)
     path, log = folder / "attached.yaml", folder / "attached.log"
-    path.write_text(yaml.safe_dump(attached_settings(folder, store, grpc, http)), encoding="utf-8")
+    content = {**attached_settings(folder, store, grpc, http), **settings}
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
     command = [*_COMMAND, "attach", "--from-store", "--config", str(path), *options]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
@@ -75,6 +81,13 @@ def attached_reader(folder: Path, store: Path, *options: str) -> Iterator[Attach
         process.terminate()
         status = process.wait(_LIMIT_S)
     assert status == 0, log.read_text()[-2000:]
+
+
+def wait_for(is_true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(_POLL_S)
 
 
 def refused(folder: Path, settings: dict[str, Any], *options: str) -> str:

@@ -26,7 +26,7 @@ from kip405.indexes import build_indexes_object
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
 from rlm.api.server import ApiServer
 from rlm.plans.ledger_rebuild import StoredSegment
-from rlm.remote_log.attached import AttachedLog, view_of_records
+from rlm.remote_log.attached import AttachedLedger, AttachedLog, view_of_records
 from rlm.tasks.attachment import Attachment, Choices
 from rlm.v1 import fetch_pb2 as pb
 from rlmm.settings_records import ClusterRecord, StartRecord
@@ -333,6 +333,8 @@ async def test_later_rounds_read_what_is_new_and_drop_what_was_deleted(tmp_path:
         (one,) = [one for one in site.segments() if one.start_offset == 0]
         await rig.store.delete_log_segment_data(one.locator(CLUSTER_ID))
         assert (await made.read()).gone_segments == 1
+        ids = AttachedLedger(made.log).finished_ids()
+        assert one.segment_id.id.raw not in frozenset[bytes]().union(*ids)
         assert (await site.ask("ListOffsets", positions(-2))).offset == 100
         version = made.log.state.view.version
         assert (await made.read()).new_segments == 0

@@ -16,7 +16,7 @@ from rlmm.settings_codec import encode_settings_record
 from rlmm.settings_records import ClusterRecord, Stamp, StartRecord
 from rsm_plugins.layout.keys import IDENTITY_NAME
 from rsm_plugins.layout.manifest import encode_identity
-from tests.builders.attached_process import attached_reader, refused
+from tests.builders.attached_process import attached_reader, refused, wait_for
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
@@ -80,6 +80,20 @@ async def test_a_store_is_served_without_kafka_and_stays_as_it_is(tmp_path: Path
         (found,) = [one for one in events if one["event"] == "attached"]
         assert (found["topics"], found["partitions"], found["segments"]) == (1, 1, 3)
     assert content(store) == before
+
+
+async def test_chunks_of_segments_that_are_gone_leave_the_cache_on_disk(tmp_path: Path) -> None:
+    store = await stored(tmp_path)
+    cache = {"fetch.chunk.cache.path": str(tmp_path / "cache")}
+    with attached_reader(tmp_path, store, settings=cache) as reader:
+        remote = ("--remote-only", "-n", "0", "--json")
+        done = reader.rlm("fetch", PARTITION.topic, "-p", "0", "-o", "earliest", *remote)
+        assert done.returncode == 0, done.stderr
+        wait_for(lambda: len(list((tmp_path / "cache").rglob("*.chunk"))) >= 3)
+    for one in [one for one in store.rglob("*") if one.name.startswith(f"{0:020d}-")]:
+        one.unlink()
+    with attached_reader(tmp_path, store, settings=cache) as reader:
+        wait_for(lambda: '"ended_chunks_dropped"' in reader.log.read_text())
 
 
 async def test_what_is_not_that_clusters_store_is_refused_with_one_line(tmp_path: Path) -> None:
