@@ -48,6 +48,7 @@ from rlmm.settings_records import (
 )
 from rlmm.settings_view import SettingsView
 
+_NEVER_MS = -1
 Report = Callable[[Uuid, SurveyProgress], None]
 
 
@@ -134,7 +135,11 @@ class Attachment:
         new, unread = _there(self._read, listed), _unread(surveys)
         before = self._log.state
         gone = _gone(before.ledgers, listed)
+        for key, ended in gone.items():
+            if len(ended) == len(before.ledgers[key].entries):
+                self._starts.pop(key, None)  # the partition was discarded, or all has ended
         self._note(new)
+        self._note_names(surveys)
         ledgers = dict(before.ledgers)
         for key in {*new, *gone}:
             segments = list(_kept(ledgers.get(key), gone.get(key, ())))
@@ -142,7 +147,7 @@ class Attachment:
             ledgers[key] = ledger_of_segments(key, segments, ledgers.get(key))
             await next_turn()
         ledgers = {key: one for key, one in ledgers.items() if one.entries}
-        topics = self._topics(ledgers)
+        topics = self._topics((*ledgers, *unread))
         stored = await self._lineages.of(ledgers.values(), stores)
         plans = await self._plans(ledgers, unread, topics, stored)
         settings = (*self._settings(plans), *records, *topics)
@@ -174,6 +179,12 @@ class Attachment:
                         newest_ms=copied_ms,
                     )
 
+    def _note_names(self, surveys: Iterable[StoreSurvey]) -> None:
+        """Topics of which no manifest can be used have the name that objects have."""
+        for one in (found for survey in surveys for found in survey.unusable_manifests):
+            named = StoredTopic(topic_id=one.key.topic_id, name=one.topic_cut, newest_ms=_NEVER_MS)
+            self._names.setdefault(one.key.topic_id, named)
+
     def _topics(self, keys: Iterable[PartitionKey]) -> tuple[TopicRecord, ...]:
         there = {key.topic_id for key in keys}
         chosen = self._choices.topic_ids
@@ -190,14 +201,14 @@ class Attachment:
         self,
         ledgers: Mapping[PartitionKey, PartitionLedger],
         unread: Mapping[PartitionKey, list[UnreadSegment]],
-        topics: Iterable[TopicRecord],
+        topics: Collection[TopicRecord],
         stored: Mapping[PartitionKey, Lineage | None],
     ) -> dict[PartitionKey, PartitionPlan]:
-        """Also of partitions of these topics that have no manifest but some that cannot be used."""
+        """Also of partitions that have no manifest but some that cannot be used."""
         owners = {one.name: one.topic_id for one in topics}
         names = {topic_id: name for name, topic_id in owners.items()}
-        known = {key.topic_id for key in ledgers}
-        keys = {*ledgers, *(one for one in unread if one.topic_id in known)}
+        served = {one.topic_id for one in topics}
+        keys = {one for one in (*ledgers, *unread) if one.topic_id in served}
         left = set(self._choices.accepted)
         plans: dict[PartitionKey, PartitionPlan] = {}
         for key in sorted(keys):

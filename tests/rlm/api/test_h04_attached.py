@@ -277,6 +277,38 @@ async def test_a_partition_of_which_no_manifest_can_be_used_is_not_empty(tmp_pat
             await site.read(0, partition=3)
 
 
+async def test_a_topic_of_which_no_manifest_can_be_used_is_not_absent(tmp_path: Path) -> None:
+    async with attached(tmp_path) as (site, made):
+        objects = site.rig.store.objects
+        names = [_manifest(site, start) for start in (0, 100, 250)]
+        whole = [objects[name] for name in names]
+        objects.update(dict.fromkeys(names, b"{}"))
+        await made.read()
+        with pytest.raises(Fenced, match="offsets from 0 on are doubtful"):
+            await site.read(0)
+        objects.update(zip(names, whole, strict=True))
+        await made.read()
+        assert offsets(await site.read(0)) == list(range(0, 400, 10))
+
+
+async def test_a_partition_that_begins_again_after_a_discard_is_read_from_its_start(
+    tmp_path: Path,
+) -> None:
+    """Nothing remote is left of what had the higher remote log start, which ended with it."""
+    async with attached(tmp_path) as (site, made):
+        segments = site.segments()
+        (one,) = [one for one in segments if one.start_offset == 250]
+        await _put(site, one, remote_log_start_offset=399)
+        await made.read()
+        assert (await site.ask("ListOffsets", positions(-2))).offset == 399
+        for gone in segments:
+            await site.rig.store.delete_log_segment_data(gone.locator(CLUSTER_ID))
+        own = RemoteLogSegmentId(topic_id_partition=PARTITION, id=OTHER)
+        await _put(site, replace(segments[0], segment_id=own))
+        assert (await made.read()).gone_segments == 3
+        assert (await site.ask("ListOffsets", positions(-2))).offset == 0
+
+
 async def test_a_lost_log_is_an_error_and_no_gap(tmp_path: Path) -> None:
     async with attached(tmp_path) as (site, made):
         (one,) = [one for one in site.segments() if one.start_offset == 100]
