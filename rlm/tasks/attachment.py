@@ -8,7 +8,7 @@ that fails leaves what was served before, and the next one need not read again w
 `rlm/plans/attachment.py` decides.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kip405.errors import Invalid
@@ -48,6 +48,7 @@ from rlmm.settings_records import (
 )
 from rlmm.settings_view import SettingsView
 
+Listed = Set[tuple[PartitionKey, Uuid]]
 _NEVER_MS = -1
 Report = Callable[[Uuid, SurveyProgress], None]
 
@@ -79,6 +80,17 @@ class Round:
     used_twice: Mapping[str, tuple[Uuid, ...]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """All that a plan follows from, but for the backup, which stays the same."""
+
+    ledger: PartitionLedger
+    start_offset: int
+    unread: tuple[UnreadSegment, ...]
+    is_accepted: bool
+    stored: Lineage | None
+
+
 class Attachment:
     """Reads stores into the log of an attached reader."""
 
@@ -93,6 +105,7 @@ class Attachment:
         self._report = report
         self._lineages = StoredLineages(cluster_id)
         self._starts: dict[PartitionKey, int] = {}
+        self._planned: dict[PartitionKey, tuple[_Facts, PartitionPlan]] = {}
         self._names: dict[Uuid, StoredTopic] = {}
         self._read: dict[PartitionKey, dict[Uuid, StoredSegment]] = {}
 
@@ -131,10 +144,10 @@ class Attachment:
         records: tuple[StoreRecord, ...],
     ) -> Round:
         """Everything that was read is served from one moment on, or nothing of it."""
-        listed = frozenset().union(*(one.listed for one in surveys))
-        new, unread = _there(self._read, listed), _unread(surveys)
+        listed = tuple(one.listed for one in surveys)
+        new, unread = await _there(self._read, listed), _unread(surveys)
         before = self._log.state
-        gone = _gone(before.ledgers, listed)
+        gone = await _gone(before.ledgers, listed)
         for key, ended in gone.items():
             if len(ended) == len(before.ledgers[key].entries):
                 self._starts.pop(key, None)  # the partition was discarded, or all has ended
@@ -215,18 +228,35 @@ class Attachment:
             topics_names = names.get(key.topic_id), key.topic_id
             spellings = {f"{one}-{key.partition}" for one in topics_names}
             left -= spellings
-            plans[key] = plan_partition(
-                ledgers.get(key) or PartitionLedger.empty(key),
-                manifest_start_offset=self._starts.get(key, 0),
-                unread=unread.get(key, ()),
-                backup=self._backup(key),
+            facts = _Facts(
+                ledger=ledgers.get(key) or PartitionLedger.empty(key),
+                start_offset=self._starts.get(key, 0),
+                unread=tuple(unread.get(key, ())),
                 is_accepted=bool(spellings & self._choices.accepted),
                 stored=stored.get(key),
             )
-            await next_turn()
+            plans[key] = await self._plan(key, facts)
+        self._planned = {key: self._planned[key] for key in plans}
         if left and not self._log.is_ready:
             raise Invalid(f"--accept-history: the stores have no partition {min(left)}")
         return plans
+
+    async def _plan(self, key: PartitionKey, facts: _Facts) -> PartitionPlan:
+        """That of the last round where nothing has changed; else made in a turn of its own."""
+        known = self._planned.get(key)
+        if known is not None and known[0] == facts:
+            return known[1]
+        await next_turn()
+        plan = plan_partition(
+            facts.ledger,
+            manifest_start_offset=facts.start_offset,
+            unread=facts.unread,
+            backup=self._backup(key),
+            is_accepted=facts.is_accepted,
+            stored=facts.stored,
+        )
+        self._planned[key] = facts, plan
+        return plan
 
     def _backup(self, key: PartitionKey) -> Backup:
         view = self._choices.backup
@@ -290,16 +320,21 @@ def _refuse_foreign(backup: SettingsView | None, cluster_id: str) -> None:
         )
 
 
-def _there(
-    read: Mapping[PartitionKey, Mapping[Uuid, StoredSegment]],
-    listed: Collection[tuple[PartitionKey, Uuid]],
+async def _there(
+    read: Mapping[PartitionKey, Mapping[Uuid, StoredSegment]], listed: Sequence[Listed]
 ) -> dict[PartitionKey, list[StoredSegment]]:
     """What was read, in this round or in one that failed, and has its manifest still."""
-    found = {
-        key: [one for segment_id, one in segments.items() if (key, segment_id) in listed]
-        for key, segments in read.items()
-    }
-    return {key: segments for key, segments in found.items() if segments}
+    found: dict[PartitionKey, list[StoredSegment]] = {}
+    for key, segments in read.items():
+        there = [one for own_id, one in segments.items() if _is_in(listed, key, own_id)]
+        if there:
+            found[key] = there
+        await next_turn()
+    return found
+
+
+def _is_in(listed: Sequence[Listed], key: PartitionKey, segment_id: Uuid) -> bool:
+    return any((key, segment_id) in one for one in listed)
 
 
 def _unread(surveys: Iterable[StoreSurvey]) -> dict[PartitionKey, list[UnreadSegment]]:
@@ -314,15 +349,17 @@ def _unread_segment(one: UnusableManifest) -> UnreadSegment:
     return UnreadSegment(start_offset=one.start_offset, why=one.why)
 
 
-def _gone(
-    ledgers: Mapping[PartitionKey, PartitionLedger], listed: Collection[tuple[PartitionKey, Uuid]]
+async def _gone(
+    ledgers: Mapping[PartitionKey, PartitionLedger], listed: Sequence[Listed]
 ) -> dict[PartitionKey, set[Uuid]]:
     """Segments that are served and have no manifest any more."""
-    found = {
-        key: {one for one in ledger.entries if (key, one) not in listed}
-        for key, ledger in ledgers.items()
-    }
-    return {key: gone for key, gone in found.items() if gone}
+    found: dict[PartitionKey, set[Uuid]] = {}
+    for key, ledger in ledgers.items():
+        gone = {one for one in ledger.entries if not _is_in(listed, key, one)}
+        if gone:
+            found[key] = gone
+        await next_turn()
+    return found
 
 
 def _kept(

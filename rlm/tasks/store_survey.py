@@ -6,7 +6,7 @@ is asked by `StoreEvidence`, later, when it is known which segments matter. Noth
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from kip405.contracts import StoreAdmin, StoredObject
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from rlm.clock import next_turn
 from rlm.plans.ledger_rebuild import StoredSegment
 from rlm.plans.reconcile import Leftover
 from rlm.stores.connection import identity_problem
@@ -24,6 +25,7 @@ from rsm_plugins.layout.manifest import Manifest
 
 _READS_AT_ONCE = 16
 _REPORT_EVERY = 1_000
+_NAMES_A_TURN = 2_000
 TopicName = Callable[[Uuid], str | None]
 """The full name of a topic; object names have only its beginning."""
 
@@ -98,7 +100,7 @@ class StoreSurvey:
     leftovers: list[Leftover] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
     unusable_manifests: list[UnusableManifest] = field(default_factory=list)
-    listed: frozenset[tuple[PartitionKey, Uuid]] = frozenset()
+    listed: Set[tuple[PartitionKey, Uuid]] = frozenset()
     objects: int = 0
     unreadable: int = 0
 
@@ -141,9 +143,7 @@ class StoreSurveyor:
                 names.append((stored.name, parsed))
             else:
                 self._note(parts, parsed, stored, store_id)
-        found.listed = frozenset(_identity(parsed) for _, parsed in names)
-        found.leftovers += [one for key, one in parts.items() if key not in found.listed]
-        new = [one for one in names if not caller.is_known(*_identity(one[1]))]
+        new = await self._new(found, names, parts, caller)
         failed = await self._read_all(store, found, new, caller)
         if failed:  # once more, as what fails now and then is no reason
             names = [(one.name, one.parsed) for one in failed]
@@ -153,6 +153,33 @@ class StoreSurveyor:
             self._refuse(found, one.name, one.parsed, f"it cannot be read: {one.error}")
         await self._check_identity(store, store_id)
         return found
+
+    async def _new(
+        self,
+        found: StoreSurvey,
+        names: Sequence[tuple[str, ParsedName]],
+        parts: Mapping[tuple[PartitionKey, Uuid], Leftover],
+        caller: Survey,
+    ) -> list[tuple[str, ParsedName]]:
+        """The manifests that are to be read; notes what is listed and what is left over. There may
+        be millions, so others have their turn in between.
+        """
+        listed: set[tuple[PartitionKey, Uuid]] = set()
+        new: list[tuple[str, ParsedName]] = []
+        for number, one in enumerate(names, start=1):
+            identity = _identity(one[1])
+            listed.add(identity)
+            if not caller.is_known(*identity):
+                new.append(one)
+            if number % _NAMES_A_TURN == 0:
+                await next_turn()
+        for number, (identity, leftover) in enumerate(parts.items(), start=1):
+            if identity not in listed:
+                found.leftovers.append(leftover)
+            if number % _NAMES_A_TURN == 0:
+                await next_turn()
+        found.listed = listed
+        return new
 
     async def _read_all(
         self,

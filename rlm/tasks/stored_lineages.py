@@ -40,6 +40,7 @@ class StoredLineages:
     def __init__(self, cluster_id: str) -> None:
         self._cluster_id = cluster_id
         self._known: dict[PartitionKey, tuple[Uuid, Lineage | None]] = {}
+        self._of_ledger: dict[PartitionKey, tuple[PartitionLedger, Lineage | None]] = {}
         self.unreadable = 0
         """Partitions of which no such object could be read in the last call, though their store
         answers: they may be read later.
@@ -59,22 +60,30 @@ class StoredLineages:
             some = everything[at : at + _READS_AT_ONCE]
             read = await asyncio.gather(*(self._of_one(one, stores) for one in some))
             found |= {ledger.key: one for ledger, one in zip(some, read, strict=True)}
+        self._known = {key: one for key, one in self._known.items() if key in found}
+        self._of_ledger = {key: one for key, one in self._of_ledger.items() if key in found}
         return found
 
     async def _of_one(
         self, ledger: PartitionLedger, stores: Mapping[Uuid, ReadableStore]
     ) -> Lineage | None:
+        done = self._of_ledger.get(ledger.key)
+        if done is not None and done[0] is ledger:
+            return done[1]
         await next_turn()
         candidates = list(_newest_first(ledger))
         if not candidates:
+            self._of_ledger[ledger.key] = ledger, None
             return None
         newest = candidates[0].segment_id.id
         known = self._known.get(ledger.key)
         if known is not None and known[0] == newest:
+            self._of_ledger[ledger.key] = ledger, known[1]
             return known[1]
         found, is_certain = await self._first_usable(candidates, stores)
         if is_certain:
             self._known[ledger.key] = newest, found
+            self._of_ledger[ledger.key] = ledger, found
         else:
             self.unreadable += 1
         return found

@@ -81,8 +81,8 @@ EDITS: tuple[Edit, ...] = (
     *TASK.edits(
         (
             "what was read before a failure, and is gone since, is served",
-            "if (key, segment_id) in listed]",
-            "if (key, segment_id)]",
+            "if _is_in(listed, key, own_id)]",
+            "if own_id]",
         ),
         (
             "H2: a later round forgets the highest start",
