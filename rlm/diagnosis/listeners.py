@@ -73,7 +73,7 @@ def _per_ip(site: Observed) -> Iterator[CheckFinding]:
     config, needed = known(site.broker).config, site.config.proxy_max_connections
     host = site.config.broker_tiered_address.host
     overrides = dict(_pairs(config.get(_OVERRIDES) or ""))
-    where = next((one for one in (host, *_LOOPBACK) if one in overrides), None)
+    where = next((one for one in _names_of(host) if one in overrides), None)
     text = config.get(_PER_IP) if where is None else overrides[where]
     if text is None or not text.isdigit() or int(text) >= needed:
         return
@@ -91,7 +91,7 @@ def _connection_rate(site: Observed) -> Iterator[CheckFinding]:
     """As of `_per_ip`. A broker holds up the connections beyond the rate, of all its clients."""
     rates, needed = known(site.connection_rates), site.config.proxy_max_connections
     host = site.config.broker_tiered_address.host
-    where = next((one for one in (host, *_LOOPBACK) if one in rates), None)
+    where = next((one for one in _names_of(host) if one in rates), None)
     rate = rates.get(where)
     if rate is None or rate * _ALL_AGAIN_S >= needed:
         return
@@ -103,6 +103,11 @@ def _connection_rate(site: Observed) -> Iterator[CheckFinding]:
         f"kafka-configs.sh --alter --entity-type ips --entity-name {host} "
         f"--add-config {_RATE}={-(-needed // _ALL_AGAIN_S)}",
     )
+
+
+def _names_of(host: str) -> tuple[str, ...]:
+    """By which the broker may have a limit for the address from which the proxy comes."""
+    return (host, *_LOOPBACK) if host in _LOOPBACK else (host,)
 
 
 def _as_client(site: Observed) -> Iterator[CheckFinding]:

@@ -107,6 +107,18 @@ async def test_h23_a_quota_of_connections_of_one_address_is_one_of_all_clients(
     assert await world.findings() == {}
 
 
+async def test_a_limit_of_loopback_is_none_of_a_proxy_that_comes_from_elsewhere(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, **{"broker.tiered.address": "10.0.0.3:19093"})
+    world.own.rates = {None: 20.0, "127.0.0.1": 1_000.0}
+    world.own.config["max.connections.per.ip"] = "100"
+    world.own.config["max.connections.per.ip.overrides"] = "127.0.0.1:10000"
+    found = await world.findings()
+    assert "lets 20 new" in found["connection-rate"][0].text
+    assert "allows 100 connections" in found["per-ip"][0].text
+
+
 async def test_h38_quotas_that_the_broker_does_not_say_are_not_sound(world: World) -> None:
     world.own.rates_refusal = Unavailable("not now")
     examined = await world.examined()
