@@ -122,7 +122,9 @@ function ask(offer) {
   asked = offer;
   const dialog = document.getElementById("action");
   const { input } = offer;
-  render(document.getElementById("action-form"), [
+  const form = document.getElementById("action-form");
+  form.reset(); // what was typed for another subject, or given up
+  render(form, [
     h("h2", { id: "action-title" }, `${offer.asks}?`),
     offer.says.filter(Boolean).map((text) => h("p", {}, text)),
     input && h("label", { key: input.name }, input.title, h("input", { ...input, title: null, id: "action-input", autocomplete: "off" })),

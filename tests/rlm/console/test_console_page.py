@@ -219,6 +219,10 @@ async def test_a_freeze_needs_a_reason_and_a_stop_ends_a_copy(
     await window.keys(".actions button:nth-child(3)", _ENTER)
     await window.keys("#action button[type=submit]", _ENTER)
     assert await window.run("return document.getElementById('action').open")
+    await window.keys("#action-input", "not meant so")
+    await window.keys("#action .answers button", _ENTER)
+    assert not await window.run("return document.getElementById('action').open")
+    await window.keys(".actions button:nth-child(3)", _ENTER)
     await window.keys("#action-input", f"legal{_ENTER}")
     await window.until("document.querySelector('#runs .subject')?.textContent.includes('done')")
     assert shown.shown.commands == [("freeze", pb.FreezeRequest(topic="orders", why="legal"))]
