@@ -151,9 +151,8 @@ class ReaderService:
         )
         disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
         reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
-        self._ended_segments = build_ended_segments(
-            metadata.log, metadata.manager, reader, disk_cache, clock
-        )
+        ended = partial(build_ended_segments, metadata.log, metadata.manager)
+        self._ended_segments = ended(reader, disk_cache, clock)
         self.segments = LineageReader(reader, metadata.manager)
         running, throttle = RunningConfig(config), build_throttle(config, clock)
         self.reload = _reload(running, reread, throttle, threads, tasks)

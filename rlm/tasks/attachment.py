@@ -81,7 +81,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
+class _Evidence:
     """All that a plan follows from, but for the backup, which stays the same."""
 
     ledger: PartitionLedger
@@ -105,7 +105,7 @@ class Attachment:
         self._report = report
         self._lineages = StoredLineages(cluster_id)
         self._starts: dict[PartitionKey, int] = {}
-        self._planned: dict[PartitionKey, tuple[_Facts, PartitionPlan]] = {}
+        self._planned: dict[PartitionKey, tuple[_Evidence, PartitionPlan]] = {}
         self._names: dict[Uuid, StoredTopic] = {}
         self._read: dict[PartitionKey, dict[Uuid, StoredSegment]] = {}
 
@@ -228,34 +228,34 @@ class Attachment:
             topics_names = names.get(key.topic_id), key.topic_id
             spellings = {f"{one}-{key.partition}" for one in topics_names}
             left -= spellings
-            facts = _Facts(
+            evidence = _Evidence(
                 ledger=ledgers.get(key) or PartitionLedger.empty(key),
                 start_offset=self._starts.get(key, 0),
                 unread=tuple(unread.get(key, ())),
                 is_accepted=bool(spellings & self._choices.accepted),
                 stored=stored.get(key),
             )
-            plans[key] = await self._plan(key, facts)
+            plans[key] = await self._plan(key, evidence)
         self._planned = {key: self._planned[key] for key in plans}
         if left and not self._log.is_ready:
             raise Invalid(f"--accept-history: the stores have no partition {min(left)}")
         return plans
 
-    async def _plan(self, key: PartitionKey, facts: _Facts) -> PartitionPlan:
+    async def _plan(self, key: PartitionKey, evidence: _Evidence) -> PartitionPlan:
         """That of the last round where nothing has changed; else made in a turn of its own."""
         known = self._planned.get(key)
-        if known is not None and known[0] == facts:
+        if known is not None and known[0] == evidence:
             return known[1]
         await next_turn()
         plan = plan_partition(
-            facts.ledger,
-            manifest_start_offset=facts.start_offset,
-            unread=facts.unread,
+            evidence.ledger,
+            manifest_start_offset=evidence.start_offset,
+            unread=evidence.unread,
             backup=self._backup(key),
-            is_accepted=facts.is_accepted,
-            stored=facts.stored,
+            is_accepted=evidence.is_accepted,
+            stored=evidence.stored,
         )
-        self._planned[key] = facts, plan
+        self._planned[key] = evidence, plan
         return plan
 
     def _backup(self, key: PartitionKey) -> Backup:
