@@ -122,7 +122,8 @@ def _history(
     is_accepted: bool,
 ) -> HistoryRecord | None:
     """What counts as published: the record of the backup, unless a segment of a later leader epoch
-    knows more than that and all segments together. A freeze stays until an operator accepts what the segments show.
+    knows more than that and all segments together. A freeze stays until an operator accepts what
+    the segments show.
     """
     if published is not None and published.frozen is not None:
         if not is_accepted:

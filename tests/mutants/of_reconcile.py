@@ -94,8 +94,8 @@ EDITS: tuple[Edit, ...] = (
     *SURVEY.edits(
         (
             "H6: a segment with its manifest counts as remains",
-            "if key not in found.listed]",
-            "]",
+            "            if identity not in listed:\n",
+            "            if identity:\n",
         ),
     ),
 )
