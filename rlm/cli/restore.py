@@ -76,6 +76,11 @@ _READ_COMMITTED = (
     is_flag=True,
     help="Go on although others have written behind what was restored.",
 )
+@click.option(
+    "--allow-retention",
+    is_flag=True,
+    help="Write into a topic whose retention deletes records, as they may be old.",
+)
 @store_options
 @service_options
 def restore(
@@ -90,6 +95,7 @@ def restore(
     configs: tuple[str, ...],
     skip_holes: bool,
     allow_others: bool,
+    allow_retention: bool,
     connect: Connect,
     **store: Any,
 ) -> int:
@@ -110,6 +116,7 @@ def restore(
         configs=dict(map(_pair, configs)),
         skips_holes=skip_holes,
         allows_others=allow_others,
+        allows_retention=allow_retention,
     )
     options = StoreOptions(**store)
     shown = _Shown(is_live=sys.stderr.isatty() and not connect.as_json)

@@ -42,6 +42,7 @@ class Wanted:
     configs: dict[str, str] = field(default_factory=dict)
     skips_holes: bool = False
     allows_others: bool = False
+    allows_retention: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,14 @@ class Restore:
         plans = _chosen(plans, wanted, count)
         new = NewTopic(partitions=count, replicas=wanted.replicas, configs=wanted.configs)
         target = await self._stop.unless(
-            partial(prepared, self._brokers, wanted.to_topic, new, self._clock)
+            partial(
+                prepared,
+                self._brokers,
+                wanted.to_topic,
+                new,
+                self._clock,
+                allows_retention=wanted.allows_retention,
+            )
         )
         self._runs = [self._run_of(plan, target, wanted) for plan in plans]
         try:

@@ -59,8 +59,12 @@ class Target:
     remarks: tuple[str, ...]
 
 
-async def prepared(brokers: Brokers, name: str, new: NewTopic, clock: Clock) -> Target:
-    """The topic of this name, created if there is none. Invalid: it is no place for the records."""
+async def prepared(
+    brokers: Brokers, name: str, new: NewTopic, clock: Clock, *, allows_retention: bool
+) -> Target:
+    """The topic of this name, created if there is none. Invalid: it is no place for the records,
+    as one whose retention deletes old ones at once unless `allows_retention`.
+    """
     if checked_name(name).startswith("__"):
         raise Invalid(f"{name!r} is a topic of Kafka or of this software: choose another name")
     try:
@@ -74,11 +78,14 @@ async def prepared(brokers: Brokers, name: str, new: NewTopic, clock: Clock) -> 
             "be restored: choose another topic, or give --partitions"
         )
     configs = await _configs(brokers, name)
+    remarks = () if is_new else _remarks(name, configs)
+    if remarks and not allows_retention:
+        raise Invalid(f"{remarks[0]}: set them to -1 first, or give --allow-retention")
     return Target(
         name=name,
         topic_id=found.topic_id,
         is_new=is_new,
-        remarks=() if is_new else _remarks(name, configs),
+        remarks=remarks,
     )
 
 

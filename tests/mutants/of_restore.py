@@ -74,6 +74,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *TARGET.edits(
         (
+            "restored records are old, and deleted at once",
+            "    if remarks and not allows_retention:\n",
+            "    if remarks and allows_retention:\n",
+        ),
+        (
             "records come behind those of somebody else",
             "    if progress is None and log_end > 0:\n",
             "    if progress is None and log_start > log_end:\n",

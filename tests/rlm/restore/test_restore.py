@@ -219,11 +219,16 @@ async def test_a_topic_that_changes_records_is_refused(
         await world.restore()
 
 
-async def test_a_retention_of_the_target_is_remarked(tmp_path: Path, kafka: KafkaModel) -> None:
+async def test_a_retention_of_the_target_has_to_be_allowed(
+    tmp_path: Path, kafka: KafkaModel
+) -> None:
     world = World(tmp_path, kafka)
     world.fill()
     kafka.add_topic(NEW, 1, **{"retention.ms": "1000"})
-    [remark] = (await world.restore()).target.remarks
+    with pytest.raises(Invalid, match=r"retention.ms=1000: .* --allow-retention"):
+        await world.restore()
+    assert kafka.logs[NEW, 0].end == 0
+    [remark] = (await world.restore(allows_retention=True)).target.remarks
     assert "retention.ms=1000" in remark
 
 
