@@ -11,6 +11,8 @@ that fails leaves what was served before, and the next one need not read again w
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+import structlog
+
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
@@ -51,6 +53,7 @@ from rlmm.settings_view import SettingsView
 Listed = Set[tuple[PartitionKey, Uuid]]
 _NEVER_MS = -1
 Report = Callable[[Uuid, SurveyProgress], None]
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +106,7 @@ class Attachment:
         self._log = log
         self._choices = choices
         self._report = report
-        self._lineages = StoredLineages(cluster_id)
+        self._lineages = StoredLineages(cluster_id, _report_unusable)
         self._starts: dict[PartitionKey, int] = {}
         self._planned: dict[PartitionKey, tuple[_Evidence, PartitionPlan]] = {}
         self._names: dict[Uuid, StoredTopic] = {}
@@ -305,6 +308,10 @@ class _Caller:
 
     def report(self, progress: SurveyProgress) -> None:
         self.attachment.report(self.store_id, progress)
+
+
+def _report_unusable(problem: str) -> None:
+    log.warning("stored_history_unusable", problem=problem)
 
 
 def _refuse_foreign(backup: SettingsView | None, cluster_id: str) -> None:

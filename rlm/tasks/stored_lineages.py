@@ -6,10 +6,8 @@ copy that an unclean election has made wrong seems to be of the history. Nothing
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
-
-import structlog
 
 from kip405.checkpoints import parse_leader_epochs
 from kip405.contracts import IndexType, SegmentReader, StoreAdmin
@@ -27,8 +25,6 @@ _READS_AT_ONCE: Final = 16
 _MOST_TRIED: Final = 3
 """Segments of one partition whose indexes are read, where those of newer ones are damaged."""
 
-log = structlog.get_logger()
-
 
 class ReadableStore(StoreAdmin, SegmentReader, Protocol):
     """What is read of a store: its objects by name, its manifests, and what the segments have."""
@@ -37,8 +33,10 @@ class ReadableStore(StoreAdmin, SegmentReader, Protocol):
 class StoredLineages:
     """Remembers by which segment a lineage is known, and reads only those of newer segments."""
 
-    def __init__(self, cluster_id: str) -> None:
+    def __init__(self, cluster_id: str, report: Callable[[str], None]) -> None:
+        """`report` gets what is wrong with each object that cannot be used."""
         self._cluster_id = cluster_id
+        self._report = report
         self._known: dict[PartitionKey, tuple[Uuid, Lineage | None]] = {}
         self._of_ledger: dict[PartitionKey, tuple[PartitionLedger, Lineage | None]] = {}
         self.unreadable = 0
@@ -101,7 +99,7 @@ class StoredLineages:
                 if error.retriable:
                     await store.read_identity()  # if the store is away, that is the error
                     is_certain = False
-                log.warning("stored_history_unusable", problem=str(error))
+                self._report(str(error))
         return None, is_certain
 
     async def _read(self, segment: RemoteLogSegmentMetadata, store: ReadableStore) -> Lineage:
@@ -118,13 +116,17 @@ class StoredLineages:
         return stored
 
 
+def has_several_epochs(segments: Iterable[RemoteLogSegmentMetadata]) -> bool:
+    """Whether copies could contradict each other, or a history that is stored with one of them."""
+    return len({entry.epoch for one in segments for entry in one.segment_leader_epochs}) > 1
+
+
 def _newest_first(ledger: PartitionLedger) -> Iterator[RemoteLogSegmentMetadata]:
     """The segments that end in the highest leader epoch, the one that ends last first; none if
     that is the only epoch.
     """
     found = [entry.metadata for entry in ledger.in_state(_FINISHED)]
-    epochs = {entry.epoch for one in found for entry in one.segment_leader_epochs}
-    if len(epochs) > 1:
+    if has_several_epochs(found):
         highest = max(map(_last_epoch, found))
         last = [one for one in found if _last_epoch(one) == highest]
         yield from sorted(last, key=lambda one: one.end_offset, reverse=True)
