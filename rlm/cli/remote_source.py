@@ -20,12 +20,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """The store to read without a service; all None = ask a service."""
+    """The store to read without a service; without a plugin a service is asked. `accepted`:
+    partitions of which what the segments show is right.
+    """
 
     plugin: str | None
     plugin_config: Path | None
     cluster_id: str | None
     topic_id: str | None
+    accepted: tuple[str, ...]
 
     def check(self) -> bool:
         """Whether a store is meant; Invalid where the options contradict each other."""
@@ -34,6 +37,10 @@ class StoreOptions:
         is_store = self.plugin is not None or self.plugin_config is not None
         if not is_store and (self.cluster_id or self.topic_id):
             raise Invalid("--cluster-id and --topic-id go with --plugin or --plugin-config")
+        if not is_store and self.accepted:
+            raise Invalid(
+                "--accept-history goes with --plugin or --plugin-config: a service decides itself"
+            )
         return is_store
 
 
@@ -54,6 +61,14 @@ def store_options(command: F) -> F:
         ),
         click.option("--cluster-id", help="Id of the cluster, if it is not the store's own."),
         click.option("--topic-id", help="Id of the topic, if several topics had the name."),
+        click.option(
+            "--accept-history",
+            "accepted",
+            multiple=True,
+            metavar="TOPIC-PARTITION",
+            help="Of a store alone: take what the segments show of a partition, although that is "
+            "doubtful. Repeatable.",
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -79,7 +94,13 @@ async def opened_source(
         return
     topic_id = None if options.topic_id is None else _uuid(options.topic_id)
     async with _store(options, connect, threads, principal) as store:
-        yield StoreSource(store, threads=threads, cluster_id=options.cluster_id, topic_id=topic_id)
+        yield StoreSource(
+            store,
+            threads=threads,
+            cluster_id=options.cluster_id,
+            topic_id=topic_id,
+            accepted=options.accepted,
+        )
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt
 from kip405.ids import TopicIdPartition
 from kip405.indexes import encode_transaction_index, transaction_index
-from kip405.lineage import Lineage, remote_lineage, usable_end
+from kip405.lineage import Lineage
 from kip405.segments import ByteRange, RemoteLogSegmentMetadata
 
 Usable = tuple[RemoteLogSegmentMetadata, int]
@@ -98,13 +98,6 @@ def pieces_of(usable: Iterable[Usable], remote_log_start_offset: int) -> tuple[P
             cursor, best = rows[at][0].start_offset, None  # a hole
         else:
             return tuple(pieces)
-
-
-def usable_by_itself(segments: Iterable[RemoteLogSegmentMetadata]) -> tuple[Lineage, list[Usable]]:
-    """The history in finished segments without a leader, and how far each segment is in it."""
-    known = tuple(segments)
-    lineage = remote_lineage(known)
-    return lineage, [(one, usable_end(one, lineage)) for one in known]
 
 
 RANGE_BYTES = 8 << 20

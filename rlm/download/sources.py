@@ -1,23 +1,25 @@
 """The two sources of a download: running services, or a store alone.
 
 Of services, that of the partition's leader decides which segments count, and reads their ranges. A
-store needs no service and no cluster: its manifests describe all segments.
+store needs no service and no cluster: its manifests describe all segments, and `store_plans.py`
+says which of them count.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from grpc import StatusCode, aio
 
-from kip405.contracts import SegmentReader, StoreAdmin
 from kip405.errors import Corrupt, Elsewhere, Fenced, Invalid, NotFound
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import ByteRange, EpochEntry, RemoteLogSegmentMetadata
-from rlm.download.plan import PartitionPlan, Piece, pieces_of, usable_by_itself
+from rlm.download.plan import PartitionPlan, Piece, pieces_of
+from rlm.download.store_plans import StoredPartition, StorePlans
 from rlm.remote_log.objects import slice_bytes
+from rlm.tasks.stored_lineages import ReadableStore
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
@@ -179,21 +181,21 @@ class _Known:
     metadata: RemoteLogSegmentMetadata
 
 
-class ListedStore(SegmentReader, StoreAdmin, Protocol):
-    """A store whose segments are found by listing it."""
-
-
 class StoreSource:
-    """`cluster_id` None = the store's own; `topic_id` decides where a name was used twice."""
+    """`cluster_id` None = the store's own; `topic_id` decides where a name was used twice.
+    `accepted`: partitions, as TOPIC-PARTITION, of which what the segments show is right.
+    """
 
     def __init__(
         self,
-        store: ListedStore,
+        store: ReadableStore,
         *,
         threads: Threads,
         cluster_id: str | None = None,
         topic_id: Uuid | None = None,
+        accepted: Collection[str] = (),
     ) -> None:
+        self._accepted = frozenset(accepted)
         self._store = store
         self._threads = threads
         self._cluster_id = cluster_id
@@ -210,10 +212,8 @@ class StoreSource:
             names = ", ".join(map(str, ids))
             raise Invalid(f"{topic} is the name of several topics: choose a --topic-id of {names}")
         numbers = sorted({known.manifest.partition for known in found})
-        return [
-            _plan(cluster_id, [known for known in found if known.manifest.partition == number])
-            for number in numbers
-        ]
+        partitions = [_of_partition(number, found) for number in numbers]
+        return await StorePlans(self._store, cluster_id, self._accepted).of(partitions)
 
     async def read_indexes(self, plan: PartitionPlan, piece: Piece) -> bytes:
         return await self._store.fetch_indexes(piece.metadata.locator(plan.cluster_id))
@@ -274,16 +274,13 @@ def _metadata(manifest: Manifest, name: str) -> RemoteLogSegmentMetadata:
     return metadata
 
 
-def _plan(cluster_id: str, known: Sequence[_Known]) -> PartitionPlan:
+def _of_partition(number: int, found: Sequence[_Known]) -> StoredPartition:
+    known = [one for one in found if one.manifest.partition == number]
     manifest = known[0].manifest
-    start = max(one.manifest.remote_log_start_offset for one in known)
-    lineage, usable = usable_by_itself(one.metadata for one in known)
-    return PartitionPlan(
-        cluster_id=cluster_id,
+    return StoredPartition(
         topic_partition=TopicIdPartition(
-            topic_id=manifest.topic_id, topic=manifest.topic, partition=manifest.partition
+            topic_id=manifest.topic_id, topic=manifest.topic, partition=number
         ),
-        remote_log_start_offset=start,
-        lineage=lineage,
-        pieces=pieces_of(usable, start),
+        remote_log_start_offset=max(one.manifest.remote_log_start_offset for one in known),
+        segments=tuple(one.metadata for one in known),
     )

@@ -64,17 +64,24 @@ def put(
     epochs: dict[int, int],
     partition: TopicIdPartition = PARTITION,
     aborted: Sequence[AbortedTransaction] = (),
+    *,
+    stored: dict[int, int] | None = None,
 ) -> None:
-    """A finished segment of whole batches, stored with its manifest as a copier would."""
+    """A finished segment of whole batches, stored with its manifest as a copier would. `stored`:
+    the leader's lineage to its end, if that has more than the segment's own epochs.
+    """
     headers = [header for _, header in batch_headers(log)]
-    lineage = tuple(EpochEntry(epoch=epoch, start_offset=at) for epoch, at in epochs.items())
+    lineage, merged = (
+        tuple(EpochEntry(epoch=epoch, start_offset=at) for epoch, at in one.items())
+        for one in (epochs, stored or epochs)
+    )
     offsets, times = indexes_of(log, headers[0].base_offset, every=2)
     indexes = build_indexes_object(
         {
             IndexType.OFFSET: offsets,
             IndexType.TIMESTAMP: times,
             IndexType.PRODUCER_SNAPSHOT: b"",
-            IndexType.LEADER_EPOCH: encode_leader_epochs(lineage),
+            IndexType.LEADER_EPOCH: encode_leader_epochs(merged),
             IndexType.ABORTED_TRANSACTIONS: encode_aborted(aborted),
             IndexType.CHUNK_CHECKSUMS: ChunkChecksums(
                 chunk_size_bytes=CHUNK_BYTES,
@@ -161,8 +168,8 @@ class BreakingSource(StoreSource):
 class Work:
     """Downloads of one rig into one directory."""
 
-    def __init__(self, rig: Rig, root: Path) -> None:
-        self.source = BreakingSource(rig.store, threads=THREADS)
+    def __init__(self, rig: Rig, root: Path, accepted: Sequence[str] = ()) -> None:
+        self.source = BreakingSource(rig.store, threads=THREADS, accepted=accepted)
         self.root = root
         self.folder = root / f"{TOPIC}-0"
         self.reports: list[Progress] = []

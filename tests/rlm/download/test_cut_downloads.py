@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from kip405.batches import batch_headers
+from kip405.errors import Invalid
 from kip405.indexes import OffsetIndex
 from tests.builders.rig import Rig
 from tests.kip405.batch_builder import batch
@@ -21,7 +24,10 @@ async def test_h04_overlapping_and_diverging_copies_become_one_log(tmp_path: Pat
     before = log(0, 60, epoch=5)
     put(rig, 1, before + log(60, 100, epoch=5), {5: 0})
     put(rig, 2, log(30, 60, epoch=5) + log(60, 150, epoch=6), {5: 30, 6: 60})
-    work = Work(rig, tmp_path / "out")
+    with pytest.raises(Invalid, match=r"orders-0: offsets 60 to 99 are doubtful.* epochs 5, 6 "):
+        await Work(rig, tmp_path / "out").run()
+    assert not (tmp_path / "out").exists()
+    work = Work(rig, tmp_path / "out", ["orders-0"])
     (plan,) = await work.run()
     assert [(one.start_offset, one.next_offset) for one in plan.pieces] == [(0, 60), (60, 150)]
     found = work.files()

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kip405.lineage import remote_lineage, usable_end
 from kip405.segments import EpochEntry
-from rlm.download.plan import PartitionPlan, Usable, pieces_of, usable_by_itself
+from rlm.download.plan import PartitionPlan, Usable, pieces_of
 from tests.builders.ledger import PARTITION, metadata
 
 
@@ -59,12 +60,12 @@ def test_pieces_cover_what_the_segments_cover_once(
 def test_h04_what_an_unclean_election_replaced_is_left_out() -> None:
     old = metadata(1, 0, 100, {5: 0})
     new = metadata(2, 50, 150, {5: 50, 6: 60})
-    lineage, found = usable_by_itself([new, old])
+    lineage = remote_lineage([new, old])
     assert lineage.entries == (
         EpochEntry(epoch=5, start_offset=0),
         EpochEntry(epoch=6, start_offset=60),
     )
-    pieces = pieces_of(found, 0)
+    pieces = pieces_of([(one, usable_end(one, lineage)) for one in (new, old)], 0)
     assert [(one.start_offset, one.next_offset) for one in pieces] == [(0, 60), (60, 150)]
     assert not pieces[0].is_whole
     plan = PartitionPlan(

@@ -81,11 +81,13 @@ class World:
         log = batch(12, 2, compression=3) + second + control_batch(17, 0) + batch(18, 5)
         self.put(log, aborted=[over], hidden=[second])
 
-    async def restore(self, *, portion_bytes: int = 1, **wanted: object) -> Restored:
+    async def restore(
+        self, *, portion_bytes: int = 1, accepted: Sequence[str] = (), **wanted: object
+    ) -> Restored:
         """One `rlm restore`: everything of it is new but for what Kafka has."""
         clock = self.clock = ManualClock()
         brokers = Brokers([self.kafka.address], client_id="tests", security=plaintext())
-        source = StoreSource(self.rig.store, threads=THREADS)
+        source = StoreSource(self.rig.store, threads=THREADS, accepted=accepted)
         work = self.running = Restore(
             VerifiedReads(source, clock=clock, threads=THREADS),
             brokers,
