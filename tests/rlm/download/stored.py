@@ -75,22 +75,7 @@ def put(
         tuple(EpochEntry(epoch=epoch, start_offset=at) for epoch, at in one.items())
         for one in (epochs, stored or epochs)
     )
-    offsets, times = indexes_of(log, headers[0].base_offset, every=2)
-    indexes = build_indexes_object(
-        {
-            IndexType.OFFSET: offsets,
-            IndexType.TIMESTAMP: times,
-            IndexType.PRODUCER_SNAPSHOT: b"",
-            IndexType.LEADER_EPOCH: encode_leader_epochs(merged),
-            IndexType.ABORTED_TRANSACTIONS: encode_aborted(aborted),
-            IndexType.CHUNK_CHECKSUMS: ChunkChecksums(
-                chunk_size_bytes=CHUNK_BYTES,
-                crcs=tuple(
-                    crc32c(log[at : at + CHUNK_BYTES]) for at in range(0, len(log), CHUNK_BYTES)
-                ),
-            ).encode(),
-        }
-    )
+    indexes = _indexes_object(log, headers[0].base_offset, merged, aborted)
     custom = CustomMetadata(
         store_id=STORE_ID,
         indexes_size_bytes=len(indexes),
@@ -134,6 +119,30 @@ def put(
         segment_metadata=encode_value(metadata),
     )
     rig.store.objects[names[ObjectKind.MANIFEST]] = build_manifest(manifest)
+
+
+def _indexes_object(
+    log: bytes,
+    base_offset: int,
+    lineage: tuple[EpochEntry, ...],
+    aborted: Sequence[AbortedTransaction],
+) -> bytes:
+    offsets, times = indexes_of(log, base_offset, every=2)
+    return build_indexes_object(
+        {
+            IndexType.OFFSET: offsets,
+            IndexType.TIMESTAMP: times,
+            IndexType.PRODUCER_SNAPSHOT: b"",
+            IndexType.LEADER_EPOCH: encode_leader_epochs(lineage),
+            IndexType.ABORTED_TRANSACTIONS: encode_aborted(aborted),
+            IndexType.CHUNK_CHECKSUMS: ChunkChecksums(
+                chunk_size_bytes=CHUNK_BYTES,
+                crcs=tuple(
+                    crc32c(log[at : at + CHUNK_BYTES]) for at in range(0, len(log), CHUNK_BYTES)
+                ),
+            ).encode(),
+        }
+    )
 
 
 def remote_logs(rig: Rig) -> RemoteLogs:
