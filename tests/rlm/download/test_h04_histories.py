@@ -67,7 +67,7 @@ def ranges(found: PartitionPlan) -> list[tuple[int, int]]:
     return [(one.start_offset, one.next_offset) for one in found.pieces]
 
 
-async def test_a_dead_tail_that_no_other_copy_contradicts_is_refused(tmp_path: Path) -> None:
+async def test_h04_a_dead_tail_that_no_other_copy_contradicts_is_refused(tmp_path: Path) -> None:
     store = dead_tail(tmp_path)
     with pytest.raises(Invalid, match=r"orders-0: offsets 150 to 199 .* epochs 0, 1 contradict"):
         await plan(store)
@@ -75,7 +75,9 @@ async def test_a_dead_tail_that_no_other_copy_contradicts_is_refused(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["orders-0", f"{PARTITION.topic_id}-0"])
-async def test_it_is_left_out_once_the_history_is_accepted(tmp_path: Path, name: str) -> None:
+async def test_h04_a_dead_tail_is_left_out_once_the_history_is_accepted(
+    tmp_path: Path, name: str
+) -> None:
     found = await plan(dead_tail(tmp_path), [name])
     assert ranges(found) == [(0, 150), (200, 300), (300, 400)]
     assert [(one.epoch, one.start_offset) for one in found.leader_epochs.entries] == [
@@ -84,7 +86,7 @@ async def test_it_is_left_out_once_the_history_is_accepted(tmp_path: Path, name:
     ]
 
 
-async def test_a_download_of_it_has_no_dead_record(tmp_path: Path) -> None:
+async def test_h04_a_download_has_no_dead_record(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     put(rig, 1, log(0, 200, epoch=0), {0: 0})
     put(rig, 2, log(200, 300, epoch=1), {1: 200}, stored={0: 0, 1: 150})
@@ -125,7 +127,7 @@ async def test_an_older_segment_of_the_epoch_has_the_history_too(tmp_path: Path)
         await plan(store)
 
 
-async def test_a_history_that_cannot_be_read_is_not_guessed(tmp_path: Path) -> None:
+async def test_h04_a_history_that_cannot_be_read_is_not_guessed(tmp_path: Path) -> None:
     store = dead_tail(tmp_path)
     store.broken = {200: NotFound("it is gone"), 300: NotFound("it is gone")}
     with pytest.raises(Invalid, match="offsets 0 to 199 are doubtful: the indexes of the newest"):
