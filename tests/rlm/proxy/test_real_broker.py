@@ -332,6 +332,7 @@ async def _some(archive: Archive, first: int) -> list[int]:
         await consumer.stop()
 
 
+@pytest.mark.usefixtures("short_first_moment")
 async def test_h20_long_polling_beside_remote_data_that_is_not_ready(archive: Archive) -> None:
     archive.tier.gate.clear()
     port = int(archive.bootstrap.rpartition(":")[2])
