@@ -4,15 +4,12 @@ There is no leader that could know more than the manifests, so this reader itsel
 remote logs, where nothing about them is doubtful.
 """
 
-from collections.abc import AsyncIterator
-
 from kip405.errors import Elsewhere
 from kip405.ids import MAX_OFFSET
 from rlm.api import messages
-from rlm.api.calls import Answering, Caller
+from rlm.api.calls import Answering
 from rlm.api.remote_fetch import RemoteFetchService
 from rlm.remote_log.objects import RemoteLogDescription
-from rlm.remote_log.reads import Piece, ReadRequest
 from rlm.remote_log.remote_state import RemotePartitionState
 from rlm.v1 import fetch_pb2 as pb
 from rsm_plugins.contract.answering import Context
@@ -36,21 +33,11 @@ class AttachedFetchService(RemoteFetchService):
             partition = state.topic_id_partition
             return messages.remote_log_message(partition.topic, partition.key, described)
 
-    async def DescribePartition(
-        self, request: pb.DescribePartitionRequest, context: Context
-    ) -> pb.PartitionDescription:
-        async with Answering(self._remote.gate, context, "describe partition"):
-            raise _attached("a leader is")
-
     async def BuildRemoteLogAuxState(
         self, request: pb.BuildRemoteLogAuxStateRequest, context: Context
     ) -> pb.RemoteLogAuxState:
         async with Answering(self._remote.gate, context, "build aux state"):
-            raise _attached("a replica of the same cluster is")
-
-    async def Copy(self, request: pb.CopyRequest, context: Context) -> pb.CopyResponse:
-        async with Answering(self._remote.gate, context, "copy"):
-            raise _attached("a leader is")
+            raise self._elsewhere("a replica of the same cluster is")
 
     async def _certain(self, ref: pb.TopicRef, number: int) -> RemotePartitionState:
         """Fenced where anything of the partition is doubtful: a copy of it would be, too."""
@@ -59,17 +46,9 @@ class AttachedFetchService(RemoteFetchService):
         state.refuse_doubtful(MAX_OFFSET)
         return state
 
-    def _both_tiers(self, request: pb.FetchRequest, wanted: ReadRequest) -> AsyncIterator[Piece]:
-        raise _attached("the local tier is")
-
-    async def _position_in_both_tiers(
-        self, request: pb.ListOffsetsRequest, caller: Caller
-    ) -> pb.ListOffsetsResponse:
-        raise _attached("the local tier is")
-
-
-def _attached(what: str) -> Elsewhere:
-    return Elsewhere(
-        f"this is an attached reader, which has the store of a cluster alone, and {what} needed: "
-        "ask with tiers = REMOTE_ONLY (rlm fetch --remote-only; Spark: readMode remote_only)"
-    )
+    def _elsewhere(self, what: str) -> Elsewhere:
+        return Elsewhere(
+            f"this is an attached reader, which has the store of a cluster alone, and {what} "
+            "needed: ask with tiers = REMOTE_ONLY (rlm fetch --remote-only; Spark: readMode "
+            "remote_only)"
+        )

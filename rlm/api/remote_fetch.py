@@ -108,7 +108,7 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
         self, request: pb.DescribePartitionRequest, context: Context
     ) -> pb.PartitionDescription:
         async with Answering(self._remote.gate, context, "describe partition"):
-            raise _reader("a leader is")
+            raise self._elsewhere("a leader is")
 
     async def ListSegments(
         self, request: pb.ListSegmentsRequest, context: Context
@@ -135,7 +135,7 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
         self, request: pb.DescribeRemoteLogRequest, context: Context
     ) -> pb.RemoteLog:
         async with Answering(self._remote.gate, context, "describe remote log"):
-            raise _reader("the leader's history is")
+            raise self._elsewhere("the leader's history is")
 
     async def ReadObject(
         self, request: pb.ReadObjectRequest, context: Context
@@ -169,17 +169,25 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
 
     async def Copy(self, request: pb.CopyRequest, context: Context) -> pb.CopyResponse:
         async with Answering(self._remote.gate, context, "copy"):
-            raise _reader("a leader is")
+            raise self._elsewhere("a leader is")
 
     def _both_tiers(self, request: pb.FetchRequest, wanted: ReadRequest) -> AsyncIterator[Piece]:
         """Pieces of both tiers; Elsewhere where this service has one only."""
-        raise _reader("the local tier is")
+        raise self._elsewhere("the local tier is")
 
     async def _position_in_both_tiers(
         self, request: pb.ListOffsetsRequest, caller: Caller
     ) -> pb.ListOffsetsResponse:
         """A position over both tiers, likewise."""
-        raise _reader("the local tier is")
+        raise self._elsewhere("the local tier is")
+
+    def _elsewhere(self, what: str) -> Elsewhere:
+        """Why this service cannot answer, and who can."""
+        return Elsewhere(
+            f"this is a reader, without a broker, and {what} needed: ask a broker's service "
+            "(DescribeEndpoints names them), or ask with tiers = REMOTE_ONLY (rlm fetch "
+            "--remote-only)"
+        )
 
 
 async def entries_in_turns(
@@ -197,13 +205,6 @@ async def entries_in_turns(
         yield entry
         if number % _ENTRIES_A_TURN == 0:
             await next_turn()
-
-
-def _reader(what: str) -> Elsewhere:
-    return Elsewhere(
-        f"this is a reader, without a broker, and {what} needed: ask a broker's service "
-        "(DescribeEndpoints names them), or ask with tiers = REMOTE_ONLY (rlm fetch --remote-only)"
-    )
 
 
 def _read_request(request: pb.FetchRequest) -> ReadRequest:
