@@ -17,14 +17,13 @@ from rlm.stores.connection import Memory
 from rlm.stores.opened import (
     OpenPlugin,
     OpenStores,
-    PluginTerms,
     connected_stores,
     open_plugins,
+    reading_terms,
     with_plugins,
 )
 from rlmm.settings_records import StoreRecord
-from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
-from rsm_plugins.process.config import SWEEP_NEVER_MS
+from rsm_plugins.contract.client import GrpcRemoteStorageManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,26 +79,13 @@ def open_attached(config: AttachedConfig, log: AttachedLog, clock: Clock) -> Att
         may_write=False,
     )
     opened = connected_stores(
-        open_plugins(config.stores, attached_terms(config), clock),
+        open_plugins(config.stores, reading_terms(config), clock),
         memory,
         AttachedLedger(log),
         settings,
         hedged_percent=config.fetch_hedge_max_percent,
     )
     return AttachedStores(cluster_id=config.cluster_id, opened=opened)
-
-
-def attached_terms(config: AttachedConfig) -> PluginTerms:
-    return PluginTerms(
-        principal=config.principal,
-        deadlines=Deadlines(
-            call_ms=config.plugin_call_timeout_ms, copy_ms=config.plugin_call_timeout_ms
-        ),
-        allow_insecure=config.allow_insecure,
-        sweep_grace_ms=SWEEP_NEVER_MS,
-        log_level=config.log_level,
-        runtime_dir=config.state_dir,
-    )
 
 
 async def own_cluster(config: AttachedConfig, clock: Clock) -> str:

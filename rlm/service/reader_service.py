@@ -80,13 +80,11 @@ from rlm.service.read_path import (
 from rlm.service.reloading import ConfigReload, change_quotas
 from rlm.service.safety_gauges import safety_gauges
 from rlm.service.threads import ServiceThreads, service_threads
-from rlm.stores.opened import OpenStores, PluginTerms, open_stores
+from rlm.stores.opened import OpenStores, open_stores, reading_terms
 from rlm.topics.access import AccessWatch, ClusterRights
 from rlm.workers.inherited import on_hang_up
 from rlmm.manager import Metadata
 from rlmm.settings_records import ReaderRecord
-from rsm_plugins.contract.client import Deadlines
-from rsm_plugins.process.config import SWEEP_NEVER_MS
 
 log = structlog.get_logger()
 _CLIENT_ID = "rlm-reader"
@@ -147,7 +145,7 @@ class ReaderService:
         )
         self._ledger_snapshots = build_ledger_snapshots(metadata, config, threads.other, clock)
         self._stores = stores = open_stores(
-            config, _terms(config), metadata, clock, new_uuid, may_found=False
+            config, reading_terms(config), metadata, clock, new_uuid, may_found=False
         )
         disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
         reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
@@ -396,16 +394,3 @@ def _health(metadata: Metadata, stores: OpenStores, problems: ProblemWatch) -> H
     is_whole = metadata.log.is_ready and metadata.manager.damage is None
     knows_stores = all(connection.store_id is not None for connection in stores.stores.connections)
     return HealthState(alive=True, ready=is_whole and knows_stores, problems=problems.current())
-
-
-def _terms(config: ReaderConfig) -> PluginTerms:
-    return PluginTerms(
-        principal=config.principal,
-        deadlines=Deadlines(
-            call_ms=config.plugin_call_timeout_ms, copy_ms=config.plugin_call_timeout_ms
-        ),
-        allow_insecure=config.allow_insecure,
-        sweep_grace_ms=SWEEP_NEVER_MS,  # nor has it the right to
-        log_level=config.log_level,
-        runtime_dir=config.state_dir,
-    )

@@ -76,6 +76,20 @@ class OpenPlugin:
             raise Unavailable(self.problem() or "the plugin did not start") from None
 
 
+def reading_terms(config: CommonConfig) -> PluginTerms:
+    """Those of a service that only reads: a sweep of uploads would need rights it has not."""
+    return PluginTerms(
+        principal=config.principal,
+        deadlines=Deadlines(
+            call_ms=config.plugin_call_timeout_ms, copy_ms=config.plugin_call_timeout_ms
+        ),
+        allow_insecure=config.allow_insecure,
+        sweep_grace_ms=SWEEP_NEVER_MS,
+        log_level=config.log_level,
+        runtime_dir=config.state_dir,
+    )
+
+
 async def with_plugins(
     config: CommonConfig, clock: Clock, act: Callable[[Sequence[OpenPlugin]], Awaitable[T]]
 ) -> T:
