@@ -14,9 +14,10 @@ from typing import Any
 import click
 from google.protobuf.message import Message
 
-from kip405.batches import BatchHeader, batch_headers, check_crc
+from kip405.aborted import AbortedProducers
+from kip405.batches import batch_headers, check_crc
 from kip405.ids import Uuid
-from kip405.records import ControlType, Record, records
+from kip405.records import Record, records
 from rlm.v1.admin_pb2 import PendingDeletion
 from rlm.v1.fetch_pb2 import PartitionDescription
 
@@ -176,25 +177,11 @@ class Wanted:
 
 def user_records(batches: bytes, wanted: Wanted) -> Iterator[Record]:
     """Records for a user, in order; Corrupt for damaged batches."""
-    waiting = sorted(wanted.aborted, key=lambda pair: pair[1])
-    open_producers: set[int] = set()
+    aborted = AbortedProducers(wanted.aborted)
     for position, header in batch_headers(batches, 0, len(batches)):
         check_crc(batches, position, header)
-        while waiting and waiting[0][1] <= header.last_offset:
-            open_producers.add(waiting.pop(0)[0])
-        if header.is_control:
-            _end_transaction(batches, position, header, open_producers)
-            continue
-        if header.is_transactional and header.producer_id in open_producers:
+        if aborted.has_aborted(batches, position, header) or header.is_control:
             continue
         for record in records(batches, position):
             if record.offset >= wanted.start_offset:
                 yield record
-
-
-def _end_transaction(
-    batches: bytes, position: int, header: BatchHeader, open_producers: set[int]
-) -> None:
-    marker = next(records(batches, position), None)
-    if marker is not None and marker.control_type == ControlType.ABORT:
-        open_producers.discard(header.producer_id)

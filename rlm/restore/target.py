@@ -5,19 +5,17 @@ Whether a partition of it may be written to is decided from what is committed an
 that the progress is not the newest one.
 """
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_protocol.apis import CREATE_TOPICS, FETCH, LIST_OFFSETS
 from kafka_protocol.fetch import CONSUMER_REPLICA_ID
+from kip405.aborted import AbortedProducers
 from kip405.acls import topic_acl
 from kip405.addresses import Address
 from kip405.batches import BatchHeader, read_header, size_at
 from kip405.errors import Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
-from kip405.records import ControlType
-from kip405.records import records as records_of
 from kip405.topic_names import checked_name
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
@@ -231,24 +229,13 @@ async def committed_behind(
 
 
 def _decided(data: bytes, aborted: Sequence[tuple[int, int]]) -> Iterator[tuple[BatchHeader, bool]]:
-    """The whole batches of a Fetch answer, and whether each was aborted. A producer may commit
-    behind what it has aborted. Source: FetchCollector.
-    """
-    waiting = deque(sorted(aborted, key=lambda row: row[1]))
-    dead: set[int] = set()
+    """The whole batches of a Fetch answer, and whether each was aborted."""
+    producers = AbortedProducers(aborted)
     at = 0
     while (size := size_at(data, at)) is not None and at + size <= len(data):
         header = read_header(data, at)
-        while waiting and waiting[0][1] <= header.last_offset:
-            dead.add(waiting.popleft()[0])
-        if header.is_control and _is_abort(data, at):
-            dead.discard(header.producer_id)
-        yield header, header.is_transactional and header.producer_id in dead
+        yield header, producers.has_aborted(data, at, header)
         at += size
-
-
-def _is_abort(data: bytes, at: int) -> bool:
-    return any(one.control_type == ControlType.ABORT for one in records_of(data, at))
 
 
 async def _fetched(

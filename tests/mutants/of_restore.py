@@ -7,6 +7,7 @@ BATCHES = Target("rlm/restore/batches.py", ("tests/rlm/restore/test_batches.py",
 TRANSACTIONS = Target("rlm/restore/transactions.py", _RUNS)
 TARGET = Target("rlm/restore/target.py", _RUNS)
 RUN = Target("rlm/restore/run.py", _RUNS)
+ABORTED = Target("kip405/aborted.py", _RUNS)
 SOURCE = Target("rlm/restore/source.py", _RUNS)
 
 EDITS: tuple[Edit, ...] = (
@@ -108,10 +109,12 @@ EDITS: tuple[Edit, ...] = (
             "not header.is_control and not is_aborted:",
             "not header.is_control:",
         ),
+    ),
+    *ABORTED.edits(
         (
             "what a producer commits behind an aborted attempt counts as aborted",
-            "            dead.discard(header.producer_id)\n",
-            "            pass\n",
+            "                self._open.discard(header.producer_id)\n",
+            "                pass\n",
         ),
     ),
     *RUN.edits(
