@@ -22,8 +22,6 @@ ATTEMPT = Target(
 )
 BELOW = Target("rlm/log_dir/epochs_below.py", ("tests/rlm/log_dir/test_h08_epochs_below.py",))
 SCANNER = Target("rlm/log_dir/scanner.py", ("tests/rlm/log_dir/test_scanner.py",))
-ROLLS = Target("rlm/log_dir/rolls.py", ("tests/rlm/log_dir/test_rolls.py",))
-ROLL_WATCH = Target("rlm/tasks/roll_watch.py", ("tests/rlm/tasks/test_roll_watch.py",))
 PREPARE = Target(
     "rlm/tasks/segment_data.py",
     ("tests/rlm/tasks/test_segment_data.py", "tests/rlm/tasks/test_copy.py"),
@@ -430,71 +428,11 @@ EDITS: tuple[Edit, ...] = (
             "",
         ),
     ),
-    *ROLLS.edits(
-        (
-            "a roll within the tick of the one before is never seen",
-            "old.is_settled and _stamp(",
-            "_stamp(",
-        ),
-        (
-            "every directory is listed at every poll",
-            "and _stamp(old.directory) == old.stamp",
-            "and old.newest == old.directory",
-        ),
-        (
-            "a directory that nobody may list is found by the schedule only",
-            "return found.st_mtime_ns, found.st_mode, found.st_uid, found.st_gid",
-            "return found.st_mtime_ns, 0, 0, 0",
-        ),
-        (
-            "a directory that cannot be read is taken for one that is gone",
-            "            elif old is not None and _is_unreadable(old.directory):\n"
-            "                found.append(partition)\n",
-            "",
-        ),
-        (
-            "a directory that is gone is taken for one that cannot be read",
-            "    except (FileNotFoundError, NotADirectoryError):\n        return False\n",
-            "",
-        ),
-        (
-            "any file is a roll",
-            "if name.endswith(_SUFFIX))",
-            "if name)",
-        ),
-    ),
     *SCANNER.edits(
         (
             "H13: what a small file said once is believed for ever",
             "if known is None or known[0] != data:",
             "if known is None:",
-        ),
-    ),
-    *ROLL_WATCH.edits(
-        (
-            "partitions that are led since the first poll are not watched",
-            "if led is not self._watched:",
-            "if not self._rows:",
-        ),
-        (
-            "a segment that is not eligible yet waits for the schedule",
-            "                if self._is_open(key):\n",
-            "                if not key:\n",
-        ),
-        (
-            "requests never end while the broker is not ready",
-            "if key not in led or repeat.wait_ms > self._most_wait_ms():",
-            "if key not in led:",
-        ),
-        (
-            "a partition that is led elsewhere is asked for",
-            "if key not in led or repeat.wait_ms > self._most_wait_ms():",
-            "if repeat.wait_ms > self._most_wait_ms():",
-        ),
-        (
-            "a disk that cannot be asked ends the watch",
-            "            self._note(str(error))\n            return\n",
-            "            raise\n",
         ),
     ),
 )
