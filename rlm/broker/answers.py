@@ -1,5 +1,6 @@
-"""The broker's answers as values, and the translation of Kafka's error codes to kip405's; a restore,
-which goes on after other errors, has its own (rlm/restore/brokers.py).
+"""The broker's answers as values, and the translation of Kafka's error codes to kip405's.
+
+A restore, which goes on after other errors, has its own (rlm/restore/brokers.py).
 
 The codes are Kafka's (org.apache.kafka.common.protocol.Errors).
 """
