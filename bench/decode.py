@@ -23,7 +23,7 @@ from bench.machine import commit, load_in_words, machine_in_words
 from kip405.batches import Compression
 from rlm_spark.decode import COLUMNS, arrow_schema, is_compiled, record_batches
 from rlm_spark.decode.engine import ENVIRONMENT
-from rlm_spark.values import Fetched, OffsetRange, TopicPartition
+from tiered_reads.values import Fetched, OffsetRange, TopicPartition
 
 MIB = 1 << 20
 CODECS = (Compression.NONE, Compression.LZ4, Compression.ZSTD)

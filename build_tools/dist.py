@@ -48,14 +48,14 @@ KAFKA_RLM = Distribution(
     project="pyproject.toml",
     content=(
         *("kafka_clients", "kafka_protocol", "kip405", "man", "rlm", "rlm_sandbox", "rlm_spark"),
-        *("rlmm", "rsm_plugins", "systemd"),
+        *("rlmm", "rsm_plugins", "systemd", "tiered_reads"),
     ),
 )
 KAFKA_RLM_SPARK = Distribution(
     name="kafka-rlm-spark",
     project="build_tools/kafka-rlm-spark.toml",
     content=(
-        *("kafka_clients", "kafka_protocol", "kip405", "rlm_spark"),
+        *("kafka_clients", "kafka_protocol", "kip405", "rlm_spark", "tiered_reads"),
         *("rlm/__init__.py", "rlm/py.typed", "rlm/v1"),
         *("rsm_plugins/__init__.py", "rsm_plugins/py.typed"),
         *("rsm_plugins/contract/__init__.py", "rsm_plugins/contract/status.py"),

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Final
 
-from rlm_spark.values import DataLoss
+from tiered_reads.errors import ConnectorError
+from tiered_reads.values import DataLoss
 
 _log: Final = logging.getLogger(__name__)
 
@@ -33,10 +34,6 @@ _TO_FAIL: Final = (
     "If you want your streaming query to fail on such cases, set the source option "
     '"failOnDataLoss" to "true".'
 )
-
-
-class ConnectorError(Exception):
-    """Base of every error of this connector; the message is one line."""
 
 
 class SparkTooOldError(ConnectorError):
@@ -75,62 +72,6 @@ def needing_spark() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise LibraryMissingError((error.name or "pyspark").partition(".")[0]) from error
-
-
-class DecodeError(ConnectorError):
-    """Stored bytes that are not record batches: corrupt, of an unknown format, or hostile.
-
-    `offset` is the record's where known, else its batch's, else the requested one. Not retriable:
-    the same bytes give the same error.
-    """
-
-    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
-        super().__init__(topic, partition, offset, reason)
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} at offset {self.offset}: {self.reason}"
-
-
-class ServiceError(ConnectorError):
-    """The fetch API refused or failed for good. `kind`: name of rlm.v1.ErrorKind, shortened."""
-
-    def __init__(self, kind: str, reason: str) -> None:
-        super().__init__(kind, reason)
-        self.kind = kind
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.reason} ({self.kind})"
-
-
-class KafkaClientError(ConnectorError):
-    """The connector's own consumer could not do what was asked; the message has no secrets."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return self.reason
-
-
-class TopicChangedError(ConnectorError):
-    """A topic was deleted and recreated under its name while it was read (H6).
-
-    Offsets of the old topic mean other records in the new one.
-    """
-
-    def __init__(self, topic: str, reason: str) -> None:
-        super().__init__(topic, reason)
-        self.topic = topic
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"topic {self.topic}: {self.reason}"
 
 
 class DataLossError(ConnectorError):

@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 import rlm_spark
 from rlm_spark.errors import SparkTooOldError
-from rlm_spark.tiers import fetch_client, kafka_client
+from tiered_reads import fetch_client, kafka_client
 
 _PREFIX = "kafka-rlm-spark-session-"
 

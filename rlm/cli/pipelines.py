@@ -12,9 +12,10 @@ import click
 
 from rlm.cli.main import EXIT_FAILED, EXIT_WRONG_USE, fail
 from rlm.cli.target import Connect, service_options
-from rlm_spark.errors import ConnectorError, LibraryMissingError, needing_spark
+from rlm_spark.errors import LibraryMissingError, needing_spark
 from rlm_spark.pipelines.arguments import AUDIT, EXPORT
 from rlm_spark.plan.offset_specs import OptionError
+from tiered_reads.errors import ConnectorError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

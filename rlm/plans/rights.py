@@ -232,13 +232,13 @@ RIGHTS: tuple[Right, ...] = (
         (EACH_TOPIC,),
         (
             "Describe",
-            "rlm_spark/tiers/kafka_client.py",
+            "tiered_reads/kafka_client.py",
             "Partitions and offsets are not known: the query fails.",
             _ALWAYS,
         ),
         (
             "Read",
-            "rlm_spark/tiers/fetch_client.py",
+            "tiered_reads/fetch_client.py",
             "Records that are not remote yet are not read: the query fails.",
             _ALWAYS,
         ),

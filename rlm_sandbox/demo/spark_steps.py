@@ -18,9 +18,9 @@ from rlm_sandbox.demo.content import content_digest
 from rlm_sandbox.demo.report import DemoError, Step, mib
 from rlm_sandbox.demo.run import TOPIC, DemoRun
 from rlm_spark import local_spark
-from rlm_spark.errors import ConnectorError
 from rlm_spark.pipelines import export
-from rlm_spark.tiers import fetch_client, kafka_client
+from tiered_reads import fetch_client, kafka_client
+from tiered_reads.errors import ConnectorError
 
 _WANTED = ("partition", "offset", "unix_millis(timestamp) AS ms", "key", "value", "headers")
 _Digested = tuple[int, int, int, bytes]

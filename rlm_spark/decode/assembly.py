@@ -21,7 +21,7 @@ from rlm_spark.decode.engine import (
     Headers,
     Rows,
 )
-from rlm_spark.values import TopicPartition
+from tiered_reads.values import TopicPartition
 
 _BITS = {
     "key": KEY,

@@ -16,8 +16,8 @@ from kip405.errors import Corrupt, Invalid
 from kip405.records import MAX_RECORDS_BYTES, ControlType, Scratch, records
 from rlm_spark.decode.assembly import Assembly
 from rlm_spark.decode.engine import Engine, RowBuilder, Rows, Section, choose
-from rlm_spark.errors import DecodeError
-from rlm_spark.values import Fetched, OffsetRange
+from tiered_reads.errors import DecodeError
+from tiered_reads.values import Fetched, OffsetRange
 
 _CRC_FROM = 21
 _MAX_OFFSET = (1 << 63) - 1

@@ -4,9 +4,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rlm_spark.errors import ConnectorError, LibraryMissingError, needing_spark
+from rlm_spark.errors import LibraryMissingError, needing_spark
 from rlm_spark.pipelines.arguments import connection_options, parser
 from rlm_spark.plan.offset_specs import OptionError
+from tiered_reads.errors import ConnectorError
 
 _EXIT_FAILED = 1
 _EXIT_WRONG_USE = 2

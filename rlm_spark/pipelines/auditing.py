@@ -16,8 +16,6 @@ from kip405.errors import ErrorKind
 from kip405.ids import Uuid
 from kip405.segment_check import FlawKind
 from rlm.v1 import fetch_pb2 as pb
-from rlm_spark import clock
-from rlm_spark.errors import ConnectorError, ServiceError
 from rlm_spark.pipelines.findings import (
     AuditedSegment,
     Finding,
@@ -30,8 +28,10 @@ from rlm_spark.pipelines.spark_jobs import Done, run_job
 from rlm_spark.plan.connection_options import connector_options
 from rlm_spark.plan.option_map import OptionMap
 from rlm_spark.source.driver import read_text, user
-from rlm_spark.stopping import Stop
-from rlm_spark.values import ServiceConnection, TopicPartition
+from tiered_reads import clock
+from tiered_reads.errors import ConnectorError, ServiceError
+from tiered_reads.stopping import Stop
+from tiered_reads.values import ServiceConnection, TopicPartition
 
 _PATIENCE_MS = 120_000
 _FINDINGS = {

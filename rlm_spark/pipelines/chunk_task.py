@@ -20,7 +20,7 @@ from rlm_spark.pipelines.buckets import folder_of, split
 from rlm_spark.pipelines.chunks import Chunk, Commit, ExportError, Interval, OutputFile
 from rlm_spark.pipelines.durable import Files
 from rlm_spark.pipelines.target import Book
-from rlm_spark.values import DataLoss, OffsetRange
+from tiered_reads.values import DataLoss, OffsetRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

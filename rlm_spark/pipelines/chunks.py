@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rlm_spark.errors import ConnectorError
-from rlm_spark.values import OffsetRange, TopicPartition
+from tiered_reads.errors import ConnectorError
+from tiered_reads.values import OffsetRange, TopicPartition
 
 Interval = tuple[int, int]
 """Offsets [start, end)."""

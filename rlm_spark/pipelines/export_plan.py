@@ -15,11 +15,11 @@ from rlm_spark.pipelines.target import Book
 from rlm_spark.plan import offsets
 from rlm_spark.plan.offsets import Positions
 from rlm_spark.plan.options import BatchQuery
-from rlm_spark.stopping import Stop
-from rlm_spark.tiers import kafka_client
-from rlm_spark.tiers.kafka_options import kafka_settings
-from rlm_spark.tiers.kafka_requests import NO_TOPIC_ID
-from rlm_spark.values import ConnectorOptions, TopicPartition
+from tiered_reads import kafka_client
+from tiered_reads.kafka_options import kafka_settings
+from tiered_reads.kafka_requests import NO_TOPIC_ID
+from tiered_reads.stopping import Stop
+from tiered_reads.values import ConnectorOptions, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

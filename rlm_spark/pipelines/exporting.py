@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from kip405.ids import Uuid
-from rlm_spark import clock
 from rlm_spark.decode import arrow_schema
-from rlm_spark.errors import DataLossError, DecodeError, LossRule, TopicChangedError
+from rlm_spark.decoded_ahead import decoded_ahead
+from rlm_spark.errors import DataLossError, LossRule
 from rlm_spark.pipelines.chunk_task import Layout, export_chunk
 from rlm_spark.pipelines.chunks import (
     COMPRESSIONS,
@@ -36,9 +36,10 @@ from rlm_spark.plan.option_map import OptionMap
 from rlm_spark.plan.options import BatchQuery, includes_headers, parse_batch
 from rlm_spark.plan.positions import open_positions
 from rlm_spark.source.driver import read_text, user
-from rlm_spark.tiers.ahead import decoded_ahead
-from rlm_spark.tiers.range_reader import read_range
-from rlm_spark.values import ConnectorOptions, DataLoss, OffsetRange
+from tiered_reads import clock
+from tiered_reads.errors import DecodeError, TopicChangedError
+from tiered_reads.range_reader import read_range
+from tiered_reads.values import ConnectorOptions, DataLoss, OffsetRange
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType")
 """Columns of the files, with `headers` where asked for; topic, date and hour are folders."""

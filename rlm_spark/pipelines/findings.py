@@ -17,7 +17,7 @@ from kip405.segments import (
     RemoteLogSegmentState,
 )
 from rlm.v1 import fetch_pb2 as pb
-from rlm_spark.values import TopicPartition
+from tiered_reads.values import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ from kip405.batches import read_header, size_at
 from kip405.errors import Corrupt
 from kip405.segment_check import INDEXES, LOG, FlawKind, SegmentCheck
 from rlm_spark.decode import arrow_schema, record_batches
-from rlm_spark.errors import DecodeError
 from rlm_spark.pipelines.findings import AuditedSegment, Finding
-from rlm_spark.values import Fetched, OffsetRange
+from tiered_reads.errors import DecodeError
+from tiered_reads.values import Fetched, OffsetRange
 
 
 class BadObject(Exception):

@@ -12,11 +12,11 @@ import grpc
 
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
-from rlm_spark.stopping import Stop
-from rlm_spark.tiers.fetch_client import FetchClient
-from rlm_spark.tiers.service_calls import failure_of
-from rlm_spark.tiers.shared import Shared
-from rlm_spark.values import ServiceConnection, TopicPartition
+from tiered_reads.fetch_client import FetchClient
+from tiered_reads.service_calls import failure_of
+from tiered_reads.shared import Shared
+from tiered_reads.stopping import Stop
+from tiered_reads.values import ServiceConnection, TopicPartition
 
 RANGE_BYTES = 8 << 20
 """At most 16 MiB may be asked for at once; one is in memory at a time."""

@@ -14,7 +14,7 @@ from rlm_spark.plan import offsets
 from rlm_spark.plan.offset_specs import EARLIEST
 from rlm_spark.plan.offsets import Positions
 from rlm_spark.plan.options import BatchQuery
-from rlm_spark.values import TopicPartition
+from tiered_reads.values import TopicPartition
 
 Bound = Literal["starting", "ending"]
 STARTING_OPTIONS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")

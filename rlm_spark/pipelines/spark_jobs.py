@@ -19,8 +19,8 @@ from typing import Generic, Protocol, TextIO, TypeVar
 from pyspark import Accumulator, InheritableThread
 from pyspark.sql import SparkSession
 
-from rlm_spark import clock
-from rlm_spark.errors import ConnectorError
+from tiered_reads import clock
+from tiered_reads.errors import ConnectorError
 
 _POLL_S = 0.2
 _END_WAIT_S = 30.0

@@ -9,7 +9,7 @@ from typing import Final
 
 from rlm_spark.plan.offset_specs import OptionError
 from rlm_spark.plan.option_map import Isolation, OptionMap
-from rlm_spark.values import ConnectorOptions, ReadMode, ServiceConnection, is_fit, token_of
+from tiered_reads.values import ConnectorOptions, ReadMode, ServiceConnection, is_fit, token_of
 
 _KAFKA_PREFIX: Final = "kafka."
 _SERVERS: Final = "kafka.bootstrap.servers"

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rlm_spark.errors import ConnectorError
-from rlm_spark.values import TopicPartition
+from tiered_reads.errors import ConnectorError
+from tiered_reads.values import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2

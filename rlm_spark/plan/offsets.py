@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol, Self
 
-from rlm_spark.errors import ConnectorError
 from rlm_spark.plan.offset_specs import (
     EARLIEST,
     LATEST,
@@ -27,7 +26,8 @@ from rlm_spark.plan.offset_specs import (
     Subscription,
     named,
 )
-from rlm_spark.values import TopicPartition
+from tiered_reads.errors import ConnectorError
+from tiered_reads.values import TopicPartition
 
 _log: Final = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kip405.errors import Invalid
 from kip405.settings import Kind, RefusedAs, Setting, Table
 from rlm_spark.plan.offset_specs import NoMatch, OptionError
-from rlm_spark.values import ConnectorOptions, ReadMode
+from tiered_reads.values import ConnectorOptions, ReadMode
 
 _MAX_LONG: Final = (1 << 63) - 1
 _MAX_INT: Final = (1 << 31) - 1

@@ -34,7 +34,7 @@ from rlm_spark.plan.offset_specs import (
 )
 from rlm_spark.plan.offsets import check_specs
 from rlm_spark.plan.option_map import OPTIONS, OptionMap
-from rlm_spark.values import ConnectorOptions
+from tiered_reads.values import ConnectorOptions
 
 _log: Final = logging.getLogger(__name__)
 

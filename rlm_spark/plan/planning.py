@@ -18,7 +18,7 @@ from rlm_spark.plan import offsets
 from rlm_spark.plan.offset_specs import EARLIEST, LATEST
 from rlm_spark.plan.offsets import Positions
 from rlm_spark.plan.options import BatchQuery, Query
-from rlm_spark.values import OffsetRange, TopicPartition
+from tiered_reads.values import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

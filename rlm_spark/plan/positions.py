@@ -13,14 +13,13 @@ from typing import Final, Protocol, Self, TypeVar
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import ErrorKind
 from rlm.v1 import fetch_pb2 as pb
-from rlm_spark import clock
-from rlm_spark.errors import ConnectorError, ServiceError
-from rlm_spark.stopping import Stop
-from rlm_spark.tiers import fetch_client, kafka_client
-from rlm_spark.tiers.fetch_client import NO_TOPIC_PARTITION, FetchClient
-from rlm_spark.tiers.kafka_client import KafkaClient, TopicGone
-from rlm_spark.tiers.kafka_options import kafka_settings
-from rlm_spark.values import ConnectorOptions, ReadMode, TopicPartition
+from tiered_reads import clock, fetch_client, kafka_client
+from tiered_reads.errors import ConnectorError, ServiceError
+from tiered_reads.fetch_client import NO_TOPIC_PARTITION, FetchClient
+from tiered_reads.kafka_client import KafkaClient, TopicGone
+from tiered_reads.kafka_options import kafka_settings
+from tiered_reads.stopping import Stop
+from tiered_reads.values import ConnectorOptions, ReadMode, TopicPartition
 
 _ASKED_AT_ONCE: Final = 8
 """Calls to the fetch API under way for one question; it answers per partition."""

@@ -15,7 +15,7 @@ from rlm_spark.plan.planning import PlannedRange, plan_batch
 from rlm_spark.source.driver import read_text, user
 from rlm_spark.source.reading import Tiers, planned_batches
 from rlm_spark.source.schema import SchemaError, full_schema, pruned
-from rlm_spark.values import ConnectorOptions
+from tiered_reads.values import ConnectorOptions
 
 
 def read(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rlm_spark.errors import ConnectorError, LossRule
+from rlm_spark.errors import LossRule
 from rlm_spark.plan import offsets
 from rlm_spark.plan.offset_specs import (
     LATEST,
@@ -26,7 +26,8 @@ from rlm_spark.plan.offset_specs import (
 from rlm_spark.plan.offsets import Positions
 from rlm_spark.plan.options import StreamQuery
 from rlm_spark.plan.planning import PlannedRange, divide, rate_limited
-from rlm_spark.values import OffsetRange, TopicPartition
+from tiered_reads.errors import ConnectorError
+from tiered_reads.values import OffsetRange, TopicPartition
 
 _log: Final = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from rlm_spark.plan.options import BatchQuery
 from rlm_spark.plan.planning import PlannedRange, plan_batch
 from rlm_spark.source.pyspark_readers import TieredReader
 from rlm_spark.source.reading import Tiers
-from rlm_spark.values import TopicPartition
+from tiered_reads.values import TopicPartition
 
 _NEVER_NULL: Final = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

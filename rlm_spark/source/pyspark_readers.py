@@ -15,14 +15,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from rlm_spark import clock
 from rlm_spark.plan.offset_specs import checkpoint_document, offsets_from_checkpoint
 from rlm_spark.plan.options import BatchQuery, StreamQuery
 from rlm_spark.plan.planning import PlannedRange, plan_batch
 from rlm_spark.source.micro_batches import MicroBatches, Waiting
 from rlm_spark.source.reading import Tiers, planned_batches
 from rlm_spark.source.schema import pruned
-from rlm_spark.values import ConnectorOptions
+from tiered_reads import clock
+from tiered_reads.values import ConnectorOptions
 
 _log: Final = logging.getLogger(__name__)
 

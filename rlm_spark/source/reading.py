@@ -11,20 +11,20 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from rlm_spark.decoded_ahead import decoded_ahead
 from rlm_spark.errors import LossRule
 from rlm_spark.plan.offsets import Positions
 from rlm_spark.plan.planning import PlannedRange
 from rlm_spark.plan.positions import open_positions
-from rlm_spark.stopping import Stop
-from rlm_spark.tiers.ahead import decoded_ahead
-from rlm_spark.tiers.range_reader import read_range
-from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange
+from tiered_reads.range_reader import read_range
+from tiered_reads.stopping import Stop
+from tiered_reads.values import ConnectorOptions, DataLoss, Fetched, OffsetRange
 
 _log: Final = logging.getLogger(__name__)
 
 
 class RangeReader(Protocol):
-    """rlm_spark.tiers.range_reader.read_range."""
+    """tiered_reads.range_reader.read_range."""
 
     def __call__(
         self,

@@ -10,8 +10,8 @@ from kip405.segment_check import FlawKind
 from kip405.settings import Setting
 from rlm_spark.pipelines.arguments import parser
 from rlm_spark.plan.option_map import OPTIONS
-from rlm_spark.values import ReadMode
 from tests.project.tree import ROOT
+from tiered_reads.values import ReadMode
 
 PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 

@@ -22,9 +22,6 @@ from kip405.errors import Unavailable
 from kip405.settings import Secret
 from rlm.broker.own_broker import OwnBroker
 from rlm.clock import SystemClock
-from rlm_spark.stopping import Stop
-from rlm_spark.tiers.kafka_client import KafkaClient
-from rlm_spark.tiers.kafka_options import KafkaSettings, kafka_settings
 from rlmm.clients import ConnectionSettings, make_consumer, make_producer
 from rlmm.topic import SETTINGS_TOPIC, create_topic, settings_spec
 from tests.builders.certificates import Authority
@@ -37,6 +34,9 @@ from tests.builders.secured_kafka import (
     unsecured_jws,
 )
 from tests.waiting import succeeds_once
+from tiered_reads.kafka_client import KafkaClient
+from tiered_reads.kafka_options import KafkaSettings, kafka_settings
+from tiered_reads.stopping import Stop
 
 pytestmark = pytest.mark.integration
 

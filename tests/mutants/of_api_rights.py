@@ -17,7 +17,7 @@ _PEERS = Target("rlm/api/peers.py", ("tests/rlm/api/test_known_callers.py",))
 _HTTP = Target("rlm/service/listeners.py", ("tests/rlm/http/test_http_access.py",))
 _CONFIG = Target("rlm/config/rules.py", ("tests/rlm/config/test_authorization.py",))
 _FILES = Target("rlm/config/yaml_text.py", ("tests/rlm/api/test_principals.py",))
-_SPARK = Target("rlm_spark/tiers/service_calls.py", ("tests/rlm_spark/test_fetch_client.py",))
+_SPARK = Target("tiered_reads/service_calls.py", ("tests/tiered_reads/test_fetch_client.py",))
 
 _STRANGERS = Target("rlm/api/strangers.py", ("tests/rlm/api/test_strangers.py",))
 _GATE = Target("rlm/api/calls.py", ("tests/rlm/api/test_strangers.py",))

@@ -67,7 +67,7 @@ PURE = (
     "rlm_spark/pipelines/segment_audit.py",
     "rlm_spark/pipelines/spans.py",
     "rlm_spark/plan/planning.py",
-    "rlm_spark/values.py",
+    "tiered_reads/values.py",
     "rlmm/command_codec.py",
     "rlmm/cover.py",
     "rlmm/giveback_codec.py",

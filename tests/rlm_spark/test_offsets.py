@@ -23,8 +23,8 @@ from rlm_spark.plan.offset_specs import (
     offsets_from_json,
 )
 from rlm_spark.plan.offsets import OffsetError, assigned, bound, resolved
-from rlm_spark.values import TopicPartition
-from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, topic
+from tests.tiered_reads.fake_tiers import FakeLog, FakePositions, topic
+from tiered_reads.values import TopicPartition
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 FIRST, SECOND, THIRD, FINAL = 1_000, 2_000, 3_000, 4_000

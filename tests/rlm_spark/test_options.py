@@ -25,7 +25,7 @@ from rlm_spark.plan.options import (
     parse_batch,
     parse_stream,
 )
-from rlm_spark.values import ReadMode, TopicPartition
+from tiered_reads.values import ReadMode, TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "k:9092"}
 SERVICE = {"rlm.endpoints": "a:7001, b:7001,"}

@@ -16,10 +16,10 @@ from rlm_spark.plan.offsets import OffsetError
 from rlm_spark.plan.options import BatchQuery, parse_batch
 from rlm_spark.plan.planning import PlannedRange, plan_batch
 from rlm_spark.source.reading import Tiers, planned_batches
-from rlm_spark.stopping import Stop
-from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange, TopicPartition
 from tests.rlm_spark.decode.encoding import Batch, Rec, simple
-from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
+from tests.tiered_reads.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
+from tiered_reads.stopping import Stop
+from tiered_reads.values import ConnectorOptions, DataLoss, Fetched, OffsetRange, TopicPartition
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from rlm.v1 import fetch_pb2 as pb
-from rlm_spark.errors import ConnectorError
 from rlm_spark.plan.positions import open_positions
-from rlm_spark.tiers import fetch_client, kafka_client
-from rlm_spark.values import ConnectorOptions, ReadMode, TopicPartition
-from tests.rlm_spark.fake_kafka import FakeKafka
-from tests.rlm_spark.fake_service import FakeService
+from tests.tiered_reads.fake_kafka import FakeKafka
+from tests.tiered_reads.fake_service import FakeService
+from tiered_reads import fetch_client, kafka_client
+from tiered_reads.errors import ConnectorError
+from tiered_reads.values import ConnectorOptions, ReadMode, TopicPartition
 
 TOPIC_PARTITION = TopicPartition("t", 0)
 NOWHERE = TopicPartition("t", 7)

@@ -24,8 +24,8 @@ from rlm_spark.plan.options import parse_batch
 from rlm_spark.source.pushdown import Bounds, FilteringReader, taken
 from rlm_spark.source.pyspark_readers import TieredReader
 from rlm_spark.source.schema import full_schema
-from rlm_spark.values import TopicPartition
-from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
+from tests.tiered_reads.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
+from tiered_reads.values import TopicPartition
 
 Row = tuple[str, int, int]
 

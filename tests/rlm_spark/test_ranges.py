@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm_spark.plan.planning import divide, rate_limited
-from rlm_spark.values import OffsetRange, TopicPartition
+from tiered_reads.values import OffsetRange, TopicPartition
 
 T1 = TopicPartition("t1", 1)
 T2 = TopicPartition("t2", 1)

@@ -14,7 +14,7 @@ from rlm_spark.source.pushdown import FilteringReader
 from rlm_spark.source.pyspark_readers import TieredReader, TieredStreamReader
 from rlm_spark.source.schema import full_schema
 from rlm_spark.source.source import TieredDataSource
-from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
+from tests.tiered_reads.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
 
 OPTIONS = {"subscribe": "t", "kafka.bootstrap.servers": "k", "readmode": "kafka_only"}
 SCHEMA = full_schema(include_headers=False)

@@ -22,8 +22,8 @@ from rlm_spark.source.micro_batches import AvailableNowError, Waiting
 from rlm_spark.source.pyspark_readers import Document, TieredStreamReader
 from rlm_spark.source.schema import full_schema
 from rlm_spark.source.source import stream_reader
-from rlm_spark.values import TopicPartition
-from tests.rlm_spark.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
+from tests.tiered_reads.fake_tiers import FakeLog, FakePositions, FakeTiers, topic
+from tiered_reads.values import TopicPartition
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 START_MS = 1_700_000_000_000

@@ -9,7 +9,7 @@ import pytest
 
 _FREEZES = """
 import gc
-from rlm_spark.tiers.ahead import prepare
+from rlm_spark.decoded_ahead import prepare
 assert gc.get_freeze_count() == 0
 prepare()
 first = gc.get_freeze_count()
@@ -20,7 +20,7 @@ print(first)
 """
 _FAULTS = """
 import resource, threading
-from rlm_spark.tiers.ahead import prepare
+from rlm_spark.decoded_ahead import prepare
 prepare()
 
 def use_memory():
@@ -40,7 +40,7 @@ print(faults())
 _IMPORTS = """
 import sys
 import rlm_spark.source.reading
-import rlm_spark.tiers.kafka_client
+import tiered_reads.kafka_client
 print(*sorted(sys.modules))
 """
 _PAGES_OF_ONE_PASS = (16 << 20) // 4096

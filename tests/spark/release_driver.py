@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import rlm_spark
 from rlm_spark import local_spark
-from rlm_spark.errors import ConnectorError
 from rlm_spark.pipelines import audit, export
 from tests.spark.lab import COMMITTED, TIERED, Seen, seen, start_available
 from tests.spark.releases import Answers, Question
+from tiered_reads.errors import ConnectorError
 
 _STREAM_LIMIT_S = 300
 _AWAY_FROM_UTC = "Asia/Tokyo"

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from rlm.v1 import fetch_pb2 as pb
-from tests.rlm_spark.fake_service import FakeService
 from tests.spark.lab import TIERED
+from tests.tiered_reads.fake_service import FakeService
 
 pytestmark = pytest.mark.integration
 

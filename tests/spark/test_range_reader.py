@@ -12,9 +12,11 @@ import pytest
 
 from rlm_spark.decode import COLUMNS, arrow_schema, record_batches
 from rlm_spark.plan.positions import open_positions
-from rlm_spark.tiers import fetch_client, kafka_client
-from rlm_spark.tiers.range_reader import read_range
-from rlm_spark.values import (
+from tests.scenarios.cluster import Cluster, Row, fresh
+from tests.scenarios.mixed import Load, Mixed
+from tiered_reads import fetch_client, kafka_client
+from tiered_reads.range_reader import read_range
+from tiered_reads.values import (
     ConnectorOptions,
     DataLoss,
     Fetched,
@@ -23,8 +25,6 @@ from rlm_spark.values import (
     ServiceConnection,
     TopicPartition,
 )
-from tests.scenarios.cluster import Cluster, Row, fresh
-from tests.scenarios.mixed import Load, Mixed
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ import pytest
 
 from rlm_spark.decode import COLUMNS, arrow_schema, record_batches
 from rlm_spark.decode.engine import ENVIRONMENT
-from rlm_spark.values import Fetched, OffsetRange, TopicPartition
+from tiered_reads.values import Fetched, OffsetRange, TopicPartition
 
 TOPIC_PARTITION = TopicPartition("orders", 3)
 ALL = arrow_schema(list(COLUMNS))

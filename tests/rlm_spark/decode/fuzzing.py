@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from rlm_spark.decode import record_batches
 from rlm_spark.decode.engine import ENVIRONMENT
-from rlm_spark.errors import DecodeError
-from rlm_spark.values import Fetched, OffsetRange
 from tests.kip405.batch_builder import with_right_crc
 from tests.rlm_spark.decode.encoding import CODECS, Batch, Rec, encode_body, varint
 from tests.rlm_spark.decode.engines import ALL, TOPIC_PARTITION, names
+from tiered_reads.errors import DecodeError
+from tiered_reads.values import Fetched, OffsetRange
 
 _MIB = 1 << 20
 _BODY_AT = 61

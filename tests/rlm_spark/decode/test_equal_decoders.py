@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlm_spark.decode.engine import ENVIRONMENT, Section, choose
-from rlm_spark.values import Fetched
 from tests.rlm_spark.decode.encoding import ABORT, COMMIT, Batch, Rec, control, joined
 from tests.rlm_spark.decode.engines import Decoder, names
+from tiered_reads.values import Fetched
 
 NULLABLE = st.none() | st.binary(max_size=40) | st.binary(min_size=500, max_size=600)
 NAMES = st.binary(max_size=6) | st.text(max_size=20).map(str.encode)

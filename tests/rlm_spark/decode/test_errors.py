@@ -2,7 +2,7 @@
 
 import pickle
 
-from rlm_spark.errors import ConnectorError, DecodeError
+from tiered_reads.errors import ConnectorError, DecodeError
 
 
 def test_decode_errors_pickle() -> None:

@@ -7,8 +7,6 @@ import pytest
 
 from rlm_spark.decode import COLUMNS, arrow_schema, is_compiled, record_batches
 from rlm_spark.decode.engine import ENVIRONMENT, choose
-from rlm_spark.errors import DecodeError
-from rlm_spark.values import Fetched, OffsetRange
 from tests.kip405.batch_builder import legacy, smallest_legacy
 from tests.rlm_spark.decode.encoding import (
     ABORT,
@@ -20,6 +18,8 @@ from tests.rlm_spark.decode.encoding import (
     simple,
 )
 from tests.rlm_spark.decode.engines import ALL, TOPIC_PARTITION, Decoder
+from tiered_reads.errors import DecodeError
+from tiered_reads.values import Fetched, OffsetRange
 
 
 def piece(*batches: Batch, aborted: tuple[tuple[int, int], ...] = ()) -> Fetched:

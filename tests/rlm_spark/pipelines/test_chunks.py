@@ -15,7 +15,7 @@ from rlm_spark.pipelines.chunks import (
     new_chunks,
     without,
 )
-from rlm_spark.values import TopicPartition
+from tiered_reads.values import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 INTERVALS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=6)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlm_spark.pipelines.chunks import Chunk, ExportError
-from rlm_spark.values import TopicPartition
 from tests.rlm_spark.pipelines.faults import Crash, FaultyFiles, Machine
 from tests.rlm_spark.pipelines.world import DAY_MS, Exporter, Topics, exported, stray
+from tiered_reads.values import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u.v", 0)
 

@@ -16,10 +16,10 @@ from rlm_spark.pipelines.durable import LocalFiles
 from rlm_spark.pipelines.exporting import COLUMNS, ChunkOutcome, ExportWork, local_path
 from rlm_spark.pipelines.spans import bound_options
 from rlm_spark.pipelines.target import Book
-from rlm_spark.tiers import fetch_client
-from rlm_spark.values import ConnectorOptions, ReadMode, TopicPartition
-from tests.rlm_spark.fake_service import FakeService
 from tests.rlm_spark.pipelines.world import DAY_MS, SCHEMA, Exporter, Topics, exported
+from tests.tiered_reads.fake_service import FakeService
+from tiered_reads import fetch_client
+from tiered_reads.values import ConnectorOptions, ReadMode, TopicPartition
 
 T0 = TopicPartition("t", 0)
 

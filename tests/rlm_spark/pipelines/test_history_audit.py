@@ -3,8 +3,8 @@
 import pytest
 
 from rlm_spark.pipelines.findings import AuditedSegment, audit_history
-from rlm_spark.values import TopicPartition
 from tests.kip405.segment_builder import segment
+from tiered_reads.values import TopicPartition
 
 TOPIC_PARTITION = TopicPartition("t", 0)
 

@@ -15,7 +15,7 @@ from rlm_spark.pipelines.durable import Files, LocalFiles
 from rlm_spark.pipelines.export_plan import TopicDetails, prepare
 from rlm_spark.pipelines.target import Book
 from rlm_spark.plan.options import BatchQuery, parse_batch
-from rlm_spark.values import DataLoss, OffsetRange, TopicPartition
+from tiered_reads.values import DataLoss, OffsetRange, TopicPartition
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType")
 SCHEMA = arrow_schema(COLUMNS)

@@ -10,15 +10,15 @@ from kafka_clients.broker_request import BrokerRequest
 from kafka_protocol.apis import FETCH, LIST_OFFSETS, METADATA
 from kafka_protocol.frames import encode_response
 from kafka_protocol.primitives import WireError
-from rlm_spark.tiers.kafka_options import kafka_settings
-from rlm_spark.tiers.kafka_requests import (
+from tiered_reads.kafka_options import kafka_settings
+from tiered_reads.kafka_requests import (
     NO_TOPIC_ID,
     FetchedPartition,
     fetch_request,
     list_offsets_request,
     metadata_request,
 )
-from rlm_spark.values import TopicPartition
+from tiered_reads.values import TopicPartition
 
 TOPIC_ID = bytes(range(16))
 TOPIC_PARTITION = TopicPartition("orders", 3)

@@ -5,15 +5,10 @@ import threading
 
 import pytest
 
-from rlm_spark.errors import (
-    ConnectorError,
-    DataLossError,
-    KafkaClientError,
-    ServiceError,
-    TopicChangedError,
-)
-from rlm_spark.stopping import Stop, Stopped
-from rlm_spark.tiers.shared import Shared
+from rlm_spark.errors import DataLossError
+from tiered_reads.errors import ConnectorError, KafkaClientError, ServiceError, TopicChangedError
+from tiered_reads.shared import Shared
+from tiered_reads.stopping import Stop, Stopped
 
 
 class Client:

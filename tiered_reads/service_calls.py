@@ -22,10 +22,10 @@ import grpc
 from kip405.bytes_field import split_bytes_field
 from kip405.errors import Elsewhere, ErrorKind, OffsetOutOfRange, is_tls_refusal
 from rlm.v1 import fetch_pb2, fetch_pb2_grpc
-from rlm_spark import clock
-from rlm_spark.errors import ConnectorError
-from rlm_spark.values import ServiceConnection, token_of
 from rsm_plugins.contract.status import error_of_call, sent_error
+from tiered_reads import clock
+from tiered_reads.errors import ConnectorError
+from tiered_reads.values import ServiceConnection, token_of
 
 _MOST_MESSAGE_BYTES = 256 << 20
 """A message holds one batch at least, however large; Kafka's own limits are far below."""

@@ -23,18 +23,18 @@ from kip405.errors import (
     Unavailable,
 )
 from rlm.v1 import fetch_pb2 as pb
-from rlm_spark.errors import ServiceError
-from rlm_spark.stopping import Stop, Stopped
-from rlm_spark.tiers.fetch_client import Answer, BelowLogStart, BeyondLogEnd, FetchAsk, FetchClient
-from rlm_spark.values import OffsetRange, ServiceConnection, TopicPartition
 from tests.builders.certificates import Authority
-from tests.rlm_spark.fake_service import (
+from tests.tiered_reads.fake_service import (
     FakeService,
     Responses,
     ending,
     refusing,
     stalling,
 )
+from tiered_reads.errors import ServiceError
+from tiered_reads.fetch_client import Answer, BelowLogStart, BeyondLogEnd, FetchAsk, FetchClient
+from tiered_reads.stopping import Stop, Stopped
+from tiered_reads.values import OffsetRange, ServiceConnection, TopicPartition
 
 TOPIC_PARTITION = TopicPartition("t", 0)
 NOBODY = "127.0.0.1:9"

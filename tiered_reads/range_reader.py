@@ -17,23 +17,22 @@ from kip405.batches import cut_batches
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, ErrorKind
 from rlm.v1 import fetch_pb2 as pb
-from rlm_spark import clock
-from rlm_spark.errors import (
+from tiered_reads import clock, fetch_client, kafka_client
+from tiered_reads.ahead import Ahead
+from tiered_reads.errors import (
     ConnectorError,
     DecodeError,
     KafkaClientError,
     ServiceError,
     TopicChangedError,
 )
-from rlm_spark.stopping import Stop
-from rlm_spark.tiers import fetch_client, kafka_client
-from rlm_spark.tiers.ahead import Ahead
-from rlm_spark.tiers.failover import SETTLE_MS, Absent, Order, PieceIterator, TierReader
-from rlm_spark.tiers.fetch_client import Answer, BelowLogStart, BeyondLogEnd, FetchAsk, FetchClient
-from rlm_spark.tiers.kafka_client import KafkaClient, TopicGone
-from rlm_spark.tiers.kafka_options import kafka_settings
-from rlm_spark.tiers.kafka_requests import NO_TOPIC_ID, FetchedPartition
-from rlm_spark.values import (
+from tiered_reads.failover import SETTLE_MS, Absent, Order, PieceIterator, TierReader
+from tiered_reads.fetch_client import Answer, BelowLogStart, BeyondLogEnd, FetchAsk, FetchClient
+from tiered_reads.kafka_client import KafkaClient, TopicGone
+from tiered_reads.kafka_options import kafka_settings
+from tiered_reads.kafka_requests import NO_TOPIC_ID, FetchedPartition
+from tiered_reads.stopping import Stop
+from tiered_reads.values import (
     ConnectorOptions,
     DataLoss,
     Fetched,

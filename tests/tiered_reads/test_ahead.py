@@ -6,9 +6,9 @@ from collections.abc import Generator
 
 import pytest
 
-from rlm_spark.errors import ConnectorError
-from rlm_spark.stopping import Stop, Stopped
-from rlm_spark.tiers.ahead import Ahead
+from tiered_reads.ahead import Ahead
+from tiered_reads.errors import ConnectorError
+from tiered_reads.stopping import Stop, Stopped
 
 
 def producer(sizes: list[int], made: list[int], closed: list[bool]) -> Generator[int, None, None]:

@@ -18,9 +18,9 @@ from aiokafka.protocol.metadata import MetadataRequest
 from kafka_clients.broker_client import BrokerClient
 from kafka_clients.broker_request import BrokerRequest
 from kafka_clients.channel_security import ChannelSecurity
-from rlm_spark.stopping import Stop, Stopped
-from rlm_spark.tiers.kafka_options import KafkaSettings
-from rlm_spark.tiers.kafka_requests import TopicMetadata, metadata_request
+from tiered_reads.kafka_options import KafkaSettings
+from tiered_reads.kafka_requests import TopicMetadata, metadata_request
+from tiered_reads.stopping import Stop, Stopped
 
 _READ_AHEAD_BYTES = 1 << 20
 """What a connection buffers before it stops reading; aiokafka's 64 KiB stops it all the time."""

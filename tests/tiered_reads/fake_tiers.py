@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from rlm_spark.source.reading import Tiers
-from rlm_spark.stopping import Stop
-from rlm_spark.values import ConnectorOptions, DataLoss, Fetched, OffsetRange, TopicPartition
 from tests.rlm_spark.decode.encoding import simple
+from tiered_reads.stopping import Stop
+from tiered_reads.values import ConnectorOptions, DataLoss, Fetched, OffsetRange, TopicPartition
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from kafka_clients.security import (
 from kafka_protocol.sasl import GSSAPI, MECHANISMS, OAUTHBEARER
 from kip405.errors import Invalid
 from kip405.settings import PATH, SECRET, Kind, RefusedAs, Secret, Setting, Table
-from rlm_spark.errors import KafkaClientError
+from tiered_reads.errors import KafkaClientError
 
 _log: Final = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from kip405.errors import Invalid, NotFound, OffsetOutOfRange, RemoteStorageErro
 from rlm.remote_log.reads import below_log_start
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1 import fetch_pb2_grpc
-from rlm_spark.values import ServiceConnection
 from rsm_plugins.contract.status import status_of_error
 from tests.kip405.batch_builder import batch
+from tiered_reads.values import ServiceConnection
 
 Responses = Iterator[pb.FetchResponse]
 Behaviour = Callable[["FakeService", pb.FetchRequest, grpc.ServicerContext], Responses]

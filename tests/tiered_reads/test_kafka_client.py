@@ -11,15 +11,15 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_protocol.apis import FETCH, METADATA
-from rlm_spark.errors import KafkaClientError, TopicChangedError
-from rlm_spark.stopping import Stop, Stopped
-from rlm_spark.tiers.kafka_client import KafkaClient, TopicGone
-from rlm_spark.tiers.kafka_connection import BrokerConnections, LoopThread, connect
-from rlm_spark.tiers.kafka_options import KafkaSettings, kafka_settings
-from rlm_spark.tiers.kafka_requests import NO_TOPIC_ID, metadata_request
-from rlm_spark.values import TopicPartition
-from tests.rlm_spark.fake_kafka import NOT_LEADER, TOPIC_ID, FakeKafka
+from tests.tiered_reads.fake_kafka import NOT_LEADER, TOPIC_ID, FakeKafka
 from tests.waiting import pass_time
+from tiered_reads.errors import KafkaClientError, TopicChangedError
+from tiered_reads.kafka_client import KafkaClient, TopicGone
+from tiered_reads.kafka_connection import BrokerConnections, LoopThread, connect
+from tiered_reads.kafka_options import KafkaSettings, kafka_settings
+from tiered_reads.kafka_requests import NO_TOPIC_ID, metadata_request
+from tiered_reads.stopping import Stop, Stopped
+from tiered_reads.values import TopicPartition
 
 TOPIC_PARTITION = TopicPartition("t", 0)
 NEW, OLD = (17, 13), (11, 5)

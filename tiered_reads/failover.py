@@ -12,10 +12,10 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rlm_spark import clock
-from rlm_spark.errors import ConnectorError
-from rlm_spark.stopping import Stop
-from rlm_spark.values import DataLoss, Fetched, OffsetRange
+from tiered_reads import clock
+from tiered_reads.errors import ConnectorError
+from tiered_reads.stopping import Stop
+from tiered_reads.values import DataLoss, Fetched, OffsetRange
 
 SETTLE_MS = 10_000
 

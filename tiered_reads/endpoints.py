@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kip405.errors import ErrorKind
-from rlm_spark import clock
-from rlm_spark.errors import ServiceError
-from rlm_spark.tiers.service_calls import Failure
-from rlm_spark.values import TopicPartition
+from tiered_reads import clock
+from tiered_reads.errors import ServiceError
+from tiered_reads.service_calls import Failure
+from tiered_reads.values import TopicPartition
 
 KNOWN_FOR_MS = 60_000
 """How long a description counts: a new reader is used within a minute."""

@@ -16,12 +16,12 @@ import grpc
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.errors import ErrorKind
 from rlm.v1 import fetch_pb2 as pb
-from rlm_spark.errors import ServiceError
-from rlm_spark.stopping import Stop, Stopped
-from rlm_spark.tiers.endpoints import READER, Endpoint, Endpoints, RetryPolicy
-from rlm_spark.tiers.service_calls import Channels, Failure, Received, StallWatchdog, failure_of
-from rlm_spark.tiers.shared import Shared
-from rlm_spark.values import Fetched, OffsetRange, ServiceConnection, TopicPartition
+from tiered_reads.endpoints import READER, Endpoint, Endpoints, RetryPolicy
+from tiered_reads.errors import ServiceError
+from tiered_reads.service_calls import Channels, Failure, Received, StallWatchdog, failure_of
+from tiered_reads.shared import Shared
+from tiered_reads.stopping import Stop, Stopped
+from tiered_reads.values import Fetched, OffsetRange, ServiceConnection, TopicPartition
 
 MESSAGE_BYTES = 4 << 20
 """Asked for per message. Each costs its service about 0.7 ms of Python, whatever it carries."""

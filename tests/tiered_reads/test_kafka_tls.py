@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rlm_spark.errors import KafkaClientError
-from rlm_spark.stopping import Stop
-from rlm_spark.tiers.kafka_client import KafkaClient
-from rlm_spark.tiers.kafka_connection import LoopThread
-from rlm_spark.tiers.kafka_options import kafka_settings
 from tests.builders.certificates import Authority
-from tests.rlm_spark.fake_kafka import FakeKafka
+from tests.tiered_reads.fake_kafka import FakeKafka
+from tiered_reads.errors import KafkaClientError
+from tiered_reads.kafka_client import KafkaClient
+from tiered_reads.kafka_connection import LoopThread
+from tiered_reads.kafka_options import kafka_settings
+from tiered_reads.stopping import Stop
 
 
 @contextlib.contextmanager

@@ -3,10 +3,10 @@
 import pytest
 
 from kip405.errors import ErrorKind
-from rlm_spark.errors import ServiceError
-from rlm_spark.tiers.endpoints import AVOIDED_FOR_MS, KNOWN_FOR_MS, Endpoint, Endpoints, RetryPolicy
-from rlm_spark.tiers.service_calls import Failure
-from rlm_spark.values import TopicPartition
+from tiered_reads.endpoints import AVOIDED_FOR_MS, KNOWN_FOR_MS, Endpoint, Endpoints, RetryPolicy
+from tiered_reads.errors import ServiceError
+from tiered_reads.service_calls import Failure
+from tiered_reads.values import TopicPartition
 
 TOPIC_PARTITION = TopicPartition("t", 0)
 

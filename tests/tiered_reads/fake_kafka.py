@@ -11,10 +11,10 @@ from typing import Any
 from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA
 from kafka_protocol.schema import Value
 from kip405.batches import batch_headers
-from rlm_spark.stopping import Stop
-from rlm_spark.tiers.kafka_connection import LoopThread
 from tests.builders.fake_broker import FakeBroker
 from tests.kip405.batch_builder import batch
+from tiered_reads.kafka_connection import LoopThread
+from tiered_reads.stopping import Stop
 
 TOPIC_ID = bytes(range(16))
 OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER = 1, 3, 6

@@ -17,20 +17,20 @@ from aiokafka import errors as kafka_errors
 from kafka_clients.refusals import NoTokenNow, SecurityRefused
 from kafka_protocol import error_codes as codes
 from kip405.acls import Acl, topic_acl
-from rlm_spark import clock
-from rlm_spark.errors import KafkaClientError, TopicChangedError
-from rlm_spark.stopping import Stop
-from rlm_spark.tiers.kafka_connection import BrokerConnections, LoopThread, connect
-from rlm_spark.tiers.kafka_options import KafkaSettings
-from rlm_spark.tiers.kafka_requests import (
+from tiered_reads import clock
+from tiered_reads.errors import KafkaClientError, TopicChangedError
+from tiered_reads.kafka_connection import BrokerConnections, LoopThread, connect
+from tiered_reads.kafka_options import KafkaSettings
+from tiered_reads.kafka_requests import (
     NO_TOPIC_ID,
     FetchedPartition,
     TopicMetadata,
     fetch_request,
     list_offsets_request,
 )
-from rlm_spark.tiers.shared import Shared
-from rlm_spark.values import TopicPartition
+from tiered_reads.shared import Shared
+from tiered_reads.stopping import Stop
+from tiered_reads.values import TopicPartition
 
 GONE_AFTER_MS: Final = 5_000
 """A topic that all answers deny for so long is gone; a broker that just started may deny it."""

@@ -16,9 +16,9 @@ from kip405.errors import (
     RemoteStorageError,
 )
 from rlm.remote_log.reads import below_log_start
-from rlm_spark.tiers.service_calls import failure_of
 from rsm_plugins.contract.status import PermissionDenied, Unauthenticated
 from tests.builders.failed_call import FailedCall
+from tiered_reads.service_calls import failure_of
 
 
 @pytest.mark.parametrize("error", [NotFound("no t"), Busy("full"), Corrupt("bad"), Invalid("who?")])

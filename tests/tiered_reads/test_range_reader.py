@@ -18,18 +18,21 @@ from kip405.batches import batch_headers
 from kip405.errors import Unavailable
 from rlm.v1 import fetch_pb2 as pb
 from rlm_spark.decode import arrow_schema, record_batches
-from rlm_spark.errors import (
+from tests.kip405.batch_builder import batch, log_of
+from tests.tiered_reads.fake_kafka import FakeKafka
+from tests.tiered_reads.fake_service import FakeService, Responses, refuse, refusing, stalling
+from tiered_reads import fetch_client, kafka_client
+from tiered_reads.errors import (
     ConnectorError,
     DecodeError,
     KafkaClientError,
     ServiceError,
     TopicChangedError,
 )
-from rlm_spark.stopping import Stop
-from rlm_spark.tiers import fetch_client, kafka_client
-from rlm_spark.tiers.kafka_requests import FetchedPartition
-from rlm_spark.tiers.range_reader import cut, read_range
-from rlm_spark.values import (
+from tiered_reads.kafka_requests import FetchedPartition
+from tiered_reads.range_reader import cut, read_range
+from tiered_reads.stopping import Stop
+from tiered_reads.values import (
     ConnectorOptions,
     DataLoss,
     Fetched,
@@ -37,9 +40,6 @@ from rlm_spark.values import (
     ReadMode,
     TopicPartition,
 )
-from tests.kip405.batch_builder import batch, log_of
-from tests.rlm_spark.fake_kafka import FakeKafka
-from tests.rlm_spark.fake_service import FakeService, Responses, refuse, refusing, stalling
 
 TOPIC_PARTITION = TopicPartition("t", 0)
 

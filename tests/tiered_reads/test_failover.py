@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm_spark.errors import ConnectorError
-from rlm_spark.stopping import Stop
-from rlm_spark.tiers.failover import Absent, Order, PieceIterator
-from rlm_spark.values import DataLoss, Fetched, OffsetRange, TopicPartition
+from tiered_reads.errors import ConnectorError
+from tiered_reads.failover import Absent, Order, PieceIterator
+from tiered_reads.stopping import Stop
+from tiered_reads.values import DataLoss, Fetched, OffsetRange, TopicPartition
 
 TOPIC_PARTITION = TopicPartition("t", 0)
 

@@ -15,8 +15,8 @@ from kafka_protocol.fetch import aborted_transactions, scan_fetch_response
 from kafka_protocol.frames import decode_response
 from kafka_protocol.primitives import ZERO_UUID, WireError
 from kip405.crc import ByteBuffer
-from rlm_spark.tiers.kafka_options import KafkaSettings
-from rlm_spark.values import TopicPartition
+from tiered_reads.kafka_options import KafkaSettings
+from tiered_reads.values import TopicPartition
 
 NO_TOPIC_ID = ZERO_UUID
 _FETCH_BY_ID, _FETCH_BY_NAME = 13, 11

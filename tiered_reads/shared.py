@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from rlm_spark import clock
+from tiered_reads import clock
 
 _log: Final = logging.getLogger(__name__)
 

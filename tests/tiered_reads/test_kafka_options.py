@@ -7,9 +7,9 @@ import pytest
 
 from kafka_clients.security import KafkaSecurity, PasswordLogin
 from kip405.settings import Secret
-from rlm_spark.errors import KafkaClientError
-from rlm_spark.tiers.kafka_options import KafkaSettings, kafka_settings
 from tests.builders.certificates import Authority
+from tiered_reads.errors import KafkaClientError
+from tiered_reads.kafka_options import KafkaSettings, kafka_settings
 
 
 def settings(**properties: str) -> KafkaSettings:

@@ -1,4 +1,4 @@
-"""The only module of the connector that reads clocks, waits, or uses randomness.
+"""The only module of reads from both tiers that reads clocks, waits, or uses randomness.
 
 Callers are threads of executors, so waiting blocks. `monotonic_ms` measures durations.
 """

@@ -1,4 +1,4 @@
-"""Values that the driver sends to executors; all of them pickle.
+"""The values of a read from both tiers; all pickle, because Spark sends them to executors.
 
 This module must not know Spark, gRPC or Kafka clients.
 """
