@@ -64,7 +64,6 @@ LAWFUL_PARTITION_CHANGES: dict[
 
 CUSTOM_METADATA_MAX_BYTES = 128
 PLUGIN_METADATA_MAX_BYTES = 64
-LAYOUT_KAFKA = 0
 ENVELOPE_VERSION = 1
 _ENVELOPE = struct.Struct(">BB16sBIII")
 _UINT32_MAX = 2**32 - 1
@@ -78,6 +77,27 @@ class EpochEntry:
     start_offset: int
 
 
+class Layout(enum.IntEnum):
+    """How the objects of a segment are named and written; the ids are stored. A layout's text is
+    that of settings, commands and manifests.
+    """
+
+    KAFKA = 0
+    BLOCKS = 1
+    PINTEREST = 2
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    @classmethod
+    def parse(cls, text: str) -> "Layout":
+        """The layout of that text; ValueError names all of them."""
+        for layout in cls:
+            if str(layout) == text:
+                return layout
+        raise ValueError(f"layout {text!r} is none of {', '.join(map(str, cls))}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomMetadata:
     """The envelope around the plugin's bytes; sizes and checksums are 0 in COPY_SEGMENT_STARTED."""
@@ -88,7 +108,7 @@ class CustomMetadata:
     log_crc32c: int = 0
     indexes_crc32c: int = 0
     plugin: bytes = b""
-    layout: int = LAYOUT_KAFKA
+    layout: Layout = Layout.KAFKA
 
     def __post_init__(self) -> None:
         if len(self.plugin) > PLUGIN_METADATA_MAX_BYTES:
@@ -126,8 +146,10 @@ class CustomMetadata:
         )
         if version != ENVELOPE_VERSION:
             raise ValueError(f"custom metadata version {version} is not known")
-        if layout != LAYOUT_KAFKA:
-            raise ValueError(f"object layout {layout} is not known")
+        try:
+            known_layout = Layout(layout)
+        except ValueError as error:
+            raise ValueError(f"object layout {layout} is not known") from error
         return cls(
             store_id=Uuid(store),
             entropy_bits=bits,
@@ -135,7 +157,7 @@ class CustomMetadata:
             log_crc32c=log_crc,
             indexes_crc32c=indexes_crc,
             plugin=bytes(data[_ENVELOPE.size :]),
-            layout=layout,
+            layout=known_layout,
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from kip405.contracts import RemoteStorageManager
 from kip405.errors import Invalid
+from kip405.segments import Layout
 from kip405.settings import Kind, Refused, Setting, Table, as_text, is_secret_name
 from rsm_plugins.layout.keys import check_prefix
 from rsm_plugins.threads import FileThreads
@@ -24,13 +25,15 @@ Sweep = Callable[[int], Awaitable[int]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStore:
     """A store ready to be served. `objects_folder` is set if objects are files that a client on
-    this machine could read by path; other stores send bytes, or use scratch files.
+    this machine could read by path; other stores send bytes, or use scratch files. `layouts`: those
+    that the manager copies and reads, which the plugin names as its capabilities.
     """
 
     manager: RemoteStorageManager
     uri: str
     objects_folder: Path | None = None
     sweep: Sweep | None = None
+    layouts: frozenset[Layout] = frozenset({Layout.KAFKA})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from rsm_plugins.conformance.subject import (
     fails,
     pause,
 )
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, data_objects_of, object_name, objects_of
 
 SETTLE_TRIES = 600
 SETTLE_PAUSE_SECONDS = 0.05
@@ -73,7 +73,7 @@ async def stat_reports_each_missing_object(subject: Subject) -> None:
     name.
     """
     faults = _faults(subject)
-    for kind in ObjectKind:
+    for kind in objects_of(subject.segment().locator):
         segment = subject.segment()
         await subject.complete(segment)
         name = object_name(segment.locator, kind)
@@ -87,7 +87,7 @@ async def stat_reports_each_missing_object(subject: Subject) -> None:
 async def stat_reports_a_truncated_object(subject: Subject) -> None:
     """An object that became shorter is DIFFERENT."""
     faults = _faults(subject)
-    for kind in (ObjectKind.LOG, ObjectKind.INDEXES):
+    for kind in data_objects_of(subject.segment().locator):
         segment = subject.segment()
         await subject.complete(segment)
         faults.truncate(object_name(segment.locator, kind), 5)

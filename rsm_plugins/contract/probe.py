@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kip405.contracts import FindingKind, StoreFinding
 from kip405.errors import Invalid, RemoteStorageError
+from kip405.segments import Layout
 from rsm_plugins.contract.messages import CONTRACT_VERSION
 from rsm_plugins.contract.status import error_of_detail
 from rsm_plugins.v1 import identity_pb2 as pb
@@ -86,6 +87,23 @@ class Capability(enum.Enum):
     SCRATCH = pb.CAPABILITY_SCRATCH
     INSPECT = pb.CAPABILITY_INSPECT
     BATCH_DELETE = pb.CAPABILITY_BATCH_DELETE
+    LAYOUT_BLOCKS = pb.CAPABILITY_LAYOUT_BLOCKS
+    LAYOUT_PINTEREST = pb.CAPABILITY_LAYOUT_PINTEREST
+
+
+LAYOUT_CAPABILITIES = {
+    Layout.BLOCKS: Capability.LAYOUT_BLOCKS,
+    Layout.PINTEREST: Capability.LAYOUT_PINTEREST,
+}
+"""Every plugin has the layout `kafka`."""
+
+
+def layouts_of(info: pb.GetInfoResponse) -> frozenset[Layout]:
+    """The layouts that the plugin copies and reads."""
+    named = (
+        one for one, needed in LAYOUT_CAPABILITIES.items() if needed.value in info.capabilities
+    )
+    return frozenset({Layout.KAFKA, *named})
 
 
 def check_plugin(info: pb.GetInfoResponse, needed: Collection[Capability], target: str) -> None:

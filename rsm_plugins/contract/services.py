@@ -11,7 +11,7 @@ from functools import partial
 from kip405.contracts import RemoteStorageManager
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Invalid, RemoteStorageError, Unavailable
-from kip405.segments import FileSlice
+from kip405.segments import FileSlice, Layout
 from kip405.v1 import errors_pb2
 from rsm_plugins.contract.answering import Answering, Context, without_secrets
 from rsm_plugins.contract.messages import (
@@ -32,7 +32,7 @@ from rsm_plugins.contract.messages import (
     slice_message,
     slice_value,
 )
-from rsm_plugins.contract.probe import finding_message
+from rsm_plugins.contract.probe import LAYOUT_CAPABILITIES, finding_message
 from rsm_plugins.contract.status import detail_of_error
 from rsm_plugins.contract.streams import receive_copy
 from rsm_plugins.files.segment_files import Spool, put
@@ -66,6 +66,8 @@ class Dependencies:
     source_folders: CallersFolders = field(default_factory=lambda: CallersFolders(None))
     # None: scratch files are never used.
     scratch_folders: CallersFolders | None = None
+    # Layouts that the manager copies and reads.
+    layouts: frozenset[Layout] = frozenset({Layout.KAFKA})
     # Masked in every text that a caller receives.
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -80,6 +82,7 @@ class Dependencies:
             found.append(idpb.CAPABILITY_SHARED_VOLUME)
         if self.scratch_folders is not None:
             found.append(idpb.CAPABILITY_SCRATCH)
+        found += [LAYOUT_CAPABILITIES[one].value for one in sorted(self.layouts - {Layout.KAFKA})]
         return found
 
 

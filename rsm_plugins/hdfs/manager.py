@@ -45,8 +45,8 @@ from rsm_plugins.layout.keys import (
     is_segment_object,
     is_topic_folder,
     object_name,
+    object_names,
     partition_folder,
-    segment_stem,
 )
 from rsm_plugins.layout.manifest import check_manifest_size
 from rsm_plugins.local.manager import presence_of
@@ -141,9 +141,11 @@ class HdfsRemoteStorageManager:
 
     async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
         """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
-        operation, stem = "copy to", segment_stem(locator)
+        operation = "copy to"
+        log_name = object_name(locator, ObjectKind.LOG)
+        indexes_name = object_name(locator, ObjectKind.INDEXES)
         if crc32c(data.indexes) != data.indexes_crc32c:
-            raise Corrupt(f"the indexes object given for {stem} does not have its CRC-32C")
+            raise Corrupt(f"the indexes object given as {indexes_name} does not have its CRC-32C")
         async with self._writing(locator, operation) as writing:
             indexes, log = await together(
                 [
@@ -153,10 +155,10 @@ class HdfsRemoteStorageManager:
             )
             await together(
                 [
-                    writing.publish(path, f"{stem}.{kind.value}", size_bytes, operation)
-                    for path, kind, size_bytes in (
-                        (indexes, ObjectKind.INDEXES, len(data.indexes)),
-                        (log, ObjectKind.LOG, data.log.size_bytes),
+                    writing.publish(path, name, size_bytes, operation)
+                    for path, name, size_bytes in (
+                        (indexes, indexes_name, len(data.indexes)),
+                        (log, log_name, data.log.size_bytes),
                     )
                 ]
             )
@@ -237,34 +239,31 @@ class HdfsRemoteStorageManager:
 
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
         """See RemoteStorageManager; a folder asked about for many segments is listed instead."""
-        folders: defaultdict[str, list[str]] = defaultdict(list)
-        for segment in segments:
-            folder, _, file = segment_stem(segment.locator).rpartition("/")
-            folders[folder].append(file)
+        names = [object_names(segment.locator) for segment in segments]
+        folders: defaultdict[str, list[list[str]]] = defaultdict(list)
+        for one in names:
+            folders[one[ObjectKind.MANIFEST].rpartition("/")[0]].append(list(one.values()))
         session = await self._tree.opened("look into")
-        asking = [self._sizes_of(session, folder, files) for folder, files in folders.items()]
+        asking = [self._sizes_of(session, folder, several) for folder, several in folders.items()]
         sizes = {
             name: size
             for found in await together(asking, at_once=AT_ONCE)
             for name, size in found.items()
         }
         return tuple(
-            presence_of(
-                segment,
-                {kind: sizes.get(object_name(segment.locator, kind)) for kind in ObjectKind},
-            )
-            for segment in segments
+            presence_of(segment, {kind: sizes.get(name) for kind, name in one.items()})
+            for segment, one in zip(segments, names, strict=True)
         )
 
     async def _sizes_of(
-        self, session: Session, folder: str, files: Sequence[str]
+        self, session: Session, folder: str, segments: Sequence[Sequence[str]]
     ) -> dict[str, int]:
-        """Sizes by name of the existing objects of these segments."""
+        """Sizes by name of the existing objects among these, by segment."""
         operation = "look into"
-        if len(files) >= _LIST_FROM:
+        if len(segments) >= _LIST_FROM:
             entries = await self._tree.entries(session, folder, operation)
             return {f"{folder}/{file_of(one)}": one.length for one in entries if not one.isdir}
-        names = [f"{folder}/{file}.{kind.value}" for file in files for kind in ObjectKind]
+        names = [name for segment in segments for name in segment]
         found = await together([self._tree.status(session, name, operation) for name in names])
         return {
             name: one.length
@@ -284,12 +283,13 @@ class HdfsRemoteStorageManager:
         """See RemoteStorageManager; a copy of the same attempt that is still running cannot finish
         after it.
         """
-        stem = segment_stem(locator)
+        names = object_names(locator)
         session = await self._tree.opened("delete from")
         await self._remove(session, f"{TEMPORARY_FOLDER}/{locator.segment_id.id}", whole=True)
-        for kind in (ObjectKind.MANIFEST, ObjectKind.LOG, ObjectKind.INDEXES):
-            await self._remove(session, f"{stem}.{kind.value}")
-        await self._remove(session, stem.rpartition("/")[0])  # if it is empty
+        for name in names.values():
+            await self._remove(session, name)
+        folder = names[ObjectKind.MANIFEST].rpartition("/")[0]
+        await self._remove(session, folder)  # if it is empty
 
     async def delete_log_segments(
         self, locators: Sequence[SegmentLocator]

@@ -1,7 +1,12 @@
 """Names of objects: the de-facto layout of KIP-405 stores, with optional prefix and entropy.
 
     [prefix/][entropy digits/]cluster id/topic-topicId/partition/FILE
-    FILE = 20-digit start offset-segment id.{log,indexes,rsm-manifest}
+    FILE = 20-digit start offset-segment id.SUFFIX
+    SUFFIX = {log,indexes,rsm-manifest} in the layout `kafka`,
+             {blocks,blocks-index,rsm-manifest} in the layout `blocks`
+
+The layout of a segment is in its custom metadata. `objects_of` is the one place that knows which
+objects a segment has; whoever copies, checks, lists or deletes segments goes through it.
 
 A *name* is the part below the prefix; a *key* includes the prefix. Names are a durable format
 (docs/reference/formats.md). No topic name, cluster id or prefix can lead out of its folder: the
@@ -16,7 +21,12 @@ from dataclasses import dataclass
 
 from kip405.errors import Invalid
 from kip405.ids import MAX_OFFSET, RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, SegmentLocator
+from kip405.segments import (
+    CustomMetadata,
+    Layout,
+    RemoteLogSegmentMetadata,
+    SegmentLocator,
+)
 
 IDENTITY_NAME = "rlm-store.json"
 TOPIC_NAME_MAX = 249
@@ -31,15 +41,29 @@ _CLUSTER = re.compile(r"[A-Za-z0-9._-]+")
 _PREFIX_PART = re.compile(r"[A-Za-z0-9!_.*'()=@+:, -]+")
 _ENTROPY = re.compile(r"[01]{1,32}")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
-_FILE = re.compile(r"([0-9]{20})-([A-Za-z0-9_-]{22})\.(log|indexes|rsm-manifest)")
 
 
 class ObjectKind(enum.Enum):
-    """The three objects of a segment; the value is the suffix of the name."""
+    """The objects of segments in all layouts; the value is the suffix of the name."""
 
     LOG = "log"
     INDEXES = "indexes"
+    BLOCKS = "blocks"
+    BLOCKS_INDEX = "blocks-index"
     MANIFEST = "rsm-manifest"
+
+
+DATA_OBJECTS: dict[Layout, tuple[ObjectKind, ...]] = {
+    Layout.KAFKA: (ObjectKind.LOG, ObjectKind.INDEXES),
+    Layout.BLOCKS: (ObjectKind.BLOCKS, ObjectKind.BLOCKS_INDEX),
+}
+"""What one copy stores, in the order of the manifest's `objects`; the manifest itself follows. The
+first has the records, and only that one may be written in parts.
+"""
+
+_LAYOUT_BY_KIND = {kind: layout for layout, kinds in DATA_OBJECTS.items() for kind in kinds}
+_SUFFIXES = "|".join(kind.value for kind in ObjectKind)
+_FILE = re.compile(rf"([0-9]{{20}})-([A-Za-z0-9_-]{{22}})\.({_SUFFIXES})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +78,11 @@ class ParsedName:
     start_offset: int
     segment_id: Uuid
     kind: ObjectKind
+
+    @property
+    def layout(self) -> Layout:
+        """By the suffix; the manifest has one name in all layouts, and counts as `kafka`."""
+        return _LAYOUT_BY_KIND.get(self.kind, Layout.KAFKA)
 
 
 def check_prefix(prefix: str) -> str:
@@ -119,17 +148,57 @@ def partition_folder(cluster_id: str, partition: TopicIdPartition, entropy_bits:
     return "/".join((digits, *parts) if digits else parts)
 
 
+def layout_of(locator: SegmentLocator) -> Layout:
+    """The layout of a segment's objects: `kafka` without custom metadata; Invalid where it is of an
+    unknown version or layout.
+    """
+    custom = _custom(locator)
+    return Layout.KAFKA if custom is None else custom.layout
+
+
+def data_objects_of(locator: SegmentLocator) -> tuple[ObjectKind, ...]:
+    """The objects that one copy stores, without the manifest; Invalid as `layout_of`."""
+    layout = layout_of(locator)
+    kinds = DATA_OBJECTS.get(layout)
+    if kinds is None:
+        raise Invalid(f"segment {locator.segment_id}: layout {layout} has no objects here")
+    return kinds
+
+
+def objects_of(locator: SegmentLocator) -> tuple[ObjectKind, ...]:
+    """All objects of a complete segment in the order of their deletion: the manifest first, as it
+    is what makes a segment complete.
+    """
+    return (ObjectKind.MANIFEST, *data_objects_of(locator))
+
+
 def object_name(locator: SegmentLocator, kind: ObjectKind) -> str:
-    """Name of one object; entropy digits by the locator's custom metadata, none without it."""
+    """Name of one object; entropy digits by the locator's custom metadata, none without it.
+
+    Invalid for an object that the segment's layout does not have: a store that only knows another
+    layout must not answer that such a segment is missing.
+    """
+    if kind not in objects_of(locator):
+        raise Invalid(
+            f"segment {locator.segment_id} has layout {layout_of(locator)} and no {kind.value}"
+        )
     return f"{segment_stem(locator)}.{kind.value}"
 
 
+def object_names(locator: SegmentLocator) -> dict[ObjectKind, str]:
+    """Names of all objects of the segment, in the order of `objects_of`."""
+    stem = segment_stem(locator)
+    return {kind: f"{stem}.{kind.value}" for kind in objects_of(locator)}
+
+
 def segment_stem(locator: SegmentLocator) -> str:
-    """The common part of the names of a segment's three objects: everything before the suffix."""
+    """The common part of the names of a segment's objects: everything before the suffix."""
     if not 0 <= locator.start_offset <= MAX_OFFSET:
         raise Invalid(f"start offset {locator.start_offset} is no offset")
+    custom = _custom(locator)
     partition = locator.segment_id.topic_id_partition
-    folder = partition_folder(locator.cluster_id, partition, _entropy_bits(locator))
+    bits = 0 if custom is None else custom.entropy_bits
+    folder = partition_folder(locator.cluster_id, partition, bits)
     return f"{folder}/{locator.start_offset:020d}-{locator.segment_id.id}"
 
 
@@ -226,20 +295,20 @@ def locator_of(parsed: ParsedName, topic: str) -> SegmentLocator:
         cluster_id=parsed.cluster_id,
         segment_id=RemoteLogSegmentId(topic_id_partition=partition, id=parsed.segment_id),
         start_offset=parsed.start_offset,
-        custom_metadata=_envelope_with_bits(len(parsed.entropy_digits)),
+        custom_metadata=_envelope(len(parsed.entropy_digits), parsed.layout),
     )
 
 
-def _envelope_with_bits(bits: int) -> bytes | None:
-    if bits == 0:
+def _envelope(bits: int, layout: Layout) -> bytes | None:
+    if bits == 0 and layout is Layout.KAFKA:
         return None
-    return CustomMetadata(store_id=Uuid(bytes(16)), entropy_bits=bits).encode()
+    return CustomMetadata(store_id=Uuid(bytes(16)), entropy_bits=bits, layout=layout).encode()
 
 
-def _entropy_bits(locator: SegmentLocator) -> int:
+def _custom(locator: SegmentLocator) -> CustomMetadata | None:
     if locator.custom_metadata is None:
-        return 0
+        return None
     try:
-        return CustomMetadata.decode(locator.custom_metadata).entropy_bits
+        return CustomMetadata.decode(locator.custom_metadata)
     except ValueError as error:
         raise Invalid(f"segment {locator.segment_id}: {error}") from error

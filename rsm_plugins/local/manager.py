@@ -32,15 +32,18 @@ from rsm_plugins.files.store_tree import Entry, StoreTree, stored
 from rsm_plugins.layout.keys import (
     ObjectKind,
     check_cluster_id,
+    data_objects_of,
     entropy_digits,
     is_entropy_folder,
     is_segment_object,
     is_topic_folder,
     object_name,
+    object_names,
     partition_folder,
     segment_stem,
 )
 from rsm_plugins.layout.manifest import check_manifest_size
+from rsm_plugins.layout.stored import expected_sizes
 from rsm_plugins.segment_deletes import delete_each
 from rsm_plugins.store_kinds import PREFIX_SETTING, OpenStore, StoreKind
 from rsm_plugins.threads import FINISH_MS, FileThreads, StopFlag
@@ -84,15 +87,16 @@ class LocalRemoteStorageManager:
 
     async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
         """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
-        stem = segment_stem(locator)
-        await self._threads.run_stoppable(lambda flag: self._copy(stem, data, flag))
+        name = object_name(locator, ObjectKind.LOG)
+        indexes_name = object_name(locator, ObjectKind.INDEXES)
+        await self._threads.run_stoppable(lambda flag: self._copy(name, indexes_name, data, flag))
         return b""
 
-    def _copy(self, stem: str, data: LogSegmentData, flag: StopFlag) -> None:
+    def _copy(self, log_name: str, name: str, data: LogSegmentData, flag: StopFlag) -> None:
         if crc32c(data.indexes) != data.indexes_crc32c:
-            raise Corrupt(f"the indexes object given for {stem} does not have its CRC-32C")
-        folder, _, file = stem.rpartition("/")
-        log, indexes = f"{file}.{ObjectKind.LOG.value}", f"{file}.{ObjectKind.INDEXES.value}"
+            raise Corrupt(f"the indexes object given as {name} does not have its CRC-32C")
+        folder, _, log = log_name.rpartition("/")
+        indexes = name.rpartition("/")[2]
         source = open_source(data.log.path)
         try:
             with (
@@ -150,8 +154,8 @@ class LocalRemoteStorageManager:
 
     def _presence(self, base: int, expected: ExpectedSegment) -> SegmentPresence:
         sizes = {
-            kind: self._tree.size_of(base, object_name(expected.locator, kind))
-            for kind in ObjectKind
+            kind: self._tree.size_of(base, name)
+            for kind, name in object_names(expected.locator).items()
         }
         return presence_of(expected, sizes)
 
@@ -198,11 +202,11 @@ class LocalRemoteStorageManager:
         after it.
         """
         folder, _, stem = segment_stem(locator).rpartition("/")
-        await self._threads.run(self._delete, folder, stem)
+        await self._threads.run(self._delete, folder, stem, data_objects_of(locator))
 
-    def _delete(self, folder: str, stem: str) -> None:
-        """The manifest first: if it cannot be removed, log and indexes stay too."""
-        for kinds in ((ObjectKind.MANIFEST,), (ObjectKind.LOG, ObjectKind.INDEXES)):
+    def _delete(self, folder: str, stem: str, data_objects: tuple[ObjectKind, ...]) -> None:
+        """The manifest first: if it cannot be removed, the other objects stay too."""
+        for kinds in ((ObjectKind.MANIFEST,), data_objects):
             suffixes = tuple(kind.value for kind in kinds)
             self._tree.remove_segment(folder, stem, suffixes, "delete from")
 
@@ -241,21 +245,18 @@ def presence_of(expected: ExpectedSegment, sizes: dict[ObjectKind, int | None]) 
     """The presence of a segment by the sizes found (None = missing); the detail names the first
     object that is missing or different.
     """
-    wanted = {
-        ObjectKind.LOG: expected.log_size_bytes,
-        ObjectKind.INDEXES: expected.indexes_size_bytes,
-    }
+    wanted = expected_sizes(expected)
+    names = object_names(expected.locator)
     manifest_present = sizes[ObjectKind.MANIFEST] is not None
-    for kind in ObjectKind:
+    for kind in (*wanted, ObjectKind.MANIFEST):
         if sizes[kind] is None:
-            detail = f"{object_name(expected.locator, kind)} is not there"
+            detail = f"{names[kind]} is not there"
             return SegmentPresence(
                 presence=Presence.MISSING, manifest_present=manifest_present, detail=detail
             )
     for kind, size_bytes in wanted.items():
         if sizes[kind] != size_bytes:
-            name = object_name(expected.locator, kind)
-            detail = f"{name} has {sizes[kind]} bytes instead of {size_bytes}"
+            detail = f"{names[kind]} has {sizes[kind]} bytes instead of {size_bytes}"
             return SegmentPresence(
                 presence=Presence.DIFFERENT, manifest_present=manifest_present, detail=detail
             )

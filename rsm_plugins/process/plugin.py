@@ -63,6 +63,7 @@ async def _dependencies(
         probe_file=probe_file,
         source_folders=_callers_folders(settings.source_folders, settings),
         scratch_folders=_scratch_folders(settings),
+        layouts=store.layouts,
         secrets=settings.secrets,
     )
 

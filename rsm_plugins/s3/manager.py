@@ -28,7 +28,7 @@ from rsm_plugins.layout.keys import (
     check_cluster_id,
     is_segment_object,
     object_name,
-    segment_stem,
+    object_names,
 )
 from rsm_plugins.layout.manifest import check_manifest_size, decode_identity, encode_identity
 from rsm_plugins.s3.calls import Calls, Connection, Pause, pause, quiet_library, together
@@ -45,8 +45,6 @@ from rsm_plugins.s3.settings import SETTINGS, S3Settings, s3_settings
 from rsm_plugins.s3.uploads import Uploads
 from rsm_plugins.store_kinds import OpenStore, StoreKind
 from rsm_plugins.threads import FileThreads
-
-_DATA = (ObjectKind.LOG, ObjectKind.INDEXES)
 
 
 class S3RemoteStorageManager:
@@ -96,44 +94,45 @@ class S3RemoteStorageManager:
 
     async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
         """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
-        stem = segment_stem(locator)
+        log = object_name(locator, ObjectKind.LOG)
+        indexes = object_name(locator, ObjectKind.INDEXES)
         if crc32c(data.indexes) != data.indexes_crc32c:
-            raise Corrupt(f"the indexes object given for {stem} does not have its CRC-32C")
+            raise Corrupt(f"the indexes object given as {indexes} does not have its CRC-32C")
         metadata = segment_metadata(locator, data.end_offset)
         if data.log.size_bytes <= self._settings.part_size_bytes:
-            await self._copy_small(stem, data, metadata)
+            await self._copy_small(log, indexes, data, metadata)
         else:
-            await self._copy_large(stem, data, metadata)
+            await self._copy_large(log, indexes, data, metadata)
         return b""
 
-    async def _copy_small(self, stem: str, data: LogSegmentData, metadata: UserMetadata) -> None:
+    async def _copy_small(
+        self, log: str, indexes: str, data: LogSegmentData, metadata: UserMetadata
+    ) -> None:
         """The log first: it is proved while it is sent, and where that fails nothing stays."""
         async with self._uploads.permits:
             await self._objects.write(
-                f"{stem}.{ObjectKind.LOG.value}",
+                log,
                 self._uploads.body_of(data),
                 metadata=metadata,
                 checksum=data.log_crc32c,
                 data=True,
             )
-        await self._write_indexes(stem, data, metadata)
+        await self._write_indexes(indexes, data, metadata)
 
-    async def _copy_large(self, stem: str, data: LogSegmentData, metadata: UserMetadata) -> None:
-        upload = await self._uploads.upload(f"{stem}.{ObjectKind.LOG.value}", data, metadata)
+    async def _copy_large(
+        self, log: str, indexes: str, data: LogSegmentData, metadata: UserMetadata
+    ) -> None:
+        upload = await self._uploads.upload(log, data, metadata)
         try:
-            await self._write_indexes(stem, data, metadata)
+            await self._write_indexes(indexes, data, metadata)
             await upload.complete()
         except BaseException:
             await upload.abort()
             raise
 
-    async def _write_indexes(self, stem: str, data: LogSegmentData, metadata: UserMetadata) -> None:
+    async def _write_indexes(self, name: str, data: LogSegmentData, metadata: UserMetadata) -> None:
         await self._objects.write(
-            f"{stem}.{ObjectKind.INDEXES.value}",
-            data.indexes,
-            metadata=metadata,
-            checksum=data.indexes_crc32c,
-            data=True,
+            name, data.indexes, metadata=metadata, checksum=data.indexes_crc32c, data=True
         )
 
     async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
@@ -183,40 +182,49 @@ class S3RemoteStorageManager:
             yield found
 
     async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
-        """See RemoteStorageManager; unfinished uploads of the log are aborted too, so that such a
+        """See RemoteStorageManager; unfinished uploads of its data are aborted too, so that such a
         copy of the same attempt cannot finish after it.
         """
-        name = object_name(locator, ObjectKind.LOG)
-        await self._objects.remove(object_name(locator, ObjectKind.MANIFEST))
+        names = object_names(locator)
+        await self._objects.remove(names.pop(ObjectKind.MANIFEST))
+        data = next(iter(names.values()))
         with suppress(Invalid):  # a server that cannot list uploads has none either
-            await self._uploads.abort_all(name, lambda found, _began_ms, _now_ms: found == name)
-        await together(self._objects.remove(object_name(locator, kind)) for kind in _DATA)
+            await self._uploads.abort_all(data, lambda found, _began_ms, _now_ms: found == data)
+        await together(self._objects.remove(name) for name in names.values())
 
     async def delete_log_segments(
         self, locators: Sequence[SegmentLocator]
     ) -> tuple[RemoteStorageError | None, ...]:
         """See RemoteStorageManager; all manifests in one request, then the unfinished uploads of
-        the logs, then all logs and indexes. What keeps one object keeps the rest of its segment.
+        the data, then all other objects. What keeps one object keeps the rest of its segment.
         """
-        stems = [_stem_or_error(locator) for locator in locators]
-        wanted = tuple(dict.fromkeys(stem for stem in stems if isinstance(stem, str)))
-        kept = await self._remove(wanted, (ObjectKind.MANIFEST,))
-        kept |= await self._abort_uploads([stem for stem in wanted if stem not in kept])
-        kept |= await self._remove([stem for stem in wanted if stem not in kept], _DATA)
-        return tuple(kept.get(stem) if isinstance(stem, str) else stem for stem in stems)
+        named = [_names_or_error(locator) for locator in locators]
+        wanted = {
+            names[ObjectKind.MANIFEST]: tuple(names.values())
+            for names in named
+            if isinstance(names, dict)
+        }
+        kept = await self._remove({manifest: (manifest,) for manifest in wanted})
+        left = {one: names[1:] for one, names in wanted.items() if one not in kept}
+        kept |= await self._abort_uploads(left)
+        kept |= await self._remove({one: left[one] for one in left if one not in kept})
+        return tuple(
+            kept.get(one[ObjectKind.MANIFEST]) if isinstance(one, dict) else one for one in named
+        )
 
-    async def _remove(
-        self, stems: Sequence[str], kinds: Sequence[ObjectKind]
+    async def _remove(self, names: Mapping[str, Sequence[str]]) -> dict[str, RemoteStorageError]:
+        """Remove these objects by the manifest of their segment; the errors by manifest."""
+        manifests = {name: manifest for manifest, several in names.items() for name in several}
+        failed = await self._objects.remove_many(tuple(manifests))
+        return {manifests[name]: error for name, error in failed.items()}
+
+    async def _abort_uploads(
+        self, names: Mapping[str, Sequence[str]]
     ) -> dict[str, RemoteStorageError]:
-        """Remove these objects of segments; the errors by stem."""
-        names = {f"{stem}.{kind.value}": stem for stem in stems for kind in kinds}
-        failed = await self._objects.remove_many(tuple(names))
-        return {names[name]: error for name, error in failed.items()}
-
-    async def _abort_uploads(self, stems: Sequence[str]) -> dict[str, RemoteStorageError]:
-        logs = {f"{stem}.{ObjectKind.LOG.value}": stem for stem in stems}
-        failed = await self._uploads.abort_of(tuple(logs))
-        return {logs[name]: error for name, error in failed.items()}
+        """Only the first object of a segment is uploaded in parts."""
+        manifests = {several[0]: manifest for manifest, several in names.items()}
+        failed = await self._uploads.abort_of(tuple(manifests))
+        return {manifests[name]: error for name, error in failed.items()}
 
     async def inspect(self) -> tuple[StoreFinding, ...]:
         """See RemoteStorageManager."""
@@ -236,9 +244,10 @@ class S3RemoteStorageManager:
         await self._connection.close()
 
 
-def _stem_or_error(locator: SegmentLocator) -> str | RemoteStorageError:
+def _names_or_error(locator: SegmentLocator) -> dict[ObjectKind, str] | RemoteStorageError:
+    """In the order of `objects_of`: the manifest, then the object with the records."""
     try:
-        return segment_stem(locator)
+        return object_names(locator)
     except Invalid as error:
         return error
 

@@ -21,7 +21,7 @@ from rsm_plugins.layout.keys import (
     entropy_digits,
     is_entropy_folder,
     is_segment_object,
-    object_name,
+    object_names,
     partition_folder,
     segment_stem,
 )
@@ -76,7 +76,7 @@ async def presence_in(
     objects: Objects, segments: Sequence[ExpectedSegment]
 ) -> tuple[SegmentPresence, ...]:
     """Presence of each, in the order asked."""
-    names = {_stem(segment): _names(segment) for segment in segments}
+    names = {_stem(segment): object_names(segment.locator) for segment in segments}
     folders: dict[str, list[str]] = {}
     for stem in names:
         folders.setdefault(stem.rpartition("/")[0], []).append(stem)
@@ -88,7 +88,9 @@ async def presence_in(
     if any(name not in sizes for name in _flat(names, names)):
         await objects.page("", most=1)  # Unavailable if it is the bucket that is missing
     return tuple(
-        presence_of(segment, {kind: sizes.get(name) for kind, name in _names(segment).items()})
+        presence_of(
+            segment, {kind: sizes.get(name) for kind, name in object_names(segment.locator).items()}
+        )
         for segment in segments
     )
 
@@ -140,10 +142,6 @@ async def _sizes_by_head(objects: Objects, names: list[str], slots: asyncio.Sema
 
 def _stem(segment: ExpectedSegment) -> str:
     return segment_stem(segment.locator)
-
-
-def _names(segment: ExpectedSegment) -> dict[ObjectKind, str]:
-    return {kind: object_name(segment.locator, kind) for kind in ObjectKind}
 
 
 def _flat(names: dict[str, dict[ObjectKind, str]], stems: Iterable[str]) -> list[str]:

@@ -16,12 +16,21 @@ from kip405.contracts import (
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition, Uuid
-from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
+from kip405.segments import ByteRange, Layout, LogSegmentData, SegmentLocator
 from rlm.stores.stores import CopyTarget
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import (
+    ObjectKind,
+    data_objects_of,
+    layout_of,
+    object_name,
+    object_names,
+)
+from rsm_plugins.layout.stored import ObjectContent, encode_contents, expected_sizes
 from rsm_plugins.segment_deletes import delete_each
 
 STORE_ID = Uuid(b"\x51" * 16)
+_HEADS = {Layout.KAFKA: b"", Layout.BLOCKS: b"\xfb\xdb\xab\xcb" * 32}
+"""What precedes log and indexes object in the stored ones, so that each layout has other sizes."""
 
 
 class Shelf:
@@ -73,10 +82,15 @@ class MemoryStore:
         log = data_file[source.position :][: source.size_bytes]
         if crc32c(log) != data.log_crc32c or crc32c(data.indexes) != data.indexes_crc32c:
             raise Corrupt(f"{locator.segment_id}: wrong checksum")
-        self.objects[object_name(locator, ObjectKind.LOG)] = log
-        self.objects[object_name(locator, ObjectKind.INDEXES)] = data.indexes
+        layout = layout_of(locator)
+        stored = [_HEADS[layout] + part for part in (log, data.indexes)]
+        for kind, part in zip(data_objects_of(locator), stored, strict=True):
+            self.objects[object_name(locator, kind)] = part
         self.before("copied")
-        return b"plugin"
+        if layout is Layout.KAFKA:
+            return b"plugin"
+        contents = [ObjectContent(size_bytes=len(one), crc32c=crc32c(one)) for one in stored]
+        return encode_contents(contents, b"plugin")
 
     async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
         self.before("manifest")
@@ -95,10 +109,12 @@ class MemoryStore:
         return self._get(locator, ObjectKind.MANIFEST)
 
     async def fetch_log_segment(self, locator: SegmentLocator, byte_range: ByteRange) -> bytes:
-        return self._get(locator, ObjectKind.LOG)[byte_range.start : byte_range.end]
+        head = len(_HEADS[layout_of(locator)])
+        data = self._get(locator, data_objects_of(locator)[0])[head:]
+        return data[byte_range.start : byte_range.end]
 
     async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
-        return self._get(locator, ObjectKind.INDEXES)
+        return self._get(locator, data_objects_of(locator)[1])[len(_HEADS[layout_of(locator)]) :]
 
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
         return tuple(self._presence(one) for one in segments)
@@ -111,8 +127,8 @@ class MemoryStore:
 
     async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
         self.before("delete")
-        for kind in (ObjectKind.MANIFEST, ObjectKind.LOG, ObjectKind.INDEXES):
-            self.objects.pop(object_name(locator, kind), None)
+        for name in object_names(locator).values():
+            self.objects.pop(name, None)
         self.deleted.append(locator)
 
     async def delete_log_segments(
@@ -135,11 +151,8 @@ class MemoryStore:
         return self.objects[name]
 
     def _presence(self, expected: ExpectedSegment) -> SegmentPresence:
-        wanted = {
-            ObjectKind.LOG: expected.log_size_bytes,
-            ObjectKind.INDEXES: expected.indexes_size_bytes,
-        }
-        names = {kind: object_name(expected.locator, kind) for kind in ObjectKind}
+        wanted = expected_sizes(expected)
+        names = object_names(expected.locator)
         presence, detail = Presence.COMPLETE, ""
         for kind, size in wanted.items():
             found = self.objects.get(names[kind])

@@ -22,6 +22,7 @@ from kip405.segments import (
     LAWFUL_SEGMENT_CHANGES,
     ByteRange,
     CustomMetadata,
+    Layout,
     RemoteLogSegmentState,
     is_lawful_change,
 )
@@ -132,9 +133,10 @@ def test_segments_that_cannot_be_are_refused() -> None:
     st.integers(0, 32),
     st.integers(0, 2**32 - 1),
     st.binary(max_size=64),
+    st.sampled_from(Layout),
 )
 def test_custom_metadata_round_trip_fits_into_kafkas_limit(
-    store: bytes, bits: int, number: int, plugin: bytes
+    store: bytes, bits: int, number: int, plugin: bytes, layout: Layout
 ) -> None:
     made = CustomMetadata(
         store_id=Uuid(store),
@@ -143,13 +145,27 @@ def test_custom_metadata_round_trip_fits_into_kafkas_limit(
         log_crc32c=number,
         indexes_crc32c=number,
         plugin=plugin,
+        layout=layout,
     )
     assert len(made.encode()) <= 128
     assert CustomMetadata.decode(made.encode()) == made
+    assert made.encode()[1] == layout
+
+
+@pytest.mark.parametrize("layout", Layout)
+def test_a_layout_is_the_text_of_settings(layout: Layout) -> None:
+    assert Layout.parse(str(layout)) is layout
+    assert f"{layout}" == layout.name.lower()
+
+
+@pytest.mark.parametrize("text", ["", "KAFKA", "0", "pulsar"])
+def test_another_text_is_no_layout(text: str) -> None:
+    with pytest.raises(ValueError, match="none of kafka, blocks, pinterest"):
+        Layout.parse(text)
 
 
 @pytest.mark.parametrize(
-    ("at", "value", "match"), [(0, 2, "version 2"), (1, 1, "layout 1"), (18, 33, "entropy bits 33")]
+    ("at", "value", "match"), [(0, 2, "version 2"), (1, 3, "layout 3"), (18, 33, "entropy bits 33")]
 )
 def test_custom_metadata_of_another_time_is_refused(at: int, value: int, match: str) -> None:
     data = bytearray(CustomMetadata(store_id=ZERO_UUID).encode())

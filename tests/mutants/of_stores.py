@@ -38,13 +38,13 @@ EDITS: tuple[Edit, ...] = (
     *S3.edits(
         (
             "G4: the data of a segment whose manifest stays is deleted in a call for many",
-            "self._remove([stem for stem in wanted if stem not in kept], _DATA)",
-            "self._remove(wanted, _DATA)",
+            "self._remove({one: left[one] for one in left if one not in kept})",
+            "self._remove({one: names[1:] for one, names in wanted.items()})",
         ),
         (
             "G4: logs go at the same time as manifests in a call for many",
-            "self._remove(wanted, (ObjectKind.MANIFEST,))",
-            "self._remove(wanted, tuple(ObjectKind))",
+            "self._remove({manifest: (manifest,) for manifest in wanted})",
+            "self._remove(wanted)",
         ),
         (
             "H12: unfinished uploads stay after a call for many",

@@ -19,7 +19,7 @@ from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.snapshots import SnapshotTaker
 from rlm.remote_log.tier import TierPartition, TopicRef
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import object_name, objects_of
 from rsm_plugins.threads import Threads
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
@@ -118,7 +118,7 @@ class Site:
 def second_copy(rig: Rig, first: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
     """Another attempt's objects and FINISHED record of the same records."""
     twin = replace(first, segment_id=replace(first.segment_id, id=Uuid(b"\x7e" * 16)))
-    for kind in ObjectKind:
+    for kind in objects_of(first.locator(CLUSTER_ID)):
         objects = rig.store.objects
         objects[object_name(twin.locator(CLUSTER_ID), kind)] = objects[
             object_name(first.locator(CLUSTER_ID), kind)

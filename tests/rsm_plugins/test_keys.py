@@ -9,13 +9,19 @@ from hypothesis import strategies as st
 
 from kip405.errors import Invalid
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import CustomMetadata, SegmentLocator
+from kip405.segments import CustomMetadata, Layout, SegmentLocator
 from rsm_plugins.layout.keys import (
+    DATA_OBJECTS,
     ObjectKind,
     check_prefix,
+    data_objects_of,
     entropy_digits,
+    is_segment_object,
+    layout_of,
     locator_of,
     object_name,
+    object_names,
+    objects_of,
     parse_name,
     with_prefix,
 )
@@ -24,6 +30,7 @@ GOLDEN = Path(__file__).parents[1] / "formats" / "object-keys.json"
 TOPICS = st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True).filter(
     lambda topic: topic not in (".", "..")
 )
+_WRITTEN = {layout: (*kinds, ObjectKind.MANIFEST) for layout, kinds in DATA_OBJECTS.items()}
 UUIDS = st.binary(min_size=16, max_size=16).map(Uuid)
 
 
@@ -33,11 +40,13 @@ def locators(draw: st.DrawFn) -> SegmentLocator:
         topic_id=draw(UUIDS), topic=draw(TOPICS), partition=draw(st.integers(0, 2**31 - 1))
     )
     bits = draw(st.integers(0, 32))
+    layout = draw(st.sampled_from(list(DATA_OBJECTS)))
+    custom = CustomMetadata(store_id=Uuid(bytes(16)), entropy_bits=bits, layout=layout)
     return SegmentLocator(
         cluster_id=draw(st.from_regex(r"[A-Za-z0-9_-]{1,30}", fullmatch=True)),
         segment_id=RemoteLogSegmentId(topic_id_partition=partition, id=draw(UUIDS)),
         start_offset=draw(st.integers(0, 2**63 - 1)),
-        custom_metadata=CustomMetadata(store_id=Uuid(bytes(16)), entropy_bits=bits).encode(),
+        custom_metadata=custom.encode(),
     )
 
 
@@ -55,7 +64,10 @@ def test_golden_keys(case: dict[str, object]) -> None:
         topic=fields["topic"],
         partition=fields["partition"],
     )
-    custom = CustomMetadata(store_id=Uuid(bytes(16)), entropy_bits=fields["entropy_bits"])
+    layout = Layout.parse(fields.get("layout", "kafka"))
+    custom = CustomMetadata(
+        store_id=Uuid(bytes(16)), entropy_bits=fields["entropy_bits"], layout=layout
+    )
     locator = SegmentLocator(
         cluster_id=fields["cluster_id"],
         segment_id=RemoteLogSegmentId(
@@ -65,7 +77,9 @@ def test_golden_keys(case: dict[str, object]) -> None:
         custom_metadata=custom.encode(),
     )
     prefix = check_prefix(fields["prefix"])
-    assert [with_prefix(prefix, object_name(locator, kind)) for kind in ObjectKind] == case["keys"]
+    assert [with_prefix(prefix, object_name(locator, kind)) for kind in _WRITTEN[layout]] == case[
+        "keys"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -88,17 +102,22 @@ def test_entropy_bits_have_limits(bits: int) -> None:
         entropy_digits("c", "t", 0, bits)
 
 
-@given(locators(), st.sampled_from(ObjectKind))
-def test_names_parse_back(locator: SegmentLocator, kind: ObjectKind) -> None:
+@given(locators(), st.data())
+def test_names_parse_back(locator: SegmentLocator, data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(objects_of(locator)))
     name = object_name(locator, kind)
     parsed = parse_name(name)
+    assert is_segment_object(name)
     partition = locator.segment_id.topic_id_partition
     assert parsed.kind is kind
     assert (parsed.cluster_id, parsed.start_offset) == (locator.cluster_id, locator.start_offset)
     assert (parsed.topic_id, parsed.partition) == (partition.topic_id, partition.partition)
     assert parsed.segment_id == locator.segment_id.id
     assert partition.topic[:200] == parsed.topic_cut
-    assert object_name(locator_of(parsed, partition.topic), kind) == name
+    found = locator_of(parsed, partition.topic)
+    assert object_name(found, kind) == name
+    if kind is not ObjectKind.MANIFEST:  # which has the same name in all layouts
+        assert object_names(found) == object_names(locator)
     assert all(len(part.encode()) <= 255 for part in name.split("/"))
 
 
@@ -150,3 +169,27 @@ def test_unknown_custom_metadata_is_refused_not_guessed() -> None:
     )
     with pytest.raises(Invalid, match="version 2"):
         object_name(locator, ObjectKind.LOG)
+
+
+@given(locators())
+def test_a_segment_has_the_objects_of_its_layout_and_no_others(locator: SegmentLocator) -> None:
+    own = objects_of(locator)
+    assert own == (ObjectKind.MANIFEST, *DATA_OBJECTS[layout_of(locator)])
+    assert data_objects_of(locator) == own[1:]
+    for kind in ObjectKind:
+        if kind not in own:
+            with pytest.raises(Invalid, match=f"layout {layout_of(locator)} and no {kind.value}"):
+                object_name(locator, kind)
+
+
+def test_no_object_is_of_two_layouts() -> None:
+    kinds = [kind for layout_kinds in DATA_OBJECTS.values() for kind in layout_kinds]
+    assert len(kinds) == len(set(kinds))
+    assert ObjectKind.MANIFEST not in kinds
+
+
+def test_without_custom_metadata_a_segment_is_kafkas() -> None:
+    name = "c/t-AAAAAAAAAAAAAAAAAAAAAA/0/00000000000000000001-AAAAAAAAAAAAAAAAAAAAAA.log"
+    locator = locator_of(parse_name(name), "t")
+    assert locator.custom_metadata is None
+    assert layout_of(locator) is Layout.KAFKA

@@ -15,7 +15,7 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState, Seg
 from rlmm.log_reader import TailRecord
 from rlmm.records import LaterRecord, LedgerRecord, PartitionDeleteRecord, decode_record
 from rlmm.replay import LedgerState
-from rsm_plugins.layout.keys import ObjectKind, ParsedName, object_name, parse_name
+from rsm_plugins.layout.keys import DATA_OBJECTS, ObjectKind, ParsedName, object_names, parse_name
 from tests.builders.log_dir import CLUSTER_ID
 from tests.simulation.model_broker import BATCH_BYTES, RECORDS, Batch, content_of
 from tests.simulation.model_cluster import Broker
@@ -133,7 +133,8 @@ class Watch:
     def whole(self, name: str) -> Uuid | None:
         """The segment of an object, where all of its objects are there."""
         one = parsed(name)
-        names = [name.removesuffix(one.kind.value) + kind.value for kind in ObjectKind]
+        stem = name.removesuffix(one.kind.value)
+        names = [stem + kind.value for kind in (*DATA_OBJECTS[one.layout], ObjectKind.MANIFEST)]
         return one.segment_id if all(other in self.store.objects for other in names) else None
 
     def check_deletion(
@@ -196,7 +197,7 @@ def parsed(name: str) -> ParsedName:
 
 @lru_cache(1_024)
 def _names(locator: SegmentLocator) -> Sequence[str]:
-    return tuple(object_name(locator, kind) for kind in ObjectKind)
+    return tuple(object_names(locator).values())
 
 
 @lru_cache(1_024)

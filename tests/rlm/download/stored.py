@@ -27,7 +27,7 @@ from rlm.download.run import Download, Progress
 from rlm.download.sources import StoreSource
 from rlm.remote_log.objects import RemoteLogs
 from rlmm.records import encode_value
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_names
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PARTITION
@@ -97,7 +97,7 @@ def put(
         state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
     )
     locator = metadata.locator(CLUSTER_ID)
-    names = {kind: object_name(locator, kind) for kind in ObjectKind}
+    names = object_names(locator)
     rig.store.objects[names[ObjectKind.LOG]] = log
     rig.store.objects[names[ObjectKind.INDEXES]] = indexes
     manifest = Manifest(

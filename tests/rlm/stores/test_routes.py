@@ -13,7 +13,7 @@ from rlm.stores.hedging import HedgeCounts
 from rlm.stores.stores import CopyTarget, RoutedReader, Stores, Targets
 from rlmm.settings_records import StoreRecord
 from rsm_plugins.endpoints import EndpointStore, RuleProvider, TopicRule
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import object_names
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import PARTITION
 from tests.builders.store import MemoryStore
@@ -53,8 +53,8 @@ def locator(number: int, store_id: Uuid, *, bits: int = 0) -> SegmentLocator:
 
 
 def put(connection: NamedConnection, where: SegmentLocator, content: bytes) -> None:
-    for kind in ObjectKind:
-        connection.store.objects[object_name(where, kind)] = content
+    for name in object_names(where).values():
+        connection.store.objects[name] = content
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from kip405.segments import RemoteLogSegmentState
 from rlm.plans.coverage import ACCEPTED, NO_RECORDS
 from rlmm.ledger import Hole, SegmentEntry
 from rlmm.settings_records import HolesRecord
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import object_names
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
@@ -127,8 +127,8 @@ async def test_h15_an_accepted_loss_of_which_a_part_is_found_again_holds_no_trim
 async def test_h11_a_copy_that_is_gone_again_settles_nothing(tmp_path: Path) -> None:
     rig = await a_part_is_found_again(tmp_path)
     (part,) = [one for one in rig.ledger.view.in_state(FINISHED) if copied_from(one) == 100]
-    for kind in ObjectKind:
-        del rig.store.objects[object_name(part.metadata.locator(CLUSTER_ID), kind)]
+    for name in object_names(part.metadata.locator(CLUSTER_ID)).values():
+        del rig.store.objects[name]
     with pytest.raises(NotFound):
         await rig.trim.run(rig.led)
     assert rig.broker.deleted == []

@@ -13,7 +13,7 @@ from rlm.plans.holes import BY_RETENTION
 from rlm.tasks.ledger_rebuild import publish_new
 from rlmm.ledger import Hole
 from rlmm.settings_records import HolesRecord
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name, object_names
 from tests.builders.ledger import FINISHED, OTHER_WRITER, PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import NODE_ID, Rig
@@ -35,7 +35,7 @@ class Site:
         kept = [one for one in self.rig.ledger.log if one.key.segment_id != self.id]
         self.rig.ledger.log = [replace(one, offset=at) for at, one in enumerate(kept)]
         self.rig.ledger.restart()
-        names = [object_name(self.segment.locator(CLUSTER_ID), kind) for kind in ObjectKind]
+        names = object_names(self.segment.locator(CLUSTER_ID)).values()
         self.taken = {name: self.rig.store.objects.pop(name) for name in names}
         await acceptance(self.rig).accept(PARTITION.key, by="op", apply=True)
         assert self.holes == (LOST,)

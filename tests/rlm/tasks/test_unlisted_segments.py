@@ -10,7 +10,7 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.verification import Issue, IssueKind
 from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.verification import PartitionReport
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name, object_names
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
@@ -89,8 +89,8 @@ async def test_what_is_deleted_meanwhile_is_not_unlisted(rig: Rig) -> None:
     lost = lose_record(rig)
 
     def deletes(_: str) -> None:
-        for kind in ObjectKind:
-            rig.store.objects.pop(object_name(lost.locator(CLUSTER_ID), kind), None)
+        for name in object_names(lost.locator(CLUSTER_ID)).values():
+            rig.store.objects.pop(name, None)
 
     rig.broker.after_answer = deletes
     assert (await verified(rig))[0] == []

@@ -11,7 +11,7 @@ from kip405.contracts import Presence
 from kip405.errors import Fenced, Unavailable
 from kip405.segments import ByteRange, CustomMetadata, SegmentLocator
 from rsm_plugins.conformance.subject import StoredSegment, Subject
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name, object_names
 from rsm_plugins.layout.manifest import Manifest, build_manifest
 from rsm_plugins.s3.calls import Connection
 from rsm_plugins.s3.manager import S3RemoteStorageManager
@@ -54,8 +54,8 @@ async def test_objects_describe_themselves(subject: Subject, client: Any, bucket
     manifest = _manifest(segment)
     await subject.manager.write_manifest(segment.locator, manifest)
     partition = segment.locator.segment_id.topic_id_partition
-    for kind in ObjectKind:
-        found = await client.head_object(Bucket=bucket, Key=object_name(segment.locator, kind))
+    for name in object_names(segment.locator).values():
+        found = await client.head_object(Bucket=bucket, Key=name)
         metadata = found["Metadata"]
         assert metadata.pop("rlm-version")
         assert metadata == {
