@@ -1,6 +1,7 @@
 """What the processes of a sandbox weigh over a long run, and whether that stays."""
 
 import contextlib
+import http.client
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,15 @@ import psutil
 from rlm_sandbox.sandbox import Sandbox
 
 MEMORY, FILES, THREADS, TASKS = "rss_mib", "files", "threads", "tasks"
+PID = "pid"
+"""A component with another one has begun anew."""
 _TASKS = ("rlm_tasks_running{", "rlm_tasks_waiting{")
+_SERVICES = ("rlm", "reader")
 _LEAST_SAMPLES = 3
 
 Weight = Mapping[str, float]
-"""Of a component with all its processes. `tasks`, which a service alone has, are the jobs of its
-pools that run or wait; without them it did not answer.
+"""Of a component with all its processes. `tasks`, which services and readers have, are the jobs of
+their pools that run or wait; without them it did not answer.
 """
 
 
@@ -36,15 +40,21 @@ def weighed(sandbox: Sandbox) -> dict[str, Weight]:
         if row.pid is None:
             continue
         with contextlib.suppress(psutil.Error):
-            found[row.name] = _of_tree(psutil.Process(row.pid))
+            weight = of_processes(tree(row.pid))
             kind, _, number = row.name.partition(":")
-            if kind == "rlm":
-                found[row.name] = {**found[row.name], **_tasks(sandbox, int(number))}
+            tasks = _tasks(sandbox, kind, int(number)) if kind in _SERVICES else {}
+            found[row.name] = {PID: row.pid, **weight, **tasks}
     return found
 
 
-def _of_tree(root: psutil.Process) -> Weight:
-    processes = [root, *root.children(recursive=True)]
+def tree(pid: int) -> list[psutil.Process]:
+    """A process and all that it has started."""
+    root = psutil.Process(pid)
+    return [root, *root.children(recursive=True)]
+
+
+def of_processes(processes: Sequence[psutil.Process]) -> Weight:
+    """Of all of them together."""
     rss = sum(one.memory_info().rss for one in processes)
     return {
         MEMORY: round(rss / 2**20, 1),
@@ -53,14 +63,21 @@ def _of_tree(root: psutil.Process) -> Weight:
     }
 
 
-def _tasks(sandbox: Sandbox, node: int) -> Weight:
-    url = f"http://127.0.0.1:{sandbox.state.ports[node].http}/metrics"
+def _tasks(sandbox: Sandbox, kind: str, number: int) -> Weight:
+    state = sandbox.state
+    ports = state.reader_ports if kind == "reader" else state.ports
+    found = metric_sum(ports[number].http, *_TASKS)
+    return {} if found is None else {TASKS: found}
+
+
+def metric_sum(http_port: int, *beginnings: str) -> float | None:
+    """Of all samples of a service that begin so; None where it does not answer."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{http_port}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
-    except OSError:
-        return {}
-    return {TASKS: sum(float(one.rsplit(" ", 1)[1]) for one in lines if one.startswith(_TASKS))}
+    except (OSError, http.client.HTTPException):
+        return None
+    return sum(float(one.rsplit(" ", 1)[1]) for one in lines if one.startswith(beginnings))
 
 
 def values(taken: Sequence[Weighing], phase: str, name: str, what: str) -> list[float]:
