@@ -15,7 +15,8 @@ from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 _HEAD = """\
 # Settings of `rlm serve`
 
-The service reads one YAML file with one setting a line. A variable of the environment
+The service reads one YAML or .properties file with one setting a line, or that of its cluster in a
+[directory](../deploy.md#a-directory-of-settings). A variable of the environment
 overrides the file ([in the environment](#in-the-environment)); `rlm config check FILE` says what is
 wrong with both. What changes while a service runs is taken by `rlm config reload` and by SIGHUP
 ([how](../operate.md#change-settings-while-a-service-runs)), everything else by a restart. Made from

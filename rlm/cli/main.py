@@ -376,7 +376,8 @@ def main() -> None:
     "path",
     required=True,
     type=click.Path(path_type=Path),
-    help="YAML file; docs/reference/settings.md lists all settings.",
+    help="YAML or .properties file, or a directory with such a file named by the cluster's id; "
+    "docs/reference/settings.md lists all settings.",
 )
 @click.option("--as-core", is_flag=True, hidden=True, help="Of the supervisor of proxy workers.")
 def serve(*, role: str, path: Path, as_core: bool) -> None:

@@ -2,12 +2,12 @@
 
 from rlm.config.attached import AttachedConfig
 from rlm.config.common import CommonConfig
+from rlm.config.directory import read_settings, read_yaml
 from rlm.config.loader import (
     kafka_clients_from_mapping,
     load,
     load_attached,
     load_reader,
-    read_yaml,
 )
 from rlm.config.service import ReaderConfig, ServiceConfig
 
@@ -20,5 +20,6 @@ __all__ = [
     "load",
     "load_attached",
     "load_reader",
+    "read_settings",
     "read_yaml",
 ]

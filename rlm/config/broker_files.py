@@ -32,9 +32,8 @@ class BrokerIdentity:
     controller_listeners: frozenset[str]
 
 
-def read_server_properties(path: Path) -> BrokerIdentity:
-    """Raises Invalid naming the file."""
-    key = "broker.server.properties"
+def read_server_properties(path: Path, key: str = "broker.server.properties") -> BrokerIdentity:
+    """Raises Invalid naming the file, and the setting that names it."""
     try:
         return broker_identity(parse_properties(path.read_bytes()))
     except OSError as error:

@@ -16,8 +16,10 @@ from typing import Any
 from kip405.errors import Invalid
 from kip405.settings import names_secret_file, rows_of
 from rlm.config.common import CommonConfig
+from rlm.config.directory import Chosen, chosen_file, settings_in
 from rlm.config.environment import given_variables, naming_variables, variables
-from rlm.config.loader import build_reader, build_service, read_yaml
+from rlm.config.loader import answers_for, build_reader, build_service
+from rlm.config.provider import CLASS_KEY
 from rlm.config.refusals import CollectedRefusals
 from rsm_plugins.store_kinds import kind_settings, require_library
 
@@ -47,12 +49,15 @@ def check_file(path: Path, role: str, environment: Mapping[str, str] = os.enviro
     """Read a file as a service of that role would, and check what it names."""
     refusals = CollectedRefusals(partial(naming_variables, environment=environment))
     with refusals.taken():
-        content = read_yaml(path)
+        chosen = chosen_file(path, environment)
+        content = settings_in(chosen)
         build = build_reader if role == "reader" else build_service
         config = build(content, environment, refusals)
         if config is not None:
-            found = (*_overrides(environment), *_libraries(config), *_files(config))
-            return Checked(findings=(*found, *_settings_file(path, content)), config=config)
+            given = (*_chosen(path, chosen), *_overrides(environment))
+            answers = _answers(content, environment, type(config))
+            found = (*given, *answers, *_libraries(config), *_files(config))
+            return Checked(findings=(*found, *_settings_file(chosen.file, content)), config=config)
     found = tuple(Finding(level=ERROR, text=str(error)) for error in refusals.found)
     return Checked(findings=found, config=None)
 
@@ -60,6 +65,33 @@ def check_file(path: Path, role: str, environment: Mapping[str, str] = os.enviro
 def _overrides(environment: Mapping[str, str]) -> Iterator[Finding]:
     for name, row in given_variables(environment).items():
         yield Finding(level=NOTE, text=f"{row.key}: given by {name}")
+
+
+def _chosen(path: Path, chosen: Chosen) -> Iterator[Finding]:
+    """Which file of a directory is read."""
+    if chosen.file != path:
+        why = f"cluster {chosen.cluster_id}, by {chosen.known_by}" if chosen.known_by else "alone"
+        yield Finding(level=NOTE, text=f"{chosen.file}: chosen in {path}: {why}")
+
+
+def _answers(
+    content: Mapping[str, Any], environment: Mapping[str, str], config: type[CommonConfig]
+) -> Iterator[Finding]:
+    """What the environment provider gives, and what it says in vain."""
+    answers, given, taken = answers_for(content, environment, config)
+    by = f"{CLASS_KEY} {answers.provider}"
+    for key, value in answers.values.items():
+        if key in taken:
+            yield Finding(level=NOTE, text=f"{key}: {_text(value)}, given by {by}")
+        elif key in given:
+            yield Finding(level=NOTE, text=f"{key}: given, so {_text(value)} of {by} is not used")
+    if answers.zookeeper:
+        text = f"{by}: ZooKeeper {answers.zookeeper} is not used; brokers are found by bootstrap"
+        yield Finding(level=NOTE, text=text)
+
+
+def _text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)
 
 
 def _libraries(config: CommonConfig) -> Iterator[Finding]:

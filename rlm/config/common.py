@@ -62,6 +62,24 @@ class CommonConfig(KafkaClientConfig):
     cluster_id: str = setting(
         "cluster.id", TEXT, "Id of the Kafka cluster.", default_doc="from meta.properties"
     )
+    environment_provider_class: str | None = setting(
+        "environment.provider.class",
+        TEXT,
+        "Who answers which cluster, broker, log directories and bootstrap servers these are, where "
+        "cluster.id, node.id, log.dirs and kafka.bootstrap.servers are not given: "
+        "`server.properties`, the broker's file; `variables`, those of Kafka's container image; "
+        "`kubernetes`, the downward API; or a class of your own, `module:Class`, created as "
+        "Class(variables={...}), with a method environment(). Asked whenever settings are read.",
+        default=None,
+    )
+    environment_provider_path: Path | None = setting(
+        "environment.provider.path",
+        PATH,
+        "What it reads: of `server.properties` that file, of `kubernetes` the folder where the "
+        "downward API is mounted.",
+        default=None,
+        default_doc="broker.server.properties; /etc/podinfo",
+    )
     state_dir: Path = setting(
         "state.dir", PATH, "Directory for the state and the lock of this service alone."
     )

@@ -81,12 +81,12 @@ def naming_variables(text: str, environment: Mapping[str, str]) -> str:
     said = [
         f"{name} gives {row.key}"
         for name, row in given.items()
-        if name not in text and _names(text, row)
+        if name not in text and names_setting(text, row)
     ]
     return f"{text} ({', '.join(said)})" if said else text
 
 
-def _names(text: str, row: Setting) -> bool:
+def names_setting(text: str, row: Setting) -> bool:
     """Whether the key is in the text as a whole; of a structure, also with what is in it. A key
     that is a plain word counts where it begins the text.
     """

@@ -1,4 +1,4 @@
-"""Reads the YAML file of a role, fills gaps from the broker's files, and checks every rule."""
+"""Reads the settings of a role, fills gaps from the broker's files, and checks every rule."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -18,17 +18,18 @@ from rlm.config.broker_files import (
     read_server_properties,
 )
 from rlm.config.common import CommonConfig
-from rlm.config.environment import naming_variables, overridden
+from rlm.config.directory import read_settings
+from rlm.config.environment import names_setting, naming_variables, overridden
 from rlm.config.history import read_history_rules
 from rlm.config.machine import usable_memory_bytes, usable_processors, worker_count
 from rlm.config.memory import READER_PARTS, Memory, Part, service_parts
 from rlm.config.offload import read_offload_rules
+from rlm.config.provider import CLASS_KEY, NO_ANSWERS, Answers, answers_of, filled
 from rlm.config.refusals import Refusals
 from rlm.config.rules import ATTACHED_RULES, READER_RULES, SERVICE_RULES
 from rlm.config.secured import KafkaClientConfig, check_kafka_clients, refuse_what_kafka_has
 from rlm.config.service import REWRITE, ReaderConfig, ServiceConfig, settings
 from rlm.config.stores import STORE_ROWS, is_store_key, read_rules, read_stores
-from rlm.config.yaml_text import read_text
 
 C = TypeVar("C", bound=CommonConfig)
 _KAFKA_KEYS = "kafka."
@@ -36,17 +37,17 @@ _KAFKA_KEYS = "kafka."
 
 def load(path: Path) -> ServiceConfig:
     """Read and check the configuration of `rlm serve`; raises Invalid with one line."""
-    return from_mapping(read_yaml(path))
+    return from_mapping(read_settings(path))
 
 
 def load_reader(path: Path) -> ReaderConfig:
     """Read and check the configuration of `rlm serve --role reader`, likewise."""
-    return reader_from_mapping(read_yaml(path))
+    return reader_from_mapping(read_settings(path))
 
 
 def load_attached(path: Path) -> AttachedConfig:
     """Read and check the configuration of `rlm attach`, likewise."""
-    return attached_from_mapping(read_yaml(path))
+    return attached_from_mapping(read_settings(path))
 
 
 def kafka_clients_from_mapping(
@@ -55,7 +56,10 @@ def kafka_clients_from_mapping(
     """Bootstrap servers, and how to connect there, from the settings of any role; others are not
     looked at, so this works on machines without the broker's files. Empty: no servers are given.
     """
-    given = _given(content, environment, _refusals(environment))
+    refusals = _refusals(environment)
+    given = _given(content, environment, refusals)
+    if rows_of(ReaderConfig)["kafka_bootstrap_servers"].key not in given:
+        given = _answered(given, environment, refusals, ReaderConfig)
     values = {
         name: row.read(given[row.key])
         for name, row in rows_of(KafkaClientConfig).items()
@@ -67,19 +71,6 @@ def kafka_clients_from_mapping(
     addresses = servers.read(given[servers.key]) if servers.key in given else ()
     allow_insecure = insecure.read(given[insecure.key]) if insecure.key in given else False
     return addresses, KafkaClientConfig(**values).secured_by(allow_insecure=allow_insecure)
-
-
-def read_yaml(path: Path, like: str = "node.id: 1") -> dict[str, Any]:
-    """The mapping in a file of lines like `like`; raises Invalid with one line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise Invalid(f"{path} cannot be read: {reason}") from error
-    content = read_text(text, str(path))
-    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise Invalid(f"{path} must hold lines like `{like}`")
-    return content
 
 
 def from_mapping(
@@ -115,6 +106,7 @@ def build_service(
     setting by itself is right, as one that is wrong would break others.
     """
     given = _given(content, environment, refusals)
+    given = _answered(given, environment, refusals, ServiceConfig)
     values = _values(given, ServiceConfig, refusals)
     for fill in (_fill_from_broker, _fill_computed, _fill_service_memory):
         with refusals.taken():
@@ -136,6 +128,7 @@ def build_reader(
 ) -> ReaderConfig | None:
     """See reader_from_mapping; otherwise as build_service."""
     given = _given(content, environment, refusals)
+    given = _answered(given, environment, refusals, ReaderConfig)
 
     def check_clients() -> None:
         check_kafka_clients(given, environment)
@@ -200,6 +193,41 @@ def _given(
             if not is_store_key(key):
                 known.refuse_unknown([key])
     return overridden(in_file, environment, refusals)
+
+
+def _answered(
+    given: dict[str, Any],
+    environment: Mapping[str, str],
+    refusals: Refusals,
+    config: type[CommonConfig],
+) -> dict[str, Any]:
+    """What is given, with the answers of the environment provider for what is not."""
+    answers = NO_ANSWERS
+    with refusals.taken():
+        answers = answers_of(given, environment)
+    completed, keys = filled(given, answers, config)
+    refusals.complete_also(partial(_naming_answers, answers=answers, keys=keys))
+    return completed
+
+
+def answers_for(
+    content: Mapping[str, Any], environment: Mapping[str, str], config: type[CommonConfig]
+) -> tuple[Answers, Mapping[str, Any], tuple[str, ...]]:
+    """What the provider of settings that can be used answers, what is given besides, and the keys
+    that are taken from it.
+    """
+    given = _given(content, environment, _refusals(environment))
+    answers = answers_of(given, environment)
+    return answers, given, filled(given, answers, config)[1]
+
+
+def _naming_answers(text: str, answers: Answers, keys: Sequence[str]) -> str:
+    """A refusal with the settings it names that the provider gives: they are in no file."""
+    rows = (row for row in settings().values() if row.key in keys)
+    said = [row.key for row in rows if CLASS_KEY not in text and names_setting(text, row)]
+    if not said:
+        return text
+    return f"{text} ({CLASS_KEY} {answers.provider} gives {', '.join(said)})"
 
 
 def _values(

@@ -11,8 +11,12 @@ class Refusals:
 
     def __init__(self, complete: Callable[[str], str] = str) -> None:
         """`complete` adds to the text of a refusal what its reader needs besides."""
-        self._complete = complete
+        self._completions = [complete]
         self.found: list[Invalid] = []
+
+    def complete_also(self, complete: Callable[[str], str]) -> None:
+        """From now on, this adds to the texts, too."""
+        self._completions.append(complete)
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -20,11 +24,17 @@ class Refusals:
         try:
             yield
         except Invalid as error:
-            raise Invalid(self._complete(str(error))) from error
+            raise self._completed(error) from error
+
+    def _completed(self, error: Invalid) -> Invalid:
+        text = str(error)
+        for complete in self._completions:
+            text = complete(text)
+        return Invalid(text)
 
 
 class CollectedRefusals(Refusals):
-    """Keeps every Invalid in `found`, so that all can be shown at once."""
+    """Keeps every Invalid in `found`, each once, so that all can be shown at once."""
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -32,4 +42,6 @@ class CollectedRefusals(Refusals):
         try:
             yield
         except Invalid as error:
-            self.found.append(Invalid(self._complete(str(error))))
+            completed = self._completed(error)
+            if str(completed) not in map(str, self.found):
+                self.found.append(completed)

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from kip405.addresses import Address
 from rlm.cli.main import main
-from rlm.config.loader import read_yaml
+from rlm.config import read_yaml
 from tests.deploy import strimzi_schemas
 from tests.deploy.manifests import FOLDER, Container, Manifest, containers, of_kind, rendered
 
