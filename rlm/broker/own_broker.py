@@ -414,6 +414,10 @@ class AnyBroker:
         """NotFound: positively unknown. Unavailable: no broker answers."""
         return await first_answer(self._brokers, lambda broker: broker.topic(name))
 
+    async def topics(self) -> tuple[TopicDescription, ...]:
+        """All that there are; Unavailable likewise."""
+        return await first_answer(self._brokers, lambda broker: broker.topics())
+
     async def topic_config(self, topic: str) -> Mapping[str, TopicConfigValue]:
         """Effective configuration; errors likewise."""
         return await first_answer(self._brokers, lambda broker: broker.topic_config(topic))

@@ -17,7 +17,9 @@ def chosen_brokers(
     """By the `kafka.*` settings of a YAML file, and by addresses that replace those in it."""
     from rlm.config import kafka_clients_from_mapping, read_settings
 
-    addresses, security = kafka_clients_from_mapping({} if config is None else read_settings(config))
+    addresses, security = kafka_clients_from_mapping(
+        {} if config is None else read_settings(config)
+    )
     if bootstrap is not None:
         addresses = tuple(Address.parse(one.strip()) for one in bootstrap.split(","))
     if not addresses:

@@ -41,10 +41,11 @@ def config() -> None:
 def check(*, path: Path, role: str, online: bool, as_json: bool) -> int:
     """Read FILE, and the environment, as `rlm serve` would, and print every error at once.
 
-    FILE may be a directory with a file for each cluster. Values that variables and the environment
-    provider give have a line each. Also who may read files with secrets. Run it as the service's user. Without --online nothing
-    is asked but this machine's files. With --online plugins of stores are started and stopped
-    again; nothing is written. The exit status is 1 if there is an error.
+    FILE may be a directory with a file for each cluster. What variables and the environment
+    provider give has a line each. Who may read files with secrets has one, too. Run it as the
+    service's user. Without --online nothing is asked but this machine's files. With --online
+    plugins of stores are started and stopped again; nothing is written. The exit status is 1 if
+    there is an error.
     """
     from rlm.config.check import ERROR, check_file
 

@@ -190,6 +190,11 @@ COMMANDS = {
         attribute="status",
         summary="Show the state of every partition of the cluster.",
     ),
+    "store": LazyCommand(
+        module="rlm.cli.prefixes",
+        attribute="store",
+        summary="List the key prefixes by which to pre-partition a bucket.",
+    ),
     "top": LazyCommand(
         module="rlm.cli.top",
         attribute="top",
