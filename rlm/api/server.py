@@ -119,10 +119,11 @@ class ApiServer:
             ) from error
         return self._listen.with_port(port)
 
-    async def stop(self) -> None:
+    async def stop(self, within_ms: int | None = None) -> None:
         """Report NOT_SERVING, refuse new calls, and give running calls the grace to end."""
         await self._health.enter_graceful_shutdown()
-        await self._server.stop(STOP_GRACE_SECONDS)
+        grace_s = STOP_GRACE_SECONDS if within_ms is None else within_ms / 1_000
+        await self._server.stop(min(STOP_GRACE_SECONDS, grace_s))
 
 
 def _status_of(

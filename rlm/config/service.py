@@ -436,7 +436,10 @@ class ServiceConfig(WatchingConfig):
         "A client without a request for this time is disconnected, as at a broker.",
     )
     shutdown_timeout_ms: int = _ms(
-        "shutdown.timeout.ms", 5_000, "How long running work may take to end at shutdown.", least=0
+        "shutdown.timeout.ms",
+        5_000,
+        "How long answers to clients that are under way may take to end at shutdown.",
+        least=0,
     )
 
     @property

@@ -276,15 +276,19 @@ class ProxyServer:
         client.close()
 
     async def close(self) -> None:
-        """Stop listening, let in-flight answers finish within `shutdown_timeout_ms`, then close."""
+        """Stop listening, let in-flight answers finish, and close what is left, all within
+        `shutdown_timeout_ms`.
+        """
         if self._ending is None:
             return
         await self._stop_accepting()
         for connection in tuple(self._connections):
             connection.drain()
-        deadline_ms = self._clock.monotonic_ms() + self._settings.shutdown_timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + self._settings.answers_end_within_ms
         while self._connections and self._clock.monotonic_ms() < deadline_ms:
             await self._clock.sleep_ms(5)
+        if self._connections:
+            log.warning("clients_cut_off", connections=len(self._connections))
         for connection in tuple(self._connections):
             connection.abort("shutdown_timeout")
         self._ending.cancel()

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from rlm.plans.client_history import HistoryRules
 
+_CUT_OFF_MS = 250
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySettings:
@@ -44,6 +46,11 @@ class ProxySettings:
     barrier_wait_ms: int = 5_000
     history: HistoryRules = field(default_factory=HistoryRules)
     sasl_oauthbearer_sub_claim_name: str = "sub"
+
+    @property
+    def answers_end_within_ms(self) -> int:
+        """At the end: closing the connections that are left takes some of the time, too."""
+        return self.shutdown_timeout_ms - min(_CUT_OFF_MS, self.shutdown_timeout_ms // 10)
 
 
 class ProxyMetrics(Protocol):

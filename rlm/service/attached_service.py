@@ -45,8 +45,8 @@ from rlm.service.lifetime import (
     configure_service_logs,
     keep_all_running,
     log_variables,
+    run_until_stopped,
     serving,
-    until_stopped,
     warn_of_memory,
 )
 from rlm.service.listeners import HealthState, Listening
@@ -69,6 +69,7 @@ from rlm.service.settings_backup import read_settings_backup
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.tasks.attachment import Attachment, Choices, Round
 from rlm.tasks.store_survey import SurveyProgress
+from rlm.workers.ending import Ending
 from rlm.workers.inherited import on_hang_up
 
 log = structlog.get_logger()
@@ -113,7 +114,8 @@ def run(
         cluster_id = asyncio.run(own_cluster(config, SystemClock()))
         config = replace(config, cluster_id=cluster_id)
     with ReaderLock(str(config.state_dir), config.cluster_id):
-        asyncio.run(until_stopped(_serve(config, options, choices, reread)))
+        serve = partial(_serve, config, options, choices, reread)
+        run_until_stopped(serve, SystemClock())
 
 
 async def _serve(
@@ -121,6 +123,7 @@ async def _serve(
     options: AttachOptions,
     choices: Choices,
     reread: Callable[[], AttachedConfig],
+    ending: Ending,
 ) -> None:
     log.info("attaching", version=software_version(), **config.shown())
     log_variables()
@@ -134,7 +137,7 @@ async def _serve(
             on_hang_up(service.reload.request)
             return service
 
-        await serving(make)
+        await serving(make, ending)
 
 
 class AttachedService:
@@ -247,7 +250,7 @@ class AttachedService:
         )
         return metrics
 
-    async def run(self) -> None:
+    async def run(self, ending: Ending) -> None:
         """Listen first, then read the manifests, then serve until cancelled."""
         await self._listening.start()
         background = {
@@ -259,11 +262,17 @@ class AttachedService:
             "problems": self._problems.run,
             "event loop": self._loop_watch.run,
         }
-        await keep_all_running(background, self._clock, self._manifests.read_first)
+        await keep_all_running(
+            *(background, self._clock, self._manifests.read_first),
+            drain=partial(ending.drain, self.drain),
+        )
+
+    async def drain(self) -> None:
+        """Give callers of the API what is under way, and take no more of them."""
+        await self._listening.close()
 
     async def close(self) -> None:
-        """Closes the API first, connections last."""
-        await self._listening.close()
+        """After the drain."""
         await self._stores.opened.close()
 
     def _health(self) -> HealthState:

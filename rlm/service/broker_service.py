@@ -54,8 +54,8 @@ from rlm.service.lifetime import (
     configure_service_logs,
     keep_all_running,
     log_variables,
+    run_until_stopped,
     serving,
-    until_stopped,
     warn_of_copy_slots,
     warn_of_memory,
 )
@@ -77,6 +77,7 @@ from rlm.service.reports import build_diagnosis
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
+from rlm.workers.ending import Ending
 from rlm.workers.inherited import CoreSettings, first_line, on_hang_up, say_ready
 
 log = structlog.get_logger()
@@ -99,11 +100,15 @@ def run(
     raise_open_files_limit(USEFUL_OPEN_FILES)
     with ServiceLock(str(config.state_dir), disks):
         core = CoreSettings.of(first_line()) if is_child else None
-        asyncio.run(until_stopped(_serve(config, reread, core), is_child=is_child))
+        serve = partial(_serve, config, reread, core)
+        run_until_stopped(serve, SystemClock(), is_child=is_child)
 
 
 async def _serve(
-    config: ServiceConfig, reread: Callable[[], ServiceConfig], core: CoreSettings | None
+    config: ServiceConfig,
+    reread: Callable[[], ServiceConfig],
+    core: CoreSettings | None,
+    ending: Ending,
 ) -> None:
     log.info("starting", version=software_version(), **config.shown())
     log_variables()
@@ -116,7 +121,7 @@ async def _serve(
             on_hang_up(service.reload.request)
             return service
 
-        await serving(make)
+        await serving(make, ending)
 
 
 class BrokerService:
@@ -187,14 +192,17 @@ class BrokerService:
             *(partition_problems, log_dirs, problems.current, pools),
         )
 
-    async def run(self) -> None:
+    async def run(self, ending: Ending) -> None:
         """Start the proxy, then the checks that may refuse, then the rest until cancelled."""
         await self._clients.start()
         await self._listening.start()
         await self._check_broker()
         if self._core is not None:
             say_ready()
-        await keep_all_running(self._background_tasks(), self._clock, self._formats.check)
+        await keep_all_running(
+            *(self._background_tasks(), self._clock, self._formats.check),
+            drain=partial(ending.drain, self.drain),
+        )
 
     def _background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         shared, metadata = self._dependencies, self._dependencies.metadata
@@ -259,10 +267,16 @@ class BrokerService:
                     await leadership.refresh()
             await settings.wait_changed()
 
+    async def drain(self) -> None:
+        """Give Kafka clients and callers of the API what is under way, and take no more of them."""
+        within_ms = self._config.shutdown_timeout_ms
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._clients.drain())
+            both.create_task(self._listening.close(within_ms))
+
     async def close(self) -> None:
-        """Closes proxy and API first, connections last."""
+        """After the drain; connections last."""
         await self._clients.close()
-        await self._listening.close()
         await self._ledger_snapshots.close()
         await self._peers.close()
         await self._topics.brokers.close()

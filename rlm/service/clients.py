@@ -50,7 +50,13 @@ class Clients(Protocol):
         """Give the workers those of their settings that change while they run."""
         ...
 
-    async def close(self) -> None: ...
+    async def drain(self) -> None:
+        """Give clients the answers that are under way, and take no more of them."""
+        ...
+
+    async def close(self) -> None:
+        """After the drain."""
+        ...
 
     def background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]: ...
 
@@ -97,8 +103,10 @@ class OwnProxy:
     def settings_changed(self) -> None:
         return
 
-    async def close(self) -> None:
+    async def drain(self) -> None:
         await self.proxy.close()
+
+    async def close(self) -> None:
         if self._tokens is not None:
             await self._tokens.close(ends_used=True)
 
@@ -162,6 +170,10 @@ class Workers:
 
     def settings_changed(self) -> None:
         self._server.terms_changed()
+
+    async def drain(self) -> None:
+        """The workers do that: they have ended, or go on with the next core."""
+        return
 
     async def close(self) -> None:
         """The workers go on, and their clients with the tokens that they have: those are in use

@@ -5,7 +5,8 @@ and safe (H13, H21, H23); a refusal is one line. The proxy splits the stream int
 it is itself what speaks TLS with clients, and with a tiered listener that has TLS.
 
 A background task that ends or fails is logged and restarted with back-off. A crash of a task, the
-ledger client or a poller must not stop the proxy (H24).
+ledger client or a poller must not stop the proxy (H24). At the end clients are served to the last
+answer before any background task ends: a read of old records needs the plugin.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from rlm.config.environment import given_variables
 from rlm.config.memory import COPIES, MEMORY_KEY
 from rlm.log_dir.identity import BrokerIdentity, check_identity
 from rlm.plans.broker_listeners import listener_refusals
+from rlm.workers.ending import Ending
 from rlm.workers.inherited import die_with_supervisor
 from rsm_plugins.process.logs import configure_logs
 
@@ -52,7 +54,18 @@ async def keep_running(name: str, life: Callable[[], Awaitable[None]], clock: Cl
         await clock.sleep_ms(backoff_ms(failures))
 
 
-async def until_stopped(serve: Coroutine[Any, Any, None], *, is_child: bool = False) -> None:
+def run_until_stopped(
+    serve: Callable[[Ending], Coroutine[Any, Any, None]], clock: Clock, *, is_child: bool = False
+) -> None:
+    """Run an event loop with `serve` until it has ended: see `until_stopped`."""
+    ending = Ending(clock)
+    asyncio.run(until_stopped(serve(ending), ending, is_child=is_child))
+    ending.ended()
+
+
+async def until_stopped(
+    serve: Coroutine[Any, Any, None], ending: Ending, *, is_child: bool = False
+) -> None:
     """Run until SIGTERM or SIGINT; a child of a supervisor dies with that. A second signal, as of a
     terminal and of the supervisor, does not shorten the end. A RemoteStorageError that ends it is
     raised without its group.
@@ -62,7 +75,7 @@ async def until_stopped(serve: Coroutine[Any, Any, None], *, is_child: bool = Fa
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(serve)
             for number in _STOP_SIGNALS:
-                loop.add_signal_handler(number, _stop, serving, number.name)
+                loop.add_signal_handler(number, _stop, serving, ending, number.name)
             if is_child:
                 die_with_supervisor(loop)
     except* RemoteStorageError as group_of_errors:
@@ -70,20 +83,23 @@ async def until_stopped(serve: Coroutine[Any, Any, None], *, is_child: bool = Fa
 
 
 class _Service(Protocol):
-    async def run(self) -> None: ...
+    async def run(self, ending: Ending) -> None: ...
+
+    async def drain(self) -> None: ...
 
     async def close(self) -> None: ...
 
 
-async def serving(make: Callable[[asyncio.TaskGroup], _Service]) -> None:
+async def serving(make: Callable[[asyncio.TaskGroup], _Service], ending: Ending) -> None:
     """Run the service that `make` creates, close it, then end its background tasks, in the
     group.
     """
     async with Background() as tasks:
         service = make(tasks.group)
         try:
-            await service.run()
+            await service.run(ending)
         finally:
+            await ending.drain(service.drain)
             await service.close()
 
 
@@ -91,14 +107,19 @@ async def keep_all_running(
     background_tasks: dict[str, Callable[[], Awaitable[None]]],
     clock: Clock,
     check: Callable[[], Coroutine[Any, Any, None]],
+    drain: Callable[[], Awaitable[None]],
 ) -> None:
     """Run all components until cancelled; each one that fails is restarted without the others. What
-    `check` raises ends them all.
+    `check` raises ends them all. They end once `drain` has.
     """
     async with asyncio.TaskGroup() as group:
         group.create_task(check())
         for name, life in background_tasks.items():
             group.create_task(keep_running(name, life, clock))
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await drain()
 
 
 class Background:
@@ -117,8 +138,9 @@ class Background:
             await self.group.__aexit__(asyncio.CancelledError, stop, None)
 
 
-def _stop(serving: asyncio.Task[None], signal_name: str) -> None:
+def _stop(serving: asyncio.Task[None], ending: Ending, signal_name: str) -> None:
     log.info("stopping", signal=signal_name)
+    ending.asked()
     loop = asyncio.get_running_loop()
     for number in _STOP_SIGNALS:
         loop.add_signal_handler(number, log.info, "already_stopping")

@@ -220,9 +220,9 @@ class HttpServer:
         if self._listening is not None:
             self._listening.close()
             self._listening = None
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
 
     @web.middleware
     async def _count(
@@ -344,11 +344,12 @@ class Listening:
         await self._http.start()
         await self._api.start()
 
-    async def close(self) -> None:
-        """Closes the API first."""
-        if self._api is not None:
-            await self._api.stop()
-        await self._http.stop()
+    async def close(self, within_ms: int | None = None) -> None:
+        """Running calls have a grace to end, which is no longer than `within_ms`."""
+        async with asyncio.TaskGroup() as both:
+            if self._api is not None:
+                both.create_task(self._api.stop(within_ms))
+            both.create_task(self._http.stop())
 
 
 def _http_tls(config: CommonConfig) -> Contexts | None:

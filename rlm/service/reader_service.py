@@ -54,8 +54,8 @@ from rlm.service.lifetime import (
     configure_service_logs,
     keep_all_running,
     log_variables,
+    run_until_stopped,
     serving,
-    until_stopped,
     warn_of_memory,
 )
 from rlm.service.listeners import HealthState, Listening
@@ -82,6 +82,7 @@ from rlm.service.safety_gauges import safety_gauges
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.stores.opened import OpenStores, open_stores, reading_terms
 from rlm.topics.access import AccessWatch, ClusterRights
+from rlm.workers.ending import Ending
 from rlm.workers.inherited import on_hang_up
 from rlmm.manager import Metadata
 from rlmm.settings_records import ReaderRecord
@@ -100,10 +101,10 @@ def run(config: ReaderConfig, reread: Callable[[], ReaderConfig]) -> None:
     keep_freed_memory(config.kept_memory_bytes)
     collect_cycles_less_often()
     with ReaderLock(str(config.state_dir), config.cluster_id):
-        asyncio.run(until_stopped(_serve(config, reread)))
+        run_until_stopped(partial(_serve, config, reread), SystemClock())
 
 
-async def _serve(config: ReaderConfig, reread: Callable[[], ReaderConfig]) -> None:
+async def _serve(config: ReaderConfig, reread: Callable[[], ReaderConfig], ending: Ending) -> None:
     log.info("starting", role=READER, version=software_version(), **config.shown())
     log_variables()
     warn_of_memory(config, usable_memory_bytes())
@@ -114,7 +115,7 @@ async def _serve(config: ReaderConfig, reread: Callable[[], ReaderConfig]) -> No
             on_hang_up(service.reload.request)
             return service
 
-        await serving(make)
+        await serving(make, ending)
 
 
 class ReaderService:
@@ -191,11 +192,14 @@ class ReaderService:
             authorization=_authorization(config, callers, metadata, security, clock),
         )
 
-    async def run(self) -> None:
+    async def run(self, ending: Ending) -> None:
         """Listen first, then run the check that may refuse, then the rest until cancelled."""
         await self._listening.start()
         await self._check_cluster()
-        await keep_all_running(self._background_tasks(), self._clock, self._formats.check)
+        await keep_all_running(
+            *(self._background_tasks(), self._clock, self._formats.check),
+            drain=partial(ending.drain, self.drain),
+        )
 
     def _background_tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         files = self.metadata, self._config, self._threads.other
@@ -230,9 +234,12 @@ class ReaderService:
                 f"{self._config.cluster_id}"
             )
 
-    async def close(self) -> None:
-        """Closes the API first, connections last."""
+    async def drain(self) -> None:
+        """Give callers of the API what is under way, and take no more of them."""
         await self._listening.close()
+
+    async def close(self) -> None:
+        """After the drain; connections last."""
         await self._ledger_snapshots.close()
         await self._stores.close()
         await self._allowed.close()

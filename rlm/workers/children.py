@@ -143,6 +143,7 @@ class Child:
         self._successor: _Process | None = None
         self._has_been_ready = not plan.may_refuse
         self._ends_ms: deque[int] = deque()
+        self._is_last = False
 
     @property
     def pid(self) -> int | None:
@@ -153,7 +154,7 @@ class Child:
         """Until cancelled; then the process is stopped. Refused: see ChildPlan."""
         failures = 0
         try:
-            while True:
+            while not self._is_last:
                 began_ms = self._clock.monotonic_ms()
                 process = await self._live(began_ms)
                 now_ms = self._clock.monotonic_ms()
@@ -198,6 +199,10 @@ class Child:
             return None
         log.info("child_started", child=self._plan.name, pid=process.pid)
         return process
+
+    def start_no_more(self) -> None:
+        """The process that runs is the last one: a signal to a group reaches it, too."""
+        self._is_last = True
 
     def send(self, number: int) -> None:
         """Pass on a signal to what runs, or will serve soon."""

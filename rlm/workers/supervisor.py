@@ -5,7 +5,8 @@ connect while a worker restarts wait in their queues. A core that refuses its co
 it was ever ready ends the whole service; later one is tried again, since the workers serve
 meanwhile. SIGHUP is passed on to the core, which reads its settings again and gives the workers
 what changes for them. SIGUSR2 replaces everything by what is installed now: the core first, then
-one worker after another, each after its successor has begun. The children die with the supervisor.
+one worker after another, each after its successor has begun. At the end the workers go first: what
+their clients wait for needs the core. The children die with the supervisor.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ import structlog
 
 from rlm.clock import Clock
 from rlm.workers.children import Child, ChildPlan, Refused
+from rlm.workers.ending import Ending
 from rlm.workers.inherited import on_hang_up
 
 log = structlog.get_logger(__name__)
@@ -38,25 +40,47 @@ class Supervisor:
     ) -> None:
         self._core = Child(core, clock)
         self._workers = [Child(plan, clock) for plan in workers]
-        self._clock = clock
+        self._clock, self._ending = clock, Ending(clock, process="supervisor")
         self._replacing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT, then all end at once. Refused: see ChildPlan."""
+        """Until SIGTERM or SIGINT, then the workers end, and then the core. Refused: see
+        ChildPlan.
+        """
         loop = asyncio.get_running_loop()
         this = asyncio.current_task()
         assert this is not None  # noqa: S101 - it runs in one
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, this.cancel)
+            loop.add_signal_handler(number, self._stop, this)
         on_hang_up(partial(self._core.send, signal.SIGHUP))
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._run_workers(group)
+        except* Refused as errors:
+            raise Refused(str(errors.exceptions[0])) from errors
+        finally:
+            self._ending.ended()
+
+    async def _run_workers(self, outer: asyncio.TaskGroup) -> None:
+        """Returns when they have ended; the core, in the group outside, goes on until then."""
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as group:
                 loop.add_signal_handler(signal.SIGUSR2, self._replace_all, group)
                 for worker in self._workers:
                     group.create_task(worker.run())
-                group.create_task(self._core.run())
-        except* Refused as errors:
-            raise Refused(str(errors.exceptions[0])) from errors
+                outer.create_task(self._core.run())
+        finally:
+            self._ending.drained()
+
+    def _stop(self, running: asyncio.Task[None]) -> None:
+        """A second signal does not cut the drain short."""
+        self._ending.asked()
+        self._core.start_no_more()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, log.info, "already_stopping")
+        running.cancel()
 
     def _replace_all(self, group: asyncio.TaskGroup) -> None:
         if self._replacing is None or self._replacing.done():
@@ -87,5 +111,5 @@ def run_supervised(make: Callable[[], Supervisor]) -> bool:
     except Refused:
         return False
     except asyncio.CancelledError:
-        log.info("stopped")
+        pass
     return True

@@ -27,6 +27,7 @@ from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.proxy.tls_files import ProxyTls
 from rlm.workers.counts import WorkerCounts
+from rlm.workers.ending import Ending
 from rlm.workers.inherited import (
     die_with_supervisor,
     first_line,
@@ -144,6 +145,7 @@ class Worker:
         )
         self._acceptor = Acceptor(listening, self.proxy.has_room, self.proxy.serve, clock)
         self._accepting: asyncio.Task[None] | None = None
+        self._ending = Ending(clock, worker=settings.worker)
 
     def _tokens(self, mechanism: str) -> RemoteTokens | None:
         if not mechanism:
@@ -164,11 +166,11 @@ class Worker:
                 log.info("worker_started", worker=self._settings.worker)
                 say_ready()
                 await self._until_stopped()
-                await self.proxy.close()
+                await self._ending.drain(self.proxy.close)
                 self._report()
                 raise _Stopped
         except* _Stopped:
-            log.info("worker_stopped", worker=self._settings.worker)
+            self._ending.ended()
 
     async def _until_stopped(self) -> None:
         """Until SIGTERM or SIGINT; nothing is accepted after it."""
@@ -178,6 +180,7 @@ class Worker:
             loop.add_signal_handler(number, stopped.set)
         die_with_supervisor(loop)
         await stopped.wait()
+        self._ending.asked()
         if self._accepting is not None:
             self._accepting.cancel()
             await asyncio.wait([self._accepting])

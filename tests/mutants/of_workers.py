@@ -25,6 +25,7 @@ _CORE = ("tests/rlm/service/test_h24_core.py",)
 PROCESSES_SEEN = Target("rlm/workers/processes.py", _CORE)
 CLIENTS = Target("rlm/service/clients.py", _CORE)
 LIFETIME = Target("rlm/service/lifetime.py", _CORE)
+ENDING = Target("rlm/service/lifetime.py", ("tests/rlm/workers/test_ending.py",))
 BROKER_SERVICE = Target("rlm/service/broker_service.py", _CORE)
 
 EDITS: tuple[Edit, ...] = (
@@ -317,9 +318,14 @@ EDITS: tuple[Edit, ...] = (
     ),
     *SUPERVISOR.edits(
         (
-            "H24: workers are started again while the core ends",
+            "H24: a core that a signal to the group has ended is started again",
+            "        self._core.start_no_more()\n",
+            "        _ = self._core\n",
+        ),
+        (
+            "H24: a core ends while clients of its workers wait for it",
+            "                outer.create_task(self._core.run())\n",
             "                group.create_task(self._core.run())\n",
-            "                await group.create_task(self._core.run())\n",
         ),
     ),
     *LISTENING.edits(
@@ -382,6 +388,13 @@ EDITS: tuple[Edit, ...] = (
             "H24: a second signal cuts the end of a core short",
             '        loop.add_signal_handler(number, log.info, "already_stopping")\n',
             "        loop.add_signal_handler(number, serving.cancel)\n",
+        ),
+    ),
+    *ENDING.edits(
+        (
+            "H24: the plugin ends before the clients have their answers",
+            "            await drain()\n",
+            "            _ = drain\n",
         ),
     ),
     *BROKER_SERVICE.edits(

@@ -25,6 +25,7 @@ from rlm.plans.rights import Role, Topics, When, least_acls
 from rlm.service.reader_service import ReaderService
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
+from rlm.workers.ending import Ending
 from rlm_sandbox.ports import PortReservation
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.fake_broker import FakeBroker
@@ -57,6 +58,7 @@ async def reader(path: Path, broker: Address) -> AsyncIterator[tuple[ReaderServi
             try:
                 yield service, config
             finally:
+                await service.drain()
                 await service.close()
     ports.release_all()
 
@@ -66,12 +68,12 @@ async def test_another_cluster_is_refused(tmp_path: Path) -> None:
         broker.on(DESCRIBE_CLUSTER, CLUSTER)
         async with reader(tmp_path, broker.address) as (service, _):
             with pytest.raises(Invalid, match=r"belong to cluster another, cluster\.id is ours"):
-                await service.run()
+                await service.run(Ending(SystemClock()))
 
 
 async def test_without_kafka_it_listens_and_is_not_ready(tmp_path: Path) -> None:
     async with reader(tmp_path, Address(host="127.0.0.1", port=1)) as (service, config):
-        running = asyncio.ensure_future(service.run())
+        running = asyncio.ensure_future(service.run(Ending(SystemClock())))
         try:
             async with (
                 asyncio.timeout(60),
@@ -105,7 +107,7 @@ async def test_h11_a_lost_segment_is_a_problem_of_the_reader_that_found_it(tmp_p
         error = NotFound("object x is gone")
         known = ledger.view.entries.keys()
         service.segments.losses.note(PARTITION.key, lost.segment_id.id, error, known)
-        running = asyncio.ensure_future(service.run())
+        running = asyncio.ensure_future(service.run(Ending(SystemClock())))
         try:
             async with asyncio.timeout(60), aio.insecure_channel(str(config.grpc_listen)) as api:
                 await api.channel_ready()
@@ -123,7 +125,7 @@ async def test_h40_a_right_that_a_reader_lacks_is_its_problem(acl: Acl, tmp_path
         broker.on(DESCRIBE_CLUSTER, CLUSTER | {"cluster_id": "ours"})
         broker.on(METADATA, topics_with_rights((LEDGER_TOPIC, SETTINGS_TOPIC), [acl]))
         async with reader(tmp_path, broker.address) as (service, config):
-            running = asyncio.ensure_future(service.run())
+            running = asyncio.ensure_future(service.run(Ending(SystemClock())))
             try:
                 async with (
                     asyncio.timeout(60),

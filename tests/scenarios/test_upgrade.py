@@ -24,11 +24,14 @@ from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.ladder import wait_health
 from tests.scenarios.older_services import OlderServices, older_tree
 from tests.scenarios.traffic import SteadyProducer, TailConsumer
+from tests.service_log import events_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(1_800)]
 
 NODES = (1, 2, 3)
 _DRAIN_MS = settings()["shutdown_timeout_ms"].default
+_LATE_MS = 250
+"""A machine with other work does what is due later than one without, which has no allowance."""
 _EXIT_MS = 2_000
 """The process ends after its work has: so long on a machine with free cores."""
 _OLD_MIB = 3
@@ -42,23 +45,40 @@ class Roll:
 
     cluster: Cluster
     topic: str
-    drains_ms: list[tuple[str, int]] = field(default_factory=list)
+    older: OlderServices | None = None
+    ends_ms: list[tuple[str, int]] = field(default_factory=list)
     """From SIGTERM until the process is gone."""
+    drains_ms: list[tuple[str, int]] = field(default_factory=list)
+    """From SIGTERM until no client was served any more, as the service says in its log."""
 
     def restart(self, node: int) -> None:
         """One service is stopped and started; then old records are read."""
         sandbox, name = self.cluster.sandbox, f"rlm:{node}"
-        began = time.monotonic()
+        says_drains = not self.is_older(node)
+        before, began = len(self.drained(name)), time.monotonic()
         sandbox.stop(name)
-        self.drains_ms.append((name, int((time.monotonic() - began) * 1_000)))
+        self.ends_ms.append((name, int((time.monotonic() - began) * 1_000)))
+        if says_drains:
+            (drained_ms,) = self.drained(name)[before:]
+            self.drains_ms.append((name, drained_ms))
         sandbox.start(name)
         self.read_everything()
 
-    def change(self, node: int, older: OlderServices, *, is_older: bool) -> None:
+    def change(self, node: int, *, is_older: bool) -> None:
         """Restart a service in the other version."""
-        with older.older() if is_older else contextlib.nullcontext():
+        assert self.older is not None
+        with self.older.older() if is_older else contextlib.nullcontext():
             self.restart(node)
-        assert older.is_older(self.pid(node)) == is_older, f"rlm:{node} has the other code"
+        assert self.is_older(node) == is_older, f"rlm:{node} has the other code"
+
+    def drained(self, name: str) -> list[int]:
+        """What the service has said so far of its drains."""
+        events = events_of(self.cluster.sandbox.layout.log(name))
+        return [one["drained_ms"] for one in events if one["event"] == "drained"]
+
+    def is_older(self, node: int) -> bool:
+        """Whether it runs the older version, which says nothing of its drain."""
+        return self.older is not None and self.older.is_older(self.pid(node))
 
     def pid(self, node: int) -> int:
         return int(self.cluster.sandbox.json["brokers"][node - 1]["rlm_pid"])
@@ -108,9 +128,12 @@ class Roll:
         assert reader.passes > 0
         read = sorted(cluster.read_all(topic), key=_position)
         assert_same(read, sorted([*old, *acked], key=_position))
-        print(f"drains in ms: {self.drains_ms}, old records were read {reader.passes} times")
-        limit_ms = _DRAIN_MS + _EXIT_MS * busy_factor()
-        assert max(ms for _, ms in self.drains_ms) <= limit_ms, self.drains_ms
+        print(f"drains in ms: {self.drains_ms}, whole ends: {self.ends_ms}")
+        print(f"old records were read {reader.passes} times")
+        allowance_ms = _EXIT_MS * busy_factor()
+        slowest_ms = max(ms for _, ms in self.drains_ms)
+        assert slowest_ms <= _DRAIN_MS + _LATE_MS * (busy_factor() - 1), self.drains_ms
+        assert max(ms for _, ms in self.ends_ms) <= _DRAIN_MS + allowance_ms, self.ends_ms
 
 
 class OldReader(threading.Thread):
@@ -175,10 +198,10 @@ def test_h24_services_are_rolled_forward_and_back_under_load(
     with older.older():
         made = sandbox_factory(brokers=len(NODES), heap_mib=256)
     with Cluster(made) as cluster:
-        roll = Roll(cluster, fresh("rolled"))
-        assert all(older.is_older(roll.pid(node)) for node in NODES)
+        roll = Roll(cluster, fresh("rolled"), older)
+        assert all(roll.is_older(node) for node in NODES)
         with roll.under_load():
             for is_older in (False, True):
                 for node in NODES:
-                    roll.change(node, older, is_older=is_older)
+                    roll.change(node, is_older=is_older)
                 roll.trim_all()  # this version copies and trims what the other one began

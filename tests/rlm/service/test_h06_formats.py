@@ -61,7 +61,10 @@ class Starting:
     async def run(self) -> None:
         """As a composition root does."""
         components = {"work": self.gate.after(self._work)}
-        await keep_all_running(components, ManualClock(), self.gate.check)
+        await keep_all_running(components, ManualClock(), self.gate.check, self._drain)
+
+    async def _drain(self) -> None:
+        return
 
     async def _work(self) -> None:
         self.works.set()

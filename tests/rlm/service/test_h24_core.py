@@ -13,6 +13,7 @@ from rlm.config.machine import worker_count
 from rlm.service.broker_service import BrokerService
 from rlm.service.clients import OwnProxy, Workers, core_socket
 from rlm.service.supervised import worker_settings
+from rlm.workers.ending import Ending
 from rlm.workers.inherited import READY, CoreSettings
 from rlm.workers.v1 import core_pb2 as pb
 from rlm_sandbox.ports import PortReservation
@@ -97,7 +98,7 @@ async def test_h23_a_core_is_ready_once_it_has_seen_that_its_broker_is_safe(
         broker.on(DESCRIBE_CONFIGS, {"results": [{"configs": rows}]})
         address = broker.address
         async with built_service(tmp_path, SystemClock(), given, address, CORE) as service:
-            running = asyncio.ensure_future(service.run())
+            running = asyncio.ensure_future(service.run(Ending(SystemClock())))
             await until(lambda: bool(broker.asked(API_VERSIONS)))
             await asyncio.sleep(0.2)
             assert not is_ready()
@@ -145,8 +146,9 @@ async def test_h38_a_worker_that_is_away_and_a_core_that_keeps_ending_are_seen(
 
 STOPPED_TWICE = """
 import asyncio
-from rlm.service.lifetime import until_stopped
-async def serve():
+from rlm.clock import SystemClock
+from rlm.service.lifetime import run_until_stopped
+async def serve(ending):
     try:
         print("serves", flush=True)
         await asyncio.sleep(60)
@@ -154,7 +156,7 @@ async def serve():
         print("ends", flush=True)
         await asyncio.sleep(0.5)
         print("ended", flush=True)
-asyncio.run(until_stopped(serve()))
+run_until_stopped(serve, SystemClock())
 """
 
 

@@ -337,8 +337,10 @@ sys.exit(0 if run_supervised(make) else 2)
 """
 
 
-async def supervise(log: Path, core: str = STAYS) -> asyncio.subprocess.Process:
-    programs = (NOTE + core, NOTE + STAYS)
+async def supervise(
+    log: Path, core: str = STAYS, worker: str = STAYS
+) -> asyncio.subprocess.Process:
+    programs = (NOTE + core, NOTE + worker)
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", SUPERVISES, str(log), *programs),
         env={**os.environ, "PYTHONPATH": "."},
@@ -363,16 +365,37 @@ async def test_h24_sigterm_ends_the_supervisor_and_all_children(log: Path) -> No
     assert not any(psutil.pid_exists(pid) for pid in noted(log, "begun"))
 
 
-async def test_h24_no_worker_is_started_again_while_a_core_takes_its_time_to_end(log: Path) -> None:
-    """A signal to the whole group, as of a terminal, ends the workers before the core."""
+@pytest.mark.parametrize("takes_time", ["core", "worker"])
+async def test_h24_nothing_is_started_again_while_the_others_take_their_time_to_end(
+    log: Path, takes_time: str
+) -> None:
+    """A signal to the whole group, as of a terminal, ends each at once."""
     slow = "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(2), os._exit(0)))\n"
-    process = await supervise(log, slow + "note('slow', pid)\n" + STAYS)
-    await until(lambda: len(noted(log, "begun")) == 3 and len(noted(log, "slow")) == 1)
+    process = await supervise(log, **{takes_time: slow + "note('slow', pid)\n" + STAYS})
+    most = 1 if takes_time == "core" else 2
+    await until(lambda: len(noted(log, "begun")) == 3 and len(noted(log, "slow")) == most)
     await asyncio.sleep(0.5)
     os.killpg(process.pid, signal.SIGTERM)
     assert await asyncio.wait_for(process.wait(), LIMIT_S) == 0
     assert len(noted(log, "begun")) == 3
     assert_ended(log)
+
+
+async def test_h24_the_core_works_until_the_workers_have_drained(log: Path) -> None:
+    """What a worker's client waits for comes from the core."""
+    drains = (
+        "def drain(*_):\n"
+        "    time.sleep(0.5)\n"
+        "    note('worker ended', pid)\n"
+        "    os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, drain)\n"
+        "note('drains', pid)\n"
+    )
+    process = await supervise(log, DRAINS + STAYS, drains + STAYS)
+    await until(lambda: len(noted(log, "drains")) == 3)
+    process.terminate()
+    assert await asyncio.wait_for(process.wait(), LIMIT_S) == 0
+    assert words(log)[-3:] == ["worker", "worker", "ending"]
 
 
 async def test_h24_a_refused_configuration_ends_the_supervisor_and_the_workers(log: Path) -> None:
