@@ -61,7 +61,8 @@ class SegmentScan:
 
 class SegmentScanner:
     """Feed a segment file from its first byte on, then `finish`. Corrupt names the position in the
-    file. `on_batch` gets the position and header of each verified batch.
+    file. `on_batch` gets the position and header of each verified batch, `on_control` the header of
+    each control batch with the buffer and position it is at, valid during the call.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class SegmentScanner:
         chunk_size_bytes: int = DEFAULT_CHUNK_BYTES,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         on_batch: Callable[[int, BatchHeader], None] | None = None,
+        on_control: Callable[[BatchHeader, ByteBuffer, int], None] | None = None,
     ) -> None:
         self._on_batch = on_batch
+        self._on_control = on_control
         self._next_offset = next_offset
         self._chunk_size_bytes = chunk_size_bytes
         self._max_batch_bytes = max_batch_bytes
@@ -135,6 +138,8 @@ class SegmentScanner:
         self._note_epoch(header)
         if self._on_batch is not None:
             self._on_batch(self._position, header)
+        if self._on_control is not None and header.is_control:
+            self._on_control(header, buffer, position)
         if self._batch_count == 0:
             self._first_offset = header.base_offset
         self._batch_count += 1

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kip405.crc import crc32c
 from kip405.errors import Corrupt
 from kip405.lineage import Lineage
+from kip405.records import ControlType, records
 from kip405.scan import SegmentScan, SegmentScanner
 from tests.kip405.batch_builder import batch, control_batch, legacy, log_of
 from tests.kip405.segment_builder import entries, lineage, scanned
@@ -42,6 +43,21 @@ def test_a_scan_reports_what_the_segment_holds() -> None:
 def test_transactions_are_noticed() -> None:
     log = batch(0, 2, transactional=True, producer_id=7) + control_batch(2, 0)
     assert scanned(log).has_transactions
+
+
+def test_control_batches_are_shown_with_their_bytes() -> None:
+    log = batch(0, 2, transactional=True, producer_id=7) + control_batch(2, 1, producer_id=7)
+    found: list[tuple[int, int | None]] = []
+    scanner = SegmentScanner(
+        base_offset=0,
+        on_control=lambda header, buffer, position: found.extend(
+            (header.producer_id, one.control_type) for one in records(buffer, position)
+        ),
+    )
+    for at in range(0, len(log), 50):
+        scanner.feed(log[at : at + 50])
+    scanner.finish()
+    assert found == [(7, ControlType.COMMIT)]
 
 
 @settings(max_examples=40)
