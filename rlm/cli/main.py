@@ -135,6 +135,11 @@ COMMANDS = {
         attribute="freeze",
         summary="Stop trim, deletes and sweeps on every service.",
     ),
+    "import": LazyCommand(
+        module="rlm.cli.imports",
+        attribute="imports",
+        summary="Import segments that another uploader has stored.",
+    ),
     "ledger": LazyCommand(
         module="rlm.cli.ledger",
         attribute="ledger",

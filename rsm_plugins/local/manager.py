@@ -15,6 +15,7 @@ from kip405.contracts import (
     ExpectedSegment,
     FindingKind,
     Presence,
+    RemoteStorageManager,
     SegmentPresence,
     StoredObject,
     StoreFinding,
@@ -44,6 +45,11 @@ from rsm_plugins.layout.keys import (
 )
 from rsm_plugins.layout.manifest import check_manifest_size
 from rsm_plugins.layout.stored import expected_sizes
+from rsm_plugins.pinterest.local_objects import LocalUploadedObjects
+from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
+from rsm_plugins.pinterest.settings import COMMON as PINTEREST_ROWS
+from rsm_plugins.pinterest.settings import PREFIX as PINTEREST_PREFIX
+from rsm_plugins.pinterest.settings import pinterest_layout
 from rsm_plugins.segment_deletes import delete_each
 from rsm_plugins.store_kinds import PREFIX_SETTING, OpenStore, StoreKind
 from rsm_plugins.threads import FINISH_MS, FileThreads, StopFlag
@@ -292,12 +298,30 @@ ROOT_SETTING = Setting(
 )
 
 
+PINTEREST_ROOT = Setting(
+    key="rsm.config.pinterest.root",
+    kind=PATH,
+    doc="Directory with the objects of Pinterest's uploader: their bucket as it is mounted, or a "
+    "copy of it. It is only read.",
+)
+
+
 async def open_local(settings: Mapping[str, Any], threads: FileThreads) -> OpenStore:
     """The store below `rsm.config.root`, which may be away."""
     store = LocalRemoteStorageManager(
         settings[ROOT_SETTING.key], settings[PREFIX_SETTING.key], threads=threads
     )
-    return OpenStore(manager=store, uri=store.uri, objects_folder=store.folder, sweep=store.sweep)
+    layout = pinterest_layout(settings, PINTEREST_ROOT.key)
+    manager: RemoteStorageManager = store
+    if layout is not None:
+        root, prefix = settings[PINTEREST_ROOT.key], settings[PINTEREST_PREFIX.key]
+        uploaded = LocalUploadedObjects(root, prefix, threads)
+        manager = ImportingRemoteStorageManager(store, layout, uploaded)
+    return OpenStore(manager=manager, uri=store.uri, objects_folder=store.folder, sweep=store.sweep)
 
 
-KIND = StoreKind(name="local", settings=Table(ROOT_SETTING, PREFIX_SETTING), open=open_local)
+KIND = StoreKind(
+    name="local",
+    settings=Table(ROOT_SETTING, PREFIX_SETTING, PINTEREST_ROOT, *PINTEREST_ROWS),
+    open=open_local,
+)

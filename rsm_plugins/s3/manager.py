@@ -9,10 +9,12 @@ otherwise it is Unavailable, never empty. `KIND` declares the settings and opens
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from kip405.contracts import (
     ExpectedSegment,
+    RemoteStorageManager,
     SegmentPresence,
     StoredObject,
     StoreFinding,
@@ -31,6 +33,9 @@ from rsm_plugins.layout.keys import (
     object_names,
 )
 from rsm_plugins.layout.manifest import check_manifest_size, decode_identity, encode_identity
+from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
+from rsm_plugins.pinterest.settings import PREFIX as PINTEREST_PREFIX
+from rsm_plugins.pinterest.settings import pinterest_layout
 from rsm_plugins.s3.calls import Calls, Connection, Pause, pause, quiet_library, together
 from rsm_plugins.s3.findings import findings_of
 from rsm_plugins.s3.objects import (
@@ -41,7 +46,8 @@ from rsm_plugins.s3.objects import (
     segment_metadata,
 )
 from rsm_plugins.s3.presence import listed, presence_in
-from rsm_plugins.s3.settings import SETTINGS, S3Settings, s3_settings
+from rsm_plugins.s3.settings import PINTEREST_BUCKET, SETTINGS, S3Settings, s3_settings
+from rsm_plugins.s3.uploaded import S3UploadedObjects
 from rsm_plugins.s3.uploads import Uploads
 from rsm_plugins.store_kinds import OpenStore, StoreKind
 from rsm_plugins.threads import FileThreads
@@ -226,6 +232,11 @@ class S3RemoteStorageManager:
         failed = await self._uploads.abort_of(tuple(manifests))
         return {manifests[name]: error for name, error in failed.items()}
 
+    def uploaded(self, bucket: str, prefix: str) -> S3UploadedObjects:
+        """The objects of another uploader, by the same connections."""
+        settings = replace(self._settings, bucket=bucket, prefix=prefix)
+        return S3UploadedObjects(Objects(self._objects.calls, settings))
+
     async def inspect(self) -> tuple[StoreFinding, ...]:
         """See RemoteStorageManager."""
         return await findings_of(self._objects, self._settings.prefix)
@@ -262,7 +273,12 @@ async def open_s3(values: Mapping[str, Any], threads: FileThreads) -> OpenStore:
     settings = s3_settings(values)
     quiet_library()
     store = S3RemoteStorageManager(settings, threads, pause)
-    return OpenStore(manager=store, uri=settings.uri, sweep=store.sweep)
+    layout = pinterest_layout(values, PINTEREST_BUCKET.key)
+    manager: RemoteStorageManager = store
+    if layout is not None:
+        uploaded = store.uploaded(values[PINTEREST_BUCKET.key], values[PINTEREST_PREFIX.key])
+        manager = ImportingRemoteStorageManager(store, layout, uploaded)
+    return OpenStore(manager=manager, uri=settings.uri, sweep=store.sweep)
 
 
 KIND = StoreKind(name="s3", settings=SETTINGS, open=open_s3)

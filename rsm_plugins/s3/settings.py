@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from kip405.errors import Invalid
 from kip405.settings import FLAG, PATH, REQUIRED, Kind, Setting, Table, as_text, choice, integer
+from rsm_plugins.pinterest.settings import COMMON as PINTEREST_ROWS
 from rsm_plugins.store_kinds import PREFIX_SETTING
 
 MIB = 1024 * 1024
@@ -195,6 +196,13 @@ STALE_UPLOAD_AGE = Setting(
     unit="ms",
 )
 
+PINTEREST_BUCKET = Setting(
+    key="rsm.config.pinterest.bucket",
+    kind=Kind(allowed="the name of a bucket", read=_bucket),
+    doc="Bucket that Pinterest's uploader fills, with the endpoint and the credentials of the "
+    "store. It is only read: rights to list it and to get its objects are enough.",
+)
+
 SETTINGS = Table(
     BUCKET,
     PREFIX_SETTING,
@@ -220,6 +228,8 @@ SETTINGS = Table(
     CALL_TIMEOUT,
     ATTEMPT_TIMEOUT,
     STALE_UPLOAD_AGE,
+    PINTEREST_BUCKET,
+    *PINTEREST_ROWS,
 )
 
 

@@ -17,7 +17,14 @@ def test_the_least_configuration() -> None:
     settings = settings_of(LEAST)
     assert settings.listen == "127.0.0.1:7001"
     assert settings.kind == "local"
-    assert settings.store == {"rsm.config.root": Path("/store"), "rsm.config.prefix": ""}
+    assert settings.store == {
+        "rsm.config.root": Path("/store"),
+        "rsm.config.prefix": "",
+        "rsm.config.pinterest.root": None,
+        "rsm.config.pinterest.cluster": None,
+        "rsm.config.pinterest.prefix": "",
+        "rsm.config.pinterest.entropy.bits": 0,
+    }
     assert not settings.allow_insecure
     assert settings.source_folders is None
     assert settings.tls is None
@@ -28,6 +35,10 @@ def test_every_setting_reaches_its_field() -> None:
         **LEAST,
         "plugin": "local",
         "rsm.config.prefix": "a/b",
+        "rsm.config.pinterest.root": "/bucket",
+        "rsm.config.pinterest.cluster": "theirs",
+        "rsm.config.pinterest.prefix": "c",
+        "rsm.config.pinterest.entropy.bits": 5,
         "allow_insecure": True,
         "tls.cert.file": "/cert",
         "tls.key.file": "/key",

@@ -12,8 +12,10 @@ Leaf = tuple[str, ...]
 _TIMEOUT_S = 600
 """Of a command that starts Spark on a busy machine; all others are much quicker."""
 
-NOT_ASKED = ("attach", "sandbox", "serve")
-"""They start servers, which other tests do. `attach` knows no Kafka; its rights are a reader's."""
+NOT_ASKED = ("attach", "import", "sandbox", "serve")
+"""They start servers, which other tests do. `attach` knows no Kafka; its rights are a reader's.
+`import` knows neither Kafka nor a service.
+"""
 
 
 def leaves() -> frozenset[Leaf]:

@@ -1,0 +1,1 @@
+"""Segments that another uploader has stored become remote segments, read-only."""

@@ -1,0 +1,270 @@
+"""Imports the segments of one partition in order, each one whole or not at all.
+
+    read and check the log -> reference and indexes into our store -> manifest, last
+
+A segment is written once every transaction that began in it has ended, so that its list of aborted
+transactions is complete (H9); those whose transactions are open are held back. Indexes of later
+segments need the transactions of earlier ones. So where the first new log has any, logs that were
+imported are read again, but not written.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from kip405.crc import crc32c
+from kip405.errors import Corrupt, Internal, NotFound
+from kip405.ids import RemoteLogSegmentId, Uuid
+from kip405.lineage import Lineage, remote_lineage
+from kip405.rebuilt_indexes import TransactionTracker
+from kip405.segments import (
+    CustomMetadata,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    SegmentLocator,
+)
+from rlm.imports.scanned import LogReading, ScannedLog
+from rlm.plans.pinterest_import import (
+    ImportPlan,
+    UploadedLog,
+    check_follows,
+    lineage_with,
+    segment_id_of,
+)
+from rlmm.records import encode_value
+from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
+from rsm_plugins.layout.pinterest import LOG, OFFSET_INDEX, TIME_INDEX
+from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
+
+MOST_HELD_BACK = 256
+"""Segments whose indexes wait in memory for the end of a transaction."""
+
+_NOBODY = -1
+"""In place of the broker that has copied a segment."""
+_LAYOUT = "pinterest"
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportTarget:
+    """Whose segments they become. `software`: who writes the manifests."""
+
+    cluster_id: str
+    store_id: Uuid
+    software: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What became of one partition. `held_back`: segments that wait for the end of the transaction
+    that began at `open_since`.
+    """
+
+    plan: ImportPlan
+    segments: int = 0
+    size_bytes: int = 0
+    held_back: int = 0
+    open_since: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class PartitionImport:
+    """One partition; `imported` are all its segments in our store, by start offset."""
+
+    def __init__(
+        self,
+        store: ImportingRemoteStorageManager,
+        target: ImportTarget,
+        plan: ImportPlan,
+        imported: Sequence[RemoteLogSegmentMetadata],
+        *,
+        accepts_gaps: bool,
+        report: Callable[[Imported], None],
+    ) -> None:
+        self._store = store
+        self._target = target
+        self._plan = plan
+        self._imported = sorted(imported, key=lambda one: one.start_offset)
+        self._accepts_gaps = accepts_gaps
+        self._report = report
+        self._segments = 0
+        self._size_bytes = 0
+        self._warnings: dict[int, str] = {}
+
+    async def run(self) -> Imported:
+        """Import everything that is new. Corrupt, Invalid: a log cannot be taken; what is before
+        it was. Unavailable: begin again later.
+        """
+        logs = self._plan.logs
+        first = next((at for at, one in enumerate(logs) if one.imported is None), len(logs))
+        if first == len(logs):
+            return self._state(TransactionTracker(), ())
+        done = await self._run_from(first)
+        if done is None:
+            done = await self._run_from(0)
+        if done is None:
+            raise Internal(f"{self._plan.partition}: its logs were read from the first one on")
+        return done
+
+    async def _run_from(self, first: int) -> Imported | None:
+        """None where transactions need the logs before `first` too."""
+        tracker = TransactionTracker()
+        waiting: deque[ScannedLog] = deque()
+        next_offset, lineage = self._before(self._plan.logs[first].base_offset)
+        for log in self._plan.logs[first:]:
+            check_follows(next_offset, log, accepts_gaps=self._accepts_gaps)
+            reading = LogReading(log, tracker)
+            await self._compare(reading, log)
+            scan = await reading.read(self._store.uploaded, self._name(log))
+            if reading.astray:
+                self._warn(log, f"{reading.astray} entries of its .index lead astray")
+            if reading.has_transactions and first > 0:
+                return None
+            offsets, times = reading.indexes()
+            lineage = lineage_with(lineage, log, scan)
+            next_offset = scan.last_offset + 1
+            waiting.append(
+                ScannedLog(
+                    log=log, scan=scan, offset_index=offsets, time_index=times, lineage=lineage
+                )
+            )
+            await self._write_decided(waiting, tracker)
+            if len(waiting) >= MOST_HELD_BACK:
+                break
+        return self._state(tracker, waiting)
+
+    async def _compare(self, reading: LogReading, log: UploadedLog) -> None:
+        """Their indexes are not used; what is wrong with them is said."""
+        try:
+            reading.compare(
+                await self._store.uploaded.read(self._name(log, OFFSET_INDEX)),
+                await self._store.uploaded.read(self._name(log, TIME_INDEX)),
+            )
+        except (Corrupt, NotFound) as error:
+            self._warn(log, str(error))
+
+    def _warn(self, log: UploadedLog, text: str) -> None:
+        self._warnings[log.base_offset] = f"{log.base_offset}: {text}"
+
+    def _before(self, base_offset: int) -> tuple[int | None, Lineage]:
+        """Where the segments before an offset end, and their leader epochs."""
+        before = [one for one in self._imported if one.start_offset < base_offset]
+        if not before:
+            return None, Lineage(())
+        return before[-1].next_offset, remote_lineage(before)
+
+    async def _write_decided(self, waiting: deque[ScannedLog], tracker: TransactionTracker) -> None:
+        """Write the logs in which every transaction has ended."""
+        while waiting:
+            opened = tracker.first_open_offset
+            if opened is not None and opened < waiting[0].next_offset:
+                return
+            scanned = waiting.popleft()
+            if scanned.log.imported is None:
+                await self._write(scanned, tracker)
+                self._report(self._state(tracker, waiting))
+            tracker.forget_below(scanned.next_offset)
+
+    async def _write(self, scanned: ScannedLog, tracker: TransactionTracker) -> None:
+        indexes, txn_index_empty = scanned.indexes(tracker)
+        custom = CustomMetadata(
+            store_id=self._target.store_id,
+            indexes_size_bytes=len(indexes),
+            log_crc32c=scanned.scan.crc32c,
+            indexes_crc32c=crc32c(indexes),
+        )
+        locator = self._locator(scanned.log, custom)
+        plugin = await self._store.import_segment(
+            locator, scanned.scan.size_bytes, scanned.scan.crc32c, indexes
+        )
+        finished = self._metadata(
+            scanned, locator, replace(custom, plugin=plugin), txn_index_empty=txn_index_empty
+        )
+        await self._store.write_manifest(
+            finished.locator(self._target.cluster_id), self._manifest(scanned.log, finished)
+        )
+        self._segments += 1
+        self._size_bytes += scanned.scan.size_bytes
+
+    def _name(self, log: UploadedLog, suffix: str = LOG) -> str:
+        partition = self._plan.partition
+        return self._store.layout.file(
+            partition.topic, partition.partition, log.base_offset, suffix
+        )
+
+    def _locator(self, log: UploadedLog, custom: CustomMetadata) -> SegmentLocator:
+        partition = self._plan.partition
+        own_id = segment_id_of(self._target.store_id, partition.topic_id, self._name(log))
+        return SegmentLocator(
+            cluster_id=self._target.cluster_id,
+            segment_id=RemoteLogSegmentId(topic_id_partition=partition, id=own_id),
+            start_offset=log.base_offset,
+            custom_metadata=custom.encode(),
+        )
+
+    def _metadata(
+        self,
+        scanned: ScannedLog,
+        locator: SegmentLocator,
+        custom: CustomMetadata,
+        *,
+        txn_index_empty: bool,
+    ) -> RemoteLogSegmentMetadata:
+        log, scan = scanned.log, scanned.scan
+        return RemoteLogSegmentMetadata(
+            segment_id=locator.segment_id,
+            start_offset=log.base_offset,
+            end_offset=scan.last_offset,
+            broker_id=_NOBODY,
+            max_timestamp_ms=max(scan.max_timestamp_ms, 0) or log.modified_ms,
+            event_timestamp_ms=log.modified_ms,
+            segment_leader_epochs=scanned.lineage.clip(log.base_offset, scanned.next_offset),
+            segment_size_bytes=scan.size_bytes,
+            custom_metadata=custom.encode(),
+            state=_FINISHED,
+            txn_index_empty=txn_index_empty,
+        )
+
+    def _manifest(self, log: UploadedLog, finished: RemoteLogSegmentMetadata) -> bytes:
+        partition = self._plan.partition
+        custom = finished.custom()
+        indexes = object_name(finished.locator(self._target.cluster_id), ObjectKind.INDEXES)
+        return build_manifest(
+            Manifest(
+                cluster_id=self._target.cluster_id,
+                store_id=self._target.store_id,
+                topic=partition.topic,
+                topic_id=partition.topic_id,
+                partition=partition.partition,
+                segment_id=finished.segment_id.id,
+                start_offset=finished.start_offset,
+                end_offset=finished.end_offset,
+                remote_log_start_offset=0,
+                layout=_LAYOUT,
+                software=self._target.software,
+                objects=(
+                    ManifestObject(
+                        name=self._name(log),
+                        size_bytes=finished.segment_size_bytes,
+                        crc32c=custom.log_crc32c,
+                    ),
+                    ManifestObject(
+                        name=indexes,
+                        size_bytes=custom.indexes_size_bytes,
+                        crc32c=custom.indexes_crc32c,
+                    ),
+                ),
+                segment_metadata=encode_value(finished),
+            )
+        )
+
+    def _state(self, tracker: TransactionTracker, waiting: Collection[ScannedLog]) -> Imported:
+        return Imported(
+            plan=self._plan,
+            segments=self._segments,
+            size_bytes=self._size_bytes,
+            held_back=sum(one.log.imported is None for one in waiting),
+            open_since=tracker.first_open_offset if waiting else None,
+            warnings=tuple(self._warnings.values()),
+        )

@@ -1,0 +1,222 @@
+"""Decides which segments of a bucket of Pinterest's uploader are imported. Pure.
+
+The rule, for one partition:
+
+- Only logs up to the watermark are taken: it is written after all files of a segment. A partition
+  without one has nothing that is known to be whole.
+- Their own consumer takes only segments that have all three files. Where the first ones lack some,
+  their retention is deleting them, and they are passed over. Later ones are taken for their log, as
+  indexes are rebuilt; what is missing is reported.
+- Segments follow each other without a gap, unless the operator accepts gaps as lost. They never
+  overlap, and leader epochs never fall: otherwise an unclean election has left two histories.
+- A segment that was imported is not read again. Its log must have the size that it had.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kip405.errors import Corrupt, Invalid
+from kip405.ids import MAX_OFFSET, TopicIdPartition, Uuid
+from kip405.lineage import Lineage
+from kip405.scan import SegmentScan
+from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
+from rsm_plugins.layout.pinterest import LOG, OFFSET_INDEX, TIME_INDEX
+
+_SUFFIXES = frozenset({LOG, OFFSET_INDEX, TIME_INDEX})
+
+
+@dataclass(slots=True, kw_only=True)
+class FoundSegment:
+    """The files of one segment in a listing. `modified_ms`: when the log was written."""
+
+    base_offset: int
+    size_bytes: int = 0
+    modified_ms: int = 0
+    suffixes: set[str] = field(default_factory=set)
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """The files that are missing."""
+        return tuple(sorted(_SUFFIXES - self.suffixes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadedLog:
+    """A log to import, or one that was imported. `next_base_offset`: that of the next log in the
+    bucket, MAX_OFFSET for the last one.
+    """
+
+    base_offset: int
+    next_base_offset: int
+    size_bytes: int
+    modified_ms: int
+    imported: RemoteLogSegmentMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPlan:
+    """What is to be done for one partition. `refused`: why nothing is; None = it can begin.
+    `beyond`: how many logs are above the watermark, and come later.
+    """
+
+    partition: TopicIdPartition
+    watermark: int | None
+    logs: tuple[UploadedLog, ...] = ()
+    beyond: int = 0
+    warnings: tuple[str, ...] = ()
+    refused: str | None = None
+
+    @property
+    def new(self) -> tuple[UploadedLog, ...]:
+        return tuple(one for one in self.logs if one.imported is None)
+
+    @property
+    def new_bytes(self) -> int:
+        return sum(one.size_bytes for one in self.new)
+
+
+def plan_import(
+    partition: TopicIdPartition,
+    found: Iterable[FoundSegment],
+    watermark: int | None,
+    imported: Mapping[int, RemoteLogSegmentMetadata],
+    *,
+    accepts_gaps: bool,
+) -> ImportPlan:
+    """`imported`: the segments that are in our store, by their start offset."""
+    ordered = sorted(found, key=lambda one: one.base_offset)
+    if watermark is None:
+        why = "it has no offset.wm: no segment is known to be whole"
+        return ImportPlan(partition=partition, watermark=None, refused=why)
+    whole, warnings = _without_remains(ordered)
+    with_log = [one for one in whole if LOG in one.suffixes]
+    logs = _logs(with_log, imported)
+    taken = tuple(one for one in logs if one.base_offset <= watermark)
+    warnings += _missing_files(whole, watermark)
+    return ImportPlan(
+        partition=partition,
+        watermark=watermark,
+        logs=taken,
+        beyond=len(logs) - len(taken),
+        warnings=tuple(warnings),
+        refused=_refusal(taken, whole, watermark, imported, accepts_gaps=accepts_gaps),
+    )
+
+
+def _without_remains(ordered: Sequence[FoundSegment]) -> tuple[list[FoundSegment], list[str]]:
+    """Without segments at the beginning that are half deleted."""
+    at = 0
+    while at < len(ordered) and ordered[at].lacks:
+        at += 1
+    if at == len(ordered):  # nothing is whole, so nothing says that this is the work of retention
+        return list(ordered), []
+    warnings = [
+        f"{one.base_offset}: half deleted, without {' and '.join(one.lacks)}: passed over"
+        for one in ordered[:at]
+    ]
+    return list(ordered[at:]), warnings
+
+
+def _missing_files(whole: Iterable[FoundSegment], watermark: int) -> list[str]:
+    return [
+        f"{one.base_offset}: without {' and '.join(one.lacks)}: rebuilt from its log"
+        for one in whole
+        if one.lacks and LOG in one.suffixes and one.base_offset <= watermark
+    ]
+
+
+def _logs(
+    found: Sequence[FoundSegment], imported: Mapping[int, RemoteLogSegmentMetadata]
+) -> tuple[UploadedLog, ...]:
+    following = [*(one.base_offset for one in found[1:]), MAX_OFFSET]
+    return tuple(
+        UploadedLog(
+            base_offset=one.base_offset,
+            next_base_offset=following_base,
+            size_bytes=one.size_bytes,
+            modified_ms=one.modified_ms,
+            imported=imported.get(one.base_offset),
+        )
+        for one, following_base in zip(found, following, strict=True)
+    )
+
+
+def _refusal(
+    taken: Sequence[UploadedLog],
+    whole: Sequence[FoundSegment],
+    watermark: int,
+    imported: Mapping[int, RemoteLogSegmentMetadata],
+    *,
+    accepts_gaps: bool,
+) -> str | None:
+    if watermark not in {one.base_offset for one in taken}:
+        return f"its offset.wm names {watermark}, and that segment has no log"
+    lost = [one.base_offset for one in whole if LOG not in one.suffixes]
+    if lost and lost[0] < watermark and not accepts_gaps:
+        return f"the segment at {lost[0]} has no log; --accept-gaps counts its records as lost"
+    for log in taken:
+        known = log.imported
+        if known is not None and known.segment_size_bytes != log.size_bytes:
+            return (
+                f"the log at {log.base_offset} has {log.size_bytes} bytes, and had "
+                f"{known.segment_size_bytes} when it was imported: it was replaced"
+            )
+        if known is not None and known.next_offset > log.next_base_offset:
+            return f"the log at {log.next_base_offset} lies in the imported {log.base_offset}"
+    first = taken[0].base_offset
+    inside = [one for one in imported.values() if one.start_offset < first < one.next_offset]
+    if inside:
+        return f"the log at {first} lies in the imported {inside[0].start_offset}"
+    return None
+
+
+def check_follows(next_offset: int | None, log: UploadedLog, *, accepts_gaps: bool) -> None:
+    """Invalid unless the log begins where the one before it ends; None = it is the first."""
+    if next_offset is None or next_offset == log.base_offset:
+        return
+    if next_offset > log.base_offset:
+        raise Invalid(f"the log at {log.base_offset} overlaps the one before: it ends below it")
+    if not accepts_gaps:
+        raise Invalid(
+            f"no log has the offsets {next_offset} to {log.base_offset - 1}; --accept-gaps counts "
+            "them as lost"
+        )
+
+
+def lineage_with(known: Lineage, log: UploadedLog, scan: SegmentScan) -> Lineage:
+    """The leader epochs up to the end of one more log. Corrupt: its batches have none, or an
+    earlier one than the log before.
+    """
+    if not scan.epochs or scan.epochs[0].start_offset != scan.first_offset:
+        raise Corrupt(
+            f"the log at {log.base_offset} has batches without a leader epoch: they are of a Kafka "
+            "before 0.11"
+        )
+    entries = list(known.entries)
+    for number, one in enumerate(scan.epochs):
+        latest = entries[-1].epoch if entries else None
+        if latest is not None and one.epoch < latest:
+            raise Corrupt(
+                f"the log at {log.base_offset} has leader epoch {one.epoch} after {latest}: it is "
+                "of another history, as after an unclean election"
+            )
+        if latest is None or one.epoch > latest:
+            start = log.base_offset if number == 0 else one.start_offset
+            entries.append(EpochEntry(epoch=one.epoch, start_offset=start))
+    return Lineage(tuple(entries))
+
+
+def derived_topic_id(cluster: str, topic: str) -> Uuid:
+    """The id of a topic that no cluster of ours has: always the same one."""
+    return _uuid("topic", cluster, topic)
+
+
+def segment_id_of(store_id: Uuid, topic_id: Uuid, name: str) -> Uuid:
+    """The id of the segment with this log, so that a second import finds the first one's work."""
+    return _uuid("segment", str(store_id), str(topic_id), name)
+
+
+def _uuid(*parts: str) -> Uuid:
+    digest = hashlib.sha256("\0".join(("pinterest", *parts)).encode()).digest()
+    return Uuid(digest[:16])

@@ -1,0 +1,168 @@
+"""Names of objects in a bucket that Pinterest's segment uploader fills, and references to them.
+
+    [prefix/][entropy digits/]cluster/topic-partition/FILE
+    FILE = 20-digit base offset.{log,index,timeindex}, offset.wm, or _metadata
+
+The entropy digits are those of our own keys. The cluster is what their uploader is told, which need
+not be Kafka's id. A segment of ours whose log is such an object has a mark in its custom metadata,
+and in place of its own log a *reference*, one line of JSON (docs/reference/formats.md). Pure.
+Source: S3StorageServiceEndpoint, Utils and WatermarkFileHandler of pinterest/tiered-storage.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kip405.errors import Corrupt, Invalid
+from kip405.ids import MAX_OFFSET
+from kip405.segments import CustomMetadata, SegmentLocator
+from rsm_plugins.layout.keys import (
+    ENTROPY_BITS_MAX,
+    check_cluster_id,
+    check_topic,
+    entropy_digits,
+)
+
+WATERMARK = "offset.wm"
+LOG, OFFSET_INDEX, TIME_INDEX = "log", "index", "timeindex"
+REFERENCE_VERSION = 1
+PARTITION_MAX = 2**31 - 1
+
+_MARK = b"pinterest\x01"
+_DIGEST_BYTES = 16
+_LISTED_BITS_MAX = 8
+_FILE = re.compile(r"([0-9]{20})\.(log|index|timeindex)")
+_FOLDER = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})")
+_OFFSET = re.compile(r"[0-9]{1,20}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadedFile:
+    """One file of a segment, by its name."""
+
+    base_offset: int
+    suffix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinterestLayout:
+    """The part of their settings that names follow from; Invalid for values they cannot have."""
+
+    cluster: str
+    entropy_bits: int = 0
+
+    def __post_init__(self) -> None:
+        check_cluster_id(self.cluster)
+        if not 0 <= self.entropy_bits <= ENTROPY_BITS_MAX:
+            raise Invalid(f"entropy of {self.entropy_bits} bits is not in 0..{ENTROPY_BITS_MAX}")
+
+    def folder(self, topic: str, partition: int) -> str:
+        """Name of the folder of a partition below the prefix, without trailing slash."""
+        digits = entropy_digits(self.cluster, check_topic(topic), partition, self.entropy_bits)
+        folder = f"{self.cluster}/{topic}-{partition}"
+        return f"{digits}/{folder}" if digits else folder
+
+    def file(self, topic: str, partition: int, base_offset: int, suffix: str = LOG) -> str:
+        """Name of one file of a segment below the prefix."""
+        if not 0 <= base_offset <= MAX_OFFSET:
+            raise Invalid(f"base offset {base_offset} is no offset")
+        return f"{self.folder(topic, partition)}/{base_offset:020d}.{suffix}"
+
+    def log_of(self, locator: SegmentLocator) -> str:
+        """Name of the log of a segment."""
+        partition = locator.segment_id.topic_id_partition
+        return self.file(partition.topic, partition.partition, locator.start_offset)
+
+    def listed_folders(self, topics: Collection[str], partition: int | None) -> tuple[str, ...]:
+        """What to list, each with its slash, to see the partition of these topics, else all of
+        them. With many entropy digits that is everything below the prefix, "".
+        """
+        if topics and partition is not None:
+            return tuple(f"{self.folder(topic, partition)}/" for topic in sorted(topics))
+        bits = self.entropy_bits
+        if not bits:
+            return (f"{self.cluster}/",)
+        if bits > _LISTED_BITS_MAX:
+            return ("",)
+        return tuple(f"{number:0{bits}b}/{self.cluster}/" for number in range(2**bits))
+
+
+def parse_file(file: str) -> UploadedFile | None:
+    """A file of a segment; None for every other file, as their consumer passes it over."""
+    match = _FILE.fullmatch(file)
+    if match is None or int(match[1]) > MAX_OFFSET:
+        return None
+    return UploadedFile(base_offset=int(match[1]), suffix=match[2])
+
+
+def parse_folder(folder: str) -> tuple[str, int] | None:
+    """`topic-partition` as topic and partition; None for every other folder."""
+    match = _FOLDER.fullmatch(folder)
+    if match is None or int(match[2]) > PARTITION_MAX:
+        return None
+    try:
+        return check_topic(match[1]), int(match[2])
+    except Invalid:
+        return None
+
+
+def parse_watermark(data: bytes, where: str) -> int:
+    """The base offset of the last segment that was uploaded whole; Corrupt if it is no offset."""
+    text = data.decode("ascii", errors="replace").strip()
+    if not _OFFSET.fullmatch(text) or int(text) > MAX_OFFSET:
+        raise Corrupt(f"{where} has {text[:40]!r}, not an offset")
+    return int(text)
+
+
+def encode_watermark(base_offset: int) -> bytes:
+    """As their uploader writes it: the file name of the segment without its suffix."""
+    return f"{base_offset:020d}".encode("ascii")
+
+
+def mark_of(name: str) -> bytes:
+    """The plugin's bytes of a segment whose log is the object of this name."""
+    return _MARK + hashlib.sha256(name.encode()).digest()[:_DIGEST_BYTES]
+
+
+def is_marked(locator: SegmentLocator) -> bool:
+    """Whether the log of a segment is an object of another uploader. Invalid: its custom metadata
+    is of an unknown version.
+    """
+    if locator.custom_metadata is None:
+        return False
+    return _custom(locator).plugin.startswith(_MARK)
+
+
+def check_mark(locator: SegmentLocator, name: str) -> None:
+    """Invalid unless the segment was imported from the object of this name."""
+    if _custom(locator).plugin != mark_of(name):
+        raise Invalid(
+            f"segment {locator.segment_id} was not imported from {name}: cluster or entropy bits "
+            "of the store's settings are not those of the import"
+        )
+
+
+def reference(name: str, size_bytes: int, crc32c: int) -> bytes:
+    """What stands in place of the log: which object has it. For people and tools; the segment's
+    metadata has the same.
+    """
+    fields = {
+        "v": REFERENCE_VERSION,
+        "kind": "reference",
+        "layout": "pinterest",
+        "name": name,
+        "size_bytes": size_bytes,
+        "crc32c": crc32c,
+    }
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _custom(locator: SegmentLocator) -> CustomMetadata:
+    if locator.custom_metadata is None:
+        raise Invalid(f"segment {locator.segment_id} has no custom metadata")
+    try:
+        return CustomMetadata.decode(locator.custom_metadata)
+    except ValueError as error:
+        raise Invalid(f"segment {locator.segment_id}: {error}") from error

@@ -1,0 +1,1 @@
+"""Segments whose logs are in a bucket of Pinterest's uploader, which is only read."""
