@@ -66,6 +66,8 @@ CUSTOM_METADATA_MAX_BYTES = 128
 PLUGIN_METADATA_MAX_BYTES = 64
 ENVELOPE_VERSION = 1
 _ENVELOPE = struct.Struct(">BB16sBIII")
+LAYOUT_AT = 1
+"""Where the envelope has its layout byte."""
 _UINT32_MAX = 2**32 - 1
 
 

@@ -27,6 +27,7 @@ from rlmm.metadata_log import Log, MetadataLog
 from rlmm.packed import ID_BYTES, state_id_of
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import (
+    FORMAT_VERSION,
     LEDGER_PARTITIONS,
     NO_PREVIOUS,
     LaterRecord,
@@ -38,6 +39,7 @@ from rlmm.records import (
     encode_partition_delete,
     encode_record_value,
     ledger_partition,
+    record_version,
 )
 from rlmm.replay import LedgerState, PartitionState, Repair, repairs
 from rlmm.settings import Settings
@@ -320,15 +322,23 @@ class TopicBasedRemoteLogMetadataManager:
         expected_previous: int,
     ) -> None:
         self._refuse_stale(key, leader_epoch, expected_previous)
-        value = encode_record_value(metadata)
-        offset = await self._append(key, value, leader_epoch, expected_previous)
+        value, version = encode_record_value(metadata), record_version(metadata)
+        offset = await self._append(key, value, leader_epoch, expected_previous, version)
         self._refuse_overtaken(key, metadata is None, offset)
 
     async def _append(
-        self, key: LedgerKey, value: bytes | None, leader_epoch: int, expected_previous: int
+        self,
+        key: LedgerKey,
+        value: bytes | None,
+        leader_epoch: int,
+        expected_previous: int,
+        version: int = FORMAT_VERSION,
     ) -> int:
         headers = RecordHeaders(
-            leader_epoch=leader_epoch, expected_previous=expected_previous, writer=self._writer
+            leader_epoch=leader_epoch,
+            expected_previous=expected_previous,
+            writer=self._writer,
+            version=version,
         )
         record = Record(
             topic_partition=TopicPartition(LEDGER_TOPIC, ledger_partition(key.partition)),

@@ -7,7 +7,8 @@ tombstones included, has the headers rlm.v, rlm.epoch, rlm.prev, rlm.writer.
 The value is framed as Kafka's AbstractApiMessageSerde does: `uvarint frame version 1, uvarint api
 key, uvarint version 0`, then the flexible message, which is RemoteLogSegmentMetadataRecord (api key
 0) with the full state each time, or RemotePartitionDeleteMetadataRecord (api key 2). Kafka's own
-formatter prints these bytes. Source: storage/src/main/resources/message/*.json (4.3).
+formatter prints these bytes. `rlm.v` is 2 where the objects of the segment have another layout than
+`kafka`, and else 1. Source: storage/src/main/resources/message/*.json (4.3).
 
 A record of another api key or version is one of a later version of this software: its partition is
 known by the key, and nothing else. The partition of the ledger is that of Kafka's
@@ -25,7 +26,9 @@ from kip405.batches import uvarint
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import (
+    LAYOUT_AT,
     EpochEntry,
+    Layout,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
@@ -53,8 +56,11 @@ HEADER_EPOCH = "rlm.epoch"
 HEADER_PREVIOUS = "rlm.prev"
 HEADER_WRITER = "rlm.writer"
 FORMAT_VERSION = 1
+LAYOUT_VERSION = 2
+"""Of the records of a segment whose layout is not `kafka`: an older version could not read it."""
 NO_PREVIOUS = -1
 """`expected_previous` of a writer that saw no record of the key."""
+_KAFKAS: Final = bytes((Layout.KAFKA,))
 _KEY = struct.Struct(">16si16s")
 _PARTITION_KEY = struct.Struct(">16si")
 _LAST_STATE: Final = max(RemoteLogSegmentState)
@@ -326,8 +332,8 @@ class RecordHeaders:
         found = dict(headers)
         try:
             version = struct.unpack(">b", found[HEADER_VERSION])[0]
-            if version != FORMAT_VERSION:
-                kind = NewerFormat if version > FORMAT_VERSION else Corrupt
+            if not FORMAT_VERSION <= version <= LAYOUT_VERSION:
+                kind = NewerFormat if version > LAYOUT_VERSION else Corrupt
                 raise kind(f"ledger record version rlm.v={version} is not known")
             return cls(
                 leader_epoch=struct.unpack(">i", found[HEADER_EPOCH])[0],
@@ -381,6 +387,15 @@ class LaterRecord:
     key: bytes
     kind: str | None
     offset: int
+
+
+def record_version(metadata: RemoteLogSegmentMetadata | None) -> int:
+    """`rlm.v` of a record: the first version but for a segment of a newer layout, so that older
+    versions of the software work as long as there is none.
+    """
+    custom = None if metadata is None else metadata.custom_metadata
+    is_kafkas = custom is None or custom[LAYOUT_AT : LAYOUT_AT + 1] in (b"", _KAFKAS)
+    return FORMAT_VERSION if is_kafkas else LAYOUT_VERSION
 
 
 def encode_record_value(metadata: RemoteLogSegmentMetadata | None) -> bytes | None:

@@ -14,31 +14,39 @@ from typing import Protocol
 
 from kip405.errors import Invalid
 from kip405.ids import TopicIdPartition
+from kip405.segments import Layout
 from rsm_plugins.layout.keys import ENTROPY_BITS_MAX, partition_folder, with_prefix
 
 ENTROPY_BITS_KEY = "rsm.config.prefix.entropy.bits"
+LAYOUT_KEY = "storage.layout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointStore:
-    """A store that endpoints may name; `entropy_bits` applies where no rule says otherwise."""
+    """A store that endpoints may name; `entropy_bits` and `layout` apply where no rule says
+    otherwise.
+    """
 
     name: str
     plugin: str
     location: str
     prefix: str = ""
     entropy_bits: int = 0
+    layout: Layout = Layout.KAFKA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageEndpoint:
-    """Where the segments of a partition go: the plugin, bucket or root, prefix, entropy bits."""
+    """Where the segments of a partition go: the plugin, bucket or root, prefix, entropy bits; and
+    the layout of their objects there.
+    """
 
     store: str
     plugin: str
     location: str
     prefix: str = ""
     entropy_bits: int = 0
+    layout: Layout = Layout.KAFKA
 
     def __post_init__(self) -> None:
         if not 0 <= self.entropy_bits <= ENTROPY_BITS_MAX:
@@ -63,11 +71,14 @@ class EndpointProvider(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRule:
-    """Topics whose whole name matches the pattern go to a store; None = the store's own bits."""
+    """Topics whose whole name matches the pattern go to a store; None = the store's own bits, or
+    its own layout.
+    """
 
     topics: str
     store: str
     entropy_bits: int | None = None
+    layout: Layout | None = None
 
 
 class RuleProvider:
@@ -83,7 +94,7 @@ class RuleProvider:
         """See EndpointProvider; Invalid without any store."""
         for pattern, rule in self._rules:
             if pattern.fullmatch(topic):
-                return endpoint_in(self._stores[rule.store], rule.entropy_bits)
+                return endpoint_in(self._stores[rule.store], rule.entropy_bits, rule.layout)
         if self._first is None:
             raise Invalid("no store is configured")
         return endpoint_in(self._first)
@@ -94,14 +105,17 @@ class RuleProvider:
         return rule
 
 
-def endpoint_in(store: EndpointStore, entropy_bits: int | None = None) -> StorageEndpoint:
-    """The endpoint in a store, with its own entropy bits unless others are given."""
+def endpoint_in(
+    store: EndpointStore, entropy_bits: int | None = None, layout: Layout | None = None
+) -> StorageEndpoint:
+    """The endpoint in a store, with its own entropy bits and layout unless others are given."""
     return StorageEndpoint(
         store=store.name,
         plugin=store.plugin,
         location=store.location,
         prefix=store.prefix,
         entropy_bits=store.entropy_bits if entropy_bits is None else entropy_bits,
+        layout=store.layout if layout is None else layout,
     )
 
 
@@ -129,7 +143,7 @@ class CheckedProvider:
         store = self._stores.get(found.store)
         if store is None:
             raise Invalid(f"there is no store {found.store!r}, but {', '.join(self._stores)}")
-        if found != endpoint_in(store, found.entropy_bits):
+        if found != endpoint_in(store, found.entropy_bits, found.layout):
             raise Invalid(
                 f"the endpoint of {topic}-{partition} is not where store {store.name} is: plugin, "
                 "location and prefix are the store's, an endpoint chooses the store"

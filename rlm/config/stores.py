@@ -13,6 +13,7 @@ from typing import Any
 
 from kip405.addresses import Address
 from kip405.errors import Invalid
+from kip405.segments import Layout
 from kip405.settings import (
     ADDRESS,
     MASK,
@@ -30,6 +31,7 @@ from kip405.settings import (
 from rsm_plugins.contract.tls import Tls
 from rsm_plugins.endpoints import (
     ENTROPY_BITS_KEY,
+    LAYOUT_KEY,
     EndpointProvider,
     EndpointStore,
     RuleProvider,
@@ -91,6 +93,13 @@ STORE_ROWS = Table(
         "How many binary digits of MD5 over cluster, topic and partition precede the object "
         "names of new segments. Beside `stores` it applies to all of them.",
     ),
+    _row(
+        LAYOUT_KEY,
+        choice(*map(str, Layout)),
+        "How the objects of new segments are written (docs/stores.md). A topic's own choice "
+        "(`rlm topics enable --layout`) comes first. Beside `stores` it applies to all of them. "
+        "Default: kafka.",
+    ),
 )
 """Rows of one store; `rsm.config.*` of its kind come on top."""
 
@@ -108,6 +117,7 @@ RULE_ROWS = Table(
         default=REQUIRED,
     ),
     _row("prefix.entropy.bits", integer(0, ENTROPY_BITS_MAX), "Overrides that of the store."),
+    _row(LAYOUT_KEY, choice(*map(str, Layout)), "Overrides that of the store."),
 )
 """Rows of one rule of `storage.endpoint.rules`."""
 
@@ -126,6 +136,7 @@ class StoreConfig:
     address: Address | None = None
     tls: Tls | None = None
     entropy_bits: int = 0
+    layout: Layout = Layout.KAFKA
     config: Mapping[str, Scalar] = field(default_factory=dict, repr=False)
     secrets: frozenset[str] = frozenset()
     where: str = ""
@@ -152,6 +163,7 @@ class StoreConfig:
             location=known or (str(self.address) if self.address else " ".join(self.command)),
             prefix=self.prefix,
             entropy_bits=self.entropy_bits,
+            layout=self.layout,
         )
 
     def shown(self) -> dict[str, str]:
@@ -162,6 +174,7 @@ class StoreConfig:
             "plugin.address": self.address,
             "plugin.tls.ca.file": self.tls.ca_file if self.tls else None,
             ENTROPY_BITS_KEY: self.entropy_bits or None,
+            LAYOUT_KEY: None if self.layout is Layout.KAFKA else self.layout,
             **{key: self._masked(key) for key in self.config},
         }
         return {f"{self.where}{key}": str(value) for key, value in rows.items() if value}
@@ -182,13 +195,12 @@ def read_stores(given: Mapping[str, Any]) -> tuple[StoreConfig, ...]:
     top = {key: value for key, value in given.items() if is_store_key(key)}
     if "stores" not in given:
         return (_read_store(DEFAULT_STORE, top, ""),) if top else ()
-    bits = top.pop(ENTROPY_BITS_KEY, None)
+    defaults = {key: top.pop(key) for key in (ENTROPY_BITS_KEY, LAYOUT_KEY) if key in top}
     for key in top:
         raise Invalid(f"{key}: with `stores` it belongs to one of them: stores.NAME.{key}")
     content = given["stores"]
     if not isinstance(content, dict) or not all(isinstance(one, dict) for one in content.values()):
         raise Invalid(f"stores: must be {STORES_ALLOWED}, got {_shape(content)}")
-    defaults = {} if bits is None else {ENTROPY_BITS_KEY: bits}
     found = tuple(
         _read_store(_checked_name(name), defaults | one, f"stores.{name}.")
         for name, one in content.items()
@@ -238,6 +250,7 @@ def _read_rule(
         topics=values["topics"],
         store=values["store"],
         entropy_bits=values["prefix.entropy.bits"],
+        layout=None if values[LAYOUT_KEY] is None else Layout.parse(values[LAYOUT_KEY]),
     )
     is_known = rule.store in {one.name for one in endpoint_stores}
     try:
@@ -262,6 +275,7 @@ def _read_store(name: str, given: Mapping[str, Any], where: str) -> StoreConfig:
         address=address,
         tls=_tls(values, address, where),
         entropy_bits=values.get(ENTROPY_BITS_KEY, 0),
+        layout=Layout.parse(values.get(LAYOUT_KEY, str(Layout.KAFKA))),
         config=config,
         where=where,
     )

@@ -13,6 +13,7 @@ from kip405.indexes import OBJECT_VERSION
 from kip405.segments import ENVELOPE_VERSION
 from rlmm.formats import Formats
 from rlmm.records import FORMAT_VERSION as LEDGER_VERSION
+from rlmm.records import LAYOUT_VERSION
 from rlmm.settings_codec import FORMAT_VERSION as SETTINGS_VERSION
 from rlmm.settings_records import ReaderRecord, ServiceRecord
 from rlmm.settings_view import SettingsView
@@ -26,17 +27,21 @@ _WRITTEN: Final = {
     "manifest": MANIFEST_VERSION,
     "store-identity": IDENTITY_VERSION,
 }
+_READ: Final = {**_WRITTEN, "ledger": LAYOUT_VERSION}
+"""Ledger records of segments of another layout than `kafka` are of a version of their own: where
+there is one, an older service does not start; a heartbeat would keep it away for ever.
+"""
 REMEDY: Final = "install the version that wrote it, or a later one, here too: docs/upgrade.md"
 
 
 def own_formats(software: str) -> Formats:
-    """Of this version, whose name is `software`; it reads what it writes."""
-    return Formats(software=software, writes=_WRITTEN, reads=_WRITTEN)
+    """Of this version, whose name is `software`."""
+    return Formats(software=software, writes=_WRITTEN, reads=_READ)
 
 
 def reader_formats(software: str) -> Formats:
     """Of a reader of this version: it writes its heartbeat, and no object."""
-    return Formats(software=software, writes={"settings": SETTINGS_VERSION}, reads=_WRITTEN)
+    return Formats(software=software, writes={"settings": SETTINGS_VERSION}, reads=_READ)
 
 
 def newer_format(own: Formats, view: SettingsView, ledger: str | None) -> str | None:

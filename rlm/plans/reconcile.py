@@ -24,6 +24,7 @@ from kip405.lineage import remote_lineage, usable_end
 from kip405.segments import (
     CustomMetadata,
     EpochEntry,
+    Layout,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
@@ -43,7 +44,8 @@ _NOBODY = -1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
     """Objects of one segment without a manifest. `modified_ms`: the newest, by the store's clock.
-    `entropy_bits`: those of their names. `log_size_bytes`: the records alone, `size_bytes` all.
+    `entropy_bits` and `layout`: those of their names. `log_size_bytes`: the object with the
+    records alone, `size_bytes` all.
     """
 
     store_id: Uuid
@@ -54,6 +56,7 @@ class Leftover:
     size_bytes: int
     log_size_bytes: int
     modified_ms: int
+    layout: Layout = Layout.KAFKA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +158,9 @@ def registration(leftover: Leftover, *, leader_epoch: int, now_ms: int) -> Remot
     """The COPY_SEGMENT_STARTED of objects that nobody knows: one offset, since the rest is unknown,
     and a broker that is none, so that every service waits for its grace.
     """
-    custom = CustomMetadata(store_id=leftover.store_id, entropy_bits=leftover.entropy_bits)
+    custom = CustomMetadata(
+        store_id=leftover.store_id, entropy_bits=leftover.entropy_bits, layout=leftover.layout
+    )
     start = leftover.start_offset
     return RemoteLogSegmentMetadata(
         segment_id=RemoteLogSegmentId(

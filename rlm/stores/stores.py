@@ -26,6 +26,7 @@ from kip405.segments import (
     ByteRange,
     CustomMetadata,
     FileSlice,
+    Layout,
     RemoteLogSegmentState,
     SegmentLocator,
 )
@@ -55,6 +56,7 @@ class CopyTarget:
 
     store_id: Uuid
     entropy_bits: int = 0
+    layout: Layout = Layout.KAFKA
 
 
 class Stores:
@@ -144,7 +146,11 @@ class Targets:
         connection = self._stores.by_name(endpoint.store)
         if connection.store_id is None:
             raise Unavailable(f"store {connection.name}: {connection.problem}")
-        return CopyTarget(store_id=connection.store_id, entropy_bits=endpoint.entropy_bits)
+        return CopyTarget(
+            store_id=connection.store_id,
+            entropy_bits=endpoint.entropy_bits,
+            layout=endpoint.layout,
+        )
 
     def refuse_untiered(self, topic: str) -> None:
         """Invalid where a topic could not be tiered as the service is configured."""

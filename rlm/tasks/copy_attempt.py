@@ -38,8 +38,9 @@ from rlm.tasks.copy_slots import CopyLimit, CopySlots
 from rlm.tasks.segment_data import PreparedSegment, prepare
 from rlmm.records import NO_PREVIOUS, encode_value
 from rsm_plugins.files.page_cache import PageCache
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import object_name
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
+from rsm_plugins.layout.stored import stored_contents
 from rsm_plugins.threads import Threads
 
 _LEAST_FAILURES = 2
@@ -78,7 +79,6 @@ class StoreWrites:
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-_LAYOUT = "kafka"
 _CHECKED_FOR_MS = 2_000
 """How old the last checks may be when the manifest is written."""
 
@@ -295,7 +295,9 @@ class Copier:
         self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget
     ) -> RemoteLogSegmentMetadata:
         settings = self._settings
-        custom = CustomMetadata(store_id=target.store_id, entropy_bits=target.entropy_bits)
+        custom = CustomMetadata(
+            store_id=target.store_id, entropy_bits=target.entropy_bits, layout=target.layout
+        )
         return RemoteLogSegmentMetadata(
             segment_id=RemoteLogSegmentId(topic_id_partition=led.topic_id_partition, id=segment_id),
             start_offset=prepared.segment.base_offset,
@@ -331,10 +333,7 @@ class Copier:
         partition = snapshot.led.topic_id_partition
         custom = finished.custom()
         locator = finished.locator(self._settings.cluster_id)
-        sizes = {
-            ObjectKind.LOG: (finished.segment_size_bytes, custom.log_crc32c),
-            ObjectKind.INDEXES: (custom.indexes_size_bytes, custom.indexes_crc32c),
-        }
+        contents = stored_contents(locator, finished.segment_size_bytes)
         return build_manifest(
             Manifest(
                 cluster_id=self._settings.cluster_id,
@@ -346,13 +345,15 @@ class Copier:
                 start_offset=finished.start_offset,
                 end_offset=finished.end_offset,
                 remote_log_start_offset=snapshot.remote_log_start_offset or 0,
-                layout=_LAYOUT,
+                layout=str(custom.layout),
                 software=self._settings.software,
                 objects=tuple(
                     ManifestObject(
-                        name=object_name(locator, kind), size_bytes=size, crc32c=checksum
+                        name=object_name(locator, kind),
+                        size_bytes=content.size_bytes,
+                        crc32c=content.crc32c,
                     )
-                    for kind, (size, checksum) in sizes.items()
+                    for kind, content in contents.items()
                 ),
                 segment_metadata=encode_value(finished),
             )

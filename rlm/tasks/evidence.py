@@ -18,6 +18,7 @@ from rlm.remote_log.ports import Broker, Stores
 from rlm.stores.connection import identity_problem
 from rlmm.records import decode_value
 from rsm_plugins.layout.manifest import Manifest
+from rsm_plugins.layout.stored import stored_contents
 from rsm_plugins.threads import Threads
 
 _COMPARED_BYTES = 256 * 1024
@@ -37,6 +38,17 @@ def store_of(metadata: RemoteLogSegmentMetadata) -> Uuid:
         return metadata.custom().store_id
     except ValueError as error:
         raise Invalid(f"it is not known where the segment lies: {error}") from error
+
+
+def check_layout(manifest: Manifest, metadata: RemoteLogSegmentMetadata) -> None:
+    """Corrupt unless the manifest's metadata has the manifest's layout, and says what is stored."""
+    try:
+        custom = metadata.custom()
+        stored_contents(metadata.locator(manifest.cluster_id), metadata.segment_size_bytes)
+    except (ValueError, Invalid) as error:
+        raise Corrupt(f"it does not say what is stored: {error}") from error
+    if manifest.layout != str(custom.layout):
+        raise Corrupt(f"it is of layout {manifest.layout}, its segment of {custom.layout}")
 
 
 class StoreEvidence:
@@ -130,7 +142,9 @@ class StoreEvidence:
             manifest = Manifest.parse(data)
             if (manifest.cluster_id, manifest.store_id) != (self._cluster_id, store_of(metadata)):
                 return FoundManifest(metadata=None, unreadable="it is of another cluster or store")
-            return FoundManifest(metadata=decode_value(manifest.segment_metadata))
+            found = decode_value(manifest.segment_metadata)
+            check_layout(manifest, found)
+            return FoundManifest(metadata=found)
         except Corrupt as error:
             return FoundManifest(metadata=None, unreadable=str(error))
 

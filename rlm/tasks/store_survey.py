@@ -18,9 +18,16 @@ from rlm.clock import next_turn
 from rlm.plans.ledger_rebuild import StoredSegment
 from rlm.plans.reconcile import Leftover
 from rlm.stores.connection import identity_problem
-from rlm.tasks.evidence import store_of
+from rlm.tasks.evidence import check_layout, store_of
 from rlmm.records import decode_value
-from rsm_plugins.layout.keys import TOPIC_CUT, ObjectKind, ParsedName, locator_of, parse_name
+from rsm_plugins.layout.keys import (
+    DATA_OBJECTS,
+    TOPIC_CUT,
+    ObjectKind,
+    ParsedName,
+    locator_of,
+    parse_name,
+)
 from rsm_plugins.layout.manifest import Manifest
 
 _READS_AT_ONCE = 16
@@ -215,7 +222,8 @@ class StoreSurveyor:
     ) -> None:
         """One more object that is no manifest."""
         known = parts.get(_identity(parsed))
-        log_size_bytes = stored.size_bytes if parsed.kind is ObjectKind.LOG else 0
+        has_records = parsed.kind is DATA_OBJECTS[parsed.layout][0]
+        log_size_bytes = stored.size_bytes if has_records else 0
         parts[_identity(parsed)] = Leftover(
             store_id=store_id,
             partition=TopicIdPartition(
@@ -229,6 +237,7 @@ class StoreSurveyor:
             size_bytes=stored.size_bytes + (known.size_bytes if known else 0),
             log_size_bytes=log_size_bytes + (known.log_size_bytes if known else 0),
             modified_ms=max(stored.modified_ms, known.modified_ms if known else 0),
+            layout=parsed.layout,
         )
 
     async def _check_identity(self, store: StoreAdmin, store_id: Uuid) -> None:
@@ -297,6 +306,7 @@ class StoreSurveyor:
             raise Corrupt(f"it is of cluster {manifest.cluster_id}, store {manifest.store_id}")
         if store_of(metadata) != store_id:
             raise Corrupt(f"its segment lies in store {store_of(metadata)}")
+        check_layout(manifest, metadata)
         named = parsed.topic_id, parsed.partition, parsed.segment_id, parsed.start_offset
         partition = metadata.topic_id_partition
         inside = (*partition.key, metadata.segment_id.id, metadata.start_offset)

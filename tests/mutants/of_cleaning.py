@@ -204,10 +204,10 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H6: a manifest of nonsense is none",
-            "            return FoundManifest(metadata=decode_value(manifest.segment_metadata))\n"
+            "            return FoundManifest(metadata=found)\n"
             "        except Corrupt as error:\n"
             "            return FoundManifest(metadata=None, unreadable=str(error))",
-            "            return FoundManifest(metadata=decode_value(manifest.segment_metadata))\n"
+            "            return FoundManifest(metadata=found)\n"
             "        except Corrupt as error:\n"
             "            return FoundManifest(metadata=None)",
         ),

@@ -121,7 +121,7 @@ EDITS: tuple[Edit, ...] = (
     *RECORDS.edits(
         (
             "H6: a newer version of a ledger record counts as damage",
-            "NewerFormat if version > FORMAT_VERSION else Corrupt",
+            "NewerFormat if version > LAYOUT_VERSION else Corrupt",
             "NewerFormat if version < 0 else Corrupt",
         ),
     ),

@@ -80,8 +80,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "what is registered is looked for under other names",
-            "entropy_bits=leftover.entropy_bits)",
-            "entropy_bits=0)",
+            "entropy_bits=leftover.entropy_bits, ",
+            "entropy_bits=0, ",
         ),
     ),
     *TASK.edits(

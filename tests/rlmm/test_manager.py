@@ -3,15 +3,17 @@ what is known of what was not (H3, H6, H10).
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from kip405.errors import Fenced, Invalid, Unavailable
 from kip405.ids import PartitionKey, TopicPartition
-from kip405.segments import RemoteLogSegmentMetadata
+from kip405.segments import CustomMetadata, Layout, RemoteLogSegmentMetadata
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.publisher import OutcomeUnknown, Record
 from rlmm.records import (
+    HEADER_VERSION,
     NO_PREVIOUS,
     LedgerKey,
     RecordHeaders,
@@ -362,3 +364,13 @@ async def test_finished_ids_are_those_of_segments_that_can_be_read(ours: Process
     assert set().union(*ours.manager.finished_ids()) == {uuid(1).raw, uuid(2).raw}
     await ours.manager.publish(segment(1, DELETING), 5, int(FINISHED))
     assert set().union(*ours.manager.finished_ids()) == {uuid(2).raw}
+
+
+async def test_h06_records_of_another_layout_say_so_in_their_version(
+    ours: Process, topics: FakeTopics
+) -> None:
+    custom = CustomMetadata(store_id=uuid(9), layout=Layout.BLOCKS).encode()
+    await ours.manager.publish(segment(1, STARTED), 5, NO_PREVIOUS)
+    await ours.manager.publish(replace(segment(2, STARTED), custom_metadata=custom), 5, NO_PREVIOUS)
+    versions = [dict(one.headers)[HEADER_VERSION] for one in topics.records[LEDGER_PARTITION]]
+    assert versions == [b"\x01", b"\x02"]

@@ -1,5 +1,7 @@
 """Ledger keys, headers and values: round trips, every cut, foreign and future bytes."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,20 +9,26 @@ from hypothesis import strategies as st
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.segments import (
+    CustomMetadata,
     EpochEntry,
+    Layout,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
 from rlmm.records import (
+    FORMAT_VERSION,
+    LAYOUT_VERSION,
     LedgerKey,
+    LedgerRecord,
     RecordHeaders,
     decode_partition_delete,
     decode_record,
     decode_value,
     encode_partition_delete,
     encode_value,
+    record_version,
 )
 from tests.rlmm.builders import KEY, PARTITION, STARTED, segment, uuid
 
@@ -170,8 +178,8 @@ def test_a_record_of_the_future_or_under_a_foreign_key_is_corrupt() -> None:
     assert _decode(key, None) is not None
     foreign = LedgerKey.of(segment(2).segment_id).encode()
     whole_partition = LedgerKey(partition=KEY, segment_id=None).encode()
-    with pytest.raises(Corrupt, match=r"rlm.v=2"):
-        _decode(key, value, b"\x02")
+    with pytest.raises(Corrupt, match=r"rlm.v=3"):
+        _decode(key, value, b"\x03")
     for broken_key, broken_value in (
         (None, value),
         (foreign, value),
@@ -184,3 +192,22 @@ def test_a_record_of_the_future_or_under_a_foreign_key_is_corrupt() -> None:
     ):
         with pytest.raises(Corrupt):
             _decode(broken_key, broken_value)
+
+
+@pytest.mark.parametrize("layout", Layout)
+def test_h06_a_record_of_another_layout_is_of_a_later_version(layout: Layout) -> None:
+    """So that an older version of the software does not start beside one."""
+    custom = CustomMetadata(store_id=uuid(9), layout=layout).encode()
+    made = replace(segment(1, STARTED), custom_metadata=custom)
+    version = record_version(made)
+    assert version == (FORMAT_VERSION if layout is Layout.KAFKA else LAYOUT_VERSION)
+    key = LedgerKey.of(made.segment_id).encode()
+    record = _decode(key, encode_value(made), bytes((version,)))
+    assert isinstance(record, LedgerRecord) and record.metadata == made
+
+
+def test_a_record_without_a_layout_is_of_the_first_version() -> None:
+    for custom in (None, b"", b"\x01"):
+        made = replace(segment(1, STARTED), custom_metadata=custom)
+        assert record_version(made) == FORMAT_VERSION
+    assert record_version(None) == FORMAT_VERSION

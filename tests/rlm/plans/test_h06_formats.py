@@ -94,7 +94,7 @@ def test_h06_a_settings_record_of_a_newer_format_is_named_with_what_is_read() ->
     assert why.startswith(
         "settings offset 0: settings record b'freeze': v=2 is not known; this is "
     )
-    assert "version 1.2.0, which reads settings 1 and ledger 1: install the version" in why
+    assert "version 1.2.0, which reads settings 1 and ledger 2: install the version" in why
     settings.remove("freeze")
     assert newer_format(OURS, settings.view, None) is None
 

@@ -101,7 +101,7 @@ NEWER = pytest.mark.parametrize(
     ("partition", "key", "value", "version", "named"),
     [
         (SETTINGS, b"freeze", b'{"v":2}', 1, "v=2"),
-        (LEDGER, LEDGER_KEY, b"\x01\x00\x00", 2, "rlm.v=2"),
+        (LEDGER, LEDGER_KEY, b"\x01\x00\x00", 3, "rlm.v=3"),
     ],
     ids=["settings", "ledger"],
 )
@@ -126,7 +126,7 @@ async def test_h06_beside_a_newer_format_no_work_begins_and_the_service_ends(
 
 async def test_h06_a_newer_format_whose_key_was_written_again_is_over() -> None:
     service = Starting()
-    service.write(LEDGER, LEDGER_KEY, b"\x01\x00\x00", 2)
+    service.write(LEDGER, LEDGER_KEY, b"\x01\x00\x00", 3)
     service.write(LEDGER, LEDGER_KEY, b"\x09damaged")
     service.log.end_replay()
     await service.gate.check()
