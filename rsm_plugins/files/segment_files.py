@@ -28,6 +28,7 @@ from rsm_plugins.files.store_tree import temporary_name
 from rsm_plugins.threads import FileThreads
 
 _READ = os.O_RDONLY | os.O_CLOEXEC
+SOURCE_PIECE_BYTES = 256 * 1024
 
 
 @contextmanager
@@ -66,6 +67,26 @@ def source_chunk(log: FileSlice, position: int, size_bytes: int) -> bytes:
     if len(data) != size_bytes:
         raise Fenced(f"the file to copy, {log.path}, was cut short")
     return data
+
+
+def source_pieces(source: FileSlice, position: int, size_bytes: int) -> Iterator[bytes]:
+    """The bytes at a position of the slice, from an open file; Fenced where it is cut short."""
+    end = position + size_bytes
+    descriptor = open_source(source.path)
+    try:
+        with source_errors(source.path):
+            while position < end:
+                at = source.position + position
+                piece = read_at(descriptor, at, min(SOURCE_PIECE_BYTES, end - position))
+                if not piece:
+                    raise Fenced(
+                        f"{source.path} has only {position} of {source.size_bytes} bytes left to "
+                        "copy"
+                    )
+                position += len(piece)
+                yield piece
+    finally:
+        os.close(descriptor)
 
 
 SUFFIX = ".rlm-scratch"

@@ -19,11 +19,10 @@ import structlog
 from botocore.exceptions import ClientError
 
 from kip405.crc import crc32c, joined_crc32c
-from kip405.errors import Corrupt, Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
-from kip405.segments import FileSlice, LogSegmentData
-from rsm_plugins.files.durable import read_at
-from rsm_plugins.files.segment_files import open_source, source_errors
-from rsm_plugins.s3.bodies import PIECE_BYTES, Body, Pieces
+from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.segments import LogSegmentData
+from rsm_plugins.files.segment_files import source_pieces
+from rsm_plugins.s3.bodies import Body, Pieces
 from rsm_plugins.s3.calls import (
     backoff_seconds,
     first_of,
@@ -96,26 +95,6 @@ class SourceReader:
     def prove(self) -> None:
         """Corrupt unless the bytes that were read are those of the copy's plan."""
         check_planned(self._data, self._whole)
-
-
-def source_pieces(source: FileSlice, position: int, size_bytes: int) -> Iterator[bytes]:
-    """The bytes at a position of the slice, from an open file; Fenced where it is cut short."""
-    end = position + size_bytes
-    descriptor = open_source(source.path)
-    try:
-        with source_errors(source.path):
-            while position < end:
-                at = source.position + position
-                piece = read_at(descriptor, at, min(PIECE_BYTES, end - position))
-                if not piece:
-                    raise Fenced(
-                        f"{source.path} has only {position} of {source.size_bytes} bytes left to "
-                        "copy"
-                    )
-                position += len(piece)
-                yield piece
-    finally:
-        os.close(descriptor)
 
 
 def check_planned(data: LogSegmentData, whole: int) -> None:
