@@ -47,7 +47,8 @@ KAFKA_RLM = Distribution(
     name="kafka-rlm",
     project="pyproject.toml",
     content=(
-        *("kafka_clients", "kafka_protocol", "kip405", "man", "rlm", "rlm_sandbox", "rlm_spark"),
+        *("kafka_clients", "kafka_protocol", "kip405", "man", "rlm", "rlm_client"),
+        *("rlm_sandbox", "rlm_spark"),
         *("rlmm", "rsm_plugins", "systemd", "tiered_reads"),
     ),
 )

@@ -34,12 +34,15 @@ _MOST_SURPRISES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchAsk:
-    """The request of one range. `topic_id`: the topic with that id only."""
+    """The request of one range. `topic_id`: the topic with that id only. `max_bytes`: of one
+    message, unless a single batch is larger.
+    """
 
     wanted: OffsetRange
     remote_only: bool
     read_committed: bool
     topic_id: bytes | None = None
+    max_bytes: int = MESSAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,25 @@ class FetchClient:
 
         ServiceError, Stopped.
         """
+        found = self.list_dated_offset(
+            topic_partition,
+            timestamp,
+            remote_only=remote_only,
+            read_committed=read_committed,
+            stop=stop,
+        )
+        return None if found is None else found[0]
+
+    def list_dated_offset(
+        self,
+        topic_partition: TopicPartition,
+        timestamp: int,
+        *,
+        remote_only: bool,
+        read_committed: bool,
+        stop: Stop,
+    ) -> tuple[int, int] | None:
+        """As list_offset, with the timestamp (ms) of the record that was found, -1 = none."""
         request = pb.ListOffsetsRequest(
             topic=pb.TopicRef(name=topic_partition.topic),
             partition=topic_partition.partition,
@@ -132,7 +154,7 @@ class FetchClient:
             lambda stub, **sent: stub.ListOffsets.future(request, **sent),
             stop,
         )
-        return answer.offset if answer.offset >= 0 else None
+        return (answer.offset, answer.timestamp_ms) if answer.offset >= 0 else None
 
     def describe_topics(
         self, topics: tuple[str, ...], topic_partition: TopicPartition, stop: Stop
@@ -326,7 +348,7 @@ def _fetch_request(ask: FetchAsk, position: int) -> pb.FetchRequest:
         partition=wanted.topic_partition.partition,
         start_offset=position,
         end_offset=wanted.end_offset,
-        max_bytes=MESSAGE_BYTES,
+        max_bytes=ask.max_bytes,
         isolation_level=_isolation(ask.read_committed),
         tiers=_tiers(ask.remote_only),
     )

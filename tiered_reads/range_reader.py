@@ -27,7 +27,14 @@ from tiered_reads.errors import (
     TopicChangedError,
 )
 from tiered_reads.failover import SETTLE_MS, Absent, Order, PieceIterator, TierReader
-from tiered_reads.fetch_client import Answer, BelowLogStart, BeyondLogEnd, FetchAsk, FetchClient
+from tiered_reads.fetch_client import (
+    MESSAGE_BYTES,
+    Answer,
+    BelowLogStart,
+    BeyondLogEnd,
+    FetchAsk,
+    FetchClient,
+)
 from tiered_reads.kafka_client import KafkaClient, TopicGone
 from tiered_reads.kafka_options import kafka_settings
 from tiered_reads.kafka_requests import NO_TOPIC_ID, FetchedPartition
@@ -76,12 +83,13 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The read, as both tier readers need it."""
+    """The read, as both tier readers need it. `max_bytes`: of one message of a service."""
 
     topic_partition: TopicPartition
     identity: Identity
     read_committed: bool
     poll_timeout_ms: int
+    max_bytes: int = MESSAGE_BYTES
 
 
 class KafkaReader:
@@ -210,6 +218,7 @@ class ServiceReader:
             remote_only=self._remote_only,
             read_committed=self._reading.read_committed,
             topic_id=self._topic_id or self._reading.identity.topic_id,
+            max_bytes=self._reading.max_bytes,
         )
         try:
             for answer in self._client.fetch(ask, stop):

@@ -3,7 +3,7 @@
 import re
 
 _PATH = re.compile(
-    r"`((?:tests|kafka_protocol|kip405|rlm|rlm_sandbox|rlm_spark|tiered_reads|rlmm|rsm_plugins|bench|build_tools|docs|proto)/[\w./-]*)`"
+    r"`((?:tests|kafka_protocol|kip405|rlm|rlm_client|rlm_sandbox|rlm_spark|tiered_reads|rlmm|rsm_plugins|bench|build_tools|docs|proto)/[\w./-]*)`"
 )
 _COMMAND = re.compile(r"(?<![\w/.-])(rlm|rsm-plugin)((?: [a-z][a-z-]*)+)")
 _COMMAND_LINE = re.compile(r"^(?:    )?(?:\$ )?((?:rlm|rsm-plugin) .*)$", re.MULTILINE)

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     *("kafka_clients", "kafka_protocol", "kip405"),
-    *("rlm", "rlm_sandbox", "rlmm", "rsm_plugins", "rlm_spark", "tiered_reads"),
+    *("rlm", "rlm_client", "rlm_sandbox", "rlmm", "rsm_plugins", "rlm_spark", "tiered_reads"),
 )
 TEXT_SUFFIXES = {"", ".cfg", ".ini", ".json", ".md", ".proto", ".py", ".pyi", ".toml", ".txt"}
 TEXT_SUFFIXES |= {".sh", ".yaml", ".yml"}

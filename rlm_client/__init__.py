@@ -1,0 +1,16 @@
+"""The Tiered Storage Consumer: aiokafka's consumer that reads old offsets from the remote tier.
+
+`TieredStorageConsumer` is for asyncio, `BlockingTieredStorageConsumer` for threads. Groups, commits
+and the newest records are Kafka's; what Kafka no longer has comes from the fetch API of services.
+"""
+
+from rlm_client.blocking import BlockingTieredStorageConsumer
+from rlm_client.consumer import TieredStorageConsumer
+from rlm_client.counters import ConsumerCounters, TierCounters
+
+__all__ = [
+    "BlockingTieredStorageConsumer",
+    "ConsumerCounters",
+    "TierCounters",
+    "TieredStorageConsumer",
+]

@@ -1,0 +1,206 @@
+"""`BlockingTieredStorageConsumer`: the same consumer for threads, on an event loop of its own.
+
+Every call runs on that loop and blocks its caller. Rebalance listeners and deserializers run on the
+loop's thread: they must not call the blocking consumer, which would wait for itself.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any, Self, TypeVar
+
+from aiokafka.errors import ConsumerStoppedError
+from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
+
+from rlm_client.consumer import TieredStorageConsumer
+from rlm_client.counters import ConsumerCounters
+
+T = TypeVar("T")
+
+
+class BlockingTieredStorageConsumer:
+    """Arguments and methods are those of TieredStorageConsumer. A context manager, and an iterator
+    of records. One thread may wait for records while others commit or stop.
+    """
+
+    def __init__(self, *topics: str, **options: Any) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="rlm-client-loop", daemon=True
+        )
+        self._thread.start()
+        self._is_stopped = False
+        try:
+            self._consumer = self._run(_made(topics, options))
+        except BaseException:
+            self._end_loop()
+            raise
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        while True:
+            try:
+                record = self.getone()
+            except ConsumerStoppedError:
+                return
+            yield record
+
+    def start(self) -> None:
+        """See TieredStorageConsumer.start."""
+        self._run(self._consumer.start())
+
+    def stop(self) -> None:
+        """Commit if that is automatic, leave the group, close every connection, end the thread."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        try:
+            self._run(self._consumer.stop(), is_last=True)
+        finally:
+            self._end_loop()
+
+    def subscribe(
+        self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None
+    ) -> None:
+        """See AIOKafkaConsumer.subscribe."""
+        self._call(lambda: self._consumer.subscribe(list(topics), pattern, listener))
+
+    def unsubscribe(self) -> None:
+        """See AIOKafkaConsumer.unsubscribe."""
+        self._call(self._consumer.unsubscribe)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """See AIOKafkaConsumer.assign."""
+        self._call(lambda: self._consumer.assign(list(partitions)))
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that this consumer has now."""
+        return set(self._call(self._consumer.assignment))
+
+    def subscription(self) -> set[str]:
+        """The topics that this consumer is subscribed to."""
+        return set(self._call(self._consumer.subscription))
+
+    def topics(self) -> set[str]:
+        """All topics that the user may see."""
+        return set(self._run(self._consumer.topics()))
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Partitions that are known of a topic."""
+        found: set[int] | None = self._call(lambda: self._consumer.partitions_for_topic(topic))
+        return found
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record."""
+        return int(self._run(self._consumer.position(partition)))
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        """The offset that the group has committed last."""
+        found: int | None = self._run(self._consumer.committed(partition))
+        return found
+
+    def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
+        """Commit the positions, or the offsets given."""
+        self._run(self._consumer.commit(None if offsets is None else dict(offsets)))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on from that offset."""
+        self._call(lambda: self._consumer.seek(partition, offset))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
+        """Read on from where the log begins, over the tiers of the mode."""
+        return bool(self._run(self._consumer.seek_to_beginning(*partitions)))
+
+    def seek_to_end(self, *partitions: TopicPartition) -> bool:
+        """Read on from where the log ends."""
+        return bool(self._run(self._consumer.seek_to_end(*partitions)))
+
+    def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
+        """Read on from the committed offsets."""
+        return dict(self._run(self._consumer.seek_to_committed(*partitions)))
+
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a timestamp (ms), by partition."""
+        return dict(self._run(self._consumer.offsets_for_times(dict(timestamps))))
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where logs begin, over the tiers of the mode."""
+        return dict(self._run(self._consumer.beginning_offsets(list(partitions))))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where logs end."""
+        return dict(self._run(self._consumer.end_offsets(list(partitions))))
+
+    def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
+        """The next record; waits for one. ConsumerStoppedError when `stop` is called meanwhile."""
+        return self._run(self._consumer.getone(*partitions))
+
+    def getmany(
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """The next records; waits for `timeout_ms` at most."""
+        work = self._consumer.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+        return dict(self._run(work))
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give no records of these partitions until `resume`."""
+        self._call(lambda: self._consumer.pause(*partitions))
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return set(self._call(self._consumer.paused))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Give records of these partitions again."""
+        self._call(lambda: self._consumer.resume(*partitions))
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Kafka's high watermark as the last answer of a broker has it."""
+        found: int | None = self._call(lambda: self._consumer.highwater(partition))
+        return found
+
+    def counters(self) -> ConsumerCounters:
+        """See TieredStorageConsumer.counters."""
+        return self._call(self._consumer.counters)
+
+    def _call(self, call: Callable[[], T]) -> T:
+        async def called() -> T:
+            return call()
+
+        return self._run(called())
+
+    def _run(self, work: Coroutine[Any, Any, T], *, is_last: bool = False) -> T:
+        if self._is_stopped and not is_last:
+            work.close()
+            raise ConsumerStoppedError
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a listener or deserializer must not call the blocking consumer")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _end_loop(self) -> None:
+        self._is_stopped = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _made(topics: tuple[str, ...], options: dict[str, Any]) -> TieredStorageConsumer:
+    return TieredStorageConsumer(*topics, **options)

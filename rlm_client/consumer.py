@@ -1,0 +1,147 @@
+"""`TieredStorageConsumer`: aiokafka's consumer whose records come from Kafka and the remote tier.
+
+It is an AIOKafkaConsumer: subscriptions, groups, commits, seek, pause and all ways to take records
+are inherited, only its fetcher is another one. `start` repeats that of aiokafka with it, because
+aiokafka has no other place to name it; tests/rlm_client/test_aiokafka.py notices when it changes.
+This module uses private names of aiokafka.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_coordinator import GroupCoordinator, NoGroupCoordinator
+
+from rlm_client.connection import service_connection
+from rlm_client.counters import ConsumerCounters
+from rlm_client.remote_log import PATIENCE_MS, RemoteLog, ServiceRemoteLog
+from rlm_client.tiered_fetcher import TieredFetcher
+from tiered_reads.fetch_client import FetchClient
+from tiered_reads.values import ReadMode, ServiceConnection
+
+_RLM = "rlm_"
+_REFUSED = "`auto_offset_reset` must be earliest, latest or none"
+
+
+class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka has no types
+    """Takes the arguments of AIOKafkaConsumer, and these:
+
+    `tiered_storage_mode`: kafka_only, kafka_preferred, remote_preferred or remote_only.
+    `rlm_endpoints`: the fetch API of services, host:port, one or several; all others are found
+    through them. Not needed for kafka_only.
+    `rlm_principal`, `rlm_token_file`, `rlm_tls_ca_file`, `rlm_tls_cert_file`, `rlm_tls_key_file`,
+    `rlm_tls_server_name`, `rlm_call_timeout_ms`: how services are reached.
+
+    ValueError for arguments that cannot be used. Calls may raise RemoteTierError, a KafkaError.
+    """
+
+    _fetcher: Any
+
+    def __init__(
+        self,
+        *topics: str,
+        tiered_storage_mode: str | ReadMode = ReadMode.KAFKA_PREFERRED,
+        rlm_endpoints: str | Sequence[str] = (),
+        **options: Any,
+    ) -> None:
+        self._mode = ReadMode(tiered_storage_mode)
+        self._counters = ConsumerCounters()
+        of_service = {
+            name.removeprefix(_RLM): options.pop(name)
+            for name in tuple(options)
+            if name.startswith(_RLM)
+        }
+        self._connection = None
+        if self._mode is not ReadMode.KAFKA_ONLY:
+            self._connection = service_connection(rlm_endpoints, **of_service)
+        if str(options.get("auto_offset_reset", "latest")).lower() not in (
+            *("earliest", "latest", "none"),
+        ):
+            raise ValueError(_REFUSED)
+        super().__init__(*topics, **options)
+
+    @property
+    def tiered_storage_mode(self) -> ReadMode:
+        """The mode that the consumer was made with."""
+        return self._mode
+
+    def counters(self) -> ConsumerCounters:
+        """What has been read from each tier until now; in kafka_only they stay zero."""
+        counters = self._counters
+        return replace(counters, kafka=replace(counters.kafka), remote=replace(counters.remote))
+
+    async def start(self) -> None:
+        """Connect to the brokers, and join the group if there is one; as AIOKafkaConsumer's."""
+        if self._connection is None:
+            await super().start()
+            return
+        if self._fetcher is not None:
+            raise RuntimeError("the consumer was started before")
+        await self._client.bootstrap()
+        await self._wait_topics()
+        self._fetcher = self._tiered_fetcher(self._remote_log(self._connection))
+        subscription = self._subscription
+        if self._group_id is None:
+            self._coordinator = NoGroupCoordinator(
+                self._client, subscription, exclude_internal_topics=self._exclude_internal_topics
+            )
+            if subscription.subscription is not None and subscription.partitions_auto_assigned():
+                await self._client.force_metadata_update()
+                self._coordinator.assign_all_partitions(check_unknown=True)
+            return
+        self._coordinator = self._group_coordinator()
+        if subscription.subscription is None:
+            return
+        if subscription.partitions_auto_assigned():
+            await subscription.wait_for_assignment()
+        else:
+            self._coordinator.start_commit_offsets_refresh_task(
+                subscription.subscription.assignment
+            )
+
+    def _remote_log(self, connection: ServiceConnection) -> RemoteLog:
+        return ServiceRemoteLog(
+            FetchClient(connection, patience_ms=PATIENCE_MS),
+            read_committed=self._isolation_level == "read_committed",
+            max_bytes=self._max_partition_fetch_bytes,
+        )
+
+    def _tiered_fetcher(self, remote_log: RemoteLog) -> Fetcher:
+        return TieredFetcher(
+            self._client,
+            self._subscription,
+            mode=self._mode,
+            remote_log=remote_log,
+            counters=self._counters,
+            key_deserializer=self._key_deserializer,
+            value_deserializer=self._value_deserializer,
+            fetch_min_bytes=self._fetch_min_bytes,
+            fetch_max_bytes=self._fetch_max_bytes,
+            fetch_max_wait_ms=self._fetch_max_wait_ms,
+            max_partition_fetch_bytes=self._max_partition_fetch_bytes,
+            check_crcs=self._check_crcs,
+            fetcher_timeout=self._consumer_timeout,
+            retry_backoff_ms=self._retry_backoff_ms,
+            auto_offset_reset=self._auto_offset_reset,
+            isolation_level=self._isolation_level,
+            client_rack=self._client_rack,
+        )
+
+    def _group_coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(
+            self._client,
+            self._subscription,
+            group_id=self._group_id,
+            group_instance_id=self._group_instance_id,
+            heartbeat_interval_ms=self._heartbeat_interval_ms,
+            session_timeout_ms=self._session_timeout_ms,
+            retry_backoff_ms=self._retry_backoff_ms,
+            enable_auto_commit=self._enable_auto_commit,
+            auto_commit_interval_ms=self._auto_commit_interval_ms,
+            assignors=self._partition_assignment_strategy,
+            exclude_internal_topics=self._exclude_internal_topics,
+            rebalance_timeout_ms=self._rebalance_timeout_ms,
+            max_poll_interval_ms=self._max_poll_interval_ms,
+        )

@@ -1,0 +1,484 @@
+"""aiokafka's fetcher over both tiers: it decides per partition where the next records come from.
+
+aiokafka's fetcher has one result per partition, and gives out its records only while the consumer's
+position is where the result goes on. Pieces of the remote tier become such results. So seek, pause,
+commits, rebalances and limits of records are those of aiokafka for both tiers, and a result that
+came late, from whichever tier, is dropped and not given out twice. Positions move by records that
+were given out, by offsets that a tier has read and found empty, and by losses that are certain.
+This module uses private names of aiokafka.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from aiokafka import errors
+from aiokafka.consumer.fetcher import Fetcher, FetchResult, OffsetResetStrategy
+from aiokafka.structs import TopicPartition
+from aiokafka.util import create_task
+
+from kip405.errors import ErrorKind
+from rlm_client.counters import ConsumerCounters
+from rlm_client.errors import RemoteTierError, RemoteTierUnavailable, offsets_error
+from rlm_client.kafka_log import KafkaLog
+from rlm_client.partition_read import POLL_MS, PartitionRead, Tier
+from rlm_client.pieces import PieceRecords, RecordFormat, Results
+from rlm_client.remote_log import Items, RemoteBounds, RemoteLog
+from rlm_client.remote_stream import RemoteStream
+from tiered_reads import clock, values
+from tiered_reads.errors import ConnectorError, ServiceError
+from tiered_reads.failover import SETTLE_MS
+from tiered_reads.stopping import Stop, Stopped
+from tiered_reads.values import DataLoss, Fetched, OffsetRange, ReadMode
+
+THREADS: Final = 8
+"""That read from services; a call that waits for one holds its thread for PATIENCE_MS at most."""
+_FRESH_MS: Final = 1_000
+"""How long the bounds of a topic count, so that its partitions do not ask one by one."""
+_PASSING: Final = (ErrorKind.UNAVAILABLE.name, ErrorKind.BUSY.name, ErrorKind.FENCED.name)
+_log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class _Reads(PartitionRead):
+    """A partition's read with what is open for it."""
+
+    __slots__ = ("position", "stream", "task")
+
+    def __init__(self, mode: ReadMode) -> None:
+        super().__init__(mode)
+        self.stream: RemoteStream[Fetched | DataLoss] | None = None
+        self.position = -1
+        self.task: asyncio.Task[bool] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+    def close_stream(self) -> None:
+        stream, self.stream = self.stream, None
+        if stream is not None:
+            stream.close()
+
+
+class _Part:
+    """The partitions of an assignment that aiokafka's fetcher is to care for."""
+
+    def __init__(self, assignment: Any, topic_partitions: Iterable[TopicPartition]) -> None:
+        self.tps = frozenset(topic_partitions)
+        self.state_value = assignment.state_value
+
+
+class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
+    """`auto_offset_reset` counts where no tier has the position, or no position is committed."""
+
+    def __init__(
+        self,
+        client: Any,
+        subscriptions: Any,
+        *,
+        mode: ReadMode,
+        remote_log: RemoteLog,
+        counters: ConsumerCounters,
+        auto_offset_reset: str,
+        settle_ms: int = SETTLE_MS,
+        poll_ms: int = POLL_MS,
+        **options: Any,
+    ) -> None:
+        self._mode = mode
+        self._remote_log = remote_log
+        self._counters = counters
+        self._policy = OffsetResetStrategy.from_str(auto_offset_reset)
+        self._settle_ms = settle_ms
+        self._poll_ms = poll_ms
+        self._kafka_log = KafkaLog(client)
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="rlm-client")
+        self._stop = Stop()
+        self._reads: dict[TopicPartition, _Reads] = {}
+        self._reads_of: Any = None
+        self._bounds: dict[str, tuple[int, dict[int, RemoteBounds] | None]] = {}
+        super().__init__(client, subscriptions, auto_offset_reset="none", **options)
+        self._records = Results(counters.kafka)
+        self._record_format = RecordFormat(
+            key_deserializer=self._key_deserializer,
+            value_deserializer=self._value_deserializer,
+            check_crcs=self._check_crcs,
+            isolation_level=self._isolation_level,
+        )
+
+    async def close(self) -> None:
+        """End everything; calls under way are cancelled."""
+        self._stop.set()
+        self._drop_reads()
+        await super().close()
+        await asyncio.wrap_future(self._pool.submit(self._remote_log.close))
+        self._pool.shutdown(wait=False)
+
+    # What aiokafka's routine asks.
+
+    def _get_actions_per_node(self, assignment: Any) -> tuple[Any, ...]:
+        self._follow(assignment)
+        now_ms = clock.monotonic_ms()
+        of_kafka, resumes = [], []
+        for topic_partition, read in self._reads.items():
+            state = assignment.state_value(topic_partition)
+            if not state.has_valid_position or read.tier is Tier.KAFKA:
+                of_kafka.append(topic_partition)
+                if state.has_valid_position and read.is_check_due(now_ms) and not read.is_busy:
+                    self._start(read, self._check(topic_partition, state, read))
+            elif topic_partition in self._records or read.is_busy or read.must_wait(now_ms):
+                continue
+            elif state.paused:
+                resumes.append(state.resume_fut)
+            else:
+                self._start(read, self._read_remote(assignment, topic_partition, state, read))
+        actions = super()._get_actions_per_node(_Part(assignment, of_kafka))
+        *others, kafka_resumes = actions
+        return (*others, [*kafka_resumes, *resumes])
+
+    def _set_error(self, topic_partition: TopicPartition, error: Exception) -> None:
+        """What aiokafka would raise in the user's call: first the other tier is asked."""
+        read = self._reads.get(topic_partition)
+        if topic_partition in self._records or read is None:
+            return  # the answer is about a fetch before the present one
+        if isinstance(error, errors.OffsetOutOfRangeError):
+            if read.tier is Tier.KAFKA:
+                self._counters.failovers += 1
+                read.denied_by_kafka()
+        elif (
+            isinstance(error, errors.NoOffsetForPartitionError)
+            and self._policy != OffsetResetStrategy.NONE
+        ):
+            self._state(topic_partition).await_reset(self._policy)
+        else:
+            super()._set_error(topic_partition, error)
+
+    async def _update_fetch_positions(self, assignment: Any, node_id: Any, tps: Any) -> bool:
+        needs_wakeup: bool = await super()._update_fetch_positions(assignment, node_id, tps)
+        for topic_partition in tps:
+            state, read = assignment.state_value(topic_partition), self._reads.get(topic_partition)
+            if read is not None and read.lost_at is not None and state.has_valid_position:
+                self._counters.offsets_missed += max(0, state.position - read.lost_at)
+                read.lost_at = None
+        return needs_wakeup
+
+    async def _proc_offset_request(self, node_id: Any, topic_data: Any) -> Any:
+        """The offsets over the tiers of the mode."""
+        found: dict[TopicPartition, tuple[int, int | None]] = {}
+        is_alone = self._mode is ReadMode.REMOTE_ONLY
+        if not is_alone:
+            found = await super()._proc_offset_request(node_id, topic_data)
+        wanted = {
+            TopicPartition(topic, partition): timestamp
+            for topic, rows in topic_data.items()
+            for partition, timestamp in rows
+            if is_alone or timestamp != OffsetResetStrategy.LATEST
+        }
+        answers = await asyncio.gather(*(self._dated(one, at) for one, at in wanted.items()))
+        for (topic_partition, timestamp), answer in zip(wanted.items(), answers, strict=True):
+            if answer is not None:
+                found[topic_partition] = answer
+            elif is_alone:
+                raise RemoteTierUnavailable(f"topic {topic_partition.topic} is not tiered")
+            else:
+                _log.info("event=topic_not_tiered topic=%s", topic_partition.topic)
+            if is_alone and timestamp < 0 and found[topic_partition][0] < 0:
+                raise RemoteTierUnavailable(f"nothing of {topic_partition} is remote yet")
+        return found
+
+    # One partition's read of the remote tier.
+
+    async def _read_remote(
+        self, assignment: Any, topic_partition: TopicPartition, state: Any, read: _Reads
+    ) -> bool:
+        """Make one step; whether there is a result for the user."""
+        position = state.position
+
+        def has_moved() -> bool:
+            is_there = assignment.active and state.has_valid_position
+            return not is_there or state.position != position
+
+        try:
+            if read.stream is None or read.position != position:
+                read.close_stream()
+                items = await self._opened(topic_partition, position, read, has_moved)
+                if items is None or has_moved():
+                    return topic_partition in self._records
+                read.stream, read.position = RemoteStream(items, self._pool), position
+            item = await read.stream.next()
+            if has_moved() or read.position != position:
+                read.close_stream()
+                return False
+            if isinstance(item, Fetched):
+                return self._placed(assignment, topic_partition, read, item)
+            read.close_stream()
+            if item is None:
+                self._ended(read)
+                return False
+            return await self._lost(topic_partition, state, read, item, has_moved)
+        except asyncio.CancelledError:
+            read.close_stream()
+            return False
+        except Stopped:
+            return False
+        except Exception as error:  # noqa: BLE001 - raised in the user's call, or tried again
+            read.close_stream()
+            return self._failed(topic_partition, read, error)
+
+    async def _opened(
+        self,
+        topic_partition: TopicPartition,
+        position: int,
+        read: _Reads,
+        has_moved: Callable[[], bool],
+    ) -> Callable[[Stop], Items] | None:
+        """What to read from `position` on. None: nothing now, and `read` says what comes next."""
+        if read.is_denied:
+            return await self._opened_denied(topic_partition, position, read, has_moved)
+        now_ms = clock.monotonic_ms()
+        bounds = await self._bounds_of(topic_partition)
+        if bounds is not None:
+            await self._kafka_log.check_topic_id(topic_partition.topic, bounds.topic_id)
+        if has_moved():
+            return None
+        if self._mode is ReadMode.REMOTE_ONLY:
+            if bounds is None or position >= bounds.end_offset:
+                read.waits(now_ms, self._poll_ms)
+                return None
+            found = bounds
+            wanted = _range(topic_partition, position, found.end_offset)
+            return lambda stop: self._remote_log.alone(wanted, found.topic_id, stop)
+        if bounds is None or not bounds.start_offset <= position < bounds.end_offset:
+            read.goes_to_kafka(now_ms)
+            return None
+        found = bounds
+        wanted = _range(topic_partition, position, found.end_offset)
+        return lambda stop: self._remote_log.preferred(wanted, found.topic_id, stop)
+
+    async def _opened_denied(
+        self,
+        topic_partition: TopicPartition,
+        position: int,
+        read: _Reads,
+        has_moved: Callable[[], bool],
+    ) -> Callable[[Stop], Items] | None:
+        """Up to where Kafka's log begins, which only grows: below that Kafka has nothing."""
+        kafka = await self._kafka_log.bounds(topic_partition)
+        if has_moved():
+            return None
+        now_ms = clock.monotonic_ms()
+        if position > kafka.end_offset:
+            since_ms = read.beyond_since_ms
+            if since_ms is None or now_ms - since_ms < self._settle_ms:
+                read.beyond_since_ms = now_ms if since_ms is None else since_ms
+                read.waits(now_ms, min(self._poll_ms, self._settle_ms / 4))
+            else:
+                self._out_of_range(topic_partition, self._state(topic_partition), read)
+            return None
+        if position >= kafka.start_offset:
+            await clock.pause_ms(self._retry_backoff * 1_000)
+            read.goes_to_kafka(clock.monotonic_ms(), check_in_ms=0)
+            return None
+        bounds = await self._bounds_of(topic_partition, is_topic_enough=True)
+        topic_id = None if bounds is None else bounds.topic_id
+        if topic_id is not None:
+            await self._kafka_log.check_topic_id(topic_partition.topic, topic_id)
+        wanted = _range(topic_partition, position, kafka.start_offset)
+        return lambda stop: self._remote_log.proven(wanted, topic_id, stop)
+
+    def _placed(
+        self, assignment: Any, topic_partition: TopicPartition, read: _Reads, piece: Fetched
+    ) -> bool:
+        if topic_partition in self._records:
+            read.close_stream()  # an answer of Kafka's came before: the stream is not where it ends
+            return True
+        if piece.start_offset != read.position or piece.next_offset <= piece.start_offset:
+            raise RemoteTierError(
+                f"{topic_partition}: a piece [{piece.start_offset}, {piece.next_offset}) came at "
+                f"offset {read.position}"
+            )
+        self._counters.remote.bytes_read += len(piece.batches)
+        records = PieceRecords(topic_partition, piece, self._record_format, self._counters.remote)
+        self._records[topic_partition] = FetchResult(
+            topic_partition,
+            assignment=assignment,
+            partition_records=records,
+            backoff=self._prefetch_backoff,
+        )
+        read.position = piece.next_offset
+        read.progressed()
+        return True
+
+    def _ended(self, read: _Reads) -> None:
+        """The stream has given what it was opened for, or what its tier has of it."""
+        if self._mode is ReadMode.REMOTE_ONLY:
+            return
+        was_denied = read.is_denied
+        self._counters.failovers += 1
+        read.goes_to_kafka(clock.monotonic_ms(), check_in_ms=0 if was_denied else self._poll_ms)
+
+    async def _lost(
+        self,
+        topic_partition: TopicPartition,
+        state: Any,
+        read: _Reads,
+        loss: DataLoss,
+        has_moved: Callable[[], bool],
+    ) -> bool:
+        """It is certain that no tier of the mode has these offsets."""
+        earliest = await self._earliest(topic_partition)
+        if has_moved():
+            return False
+        if state.position < earliest:
+            return self._out_of_range(topic_partition, state, read)
+        _log.warning(
+            "event=offsets_missed partition=%s start_offset=%d end_offset=%d reason=%s",
+            *(f"{topic_partition.topic}-{topic_partition.partition}", state.position),
+            *(loss.end_offset, loss.reason),
+        )
+        self._counters.offsets_missed += loss.end_offset - state.position
+        state.seek(loss.end_offset)
+        return False
+
+    def _out_of_range(self, topic_partition: TopicPartition, state: Any, read: _Reads) -> bool:
+        """No tier has the position: auto_offset_reset decides. Whether an error is to be raised."""
+        position = state.position
+        read.beyond_since_ms = None
+        if self._policy == OffsetResetStrategy.NONE:
+            error = errors.OffsetOutOfRangeError({topic_partition: position})
+            super()._set_error(topic_partition, error)
+            return True
+        _log.warning(
+            "event=offset_out_of_range partition=%s-%d offset=%d auto_offset_reset=%s",
+            *(topic_partition.topic, topic_partition.partition, position),
+            OffsetResetStrategy.to_str(self._policy),
+        )
+        read.lost_at = position
+        read.is_denied = False
+        if self._mode is not ReadMode.REMOTE_ONLY:
+            read.goes_to_kafka(clock.monotonic_ms(), check_in_ms=0)
+        state.await_reset(self._policy)
+        return False
+
+    def _failed(self, topic_partition: TopicPartition, read: _Reads, error: Exception) -> bool:
+        now_ms = clock.monotonic_ms()
+        what = f"{topic_partition.topic}-{topic_partition.partition}: {error}"
+        self._counters.failed_reads += 1
+        read.failed(now_ms)
+        if _is_passing(error):
+            _log.warning("event=remote_read_failed error=%s", what)
+            return False
+        if topic_partition not in self._records:
+            raised = RemoteTierError(what)
+            raised.__cause__ = error
+            super()._set_error(topic_partition, raised)
+        return True
+
+    # What is asked beside the records.
+
+    async def _check(self, topic_partition: TopicPartition, state: Any, read: _Reads) -> bool:
+        """Whether the remote tier has come to have the position; Kafka is read meanwhile."""
+        try:
+            bounds = await self._bounds_of(topic_partition)
+        except asyncio.CancelledError:
+            return False
+        except (ConnectorError, Stopped) as error:
+            _log.warning("event=remote_bounds_failed topic=%s error=%s", topic_partition, error)
+            bounds = None
+        read.checked(clock.monotonic_ms())
+        if bounds is None or not state.has_valid_position or read.tier is not Tier.KAFKA:
+            return False
+        if bounds.start_offset <= state.position < bounds.end_offset:
+            self._counters.failovers += 1
+            read.goes_to_remote()
+        return False
+
+    async def _bounds_of(
+        self, topic_partition: TopicPartition, *, is_topic_enough: bool = False
+    ) -> RemoteBounds | None:
+        """None: the topic is not tiered, or nothing of the partition is remote. With
+        `is_topic_enough` those of any partition, for the topic's id.
+        """
+        topic = topic_partition.topic
+        at_ms, found = self._bounds.get(topic, (None, None))
+        if at_ms is None or clock.monotonic_ms() - at_ms >= _FRESH_MS:
+            found = await self._blocking(lambda: self._remote_log.bounds(topic, self._stop))
+            self._bounds[topic] = (clock.monotonic_ms(), found)
+        if found is None:
+            return None
+        own = found.get(topic_partition.partition)
+        return next(iter(found.values()), None) if own is None and is_topic_enough else own
+
+    async def _earliest(self, topic_partition: TopicPartition) -> int:
+        found = await self._dated(topic_partition, OffsetResetStrategy.EARLIEST)
+        if found is not None and found[0] >= 0:
+            return found[0]
+        if self._mode is ReadMode.REMOTE_ONLY:
+            raise RemoteTierUnavailable(f"nothing of {topic_partition} is remote yet")
+        return (await self._kafka_log.bounds(topic_partition)).start_offset
+
+    async def _dated(
+        self, topic_partition: TopicPartition, timestamp: int
+    ) -> tuple[int, int] | None:
+        """KafkaError, retriable where a service may answer later."""
+        asked = values.TopicPartition(topic_partition.topic, topic_partition.partition)
+        is_alone = self._mode is ReadMode.REMOTE_ONLY
+        try:
+            return await self._blocking(
+                lambda: self._remote_log.dated_offset(
+                    asked, timestamp, remote_only=is_alone, stop=self._stop
+                )
+            )
+        except ServiceError as error:
+            raise offsets_error(error, is_passing=error.kind in _PASSING) from error
+        except Stopped as stopped:
+            raise errors.ConsumerStoppedError from stopped
+
+    async def _blocking(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    # The partitions of the assignment.
+
+    def _follow(self, assignment: Any) -> None:
+        if assignment is self._reads_of:
+            return
+        self._drop_reads()
+        self._reads_of = assignment
+        self._reads = {one: _Reads(self._mode) for one in assignment.tps}
+        assignment.unassign_future.add_done_callback(lambda _: self._ended_with(assignment))
+
+    def _ended_with(self, assignment: Any) -> None:
+        if assignment is self._reads_of:
+            self._drop_reads()
+
+    def _drop_reads(self) -> None:
+        for read in self._reads.values():
+            read.close_stream()
+
+    def _state(self, topic_partition: TopicPartition) -> Any:
+        return self._reads_of.state_value(topic_partition)
+
+    def _start(self, read: _Reads, work: Any) -> None:
+        read.task = create_task(work)
+        self._pending_tasks.add(read.task)
+
+
+def _range(topic_partition: TopicPartition, start_offset: int, end_offset: int) -> OffsetRange:
+    return OffsetRange(
+        topic_partition=values.TopicPartition(topic_partition.topic, topic_partition.partition),
+        start_offset=start_offset,
+        end_offset=end_offset,
+    )
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether the same read may work later; other errors are the user's."""
+    if isinstance(error, ServiceError):
+        return error.kind in _PASSING
+    if isinstance(error, RemoteTierError):
+        return isinstance(error, RemoteTierUnavailable)
+    # A plain ConnectorError: for a while no service could say which tier has the offset.
+    return type(error) is ConnectorError or isinstance(error, errors.KafkaError | OSError)

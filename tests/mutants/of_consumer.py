@@ -1,0 +1,52 @@
+"""Planted bugs in the Tiered Storage Consumer: records are lost or repeated between the tiers."""
+
+from tests.mutants.edits import Edit, Target
+
+_BORDER = ("tests/rlm_client/test_border.py",)
+_FETCHER = Target("rlm_client/tiered_fetcher.py", _BORDER)
+_PIECES = Target("rlm_client/pieces.py", _BORDER)
+_REMOTE = Target("rlm_client/remote_log.py", _BORDER)
+
+EDITS: tuple[Edit, ...] = (
+    *_FETCHER.edits(
+        (
+            "H37: a position beyond the end is reset at once",
+            "            if since_ms is None or now_ms - since_ms < self._settle_ms:\n",
+            "            if position < 0:\n",
+        ),
+        (
+            "H20: Kafka's log start is taken for the start of the whole log",
+            "            if answer is not None:\n",
+            "            if answer is not None and is_alone:\n",
+        ),
+        (
+            "H06: a topic of another id is read",
+            "        if topic_id is not None:\n",
+            "        if topic_id is None:\n",
+        ),
+        (
+            "H15: a hole is passed without being counted",
+            "        self._counters.offsets_missed += loss.end_offset - state.position\n",
+            "        self._counters.offsets_missed += 0\n",
+        ),
+        (
+            "a stream goes on where it was, after a seek",
+            "            if read.stream is None or read.position != position:\n",
+            "            if read.stream is None:\n",
+        ),
+    ),
+    *_PIECES.edits(
+        (
+            "records before one that cannot be read are dropped",
+            "        if not has_given:\n",
+            "        if has_given or not has_given:\n",
+        ),
+    ),
+    *_REMOTE.edits(
+        (
+            "H37: what the remote tier does not know yet counts as lost",
+            "next_offset=absent.next_offset, is_certain=is_settled\n",
+            "next_offset=absent.next_offset, is_certain=now_ms >= 0\n",
+        ),
+    ),
+)
