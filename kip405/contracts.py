@@ -35,6 +35,7 @@ class IndexType(enum.Enum):
     LEADER_EPOCH = 4
     ABORTED_TRANSACTIONS = 16
     CHUNK_CHECKSUMS = 17
+    REMOTE_LOG_INDEX = 18
 
 
 class Presence(enum.Enum):

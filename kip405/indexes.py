@@ -63,8 +63,13 @@ class OffsetIndex:
         """Byte position of a batch at or before `offset`: that of the greatest entry <= offset,
         else 0.
         """
+        found = self.last_entry(offset)
+        return found[1] if found is not None else 0
+
+    def last_entry(self, offset: int) -> tuple[int, int] | None:
+        """(offset, position) of the greatest entry <= offset; None: there is none."""
         at = bisect_right(range(len(self)), offset, key=self._offset)
-        return self._position(at - 1) if at else 0
+        return self.entry(at - 1) if at else None
 
     def entry_before_last(self, position: int, next_offset: int) -> tuple[int, int] | None:
         """(offset, position) of the last entry but one of those up to a byte position and below

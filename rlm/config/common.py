@@ -34,6 +34,8 @@ from rsm_plugins.contract.tls import Tls
 NOBODY_ASKS, BY_FILE, BY_KAFKA = "none", "file", "kafka"
 """Who says what a caller of the API may do (api.authorization)."""
 
+ON, OFF = "on", "off"
+
 _KEPT_SHARE = 8
 _LEAST_QUOTA = 1 << 20  # below this, a delayed stream looks dead to its client
 
@@ -290,6 +292,30 @@ class CommonConfig(KafkaClientConfig):
     )
     fetch_chunk_cache_disk_bytes: int = size_bytes(
         "fetch.chunk.cache.disk.bytes", 16 << 30, "Disk space for the disk cache.", 1 << 20
+    )
+    remote_index_files: str = setting(
+        "remote.index.files",
+        choice(ON, OFF),
+        "Whether index entries of remote segments are kept in files below state.dir/remote-index. "
+        "A first read of a segment then asks the store for records alone, also after a restart.",
+        default=OFF,
+    )
+    remote_index_segment_bytes: int = size_bytes(
+        "remote.index.segment.bytes",
+        1 << 20,
+        "Size at which another remote index file is begun.",
+        64 << 10,
+    )
+    remote_index_segment_ms: int = milliseconds(
+        "remote.index.segment.ms",
+        604_800_000,
+        "Age at which another remote index file is begun.",
+    )
+    remote_index_max_bytes: int = size_bytes(
+        "remote.index.max.bytes",
+        1 << 30,
+        "Disk space for the remote index files. What would exceed it is not kept.",
+        1 << 20,
     )
     fetch_range_max_bytes: int = size_bytes(
         "fetch.range.max.bytes", 16 << 20, "The largest range of one request to the store.", 1 << 20

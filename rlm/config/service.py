@@ -230,6 +230,14 @@ class ServiceConfig(WatchingConfig):
         "remote.log.manager.task.interval.ms, and a directory that cannot be read is reported.",
         changes_while_running=True,
     )
+    remote_index_interval_bytes: int = setting(
+        "remote.index.interval.bytes",
+        integer(64 << 10, 1 << 30),
+        "How much of a segment one entry of its remote log index is for. The entries are stored "
+        "with the segment, also while remote.index.files is off.",
+        default=1 << 20,
+        unit="bytes",
+    )
     leadership_poll_interval_ms: int = _ms(
         "leadership.poll.interval.ms", 1_000, "How often the broker is asked for leadership."
     )

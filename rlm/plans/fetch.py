@@ -110,6 +110,11 @@ class ChunkWindow:
         )
 
 
+def first_offset(piece: ByteBuffer, inside: int) -> int:
+    """The base offset of the batch whose header is there (see ChunkWindow.headers_at)."""
+    return int(_HEAD.unpack_from(piece, inside)[0])
+
+
 def cut(
     window: ChunkWindow, position: int, bounds: ReadBounds, index: OffsetIndex | None = None
 ) -> Cut:

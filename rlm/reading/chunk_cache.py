@@ -223,9 +223,17 @@ class SingleFlightCache(Generic[K, V]):
 
     def _landed(self, key: K, pending: asyncio.Future[V], reader: int) -> None:
         self._pending.pop(key, None)
-        if pending.cancelled() or pending.exception() is not None:
-            return
-        value = pending.result()
+        if not pending.cancelled() and pending.exception() is None:
+            self.put(key, pending.result(), reader)
+
+    def drop(self, key: K) -> None:
+        """Keep a value no longer."""
+        if self._kept.pop(key, None) is not None:
+            self._order.discard(key)
+
+    def put(self, key: K, value: V, reader: int) -> None:
+        """Keep a value, in place of one that is kept already."""
+        self.drop(key)
         weight = self._weigh(value)
         if weight > self._capacity_bytes:
             return  # it would evict all the others and then itself

@@ -51,7 +51,9 @@ class ChunkLoader:
         index_scheduler: LoadScheduler,
         limits: ReadLimits,
         counts: ReadCounts,
+        has_files: bool,
     ) -> None:
+        self._has_files = has_files
         self._source = source
         self._chunks = chunks
         self._indexes = indexes
@@ -111,6 +113,31 @@ class ChunkLoader:
             return load.future
 
         return self._indexes.start(key, begin, reader)
+
+    async def indexes_of_files(
+        self, segment: RemoteLogSegmentMetadata, reader: int
+    ) -> SegmentIndexes | None:
+        """From the remote index files, kept from now on. None: they do not have them, or a load of
+        them runs already.
+        """
+        key = segment.segment_id.id
+        if not self._has_files or key in self._index_loads:
+            return None
+        found = await self._source.indexes_of_files(segment)
+        if found is not None:
+            self._indexes.put(key, found, reader)
+        return found
+
+    async def indexes_of_store(
+        self, segment: RemoteLogSegmentMetadata, reader: int
+    ) -> SegmentIndexes:
+        """Those of the indexes object, since what the remote index files had is wrong. It is rare,
+        so each reader that meets it asks for itself.
+        """
+        await self._source.distrust_files(segment)
+        found = await self._source.indexes_of_store(segment)
+        self._indexes.put(segment.segment_id.id, found, reader)
+        return found
 
     # Chunks.
 

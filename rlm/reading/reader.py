@@ -3,7 +3,7 @@
 A read waits for the first chunk that is missing and then returns what is there: a reader that asks
 for much gets its first record as soon as a reader that asks for little. The indexes and the first
 range of an unknown segment are requested together, so that the first record is at most two round
-trips away.
+trips away. Where the remote index files have the segment, its first range is the only request.
 """
 
 import asyncio
@@ -19,12 +19,13 @@ from kip405.records import find_timestamp
 from kip405.scan import DEFAULT_CHUNK_BYTES
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import Clock
-from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut
+from rlm.plans.fetch import ChunkWindow, Cut, ReadBounds, cut, first_offset
 from rlm.reading.chunk_cache import ChunkCache, SingleFlightCache
 from rlm.reading.chunk_loader import ChunkLoader, Wanted
 from rlm.reading.chunk_memory import ChunkMemory, view_of
 from rlm.reading.cursors import Cursor, Cursors, Following
 from rlm.reading.load_scheduler import LoadScheduler, ReadMemory
+from rlm.reading.remote_index import RemoteIndex
 from rlm.reading.segment_indexes import SegmentIndexes, guessed_numbers
 from rlm.reading.source import ChunkDisk, SegmentSource
 from rlm.reading.values import ReadCounts, ReadLimits, RemoteRecords, TimestampedOffset
@@ -46,7 +47,9 @@ class RemoteReader:
         clock: Clock,
         limits: ReadLimits,
         disk: ChunkDisk | None = None,
+        remote_index: RemoteIndex | None = None,
     ) -> None:
+        self.remote_index = remote_index
         self._threads = threads
         self._clock = clock
         self._limits = limits
@@ -74,6 +77,7 @@ class RemoteReader:
                 disk=disk,
                 memory=self.chunk_memory,
                 counts=self.counts,
+                remote_index=remote_index,
             ),
             chunks=self.chunks,
             indexes=self.indexes,
@@ -81,6 +85,7 @@ class RemoteReader:
             index_scheduler=self.index_scheduler,
             limits=limits,
             counts=self.counts,
+            has_files=remote_index is not None,
         )
 
     @property
@@ -269,24 +274,59 @@ class _OneRead:
         """Load what is missing until there is at least one batch to return, or certainly none."""
         known = self._loader.kept_indexes(self.segment, self.reader)
         if known is None:
+            known = await self._loader.indexes_of_files(self.segment, self.reader)
+        if known is None:
             known = await self._first(supposed_chunk_bytes)
-        self.indexes = known
-        size = known.chunks.chunk_size_bytes
-        self.window = ChunkWindow(size, self.segment.segment_size_bytes, self._pieces)
-        position = known.offsets.lookup(self.bounds.offset)
+        position = self._begin_at(known)
         while True:
             self._take(position)
-            try:
-                found = cut(self.window, position, self.bounds, known.offsets)
-            except Corrupt as error:
-                text = f"log object of segment {self.segment.segment_id}: {error}"
-                raise Corrupt(text) from error
+            found = self._cut(position)
+            if found is None:
+                self.has_waited = True
+                certain = await self._loader.indexes_of_store(self.segment, self.reader)
+                position = self._begin_at(certain)
+                continue
             if found.needed is None or found.end > found.start:
                 return found
             position = found.start
+            size = self.indexes.chunks.chunk_size_bytes
             for passed in [number for number in self._pieces if (number + 1) * size <= position]:
                 del self._pieces[passed]
             await self._bring(found.needed)
+
+    def _begin_at(self, indexes: SegmentIndexes) -> int:
+        """Read by these indexes, from the position that they have for the offset."""
+        self.indexes = indexes
+        size = indexes.chunks.chunk_size_bytes
+        self._pieces.clear()
+        self.window = ChunkWindow(size, self.segment.segment_size_bytes, self._pieces)
+        self._start = indexes.start_of(self.bounds.offset)
+        self._first_end = self._start[0]
+        if indexes.is_from_files:  # the batch is somewhere in the sequence: one range has it all
+            end = indexes.offsets.upper_position(self.bounds.offset + 1)
+            most = self._start[0] + 2 * self._limits.first_bytes
+            self._first_end = min(end or self.segment.segment_size_bytes, most)
+        return self._start[0]
+
+    def _cut(self, position: int) -> Cut | None:
+        """As `rlm.plans.fetch.cut`; None where the remote index files led to no batch."""
+        try:
+            self._check_start()
+            return cut(self.window, position, self.bounds, self.indexes.offsets)
+        except Corrupt as error:
+            if self.indexes.is_from_files:
+                return None
+            text = f"log object of segment {self.segment.segment_id}: {error}"
+            raise Corrupt(text) from error
+
+    def _check_start(self) -> None:
+        """Corrupt where the batch at the start is another than the remote index files say: a read
+        from there would leave out records.
+        """
+        position, offset = self._start
+        headers = None if offset is None else self.window.headers_at(position)
+        if headers is not None and first_offset(*headers) != offset:
+            raise Corrupt(f"no batch at {position} begins with offset {offset}")
 
     async def _first(self, supposed_chunk_bytes: int) -> SegmentIndexes:
         """Load the indexes and the first range at the same time."""
@@ -322,7 +362,7 @@ class _OneRead:
         size = self.indexes.chunks.chunk_size_bytes
         start, end = needed
         wanted_bytes = min(self.bounds.max_bytes, self._limits.first_bytes)
-        numbers = self.indexes.numbers(start, max(end, start + wanted_bytes))
+        numbers = self.indexes.numbers(start, max(end, start + wanted_bytes, self._first_end))
         self._loader.ask(
             Wanted(
                 segment=self.segment,

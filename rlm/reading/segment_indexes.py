@@ -1,5 +1,10 @@
-"""Parses the indexes object of a segment, and finds where in it an offset may be. Pure."""
+"""Parses the indexes of a segment, and finds where in it an offset may be. Pure.
 
+They come from the indexes object, with Kafka's own offset and time index, or from the remote index
+files, whose entries are farther apart.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kip405.contracts import IndexType
@@ -13,18 +18,30 @@ from kip405.indexes import (
     TimeIndex,
     decode_aborted,
 )
+from kip405.remote_index import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    RemoteLogIndexEntry,
+    SegmentRecord,
+    segment_entries,
+)
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentIndexes:
-    """The parsed indexes object of one segment, of `size_bytes`."""
+    """The parsed indexes of one segment, of `size_bytes`.
+
+    `is_from_files`: each entry of `offsets` names the first offset of the batch there, which its
+    readers must check.
+    """
 
     offsets: OffsetIndex
     times: TimeIndex
     aborted: tuple[AbortedTransaction, ...]
     chunks: ChunkChecksums
     size_bytes: int
+    is_from_files: bool = False
 
     @classmethod
     def parse(cls, data: bytes, segment: RemoteLogSegmentMetadata) -> "SegmentIndexes":
@@ -40,6 +57,34 @@ class SegmentIndexes:
             chunks=ChunkChecksums.decode(checksums, segment.segment_size_bytes),
             size_bytes=len(data),
         )
+
+    @classmethod
+    def of_files(
+        cls, record: SegmentRecord, entries: bytes, segment: RemoteLogSegmentMetadata
+    ) -> "SegmentIndexes":
+        """From the remote index files; Corrupt unless they are of these objects of the segment."""
+        _check_record(record, segment)
+        found = segment_entries(
+            entries, segment.segment_size_bytes, segment.start_offset, segment.end_offset
+        )
+        offsets, times = _sparse_indexes(found, segment.start_offset)
+        return cls(
+            offsets=OffsetIndex(memoryview(offsets), segment.start_offset),
+            times=TimeIndex(memoryview(times), segment.start_offset),
+            aborted=decode_aborted(record.aborted),
+            chunks=ChunkChecksums.decode(record.checksums, segment.segment_size_bytes),
+            size_bytes=len(offsets) + len(times) + len(record.checksums) + len(record.aborted),
+            is_from_files=True,
+        )
+
+    def start_of(self, offset: int) -> tuple[int, int | None]:
+        """Position of a batch at or before the offset, and the first offset that the batch there
+        must have; None: any.
+        """
+        found = self.offsets.last_entry(offset)
+        if found is None:
+            return 0, None
+        return found[1], found[0] if self.is_from_files else None
 
     def numbers(self, start: int, end: int) -> range:
         """The chunks that hold the positions [start, end) of the log, as far as it reaches."""
@@ -85,6 +130,41 @@ def guessed_numbers(
     position = size * skipped // (segment.next_offset - segment.start_offset)
     numbers = chunk_numbers(position, position + max(wanted_bytes, 1), chunk_bytes, count)
     return range(max(numbers.start - 1, 0), min(numbers.stop + 1, count))
+
+
+def _check_record(record: SegmentRecord, segment: RemoteLogSegmentMetadata) -> None:
+    expected = (
+        segment.segment_id.id,
+        segment.start_offset,
+        segment.end_offset,
+        segment.segment_size_bytes,
+        checked_custom(segment).indexes_crc32c,
+    )
+    found = (
+        record.segment_id,
+        record.start_offset,
+        record.end_offset,
+        record.log_size_bytes,
+        record.indexes_crc32c,
+    )
+    if found != expected:
+        raise Corrupt(f"remote index files have {found} of segment {expected}")
+
+
+def _sparse_indexes(
+    entries: Sequence[RemoteLogIndexEntry], start_offset: int
+) -> tuple[bytes, bytes]:
+    """Offset and time index. A search for a timestamp begins with the first entry before which all
+    timestamps are smaller.
+    """
+    offsets, times, largest_ms = bytearray(), bytearray(), -1
+    for entry in entries:
+        relative = entry.first_offset - start_offset
+        offsets += OFFSET_ENTRY.pack(relative, entry.position)
+        if entry.position:
+            times += TIME_ENTRY.pack(largest_ms + 1, relative)
+        largest_ms = max(largest_ms, entry.last_timestamp_ms)
+    return bytes(offsets), bytes(times)
 
 
 def _section(

@@ -22,6 +22,7 @@ from kip405.indexes import ChunkChecksums
 from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata
 from rlm.reading.chunk_cache import ChunkKey
 from rlm.reading.chunk_memory import Chunk, ChunkMemory, view_of
+from rlm.reading.remote_index import RemoteIndex
 from rlm.reading.segment_indexes import SegmentIndexes, checked_indexes
 from rlm.reading.values import ReadCounts
 from rsm_plugins.threads import Threads
@@ -167,7 +168,9 @@ class SegmentSource:
         disk: ChunkDisk | None,
         memory: ChunkMemory,
         counts: ReadCounts,
+        remote_index: RemoteIndex | None,
     ) -> None:
+        self._remote_index = remote_index
         self._store = store
         self._cluster_id = cluster_id
         self._threads = threads
@@ -180,18 +183,37 @@ class SegmentSource:
         self._splitting = asyncio.Semaphore(_SPLIT_AT_ONCE)
 
     async def indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes:
-        """The whole indexes object; NotFound and Corrupt were asked twice."""
+        """From the remote index files, else the whole indexes object; NotFound and Corrupt were
+        asked twice.
+        """
+        found = await self.indexes_of_files(segment)
+        return found if found is not None else await self.indexes_of_store(segment)
+
+    async def indexes_of_files(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes | None:
+        """From the remote index files; None: they do not have them."""
+        files = self._remote_index
+        return None if files is None else await files.indexes(segment)
+
+    async def indexes_of_store(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes:
+        """From the indexes object; what the remote index files have is made anew from it."""
         try:
             return await self._load_indexes(segment)
         except (NotFound, Corrupt):
             self._counts.refetches += 1
             return await self._load_indexes(segment)
 
+    async def distrust_files(self, segment: RemoteLogSegmentMetadata) -> None:
+        """What the remote index files had of a segment is not so."""
+        if self._remote_index is not None:
+            await self._remote_index.discard(segment)
+
     async def _load_indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes:
         self._counts.indexes += 1
-        return checked_indexes(
-            await self._store.fetch_indexes(segment.locator(self._cluster_id)), segment
-        )
+        data = await self._store.fetch_indexes(segment.locator(self._cluster_id))
+        indexes = checked_indexes(data, segment)
+        if self._remote_index is not None:
+            self._remote_index.keep(segment, data)
+        return indexes
 
     async def chunks(
         self,
@@ -257,6 +279,9 @@ class SegmentSource:
         ]
         if not wrong:
             return landed
+        if indexes.is_from_files:  # whose checksums may be wrong, and not the chunks
+            await self.distrust_files(segment)
+            indexes = await self.indexes_of_store(segment)
         self._paths.pop(segment.segment_id.id, None)
         mended = dict(landed)
         for run in runs(sorted(wrong)):

@@ -168,7 +168,7 @@ class AttachedService:
         )
         disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
         routed = stores.opened.routed
-        reader = build_reader(config, routed, clock, tasks, threads.reads, disk_cache)
+        reader = build_reader(config, routed, clock, tasks, threads, disk_cache)
         self._ended = build_ended_segments(self._log, ledger, reader, disk_cache, clock)
         self.segments = LineageReader(reader, ledger)
         throttle = build_throttle(config, clock)

@@ -188,7 +188,7 @@ def build_dependencies(
         settings=metadata.settings, audit=audit, barrier_deadline_ms=BARRIER_DEADLINE_MS
     )
     disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
-    reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
+    reader = build_reader(config, stores.routed, clock, tasks, threads, disk_cache)
     disk_watch = _build_disk_watch(config, threads, clock)
     disk_pressure = _build_disk_pressure(running, disk_watch, metadata, threads, clock)
     return Dependencies(

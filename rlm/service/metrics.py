@@ -238,6 +238,37 @@ TABLE: tuple[MetricRow, ...] = (
         is_read=True,
     ),
     MetricRow(
+        name="rlm_remote_index_reads_total",
+        kind=MetricKind.COUNTER,
+        doc="Segments whose indexes were searched for in the remote index files: found or absent, "
+        "and then read from the store.",
+        labels=("result",),
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_remote_index_segments",
+        kind=MetricKind.GAUGE,
+        doc="Segments in the remote index files.",
+    ),
+    MetricRow(
+        name="rlm_remote_index_bytes",
+        kind=MetricKind.GAUGE,
+        doc="Bytes of the remote index files.",
+    ),
+    MetricRow(
+        name="rlm_remote_index_damaged_total",
+        kind=MetricKind.COUNTER,
+        doc="Times that a part of the remote index files was damaged or wrong, and was dropped.",
+        is_read=True,
+    ),
+    MetricRow(
+        name="rlm_remote_index_not_kept_total",
+        kind=MetricKind.COUNTER,
+        doc="Changes that the remote index files did not take: no room, or the disk failed.",
+        labels=("reason",),
+        is_read=True,
+    ),
+    MetricRow(
         name="rlm_read_disk_cache_bytes",
         kind=MetricKind.GAUGE,
         doc="Bytes of the disk cache.",

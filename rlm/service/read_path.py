@@ -7,11 +7,15 @@ from typing import Protocol
 from kip405.contracts import SegmentReader
 from rlm.clock import Clock, processor_ms
 from rlm.config import CommonConfig
+from rlm.config.common import ON
 from rlm.reading.disk_cache import DiskCache
 from rlm.reading.ended_segments import EndedSegments
 from rlm.reading.reader import RemoteReader
+from rlm.reading.remote_index import RemoteIndex, RemoteIndexFiles, RemoteIndexLimits
+from rlm.reading.remote_index_partition import Rotation
 from rlm.reading.throttle import ReadThrottle, ThrottleCounts, ThrottleLimits
 from rlm.reading.values import ReadLimits
+from rlm.service.threads import ServiceThreads
 from rlm.stores.hedging import HedgeCounts
 from rsm_plugins.threads import Threads
 
@@ -21,7 +25,7 @@ def build_reader(
     store: SegmentReader,
     clock: Clock,
     tasks: asyncio.TaskGroup,
-    threads: Threads,
+    threads: ServiceThreads,
     disk: DiskCache | None,
 ) -> RemoteReader:
     """The read path over a store; contacts nothing."""
@@ -29,7 +33,7 @@ def build_reader(
         store=store,
         cluster_id=config.cluster_id,
         tasks=tasks,
-        threads=threads,
+        threads=threads.reads,
         clock=clock,
         limits=ReadLimits(
             memory_bytes=config.fetch_chunk_cache_bytes,
@@ -39,7 +43,22 @@ def build_reader(
             most_waiting=config.remote_log_reader_max_pending_tasks,
         ),
         disk=disk,
+        remote_index=build_remote_index(config, clock, threads.other),
     )
+
+
+def build_remote_index(config: CommonConfig, clock: Clock, threads: Threads) -> RemoteIndex | None:
+    """The remote index files, if they are switched on; opened by the first read or copy."""
+    if config.remote_index_files != ON:
+        return None
+    limits = RemoteIndexLimits(
+        rotation=Rotation(
+            segment_bytes=config.remote_index_segment_bytes,
+            segment_ms=config.remote_index_segment_ms,
+        ),
+        most_bytes=config.remote_index_max_bytes,
+    )
+    return RemoteIndex(RemoteIndexFiles(config.state_dir, limits, clock.now_ms), threads)
 
 
 def build_throttle(config: CommonConfig, clock: Clock) -> ReadThrottle:
@@ -83,7 +102,7 @@ def build_ended_segments(
 ) -> EndedSegments:
     """What drops cached chunks of deleted segments; a worker caches nothing of its own."""
     return EndedSegments(
-        [reader.chunks] if disk is None else [reader.chunks, disk],
+        [cache for cache in (reader.chunks, disk, reader.remote_index) if cache is not None],
         wait_ready=log.wait_ready,
         finished_ids=ledger.finished_ids,
         clock=clock,
@@ -120,6 +139,8 @@ def read_gauges(
         "rlm_read_waiting": {(): reader.range_scheduler.waiting_count},
         "rlm_read_running": {(): reader.range_scheduler.running_count},
     }
+    if reader.remote_index is not None:
+        shown |= _remote_index_gauges(reader.remote_index)
     return shown if disk is None else shown | _disk_gauges(disk)
 
 
@@ -137,6 +158,20 @@ def throttle_gauges(counts: ThrottleCounts) -> dict[str, Mapping[tuple[str, ...]
         },
         "rlm_read_throttled_seconds_total": {
             (kind,): held_ms / 1000 for kind, held_ms in counts.throttled_ms.items()
+        },
+    }
+
+
+def _remote_index_gauges(files: RemoteIndex) -> dict[str, Mapping[tuple[str, ...], float]]:
+    counts = files.counts
+    return {
+        "rlm_remote_index_reads_total": {("found",): counts.found, ("absent",): counts.absent},
+        "rlm_remote_index_segments": {(): len(files.files.partition_of)},
+        "rlm_remote_index_bytes": {(): counts.file_bytes},
+        "rlm_remote_index_damaged_total": {(): counts.damaged},
+        "rlm_remote_index_not_kept_total": {
+            ("full",): counts.refused,
+            ("failed",): counts.failed,
         },
     }
 

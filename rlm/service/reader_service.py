@@ -149,7 +149,7 @@ class ReaderService:
             config, reading_terms(config), metadata, clock, new_uuid, may_found=False
         )
         disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
-        reader = build_reader(config, stores.routed, clock, tasks, threads.reads, disk_cache)
+        reader = build_reader(config, stores.routed, clock, tasks, threads, disk_cache)
         ended = partial(build_ended_segments, metadata.log, metadata.manager)
         self._ended_segments = ended(reader, disk_cache, clock)
         self.segments = LineageReader(reader, metadata.manager)

@@ -81,6 +81,7 @@ def copier(
         new_uuid=new_uuid,
         settings=_copy_settings(dependencies),
         ended=counts.copy_attempt_ended,
+        remote_index=dependencies.reader.remote_index,
     )
 
 
@@ -209,6 +210,7 @@ def _copy_settings(dependencies: Dependencies) -> CopySettings:
         deadline_ms=dependencies.config.copy_deadline_ms,
         barrier_deadline_ms=BARRIER_DEADLINE_MS,
         limit=CopyLimit(slots=dependencies.config.copy_slots),
+        index_interval_bytes=dependencies.config.remote_index_interval_bytes,
     )
 
 

@@ -24,10 +24,16 @@ from typing import Protocol
 from kip405.contracts import SegmentWriter
 from kip405.errors import Fenced, Invalid, RemoteStorageError, Unavailable
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
-from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from kip405.segments import (
+    CustomMetadata,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    SegmentLocator,
+)
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock
 from rlm.log_dir.scanner import LocalSegment, sample
+from rlm.reading.remote_index import RemoteIndex
 from rlm.remote_log.ports import Ledger, Stores, Targets
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
 from rlm.stores.stores import CopyTarget
@@ -35,7 +41,7 @@ from rlm.tasks.copy_checks import CopyChecks
 from rlm.tasks.copy_order import Step, Turn
 from rlm.tasks.copy_quota import CopyQuota
 from rlm.tasks.copy_slots import CopyLimit, CopySlots
-from rlm.tasks.segment_data import PreparedSegment, prepare
+from rlm.tasks.segment_data import PreparedSegment, RemoteIndexEntries, prepare
 from rlmm.records import NO_PREVIOUS, encode_value
 from rsm_plugins.files.page_cache import PageCache
 from rsm_plugins.layout.keys import object_name
@@ -87,7 +93,8 @@ _CHECKED_FOR_MS = 2_000
 class CopySettings:
     """Settings of every attempt. `deadline_ms` (copy.deadline.ms): below the sweep grace (H12).
 
-    `limit`: attempts of all partitions together.
+    `limit`: attempts of all partitions together. `index_interval_bytes`: how much of a log one
+    entry of the remote log index is for.
     """
 
     cluster_id: str
@@ -97,6 +104,7 @@ class CopySettings:
     deadline_ms: int
     barrier_deadline_ms: int
     limit: CopyLimit
+    index_interval_bytes: int
 
 
 class AttemptEnded(Protocol):
@@ -148,7 +156,9 @@ class Copier:
         new_uuid: Callable[[], Uuid],
         settings: CopySettings,
         ended: AttemptEnded,
+        remote_index: RemoteIndex | None,
     ) -> None:
+        self._remote_index = remote_index
         self._ended = ended
         self._ledger = ledger
         self._stores = stores
@@ -231,7 +241,8 @@ class Copier:
         led = snapshot.led
         target = self._targets.target(led.topic_id_partition)
         store: SegmentWriter = self._stores.manager(target.store_id)
-        was_cached, prepared = await self._threads.run(self._read, snapshot, segment)
+        entries = self._entries(led, segment, segment_id, target)
+        was_cached, prepared = await self._threads.run(self._read, snapshot, segment, entries)
         await self._checks.before_upload(led, target.store_id)
         started = self._started(led, prepared, segment_id, target)
         await turn.take(Step.STARTED)
@@ -252,14 +263,32 @@ class Copier:
         )
         turn.taken(Step.STORED)
         await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))
+        if self._remote_index is not None:
+            self._remote_index.keep(finished, prepared.data.indexes)
         return finished
 
+    def _entries(
+        self, led: LedPartition, segment: LocalSegment, segment_id: Uuid, target: CopyTarget
+    ) -> RemoteIndexEntries:
+        """What index entries of the segment name. The key is below the store's prefix."""
+        custom = CustomMetadata(store_id=target.store_id, entropy_bits=target.entropy_bits)
+        locator = SegmentLocator(
+            cluster_id=self._settings.cluster_id,
+            segment_id=RemoteLogSegmentId(topic_id_partition=led.topic_id_partition, id=segment_id),
+            start_offset=segment.base_offset,
+            custom_metadata=custom.encode(),
+        )
+        return RemoteIndexEntries(
+            remote_object=f"{target.store_id}/{object_name(locator, ObjectKind.LOG)}",
+            interval_bytes=self._settings.index_interval_bytes,
+        )
+
     def _read(
-        self, snapshot: PartitionSnapshot, segment: LocalSegment
+        self, snapshot: PartitionSnapshot, segment: LocalSegment, entries: RemoteIndexEntries
     ) -> tuple[bool, PreparedSegment]:
         """Whether the page cache held the file before it was read, and what was read."""
         was_cached = self._page_cache.holds(segment.path)
-        return was_cached, prepare(snapshot.log, segment, snapshot.lineage)
+        return was_cached, prepare(snapshot.log, segment, snapshot.lineage, entries)
 
     async def _check_in_turn(
         self,

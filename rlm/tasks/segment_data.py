@@ -21,6 +21,7 @@ from kip405.indexes import (
     encode_aborted,
 )
 from kip405.lineage import Lineage
+from kip405.remote_index import EntryBuilder
 from kip405.scan import SegmentScan, SegmentScanner
 from kip405.segments import EpochEntry, FileSlice, LogSegmentData
 from rlm.log_dir.scanner import Closed, LocalSegment, PartitionLog, sample
@@ -46,7 +47,19 @@ class PreparedSegment:
     txn_index_empty: bool
 
 
-def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> PreparedSegment:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteIndexEntries:
+    """What the entries of section 18 name: `<store id>/<key of the log object>`; one for so many
+    bytes of the log.
+    """
+
+    remote_object: str
+    interval_bytes: int
+
+
+def prepare(
+    log: PartitionLog, segment: LocalSegment, lineage: Lineage, entries: RemoteIndexEntries
+) -> PreparedSegment:
     """Read and check one closed segment; DamagedSegment if that fails.
 
     `log` must have been scanned after the broker answered a last stable offset at or above the
@@ -58,12 +71,16 @@ def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> Prepa
     if file != (segment.inode, segment.size_bytes):
         raise Fenced(f"{segment.path} changed since it was planned")
     try:
-        scan = _scan(segment, segment.next_offset)
+        builder = EntryBuilder(entries.remote_object, entries.interval_bytes)
+        scan = _scan(segment, segment.next_offset, builder)
         if not scan.agrees_with(lineage):
             raise Corrupt("its batches' leader epochs disagree with the leader-epoch checkpoint")
         own_aborted = _read(segment.sibling(".txnindex"), optional=True)
         indexes = build_indexes_object(
-            _sections(log, segment, segment.next_offset, scan, lineage, own_aborted)
+            {
+                **_sections(log, segment, segment.next_offset, scan, lineage, own_aborted),
+                IndexType.REMOTE_LOG_INDEX: builder.finish(scan.size_bytes),
+            }
         )
     except Corrupt as error:
         raise DamagedSegment(f"{segment.path}: {error}") from error
@@ -84,8 +101,10 @@ def prepare(log: PartitionLog, segment: LocalSegment, lineage: Lineage) -> Prepa
     )
 
 
-def _scan(segment: LocalSegment, next_offset: int) -> SegmentScan:
-    scanner = SegmentScanner(base_offset=segment.base_offset, next_offset=next_offset)
+def _scan(segment: LocalSegment, next_offset: int, builder: EntryBuilder) -> SegmentScan:
+    scanner = SegmentScanner(
+        base_offset=segment.base_offset, next_offset=next_offset, on_batch=builder.batch
+    )
     left = segment.size_bytes
     try:
         with open(segment.path, "rb", buffering=0) as file:

@@ -14,6 +14,7 @@ from kip405.indexes import (
     build_indexes_object,
     encode_aborted,
 )
+from kip405.remote_index import EntryBuilder
 from kip405.segments import (
     CustomMetadata,
     EpochEntry,
@@ -47,6 +48,15 @@ def indexes_of(log: bytes, base_offset: int, *, every: int) -> tuple[bytes, byte
     return bytes(offsets), bytes(times)
 
 
+def _entries(log: bytes, entry_bytes: int | None) -> dict[IndexType, bytes]:
+    if entry_bytes is None:
+        return {}
+    builder = EntryBuilder("store/object.log", entry_bytes)
+    for position, header in batch_headers(log):
+        builder.batch(position, header)
+    return {IndexType.REMOTE_LOG_INDEX: builder.finish(len(log))}
+
+
 async def store_segment(
     store: SegmentWriter,
     scratch: Path,
@@ -57,9 +67,11 @@ async def store_segment(
     aborted: Sequence[AbortedTransaction] = (),
     number: int = 1,
     epochs: Mapping[int, int] | None = None,
+    entry_bytes: int | None = None,
 ) -> RemoteLogSegmentMetadata:
     """Copy whole batches as the segment `number`; its metadata as FINISHED. `epochs`: {epoch:
-    start offset}, by default epoch 0 alone.
+    start offset}, by default epoch 0 alone. `entry_bytes`: with remote log index entries, one for
+    so many bytes; None: without, as earlier versions copied.
     """
     headers = [header for _, header in batch_headers(log)]
     base_offset = headers[0].base_offset
@@ -75,6 +87,7 @@ async def store_segment(
             IndexType.CHUNK_CHECKSUMS: ChunkChecksums(
                 chunk_size_bytes=chunk_size_bytes, crcs=tuple(map(crc32c, chunks))
             ).encode(),
+            **_entries(log, entry_bytes),
         }
     )
     custom = CustomMetadata(

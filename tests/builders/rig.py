@@ -15,6 +15,8 @@ from rlm.clock import Clock
 from rlm.log_dir.held_segments import SegmentFiles
 from rlm.plans.copy import NeedsFlush
 from rlm.plans.offload import OffloadPolicy
+from rlm.reading.remote_index import RemoteIndex, RemoteIndexFiles, RemoteIndexLimits
+from rlm.reading.remote_index_partition import Rotation
 from rlm.remote_log.history import Losses
 from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
@@ -79,6 +81,10 @@ _COPY = CopySettings(
     deadline_ms=60_000,
     barrier_deadline_ms=1_000,
     limit=CopyLimit(slots=10, whole_slot_bytes=0),
+    index_interval_bytes=1_000,
+)
+_REMOTE_INDEX = RemoteIndexLimits(
+    rotation=Rotation(segment_bytes=1 << 20, segment_ms=1 << 40), most_bytes=1 << 20
 )
 _TRIM = TrimSettings(
     plan_deadline_ms=10_000,
@@ -109,6 +115,7 @@ class Rig:
         self.threads, clock = threads or all_of(THREADS), ManualClock()
         self.offload = offload
         self.clock, self.log_dir = clock, LogDir(path / "data", node_id=NODE_ID)
+        self.state_dir = path / "state"
         self.log_dirs = WatchedLogDirs([str(self.log_dir.path)])
         self.disk, self.broker = self.log_dir.partition(), MemoryBroker(node_id=NODE_ID)
         self.ledger, self.settings = MemoryLedger(), MemorySettings()
@@ -294,6 +301,8 @@ class Rig:
         )
 
     def _new_copier(self, ledger: MemoryLedger, at_once: int, rate: int) -> Copier:
+        files = RemoteIndexFiles(self.state_dir, _REMOTE_INDEX, self.clock.now_ms)
+        self.remote_index = RemoteIndex(files, self.threads.other)
         self.throttled_ms: list[int] = []
         self.attempts: list[tuple[str, bool]] = []
         self.page_cache = MemoryPageCache()
@@ -311,6 +320,7 @@ class Rig:
             new_uuid=uuids(),
             settings=replace(_COPY, limit=CopyLimit(slots=at_once, whole_slot_bytes=0)),
             ended=lambda topic, *, failed: self.attempts.append((topic, failed)),
+            remote_index=self.remote_index,
         )
 
     def _new_deletions(self, around: Callable[[Any], Any]) -> RecordDeletions:

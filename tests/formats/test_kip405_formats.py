@@ -18,6 +18,13 @@ from kip405.indexes import (
     decode_aborted,
     encode_aborted,
 )
+from kip405.remote_index import (
+    RemoteLogIndexEntry,
+    SegmentRecord,
+    decode_entries,
+    decode_record,
+    index_files,
+)
 from kip405.segments import CustomMetadata
 from tests.kip405.segment_builder import lineage
 
@@ -91,3 +98,61 @@ def test_indexes_object() -> None:
     # magic, version, six sections; the first is type 0 at byte 88 and 16 bytes long
     assert data[:6] == b"RLMI\x01\x06"
     assert data[6:15] == bytes.fromhex("000000005800000010")
+
+
+REMOTE_OBJECT = (
+    "jF8s79t9SrG_PNqlwv7bAA/01/kafka/orders-AAAAAAAAAAAAAAAAAAAAAQ/3/"
+    "00000000000000005000-AAAAAAAAAAAAAAAAAAAAAg.log"
+)
+ENTRIES = (
+    RemoteLogIndexEntry(
+        first_offset=5_000,
+        last_offset=6_999,
+        first_timestamp_ms=1_700_000_000_000,
+        last_timestamp_ms=1_700_000_005_000,
+        data_size_bytes=1_048_600,
+        rdi=f"{REMOTE_OBJECT}?0",
+    ),
+    RemoteLogIndexEntry(
+        first_offset=7_000,
+        last_offset=7_250,
+        first_timestamp_ms=1_700_000_004_000,
+        last_timestamp_ms=1_700_000_004_999,
+        data_size_bytes=1_000,
+        rdi=f"{REMOTE_OBJECT}?1048600",
+    ),
+)
+
+
+def test_remote_log_index() -> None:
+    data = golden("remote-log-index.bin")
+    placed = list(decode_entries(data))
+    assert tuple(entry for _, entry in placed) == ENTRIES
+    assert b"".join(entry.encode() for entry in ENTRIES) == data
+    # magic, length, checksum, offsets, timestamps, length of the data, length of the RDI
+    assert data[:46] == bytes.fromhex(
+        "0000" "009f" "72b0f207" "0000000000001388" "0000000000001b57"
+        "0000018bcfe56800" "0000018bcfe57b88" "00100018" "0071"
+    )  # fmt: skip
+    assert data[46:159] == ENTRIES[0].rdi.encode()
+    offsets, times = index_files(placed, 5_000)
+    assert offsets == bytes.fromhex("00000000" "00000000" "000007d0" "0000009f")  # fmt: skip
+    assert times == bytes.fromhex("0000018bcfe57b88" "00000000")  # fmt: skip
+
+
+def test_remote_segment_index() -> None:
+    data = golden("remote-segment-index.bin")
+    expected = SegmentRecord(
+        segment_id=Uuid.parse("AAAAAAAAAAAAAAAAAAAAAg"),
+        start_offset=5_000,
+        end_offset=7_250,
+        log_size_bytes=1_049_600,
+        indexes_crc32c=0xE3069283,
+        position=0,
+        size_bytes=324,
+        checksums=bytes.fromhex("0010000000000001e3069283"),
+        aborted=golden("aborted-transactions.bin")[:24],
+    )
+    assert decode_record(data, 0) == (expected, len(data))
+    assert expected.encode() == data
+    assert data[:10] == bytes.fromhex("0000" "0000006a" "74c79bcf")  # fmt: skip

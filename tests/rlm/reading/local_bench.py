@@ -19,6 +19,7 @@ from rlm.clock import SystemClock
 from rlm.plans.fetch import ReadBounds
 from rlm.reading.cursors import Following
 from rlm.reading.reader import RemoteReader
+from rlm.reading.remote_index import RemoteIndex
 from rlm.reading.values import ReadLimits
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.threads import Threads
@@ -79,7 +80,9 @@ class Bench:
         await self.store.close()
         self.store = CountingStore(self.root / "store", shared=shared)
 
-    def reader(self, limits: ReadLimits | None = None) -> RemoteReader:
+    def reader(
+        self, limits: ReadLimits | None = None, remote_index: RemoteIndex | None = None
+    ) -> RemoteReader:
         self.made = RemoteReader(
             store=self.store,
             cluster_id=CLUSTER_ID,
@@ -87,6 +90,7 @@ class Bench:
             threads=self.threads,
             clock=SystemClock(),
             limits=limits or ReadLimits(memory_bytes=ALL),
+            remote_index=remote_index,
         )
         return self.made
 
@@ -108,6 +112,7 @@ class Bench:
         aborted: tuple[AbortedTransaction, ...] = (),
         number: int = 1,
         index_every: int = 3,
+        entry_bytes: int | None = None,
     ) -> RemoteLogSegmentMetadata:
         return await store_segment(
             self.store,
@@ -117,6 +122,7 @@ class Bench:
             aborted=aborted,
             number=number,
             index_every=index_every,
+            entry_bytes=entry_bytes,
         )
 
 

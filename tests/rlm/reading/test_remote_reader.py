@@ -15,7 +15,7 @@ from kip405.segments import (
 )
 from rlm.log_dir.scanner import LogDirs
 from rlm.reading.values import ReadLimits, TimestampedOffset
-from rlm.tasks.segment_data import prepare
+from rlm.tasks.segment_data import RemoteIndexEntries, prepare
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, LogDir
 from tests.builders.store import STORE_ID
@@ -31,6 +31,8 @@ from tests.rlm.reading.local_bench import (
     plain_log,
     read,
 )
+
+ENTRIES = RemoteIndexEntries(remote_object="store/key.log", interval_bytes=1_000)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -55,7 +57,7 @@ async def test_a_segment_as_the_copy_task_makes_it(local: Bench) -> None:
     log = disk.segment(0, 500)
     disk.active(500, 510)
     scan = LogDirs([str(local.root / "data")]).scan(TOPIC, 0)
-    prepared = prepare(scan, scan.segments[0], scan.lineage)
+    prepared = prepare(scan, scan.segments[0], scan.lineage, ENTRIES)
     custom = CustomMetadata(
         store_id=STORE_ID,
         indexes_size_bytes=len(prepared.data.indexes),

@@ -16,16 +16,17 @@ from rlm.config import ServiceConfig
 from rlm.log_dir.scanner import LogDirs
 from rlm.service.read_path import build_reader
 from rlm.tasks.copy_slots import CopyLimit, CopySlots
-from rlm.tasks.segment_data import prepare
+from rlm.tasks.segment_data import RemoteIndexEntries, prepare
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.threads import Threads
 from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID, LogDir
 from tests.builders.service import broker_config
-from tests.builders.threads import some_threads
+from tests.builders.threads import all_of, some_threads
 from tests.rlm.reading.local_bench import IDENTITY
 from tests.rlm.reading.many_readers import BATCHES, CHUNK, VALUE_BYTES, consume, resident_bytes
 from tests.rlm.reading.world import MadeStore
 
+ENTRIES = RemoteIndexEntries(remote_object="store/key.log", interval_bytes=1 << 20)
 RECORDS = 40_000
 VALUE = b"v" * 400
 
@@ -54,7 +55,7 @@ class Copies:
         for _ in range(turns):
             async with self._slots.share(self._size_bytes):
                 log = self._log
-                made = await self._threads.run(prepare, log, log.segments[0], log.lineage)
+                made = await self._threads.run(prepare, log, log.segments[0], log.lineage, ENTRIES)
                 await self._store.copy_log_segment_data(_locator(number), made.data)
                 self.bytes += self._size_bytes
 
@@ -83,7 +84,7 @@ async def run(config: ServiceConfig, folder: Path, readers: int, turns: int) -> 
         copies = Copies(folder, config, threads)
         await copies.begin()
         async with asyncio.TaskGroup() as tasks:
-            reader = build_reader(config, store, SystemClock(), tasks, threads, None)
+            reader = build_reader(config, store, SystemClock(), tasks, all_of(threads), None)
             before_bytes = resident_bytes("VmRSS")
             copying = [asyncio.ensure_future(copies.run(at, turns)) for at in range(10)]
             sizes = await asyncio.gather(*(consume(one, reader, held) for one in partitions))

@@ -14,8 +14,10 @@ from kip405.indexes import IndexesObject
 from kip405.lineage import Lineage
 from kip405.segments import EpochEntry
 from rlm.log_dir.scanner import LogDirs, PartitionLog
-from rlm.tasks.segment_data import PreparedSegment, prepare
+from rlm.tasks.segment_data import PreparedSegment, RemoteIndexEntries, prepare
 from tests.builders.log_dir import TOPIC, LogDir, PartitionDir
+
+ENTRIES = RemoteIndexEntries(remote_object="store/key.log", interval_bytes=1_000)
 
 
 class Disk:
@@ -35,7 +37,7 @@ class Disk:
 
     def prepare(self, number: int, lineage: Lineage | None = None) -> PreparedSegment:
         log = self.scan()
-        return prepare(log, log.segments[number], lineage or log.lineage)
+        return prepare(log, log.segments[number], lineage or log.lineage, ENTRIES)
 
 
 @pytest.fixture
@@ -93,7 +95,7 @@ def test_h13_a_file_that_changed_since_it_was_planned_is_refused(disk: Disk) -> 
     with path.open("ab") as file:
         file.write(b"more")
     with pytest.raises(Fenced, match="changed since it was planned"):
-        prepare(log, log.segments[0], log.lineage)
+        prepare(log, log.segments[0], log.lineage, ENTRIES)
 
 
 def test_h13_another_file_of_the_same_size_is_refused(disk: Disk) -> None:
@@ -102,13 +104,13 @@ def test_h13_another_file_of_the_same_size_is_refused(disk: Disk) -> None:
     path.with_suffix(".copy").write_bytes(path.read_bytes())
     os.replace(path.with_suffix(".copy"), path)
     with pytest.raises(Fenced, match="changed since it was planned"):
-        prepare(log, log.segments[0], log.lineage)
+        prepare(log, log.segments[0], log.lineage, ENTRIES)
 
 
 def test_h13_a_segment_that_reaches_into_the_next_one_is_refused(disk: Disk) -> None:
     log = disk.scan()
     with pytest.raises(Corrupt, match="expected within"):
-        prepare(log, replace(log.segments[0], next_offset=99), log.lineage)
+        prepare(log, replace(log.segments[0], next_offset=99), log.lineage, ENTRIES)
 
 
 def test_g09_an_offset_index_that_points_beyond_the_segment_is_refused(disk: Disk) -> None:

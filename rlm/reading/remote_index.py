@@ -1,0 +1,334 @@
+"""Keeps the index entries of remote segments in files, so that a read needs no indexes object.
+
+`remote.index.files`: what a leader copied and what a reader loaded from the store is written below
+`state.dir/remote-index/`, and found again after a restart. The files only repeat what the store
+has: without them, or where they are damaged, readers ask the store. So nothing here fails; at worst
+it keeps nothing. What has ended leaves with the cached chunks (`ended_segments`).
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from kip405.contracts import IndexType
+from kip405.errors import Corrupt, RemoteStorageError
+from kip405.ids import Uuid
+from kip405.indexes import IndexesObject
+from kip405.remote_index import RemoteLogIndexEntry, SegmentRecord, segment_entries
+from kip405.segments import RemoteLogSegmentMetadata
+from rlm.reading.chunk_cache import ChunkKey
+from rlm.reading.remote_index_partition import PartitionIndex, Rotation
+from rlm.reading.segment_indexes import SegmentIndexes, checked_custom
+from rsm_plugins.threads import Threads
+
+log = structlog.get_logger(__name__)
+FOLDER: Final = "remote-index"
+_FAILURES = (OSError, ValueError, Corrupt)
+"""Of the disk, or of what somebody put there; the store has it all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteIndexLimits:
+    """`most_bytes`: of all files; what would exceed it is not kept."""
+
+    rotation: Rotation
+    most_bytes: int
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoteIndexCounts:
+    """Totals since the start, and `file_bytes`, `segments` now."""
+
+    found: int = 0
+    absent: int = 0
+    kept: int = 0
+    damaged: int = 0
+    refused: int = 0
+    failed: int = 0
+    file_bytes: int = 0
+
+
+class RemoteIndexFiles:
+    """The blocking part; safe to call from several threads."""
+
+    def __init__(
+        self, state_dir: Path, limits: RemoteIndexLimits, now_ms: Callable[[], int]
+    ) -> None:
+        self._root = state_dir / FOLDER
+        self._limits = limits
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._partitions: dict[str, PartitionIndex] | None = None
+        self._bytes: dict[str, int] = {}
+        self._ids: dict[str, frozenset[bytes]] = {}
+        self.partition_of: dict[bytes, str] = {}
+        """The partition of each segment that is kept."""
+        self.counts = RemoteIndexCounts()
+
+    def load(self) -> None:
+        """Find what is kept; done once, by whichever call is first."""
+        with self._lock:
+            try:
+                self._loaded()
+            except _FAILURES as error:
+                self._fail("read", error)
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._partitions is not None
+
+    def indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes | None:
+        """The indexes of a segment; None: not kept, or damaged and therefore dropped."""
+        with self._lock:
+            try:
+                found = self._indexes(segment)
+            except _FAILURES as error:
+                self._fail("read", error)
+                found = None
+            if found is None:
+                self.counts.absent += 1
+            else:
+                self.counts.found += 1
+            return found
+
+    def keep(self, segment: RemoteLogSegmentMetadata, indexes_object: bytes) -> None:
+        """Keep what the indexes object, which was verified, has in section 18, if it has one."""
+        try:
+            prepared = _prepared(segment, indexes_object)
+        except (Corrupt, ValueError) as error:
+            log.error("remote_index_not_usable", segment=str(segment.segment_id), error=str(error))
+            return
+        if prepared is None:
+            return
+        with self._lock:
+            try:
+                self._keep(_name(segment), *prepared)
+            except _FAILURES as error:
+                self._fail("write", error)
+
+    def discard(self, segment: RemoteLogSegmentMetadata) -> None:
+        """Forget a segment whose entries turned out to be wrong."""
+        with self._lock:
+            try:
+                name, partitions = _name(segment), self._loaded()
+                if name in partitions:
+                    self.counts.damaged += 1
+                    partitions[name].cut_at(segment.segment_id.id.raw, segment.start_offset)
+                    self._note(name)
+            except _FAILURES as error:
+                self._fail("write", error)
+
+    def drop(self, ended: frozenset[bytes]) -> None:
+        """Drop segments that have ended. A file is removed when all its segments have."""
+        with self._lock:
+            try:
+                partitions = self._loaded()
+                for name in {self.partition_of[raw] for raw in ended if raw in self.partition_of}:
+                    partitions[name].drop(ended)
+                    self._note(name)
+            except _FAILURES as error:
+                self._fail("write", error)
+
+    def entry_at(self, topic: str, partition: int, offset: int) -> RemoteLogIndexEntry | None:
+        """The entry of the sequence that holds the offset; None: it is not kept."""
+        with self._lock:
+            return self._found(f"{topic}-{partition}", lambda known: known.entry_at(offset))
+
+    def entry_since(
+        self, topic: str, partition: int, timestamp_ms: int
+    ) -> RemoteLogIndexEntry | None:
+        """The first kept entry that has a record at or above the timestamp."""
+        with self._lock:
+            name = f"{topic}-{partition}"
+            return self._found(name, lambda known: known.entry_since(timestamp_ms))
+
+    def _found(
+        self, name: str, ask: Callable[[PartitionIndex], RemoteLogIndexEntry | None]
+    ) -> RemoteLogIndexEntry | None:
+        try:
+            known = self._loaded().get(name)
+            found = None if known is None else ask(known)
+            if known is not None and known.damaged:
+                self._note(name)
+        except _FAILURES as error:
+            self._fail("read", error)
+            return None
+        return found
+
+    def _indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes | None:
+        name = _name(segment)
+        known = self._loaded().get(name)
+        if known is None or segment.segment_id.id.raw not in self.partition_of:
+            return None
+        found = known.read(segment.segment_id.id.raw, segment.start_offset)
+        if known.damaged:
+            self._note(name)
+        if found is None:
+            return None
+        try:
+            return SegmentIndexes.of_files(*found, segment)
+        except Corrupt as error:
+            log.warning("remote_index_damaged", partition=name, error=str(error))
+            self.counts.damaged += 1
+            known.cut_at(segment.segment_id.id.raw, segment.start_offset)
+            self._note(name)
+            return None
+
+    def _keep(self, name: str, record: SegmentRecord, entries: bytes) -> None:
+        partitions = self._loaded()
+        added = len(entries) + len(record.encode())
+        if sum(self._bytes.values()) + added > self._limits.most_bytes:
+            self.counts.refused += 1
+            return
+        if record.segment_id.raw in self.partition_of:
+            return
+        known = partitions.get(name)
+        if known is None:
+            known = PartitionIndex(self._root / name, self._limits.rotation)
+            partitions[name] = known
+        try:
+            known.keep(record, entries, self._now_ms())
+            self.counts.kept += 1
+        finally:
+            self._note(name)
+
+    def _loaded(self) -> dict[str, PartitionIndex]:
+        """OSError: the folder cannot be read."""
+        if self._partitions is None:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found: dict[str, PartitionIndex] = {}
+            for folder in sorted(self._root.iterdir()):
+                if folder.is_dir():
+                    found[folder.name] = PartitionIndex(folder, self._limits.rotation)
+                    found[folder.name].load()
+            self._partitions = found
+            for name in found:
+                self._note(name)
+        return self._partitions
+
+    def _note(self, name: str) -> None:
+        """After a change: what the partition has now."""
+        partition = (self._partitions or {})[name]
+        before, now = (
+            self._ids.get(name, frozenset()),
+            frozenset(run.segment_id for run in partition.runs()),
+        )
+        for raw in before - now:
+            self.partition_of.pop(raw, None)
+        self.partition_of.update(dict.fromkeys(now - before, name))
+        self._ids[name], self._bytes[name] = now, partition.disk_bytes()
+        self.counts.damaged += partition.damaged
+        partition.damaged = 0
+        self.counts.file_bytes = sum(self._bytes.values())
+
+    def _fail(self, operation: str, error: Exception) -> None:
+        self.counts.failed += 1
+        log.warning("remote_index_failed", operation=operation, error=str(error))
+
+
+class RemoteIndex:
+    """The files as tasks use them; no method fails."""
+
+    def __init__(self, files: RemoteIndexFiles, threads: Threads) -> None:
+        self.files = files
+        self._threads = threads
+        self._writing: set[asyncio.Future[None]] = set()
+
+    @property
+    def counts(self) -> RemoteIndexCounts:
+        return self.files.counts
+
+    async def indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes | None:
+        """The indexes of a segment, if they are kept."""
+        try:
+            return await self._threads.run(self.files.indexes, segment)
+        except RemoteStorageError:  # the threads are busy, or hang
+            return None
+
+    async def discard(self, segment: RemoteLogSegmentMetadata) -> None:
+        """Forget a segment whose entries turned out to be wrong."""
+        try:
+            await self._threads.run(self.files.discard, segment)
+        except RemoteStorageError:
+            self.counts.failed += 1
+
+    def keep(self, segment: RemoteLogSegmentMetadata, indexes_object: bytes) -> None:
+        """Keep what a verified indexes object has, in the background."""
+        if segment.segment_id.id.raw not in self.files.partition_of:
+            self._begin(partial(self.files.keep, segment, indexes_object))
+
+    def keys(self) -> Sequence[ChunkKey]:
+        """Each segment that is kept, as the caches of chunks name theirs; none before the files are
+        loaded, which begins here if nothing was read or copied before.
+        """
+        if not self.files.is_loaded:
+            self._begin(self.files.load)
+        return [(Uuid(raw), 0) for raw in tuple(self.files.partition_of)]
+
+    def drop(self, keys: Collection[ChunkKey]) -> None:
+        """Keep these segments no longer, in the background."""
+        if keys:
+            self._begin(partial(self.files.drop, frozenset(segment.raw for segment, _ in keys)))
+
+    async def load(self) -> None:
+        """Find what is kept, and return once it is known."""
+        self._begin(self.files.load)
+        await self.written()
+
+    async def written(self) -> None:
+        """Return once everything that was begun is done."""
+        while self._writing:
+            await asyncio.wait(self._writing)
+
+    def _begin(self, work: Callable[[], None]) -> None:
+        try:
+            future = self._threads.begin(work).future
+        except RemoteStorageError:  # the threads are busy, or hang
+            self.counts.refused += 1
+            return
+        self._writing.add(future)
+        future.add_done_callback(self._ended)
+
+    def _ended(self, future: asyncio.Future[None]) -> None:
+        self._writing.discard(future)
+        if not future.cancelled() and future.exception() is not None:
+            self.counts.failed += 1
+
+
+def _name(segment: RemoteLogSegmentMetadata) -> str:
+    partition = segment.topic_id_partition
+    return f"{partition.topic}-{partition.partition}"
+
+
+def _prepared(
+    segment: RemoteLogSegmentMetadata, indexes_object: bytes
+) -> tuple[SegmentRecord, bytes] | None:
+    """Record and entries; None: the segment was copied without entries. Corrupt: they are not of
+    this segment.
+    """
+    parsed = IndexesObject.parse(indexes_object)
+    section = parsed.section(IndexType.REMOTE_LOG_INDEX)
+    checksums = parsed.section(IndexType.CHUNK_CHECKSUMS)
+    aborted = parsed.section(IndexType.ABORTED_TRANSACTIONS)
+    if section is None or checksums is None or aborted is None:
+        return None
+    entries = bytes(section)
+    segment_entries(entries, segment.segment_size_bytes, segment.start_offset, segment.end_offset)
+    record = SegmentRecord(
+        segment_id=segment.segment_id.id,
+        start_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        log_size_bytes=segment.segment_size_bytes,
+        indexes_crc32c=checked_custom(segment).indexes_crc32c,
+        position=0,
+        size_bytes=len(entries),
+        checksums=bytes(checksums),
+        aborted=bytes(aborted),
+    )
+    return record, entries
