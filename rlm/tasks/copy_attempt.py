@@ -44,7 +44,7 @@ from rlm.tasks.copy_slots import CopyLimit, CopySlots
 from rlm.tasks.segment_data import PreparedSegment, RemoteIndexEntries, prepare
 from rlmm.records import NO_PREVIOUS, encode_value
 from rsm_plugins.files.page_cache import PageCache
-from rsm_plugins.layout.keys import object_name
+from rsm_plugins.layout.keys import data_objects_of, object_name
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
 from rsm_plugins.layout.stored import stored_contents
 from rsm_plugins.threads import Threads
@@ -270,8 +270,12 @@ class Copier:
     def _entries(
         self, led: LedPartition, segment: LocalSegment, segment_id: Uuid, target: CopyTarget
     ) -> RemoteIndexEntries:
-        """What index entries of the segment name. The key is below the store's prefix."""
-        custom = CustomMetadata(store_id=target.store_id, entropy_bits=target.entropy_bits)
+        """What index entries of the segment name: the object with its records, by its key below the
+        store's prefix.
+        """
+        custom = CustomMetadata(
+            store_id=target.store_id, entropy_bits=target.entropy_bits, layout=target.layout
+        )
         locator = SegmentLocator(
             cluster_id=self._settings.cluster_id,
             segment_id=RemoteLogSegmentId(topic_id_partition=led.topic_id_partition, id=segment_id),
@@ -279,7 +283,7 @@ class Copier:
             custom_metadata=custom.encode(),
         )
         return RemoteIndexEntries(
-            remote_object=f"{target.store_id}/{object_name(locator, ObjectKind.LOG)}",
+            remote_object=f"{target.store_id}/{object_name(locator, data_objects_of(locator)[0])}",
             interval_bytes=self._settings.index_interval_bytes,
         )
 
