@@ -163,6 +163,17 @@ class CustomMetadata:
         )
 
 
+def layout_note(custom_metadata: bytes | None) -> str:
+    """`layout <name>` for people, where it is known and not `kafka`; else empty."""
+    if not custom_metadata:
+        return ""
+    try:
+        layout = CustomMetadata.decode(custom_metadata).layout
+    except ValueError:
+        return ""
+    return "" if layout is Layout.KAFKA else f"layout {layout}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLogSegmentMetadata:
     """Everything the ledger knows about one copy of one segment, in one state."""

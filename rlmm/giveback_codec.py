@@ -1,4 +1,5 @@
-"""Retention given back under disk pressure, as JSON: in records of topics, and in heartbeats. Pure.
+"""Fields that some settings records have, as JSON: retention given back under disk pressure, in
+records of topics and in heartbeats, and the layout that a topic has chosen. Pure.
 
 Each field is written only where there is something to write, so that records without it stay as
 they were.
@@ -8,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kip405.ids import Uuid
+from kip405.segments import Layout
 from rlmm.json_fields import Json, integer, text
 from rlmm.settings_records import GivenBack
 
@@ -54,3 +56,13 @@ def read_give_back(document: Json) -> dict[Uuid, int]:
 
 def _limits(limits: Json) -> dict[str, str]:
     return {name: text(limits, name) for name in limits}
+
+
+def layout_fields(layout: Layout | None) -> dict[str, str]:
+    """`layout` of a topic."""
+    return {} if layout is None else {"layout": str(layout)}
+
+
+def read_layout(document: Json) -> Layout | None:
+    """None where the topic has not chosen one."""
+    return Layout.parse(text(document, "layout")) if "layout" in document else None

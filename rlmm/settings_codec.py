@@ -27,8 +27,10 @@ from rlmm.formats import NewerFormat, formats_fields, read_formats
 from rlmm.giveback_codec import (
     give_back_fields,
     given_back_fields,
+    layout_fields,
     read_give_back,
     read_given_back,
+    read_layout,
 )
 from rlmm.json_fields import Json, extra_fields, integer, text, texts, uuids
 from rlmm.ledger import Hole
@@ -59,6 +61,7 @@ _SWITCH = {True: "on", False: "off"}
 _SWITCHED = {word: value for value, word in _SWITCH.items()}
 
 _TOPIC_FIELDS = ("name", "mode", "state", "trim", "originals", "deletion_cause", "given_back")
+_RETENTION = ("retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes")
 
 _INT32 = struct.Struct(">i")
 Headers = tuple[tuple[str, bytes], ...]
@@ -191,6 +194,7 @@ def _topic_fields(record: TopicRecord) -> dict[str, Any]:
         **({"deletion_cause": record.deletion_cause} if record.deletion_cause else {}),
         **_offload_fields(record.offload),
         **given_back_fields(record.given_back),
+        **layout_fields(record.layout),
     }
 
 
@@ -284,12 +288,6 @@ def _topic(rest: str, document: Json) -> TopicRecord:
     trim = _SWITCHED.get(document["trim"])
     if trim is None:
         raise ValueError(f"trim is {document['trim']!r}, not on or off")
-    retention = (
-        "retention_ms",
-        "retention_bytes",
-        "local_retention_ms",
-        "local_retention_bytes",
-    )
     return TopicRecord(
         topic_id=Uuid.parse(rest),
         name=text(document, "name"),
@@ -305,7 +303,8 @@ def _topic(rest: str, document: Json) -> TopicRecord:
         deletion_cause=text(document, "deletion_cause") if "deletion_cause" in document else "",
         offload=_offload(document),
         given_back=read_given_back(document),
-        extra=extra_fields(document, *_TOPIC_FIELDS, *retention, *_ENFORCED, *_OFFLOAD),
+        layout=read_layout(document),
+        extra=extra_fields(document, *_TOPIC_FIELDS, *_RETENTION, *_ENFORCED, *_OFFLOAD, "layout"),
     )
 
 

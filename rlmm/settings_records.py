@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from kip405.ids import PartitionKey, Uuid
 from kip405.lineage import Lineage
+from kip405.segments import Layout
 from rlmm.formats import Formats
 from rlmm.ledger import Hole
 
@@ -135,6 +136,8 @@ class TopicRecord:
     `enforced`: data beyond it may be deleted, if it is beyond `total` too. A shorter retention is
     enforced some time after it was decided (`DeletionRecord`). None = a version that does not know
     this field wrote the record, so nothing may be deleted yet.
+
+    `layout`: of its new segments; None = as the configuration's rules say.
     """
 
     KIND: ClassVar[str] = "topic"
@@ -152,6 +155,7 @@ class TopicRecord:
     deletion_cause: str = ""
     offload: OffloadThresholds = OffloadThresholds()
     given_back: GivenBack | None = None
+    layout: Layout | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from kip405.acls import Acl
 from kip405.bytes_field import with_bytes_field
 from kip405.errors import Invalid
 from kip405.ids import PartitionKey, Uuid
-from kip405.segments import EpochEntry
+from kip405.segments import EpochEntry, Layout
 from rlm.api.deletion_messages import deletion_message
 from rlm.api.endpoints import Endpoint
 from rlm.api.ports import PartitionStatus
@@ -132,6 +132,7 @@ def topic_message(
         partitions=partitions,
         remote_size_bytes=remote_size_bytes,
         remote_segments=remote_segments,
+        layout="" if record.layout is None else str(record.layout),
         notes=notes_of(record),
         warnings=warnings,
         gone=gone is not None,
@@ -149,6 +150,14 @@ def topic_message(
     )
 
 
+def asked_layout(text: str) -> Layout | None:
+    """None for an empty text; Invalid for an unknown layout."""
+    try:
+        return Layout.parse(text) if text else None
+    except ValueError as error:
+        raise Invalid(str(error)) from error
+
+
 def enable_options_of(request: admin_pb2.EnableTopicRequest, *, by: str) -> EnableOptions:
     """`by`: the caller."""
 
@@ -161,6 +170,7 @@ def enable_options_of(request: admin_pb2.EnableTopicRequest, *, by: str) -> Enab
         force=request.force,
         yes=request.yes,
         remains=Remains.of(keep=request.keep_remote, end=request.yes),
+        layout=asked_layout(request.layout),
         offload=OffloadThresholds(
             copy_lag_ms=given("remote_copy_lag_ms"),
             copy_lag_bytes=given("remote_copy_lag_bytes"),

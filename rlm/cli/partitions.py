@@ -8,6 +8,7 @@ import click
 import grpc
 
 from kip405.ids import Uuid
+from kip405.segments import layout_note
 from rlm.cli.output import (
     human_ms,
     human_size,
@@ -41,6 +42,12 @@ def partition_option(command: F) -> F:
     )(command)
 
 
+def _state(row: fetch_pb2.Segment) -> str:
+    """The state of a segment, with its layout where that is not `kafka`."""
+    notes = ["disputed" if row.disputed else "", layout_note(row.custom_metadata)]
+    return " ".join([row.state, *(f"({note})" for note in notes if note)])
+
+
 @click.command()
 @click.argument("topic")
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition.")
@@ -68,7 +75,7 @@ def segments(*, topic: str, partition: int | None, all_states: bool, connect: Co
                 row.next_offset,
                 human_size(row.size_bytes),
                 human_time(row.max_timestamp_ms),
-                row.state + (" (disputed)" if row.disputed else ""),
+                _state(row),
                 " ".join(f"{one.epoch}@{one.start_offset}" for one in row.leader_epochs),
                 plain(row)["segment_id"],
             )

@@ -34,6 +34,7 @@ def show_topic(topic: pb.TopicDescription, connect: Connect) -> None:
             ),
             ("copied", _copied(topic.offload)),
             ("kept locally", _kept_locally(topic.offload)),
+            ("layout", topic.layout or "by the services' rules"),
             ("originals", originals or "none set on the topic"),
             ("partitions", topic.partitions),
             ("min.insync.replicas", _min_insync_replicas(topic)),

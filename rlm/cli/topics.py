@@ -4,6 +4,7 @@ import click
 
 from kip405.errors import Invalid
 from kip405.ids import Uuid
+from kip405.segments import Layout
 from kip405.topic_names import checked_name
 from rlm.cli.output import (
     human_retention,
@@ -62,6 +63,11 @@ def topics() -> None:
     help="Brokers keep a segment so long after its copy; -2 = as the service says.",
 )
 @click.option(
+    "--layout",
+    type=click.Choice([str(one) for one in Layout]),
+    help="How objects of new segments are written; else as the rules of the configuration say.",
+)
+@click.option(
     "--force",
     is_flag=True,
     help="Go on despite readers below the bound and segments that cannot be copied.",
@@ -91,6 +97,7 @@ def enable(
     copy_lag_ms: int | None,
     copy_lag_bytes: int | None,
     deletion_lag_ms: int | None,
+    layout: str | None,
     force: bool,
     keep_remote: bool,
     yes: bool,
@@ -112,6 +119,9 @@ def enable(
     A segment is copied as soon as it is closed, or at an age (--copy-lag), or when enough data
     follows it (--copy-lag-bytes); of both, what comes first.
 
+    --layout applies to segments that are copied from now on; older ones stay as they are, and are
+    read as before.
+
     Where the services leave the topics' configurations alone (retention.takeover=external), enable
     TOPIC first and then apply what --emit prints: nothing is trimmed before that.
     """
@@ -128,6 +138,7 @@ def enable(
         remote_copy_lag_ms=copy_lag_ms,
         remote_copy_lag_bytes=copy_lag_bytes,
         offload_deletion_lag_ms=deletion_lag_ms,
+        layout=layout or "",
         force=force,
         keep_remote=keep_remote,
         yes=yes,

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from kip405.ids import Uuid
+from kip405.segments import layout_note
 from rlm.api.safety_of_status import on_record, verdict_of
 from rlm.console.paging import Order, Page, Row, paged
 from rlm.plans.problems import KINDS
@@ -112,6 +113,7 @@ def description(found: pb.TopicDescription) -> Row:
         "copy_lag_ms": found.offload.copy_lag_ms,
         "copy_lag_bytes": found.offload.copy_lag_bytes,
         "deletion_lag_ms": found.offload.deletion_lag_ms,
+        "layout": _text(found.layout),
         "gone": found.gone,
         "notes": _texts(found.notes),
         "warnings": _texts(found.warnings),
@@ -131,6 +133,7 @@ def segment(row: fetch_pb2.Segment) -> Row:
         "store_id": str(Uuid(row.store_id)) if row.store_id else None,
         "broker": row.broker_id,
         "objects": row.objects_stem or None,
+        "layout": layout_note(row.custom_metadata) or None,
     }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kip405.ids import TopicPartition
+from kip405.segments import layout_note
 from rlm.log_dir.scanner import LocalSegment
 from rlm.plans.copy import CopyPlan, WhyNot
 from rlm.plans.coverage import NO_RECORDS
@@ -230,7 +231,8 @@ def _of_copy(copy: RemoteCopy) -> Iterator[str]:
         f"{metadata.broker_id}; it is in {store}{since}."
     )
     if copy.objects_stem:
-        yield f"Its objects are {copy.objects_stem}.*."
+        note = layout_note(metadata.custom_metadata)
+        yield f"Its objects are {copy.objects_stem}.*{f' ({note})' if note else ''}."
     if copy.entry.disputed:
         yield f"It is disputed, so no trim relies on it: {copy.entry.disputed}."
 

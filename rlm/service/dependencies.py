@@ -9,6 +9,7 @@ from kafka_clients.channel_security import ChannelSecurity
 from kip405.history import windows_of
 from kip405.ids import Uuid
 from kip405.process import software_version
+from kip405.segments import Layout
 from rlm.broker.leadership import Leadership
 from rlm.broker.many import AllowedOperations
 from rlm.broker.own_broker import OwnBroker
@@ -105,7 +106,12 @@ def build_stores(
     """Nothing is contacted. Needs a running loop. Invalid, Unavailable: see open_plugins."""
     config = running.now
     opened = open_stores(config, _terms(config), metadata, clock, new_uuid)
-    targets = Targets(config.provider(), opened.stores, config.cluster_id)
+
+    def chosen(topic_id: Uuid) -> Layout | None:
+        topic = metadata.settings.view.topic(topic_id)
+        return None if topic is None else topic.layout
+
+    targets = Targets(config.provider(), opened.stores, config.cluster_id, chosen)
     return ServiceStores(
         opened=opened,
         targets=targets,

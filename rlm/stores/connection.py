@@ -15,6 +15,7 @@ import structlog
 from kip405.contracts import RemoteStorageManager, StoreAdmin, StoreIdentity
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
+from kip405.segments import Layout
 from rlm.clock import Clock, backoff_ms
 from rlmm.settings_records import ClusterRecord, SettingsRecord, StoreRecord
 from rlmm.settings_view import SettingsView
@@ -38,6 +39,8 @@ class StoreOrigin:
 
 DescribeStore = Callable[[], Awaitable[StoreOrigin]]
 """Asks the plugin; Unavailable while it does not answer."""
+AskLayouts = Callable[[], Awaitable[frozenset[Layout]]]
+"""The layouts that the plugin copies and reads; Unavailable while it does not answer."""
 PluginProblem = Callable[[], str | None]
 """Why the plugin's process does not run, where it is ours; None = it does."""
 
@@ -106,6 +109,11 @@ class Connection(Protocol):
     def problem(self) -> str | None: ...
 
     @property
+    def layouts(self) -> frozenset[Layout] | None:
+        """Those that its plugin copies and reads; None = it was not asked yet."""
+        ...
+
+    @property
     def record(self) -> StoreRecord | None: ...
 
     async def run(self, interval_ms: int) -> None: ...
@@ -124,6 +132,7 @@ class StoreConnection:
         store: RemoteStorageManager,
         *,
         describe: DescribeStore,
+        ask_layouts: AskLayouts,
         memory: Memory,
         is_first: bool = True,
         plugin_problem: PluginProblem = lambda: None,
@@ -135,6 +144,8 @@ class StoreConnection:
         self._problem: str | None = "the store was not asked yet"
         self._plugin_problem = plugin_problem
         self._describe = describe
+        self.layouts: frozenset[Layout] | None = None
+        self._ask_layouts = ask_layouts
         self._memory = memory
         self._is_first = is_first
         self._is_recorded = not memory.may_write
@@ -199,6 +210,7 @@ class StoreConnection:
             other = await identity_problem(self.store, self.store_id, self._memory.cluster_id)
             self.is_other = other is not None
             self._problem = None if other is None else self._in_words(other)
+            self.layouts = await self._ask_layouts()
             if other is None and not self._is_recorded:
                 await self._record(self.store_id, await self._describe())
         except RemoteStorageError as error:

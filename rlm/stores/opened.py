@@ -12,11 +12,13 @@ from typing import Protocol, TypeVar
 
 from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import Uuid
+from kip405.segments import Layout
 from rlm.clock import Clock
 from rlm.config import CommonConfig
 from rlm.config.environment import withheld_variables
 from rlm.config.stores import PREFIX_KEY, StoreConfig
 from rlm.stores.connection import (
+    AskLayouts,
     Connection,
     DescribeStore,
     Memory,
@@ -29,6 +31,7 @@ from rlm.stores.stores import Ledger, RoutedReader, Stores, StoresInUse, StoreUs
 from rlmm.manager import Metadata
 from rlmm.settings_view import SettingsView
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.contract.probe import layouts_of
 from rsm_plugins.process.config import SWEEP_NEVER_MS
 from rsm_plugins.process.spawned import OWN_COMMAND, SpawnedPlugin
 
@@ -315,6 +318,7 @@ def connected_stores(
                 one.store.name,
                 one.manager,
                 describe=_describe(one),
+                ask_layouts=_ask_layouts(one),
                 memory=memory,
                 is_first=number == 0,
                 plugin_problem=one.problem,
@@ -343,3 +347,10 @@ def _describe(plugin: OpenPlugin) -> DescribeStore:
         return StoreOrigin(plugin=info.name, uri=info.store_uri, prefix=prefix or "")
 
     return describe
+
+
+def _ask_layouts(plugin: OpenPlugin) -> AskLayouts:
+    async def ask() -> frozenset[Layout]:
+        return layouts_of(await plugin.manager.get_info())
+
+    return ask

@@ -13,7 +13,7 @@ topics. With this, a service reports that its configuration no longer names a st
 need, and a store's lifecycle rules are evaluated by the topics that it really holds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -122,13 +122,22 @@ class Stores:
         return twins
 
 
-class Targets:
-    """Implements rlm.remote_log.ports.Targets: the provider's choice, as a known store."""
+Chosen = Callable[[Uuid], Layout | None]
+"""The layout that a topic has chosen by its id; None = the rules decide."""
 
-    def __init__(self, provider: EndpointProvider, stores: Stores, cluster_id: str) -> None:
+
+class Targets:
+    """Implements rlm.remote_log.ports.Targets: the provider's choice, as a known store; a layout
+    that the topic itself has chosen comes first.
+    """
+
+    def __init__(
+        self, provider: EndpointProvider, stores: Stores, cluster_id: str, chosen: Chosen
+    ) -> None:
         self._provider = provider
         self._stores = stores
         self._cluster_id = cluster_id
+        self._chosen = chosen
 
     def endpoint(self, topic: str, partition: int) -> StorageEndpoint:
         """The endpoint of a partition's next segment by the rules; Invalid if it is in no known
@@ -146,15 +155,36 @@ class Targets:
         connection = self._stores.by_name(endpoint.store)
         if connection.store_id is None:
             raise Unavailable(f"store {connection.name}: {connection.problem}")
+        chosen = self._chosen(partition.topic_id)
+        layout = endpoint.layout if chosen is None else chosen
+        _refuse_layout(connection, layout)
         return CopyTarget(
-            store_id=connection.store_id,
-            entropy_bits=endpoint.entropy_bits,
-            layout=endpoint.layout,
+            store_id=connection.store_id, entropy_bits=endpoint.entropy_bits, layout=layout
         )
 
-    def refuse_untiered(self, topic: str) -> None:
-        """Invalid where a topic could not be tiered as the service is configured."""
-        self.endpoint(topic, 0)
+    def refuse_untiered(self, topic: str, chosen: Layout | None) -> None:
+        """Invalid where a topic could not be tiered as the service is configured, or not in its
+        layout; Unavailable as long as this is not known. `chosen`: the topic's own layout.
+        """
+        endpoint = self.endpoint(topic, 0)
+        layout = endpoint.layout if chosen is None else chosen
+        _refuse_layout(self._stores.by_name(endpoint.store), layout)
+
+
+def _refuse_layout(connection: Connection, layout: Layout) -> None:
+    """Invalid where the store's plugin does not write segments of that layout."""
+    if layout is Layout.KAFKA:
+        return
+    if connection.layouts is None:
+        raise Unavailable(
+            f"store {connection.name}: it is not known yet whether its plugin writes the layout "
+            f"{layout}: {connection.problem or 'it was not asked yet'}"
+        )
+    if layout not in connection.layouts:
+        known = ", ".join(str(one) for one in sorted(connection.layouts))
+        raise Invalid(
+            f"store {connection.name}: its plugin does not write the layout {layout}, but {known}"
+        )
 
 
 class RoutedReader:

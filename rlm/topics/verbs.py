@@ -21,7 +21,7 @@ from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.acls import MissingAcls
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError
 from kip405.ids import PartitionKey, Uuid
-from kip405.segments import RemoteLogSegmentState
+from kip405.segments import Layout, RemoteLogSegmentState
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
 from rlm.plans.offload import OffloadPolicy
@@ -40,18 +40,10 @@ from rlm.topics.ports import Broker, Disk, LeaderOffsets, Ledger, Settings
 from rlm.topics.recreated import former_texts
 from rlm.topics.remarks import change_warnings, giveback_warnings
 from rlm.topics.revocation import Revocation, kept_of
-from rlm.topics.rules import (
-    Config,
-    RetentionOptions,
-)
+from rlm.topics.rules import Config, RetentionOptions
 from rlm.topics.shortening import RetentionChange, RetentionPlan, Shortening
 from rlm.topics.takeover import Settler, is_taken_over, originals_of
-from rlmm.settings_records import (
-    DELETION_DISABLE,
-    OffloadThresholds,
-    TopicRecord,
-    TotalRetention,
-)
+from rlmm.settings_records import DELETION_DISABLE, OffloadThresholds, TopicRecord, TotalRetention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +51,7 @@ class EnableOptions:
     """`trim` = mode tier: take retention over and trim, in one step; `tier` = the mode alone. `by`:
     the caller, for what can be undone; `yes`: what becomes deletable is confirmed. `remains`: what
     becomes of remote segments of a topic without a settings record. `offload`: None = not given,
-    `rules.UNSET` = as the service says.
+    `rules.UNSET` = as the service says. `layout`: of new segments, None = as before.
     """
 
     by: str = ""
@@ -70,6 +62,7 @@ class EnableOptions:
     force: bool = False
     yes: bool = False
     remains: Remains = Remains.UNDECIDED
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +83,8 @@ class EnableCheck:
     warnings: tuple[str, ...] = ()
 
 
-RefuseUntiered = Callable[[str], None]
-"""Called with a topic's name: Invalid where its segments would have no store."""
+RefuseUntiered = Callable[[str, Layout | None], None]
+"""Called with a topic's name and its own layout: Invalid where its segments would have no store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,8 +348,8 @@ class TopicVerbs:
     async def _checked(self, seen: _Seen, options: EnableOptions) -> _Checked:
         """All that may refuse, but for missing starts; nothing is altered."""
         rules.refuse(seen.topic, seen.config)
-        self._dependencies.refuse_untiered(seen.topic.name)
         before = seen.record
+        self._dependencies.refuse_untiered(seen.topic.name, _layout(options, before))
         if (before is not None and before.state == "deleting") or await self._is_ending(seen):
             raise Fenced(
                 f"topic {seen.topic.name}: its remote data is being deleted; enable it when that "
@@ -488,8 +481,13 @@ def _wanted(
         enforced=in_force.laxer(retention.total),
         offload=rules.choose_offload(options.offload, before),
         given_back=before.given_back if before is not None else None,
+        layout=_layout(options, before),
         extra=before.extra if before is not None else {},
     )
+
+
+def _layout(options: EnableOptions, before: TopicRecord | None) -> Layout | None:
+    return before.layout if options.layout is None and before is not None else options.layout
 
 
 def _needs_more(before: TopicRecord | None, after: TopicRecord) -> bool:

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EnableTopicRequest(_message.Message):
-    __slots__ = ("topic", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "force", "yes", "remote_copy_lag_ms", "remote_copy_lag_bytes", "offload_deletion_lag_ms", "keep_remote")
+    __slots__ = ("topic", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "force", "yes", "remote_copy_lag_ms", "remote_copy_lag_bytes", "offload_deletion_lag_ms", "keep_remote", "layout")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TRIM_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,7 @@ class EnableTopicRequest(_message.Message):
     REMOTE_COPY_LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
     OFFLOAD_DELETION_LAG_MS_FIELD_NUMBER: _ClassVar[int]
     KEEP_REMOTE_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
     topic: str
     trim: bool
     retention_ms: int
@@ -33,7 +34,8 @@ class EnableTopicRequest(_message.Message):
     remote_copy_lag_bytes: int
     offload_deletion_lag_ms: int
     keep_remote: bool
-    def __init__(self, topic: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., force: _Optional[bool] = ..., yes: _Optional[bool] = ..., remote_copy_lag_ms: _Optional[int] = ..., remote_copy_lag_bytes: _Optional[int] = ..., offload_deletion_lag_ms: _Optional[int] = ..., keep_remote: _Optional[bool] = ...) -> None: ...
+    layout: str
+    def __init__(self, topic: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., force: _Optional[bool] = ..., yes: _Optional[bool] = ..., remote_copy_lag_ms: _Optional[int] = ..., remote_copy_lag_bytes: _Optional[int] = ..., offload_deletion_lag_ms: _Optional[int] = ..., keep_remote: _Optional[bool] = ..., layout: _Optional[str] = ...) -> None: ...
 
 class PlanTopicRequest(_message.Message):
     __slots__ = ("enable", "local_only")
@@ -258,7 +260,7 @@ class DescribeTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class TopicDescription(_message.Message):
-    __slots__ = ("topic", "topic_id", "mode", "state", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "originals", "partitions", "remote_size_bytes", "remote_segments", "notes", "warnings", "gone", "present_topic_id", "pending_deletion", "min_insync_replicas", "unclean_leader_election", "offload")
+    __slots__ = ("topic", "topic_id", "mode", "state", "trim", "retention_ms", "retention_bytes", "local_retention_ms", "local_retention_bytes", "originals", "partitions", "remote_size_bytes", "remote_segments", "notes", "warnings", "gone", "present_topic_id", "pending_deletion", "min_insync_replicas", "unclean_leader_election", "offload", "layout")
     class OriginalsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -287,6 +289,7 @@ class TopicDescription(_message.Message):
     MIN_INSYNC_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     UNCLEAN_LEADER_ELECTION_FIELD_NUMBER: _ClassVar[int]
     OFFLOAD_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     mode: str
@@ -308,7 +311,8 @@ class TopicDescription(_message.Message):
     min_insync_replicas: int
     unclean_leader_election: bool
     offload: Offload
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., mode: _Optional[str] = ..., state: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., originals: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[int] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[str]] = ..., gone: _Optional[bool] = ..., present_topic_id: _Optional[bytes] = ..., pending_deletion: _Optional[_Union[PendingDeletion, _Mapping]] = ..., min_insync_replicas: _Optional[int] = ..., unclean_leader_election: _Optional[bool] = ..., offload: _Optional[_Union[Offload, _Mapping]] = ...) -> None: ...
+    layout: str
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., mode: _Optional[str] = ..., state: _Optional[str] = ..., trim: _Optional[bool] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., local_retention_ms: _Optional[int] = ..., local_retention_bytes: _Optional[int] = ..., originals: _Optional[_Mapping[str, str]] = ..., partitions: _Optional[int] = ..., remote_size_bytes: _Optional[int] = ..., remote_segments: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., warnings: _Optional[_Iterable[str]] = ..., gone: _Optional[bool] = ..., present_topic_id: _Optional[bytes] = ..., pending_deletion: _Optional[_Union[PendingDeletion, _Mapping]] = ..., min_insync_replicas: _Optional[int] = ..., unclean_leader_election: _Optional[bool] = ..., offload: _Optional[_Union[Offload, _Mapping]] = ..., layout: _Optional[str] = ...) -> None: ...
 
 class Offload(_message.Message):
     __slots__ = ("copy_lag_ms", "copy_lag_bytes", "deletion_lag_ms", "copy_lag_of", "deletion_lag_of")

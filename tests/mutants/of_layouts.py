@@ -13,6 +13,8 @@ EVIDENCE = Target("rlm/tasks/evidence.py", (_TASKS,))
 SURVEY = Target("rlm/tasks/store_survey.py", (_TASKS,))
 RECONCILE = Target("rlm/plans/reconcile.py", (_TASKS,))
 RECORDS = Target("rlmm/records.py", ("tests/rlmm/test_records.py",))
+TARGETS = Target("rlm/stores/stores.py", ("tests/rlm/stores/test_routes.py",))
+VERBS = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_verbs.py",))
 MANAGER = Target("rlmm/manager.py", ("tests/rlmm/test_manager.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -107,6 +109,30 @@ EDITS: tuple[Edit, ...] = (
             "an older version is kept away though there is no segment of a newer layout",
             "    return FORMAT_VERSION if is_kafkas else LAYOUT_VERSION\n",
             "    return LAYOUT_VERSION if is_kafkas else LAYOUT_VERSION\n",
+        ),
+    ),
+    *TARGETS.edits(
+        (
+            "segments are copied in a layout that the plugin does not know",
+            "        _refuse_layout(connection, layout)\n        return CopyTarget(",
+            "        return CopyTarget(",
+        ),
+        (
+            "a topic's own layout does not count where it is Kafka's",
+            "endpoint.layout if chosen is None else chosen\n        _refuse_layout(conn",
+            "chosen or endpoint.layout\n        _refuse_layout(conn",
+        ),
+        (
+            "a plugin that was not asked yet counts as one that knows all layouts",
+            "    if layout is Layout.KAFKA:\n        return\n",
+            "    if layout is Layout.KAFKA or connection.layouts is None:\n        return\n",
+        ),
+    ),
+    *VERBS.edits(
+        (
+            "a topic loses its layout when something else is changed",
+            "        layout=_layout(options, before),\n",
+            "        layout=options.layout,\n",
         ),
     ),
     *MANAGER.edits(

@@ -77,9 +77,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "topics that must not be enabled are",
-            "        rules.refuse(seen.topic, seen.config)\n"
-            "        self._dependencies.refuse_untiered(",
-            "        self._dependencies.refuse_untiered(",
+            "        rules.refuse(seen.topic, seen.config)\n        before",
+            "        before",
         ),
         (
             "H14: originals that are known are overwritten",

@@ -112,7 +112,7 @@ class TopicWork:
                 logs=cast(Any, _NothingToSay()),
                 offload=offload_policy(config),
                 settler=settler,
-                refuse_untiered=lambda _: None,
+                refuse_untiered=lambda _, __: None,
                 clock=clock,
                 barrier_deadline_ms=BARRIER_DEADLINE_MS,
             )

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kip405.errors import Invalid
+from kip405.segments import Layout
 from rlm.config import ServiceConfig, load
 from rsm_plugins.endpoints import EndpointStore, StorageEndpoint, endpoint_in
 from rsm_plugins.store_kinds import KIND_NAMES, kind_settings, store_kind
@@ -87,6 +88,26 @@ def test_several_stores_keep_their_order_and_the_rules_choose(
         *[("hot", 4), ("cold", 2)],
         ("cold", 0),
     ]
+
+
+def test_the_layout_is_that_of_the_rule_then_of_the_store(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    rules = [
+        {"topics": "a.*", "store": "hot"},
+        {"topics": "b.*", "store": "cold"},
+        {"topics": "c.*", "store": "cold", "storage.layout": "kafka"},
+    ]
+    stores = {"hot": LOCAL, "cold": {**OTHER, "storage.layout": "pinterest"}}
+    shared = {"stores": stores, "storage.layout": "blocks", "storage.endpoint.rules": rules}
+    config = read(tmp_path, given | shared)
+    found = [config.provider().endpoint("c1", topic, 0).layout for topic in "abcd"]
+    assert found == [Layout.BLOCKS, Layout.PINTEREST, Layout.KAFKA, Layout.BLOCKS]
+    assert config.stores[1].shown()["stores.cold.storage.layout"] == "pinterest"
+    one = read(tmp_path, given | LOCAL).provider().endpoint("c1", "t", 0)
+    assert one.layout is Layout.KAFKA
+    message = refusal(tmp_path, given | LOCAL | {"storage.layout": "pulsar"})
+    assert message.startswith("storage.layout: must be")
 
 
 def test_a_root_in_the_home_directory_is_the_same_as_its_absolute_path(

@@ -7,7 +7,7 @@ import pytest
 
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.ids import RemoteLogSegmentId, Uuid
-from kip405.segments import ByteRange, CustomMetadata, SegmentLocator
+from kip405.segments import ByteRange, CustomMetadata, Layout, SegmentLocator
 from rlm.clock import SystemClock
 from rlm.stores.hedging import HedgeCounts
 from rlm.stores.stores import CopyTarget, RoutedReader, Stores, Targets
@@ -31,6 +31,7 @@ class NamedConnection:
         self.store = MemoryStore("c", store_id or GONE)
         self.problem: str | None = None
         self.is_other = False
+        self.layouts: frozenset[Layout] | None = frozenset({Layout.KAFKA})
 
     @property
     def record(self) -> StoreRecord | None:
@@ -145,12 +146,50 @@ async def test_a_locator_that_names_no_store_is_refused(routed: RoutedReader) ->
             await routed.fetch_indexes(bare)
 
 
-def targets(stores: Stores, *rules: TopicRule) -> Targets:
+def targets(stores: Stores, *rules: TopicRule, chosen: Layout | None = None) -> Targets:
     endpoints = [
         EndpointStore(name=name, plugin="local", location=name, entropy_bits=bits)
         for name, bits in (("hot", 0), ("cold", 3))
     ]
-    return Targets(RuleProvider(endpoints, rules), stores, "c")
+    return Targets(RuleProvider(endpoints, rules), stores, "c", lambda _: chosen)
+
+
+BLOCKS_RULE = TopicRule(topics=".*", store="hot", layout=Layout.BLOCKS)
+
+
+def test_the_topics_own_layout_comes_before_the_rules(stores: Stores, hot: NamedConnection) -> None:
+    hot.layouts = frozenset(Layout)
+    assert targets(stores).target(PARTITION).layout is Layout.KAFKA
+    assert targets(stores, BLOCKS_RULE).target(PARTITION).layout is Layout.BLOCKS
+    for chosen in Layout:
+        found = targets(stores, BLOCKS_RULE, chosen=chosen).target(PARTITION)
+        assert found == CopyTarget(store_id=HOT, layout=chosen)
+
+
+@pytest.mark.parametrize("by_rule", [True, False])
+def test_a_layout_that_the_plugin_does_not_write_is_refused(
+    stores: Stores, hot: NamedConnection, by_rule: bool
+) -> None:
+    """Before an attempt leaves a record, and before a topic is enabled."""
+    rules, chosen = ((BLOCKS_RULE,), None) if by_rule else ((), Layout.BLOCKS)
+    made = targets(stores, *rules, chosen=chosen)
+    for layouts, error, match in (
+        (None, Unavailable, "store hot: it is not known yet whether its plugin writes the layout"),
+        (frozenset({Layout.KAFKA}), Invalid, "store hot: its plugin does not write .*, but kafka"),
+    ):
+        hot.layouts = layouts
+        with pytest.raises(error, match=match):
+            made.target(PARTITION)
+        with pytest.raises(error, match=match):
+            made.refuse_untiered(PARTITION.topic, chosen)
+    hot.layouts = frozenset({Layout.KAFKA, Layout.BLOCKS})
+    assert made.target(PARTITION).layout is Layout.BLOCKS
+    made.refuse_untiered(PARTITION.topic, chosen)
+
+
+def test_kafkas_layout_waits_for_no_plugin(stores: Stores, hot: NamedConnection) -> None:
+    hot.layouts = None
+    assert targets(stores).target(PARTITION).layout is Layout.KAFKA
 
 
 def test_a_copy_goes_where_the_rules_say(stores: Stores) -> None:
@@ -169,9 +208,9 @@ def test_a_store_that_is_not_known_yet_stops_only_its_own_copies(
 
 
 def test_without_a_store_topics_are_refused_with_what_to_do() -> None:
-    none = Targets(RuleProvider(()), Stores(()), "c")
+    none = Targets(RuleProvider(()), Stores(()), "c", lambda _: None)
     with pytest.raises(Invalid, match="no store is configured: nothing is tiered; give the serv"):
-        none.refuse_untiered("orders")
+        none.refuse_untiered("orders", None)
     with pytest.raises(Invalid, match="no store is configured"):
         none.target(PARTITION)
 

@@ -52,7 +52,7 @@ class World:
         self.stores = Stores(tuple(self.connections.values()))
         endpoint_stores = [EndpointStore(name=name, plugin="s3", location=name) for name in names]
         rules = [TopicRule(topics="bids", store="cold")] if "cold" in names else []
-        targets = Targets(RuleProvider(endpoint_stores, rules), self.stores, "c")
+        targets = Targets(RuleProvider(endpoint_stores, rules), self.stores, "c", lambda _: None)
         clock = ManualClock()
         in_use = StoresInUse(self.ledger, clock)
         self.service_stores = ServiceStores(

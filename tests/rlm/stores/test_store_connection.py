@@ -9,6 +9,7 @@ import pytest
 from kip405.contracts import RemoteStorageManager, StoreIdentity
 from kip405.errors import Unavailable
 from kip405.ids import Uuid
+from kip405.segments import Layout
 from rlm.stores.connection import Memory, StoreConnection, StoreOrigin
 from rlmm.settings_records import ClusterRecord, SettingsRecord, StoreRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
@@ -71,6 +72,9 @@ class Site:
             raise found
         return found
 
+    async def ask_layouts(self) -> frozenset[Layout]:
+        return frozenset({Layout.KAFKA, Layout.BLOCKS})
+
     def connection(
         self,
         clock: ManualClock | None = None,
@@ -85,6 +89,7 @@ class Site:
             name,
             store or self.store,
             describe=self.describe,
+            ask_layouts=self.ask_layouts,
             memory=Memory(
                 cluster_id=cluster_id,
                 settings=self.settings,

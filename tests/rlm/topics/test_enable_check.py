@@ -7,6 +7,7 @@ import pytest
 
 from kip405.acls import topic_acl
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.segments import Layout
 from rlm.topics.ports import GroupOffset
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions
@@ -19,7 +20,7 @@ COMPACTED = {TOPIC: {"cleanup.policy": "compact"}}
 BELOW = GroupOffset(group="g", partition=0, offset=1)
 
 
-def no_store(topic: str) -> None:
+def no_store(topic: str, layout: Layout | None) -> None:
     raise Invalid(f"no store for {topic}")
 
 

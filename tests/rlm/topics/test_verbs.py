@@ -3,6 +3,7 @@
 import pytest
 
 from kip405.errors import Fenced, Invalid, NotFound, Unavailable
+from kip405.segments import Layout
 from rlm.topics.local_logs import DAY_MS, Growth, bytes_a_day
 from rlm.topics.ports import GroupOffset, NotLeader
 from rlm.topics.remarks import notes_of
@@ -224,10 +225,43 @@ def test_growth_is_scaled_to_a_day_and_shown_with_its_end() -> None:
     assert "until about 1970-01-11" in words
 
 
+async def test_a_topic_keeps_the_layout_that_it_has_chosen_until_it_chooses_another() -> None:
+    cluster, asked = Cluster(), []
+
+    def allow(topic: str, layout: Layout | None) -> None:
+        asked.append(layout)
+
+    service = ServiceUnderTest(cluster, refuse_untiered=allow)
+    layouts = [None, Layout.BLOCKS, None, Layout.KAFKA, None]
+    found = [
+        (await service.verbs.enable(TOPIC, EnableOptions(layout=one))).record.layout
+        for one in layouts
+    ]
+    kept = [None, Layout.BLOCKS, Layout.BLOCKS, Layout.KAFKA, Layout.KAFKA]
+    assert (found, asked) == (kept, kept)
+    await service.verbs.disable(TOPIC, confirm=False, delete_remote=False)
+    assert (await service.verbs.enable(TOPIC, EnableOptions())).record.layout is Layout.KAFKA
+
+
+async def test_a_layout_that_the_store_does_not_take_changes_nothing() -> None:
+    cluster = Cluster()
+
+    def refuse(topic: str, layout: Layout | None) -> None:
+        if layout is Layout.BLOCKS:
+            raise Invalid("its plugin does not write the layout blocks")
+
+    service = ServiceUnderTest(cluster, refuse_untiered=refuse)
+    await service.verbs.enable(TOPIC, EnableOptions())
+    with pytest.raises(Invalid, match="does not write the layout blocks"):
+        await service.verbs.enable(TOPIC, EnableOptions(layout=Layout.BLOCKS))
+    record = cluster.record()
+    assert record is not None and record.layout is None
+
+
 async def test_a_topic_without_a_store_to_go_to_is_refused_and_left_alone() -> None:
     cluster = Cluster()
 
-    def refuse(topic: str) -> None:
+    def refuse(topic: str, layout: Layout | None) -> None:
         raise Invalid(f"no store is configured for {topic}")
 
     service = ServiceUnderTest(cluster, refuse_untiered=refuse)

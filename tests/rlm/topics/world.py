@@ -9,6 +9,7 @@ from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kip405.acls import Acl, cluster_acl, missing_acls, topic_acl
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
+from kip405.segments import Layout
 from rlm.broker.answers import (
     LocalRecords,
     PartitionDescription,
@@ -377,7 +378,7 @@ class ServiceUnderTest:
         node_id: int = 1,
         hook: Hook = _go_on,
         takeover: str = "enforce",
-        refuse_untiered: Callable[[str], None] = lambda _: None,
+        refuse_untiered: Callable[[str, Layout | None], None] = lambda _, __: None,
         peers: Callable[[ServiceSettings, ManualClock], PeerAccess] | None = None,
         clock: ManualClock | None = None,
     ) -> None:
