@@ -14,7 +14,7 @@ from typing import Any
 from kip405.contracts import RemoteStorageManager
 from kip405.errors import Invalid
 from kip405.segments import Layout
-from kip405.settings import Kind, Refused, Setting, Table, as_text, is_secret_name
+from kip405.settings import Kind, Refused, Setting, Table, as_text, integer, is_secret_name
 from rsm_plugins.layout.keys import check_prefix
 from rsm_plugins.threads import FileThreads
 
@@ -61,6 +61,20 @@ PREFIX_SETTING = Setting(
     default="",
 )
 """Every kind of store has this row."""
+
+_MIB = 1024 * 1024
+BLOCK_SIZE_BYTES = 64 * _MIB
+BLOCK_SIZE_SETTING = Setting(
+    key="rsm.config.blocks.size.bytes",
+    kind=integer(5 * _MIB, 2048 * _MIB),
+    doc="Size of the blocks of new segments in the layout `blocks`, and so of the parts of their "
+    "uploads. A segment with a larger batch gets blocks of the smallest multiple in which it fits.",
+    default=BLOCK_SIZE_BYTES,
+    unit="bytes",
+)
+"""Every kind of store that has the layout `blocks` has this row; what is stored says its own
+size.
+"""
 
 _MODULES = {
     "local": "rsm_plugins.local.manager",

@@ -22,6 +22,7 @@ from rsm_plugins.blocks.format import (
     read_entry_header,
 )
 from rsm_plugins.blocks.index import BlocksIndex
+from rsm_plugins.layout.stored import ObjectContent
 
 REMEMBERED_MAX = 512
 """Entries that are remembered of one segment beside those of its index."""
@@ -219,15 +220,16 @@ def _entry_at(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSegment:
-    """What is kept of a segment between reads."""
+    """What is kept of a segment between reads; `content` is that of the index object."""
 
     index: BlocksIndex
     table: PositionTable
+    content: ObjectContent
 
 
 class KnownSegments:
-    """The indexes that were used last, without the indexes objects in them; their memory is
-    bounded. A key names one content.
+    """The indexes that were used last by the name of their object, without the indexes objects in
+    them; their memory is bounded.
     """
 
     def __init__(self, max_bytes: int = KEPT_INDEX_BYTES) -> None:
@@ -242,11 +244,14 @@ class KnownSegments:
             self._kept.move_to_end(key)
         return found
 
-    def keep(self, key: str, index: BlocksIndex) -> KnownSegment:
-        """Keep an index that was read."""
+    def keep(self, key: str, index: BlocksIndex, content: ObjectContent) -> KnownSegment:
+        """Keep an index that was read; what reads of the same content remembered stays."""
+        known = self.get(key)
+        if known is not None and known.content == content:
+            return known
         self.forget((key,))
         index = replace(index, indexes=b"")
-        known = KnownSegment(index=index, table=PositionTable(index))
+        known = KnownSegment(index=index, table=PositionTable(index), content=content)
         self._kept[key] = known
         self._kept_bytes += _memory_of(index)
         while self._kept_bytes > self._max_bytes and len(self._kept) > 1:

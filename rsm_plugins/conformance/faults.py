@@ -101,7 +101,7 @@ async def missing_log_is_not_found(subject: Subject) -> None:
     faults = _faults(subject)
     segment = subject.segment()
     await subject.complete(segment)
-    faults.remove(object_name(segment.locator, ObjectKind.LOG))
+    faults.remove(object_name(segment.locator, data_objects_of(segment.locator)[0]))
     call = subject.manager.fetch_log_segment(segment.locator, _WHOLE)
     await fails(NotFound, call, "a log that was removed")
 

@@ -7,7 +7,7 @@ from functools import partial
 from kip405.contracts import ExpectedSegment, FindingKind, Presence, StoreIdentity
 from kip405.errors import Invalid
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition
-from kip405.segments import ByteRange, SegmentLocator
+from kip405.segments import ByteRange, Layout, SegmentLocator
 from rsm_plugins.conformance.subject import (
     StoredSegment,
     Subject,
@@ -16,6 +16,7 @@ from rsm_plugins.conformance.subject import (
     fails,
     in_parts,
 )
+from rsm_plugins.layout.stored import encode_contents, expected_sizes, stored_contents
 
 ODD_TOPICS = ("a", "a.b", "a_b", "-", "--", "...", "a-1", "a-10", "CON", "t" * 249, "x" * 200 + "y")
 
@@ -39,13 +40,29 @@ async def stat_reports_different_sizes(subject: Subject) -> None:
     """A segment whose log or indexes have another size than expected is DIFFERENT, by name."""
     segment = subject.segment()
     await subject.complete(segment)
-    for changed, suffix in (
-        (replace(segment.expected, log_size_bytes=len(segment.log) + 1), ".log"),
-        (replace(segment.expected, indexes_size_bytes=1), ".indexes"),
-    ):
+    for changed, suffix in _other_sizes(subject, segment):
         found = (await subject.manager.stat([changed]))[0]
         check_equal((found.presence, found.manifest_present), (Presence.DIFFERENT, True), suffix)
         check(suffix in found.detail, f"the detail does not name the object: {found.detail}")
+
+
+def _other_sizes(
+    subject: Subject, segment: StoredSegment
+) -> tuple[tuple[ExpectedSegment, str], ...]:
+    """What stat is asked with the size of one object changed, and the suffix of that object."""
+    expected = subject.expected(segment)
+    if subject.layout is Layout.KAFKA:
+        return (
+            (replace(expected, log_size_bytes=len(segment.log) + 1), ".log"),
+            (replace(expected, indexes_size_bytes=1), ".indexes"),
+        )
+    contents = stored_contents(expected.locator, expected.log_size_bytes)
+    asked: list[tuple[ExpectedSegment, str]] = []
+    for kind, content in contents.items():
+        other = contents | {kind: replace(content, size_bytes=content.size_bytes + 1)}
+        subject.answered[segment.locator.segment_id.id] = encode_contents(list(other.values()))
+        asked.append((subject.expected(segment), f".{kind.value}"))
+    return tuple(asked)
 
 
 async def stat_answers_in_order(subject: Subject) -> None:
@@ -55,14 +72,12 @@ async def stat_answers_in_order(subject: Subject) -> None:
     await subject.complete(segment)
     partition = subject.partition()
     absent = [
-        ExpectedSegment(
-            locator=replace(segment.locator, segment_id=_id_of(subject, partition), start_offset=n),
-            log_size_bytes=1,
-            indexes_size_bytes=1,
+        subject.expected_of(
+            replace(segment.locator, segment_id=_id_of(subject, partition), start_offset=n), 1, 1
         )
         for n in range(1500)
     ]
-    asked = [*absent[:1200], segment.expected, *absent[1200:]]
+    asked = [*absent[:1200], subject.expected(segment), *absent[1200:]]
     found = await subject.manager.stat(asked)
     complete = [n for n, presence in enumerate(found) if presence.presence is Presence.COMPLETE]
     check_equal((len(found), complete), (1501, [1200]), "positions of the complete segment")
@@ -83,7 +98,7 @@ async def lists_by_cluster_and_partition(subject: Subject) -> None:
     ]
     for segment in segments:
         await subject.complete(segment)
-    expected: list[str] = []
+    in_partitions: list[str] = []
     for segment in segments:
         partition = segment.locator.segment_id.topic_id_partition
         listed = [
@@ -91,12 +106,13 @@ async def lists_by_cluster_and_partition(subject: Subject) -> None:
         ]
         check_equal(len(listed), 3, f"objects of {partition}")
         sizes = {found.name.rpartition(".")[2]: found.size_bytes for found in listed}
-        wanted = {"log": 123, "indexes": len(segment.data.indexes), "rsm-manifest": 7}
+        expected = expected_sizes(subject.expected(segment))
+        wanted = {kind.value: size for kind, size in expected.items()} | {"rsm-manifest": 7}
         check_equal(sizes, wanted, "sizes")
         check(all(found.modified_ms > 0 for found in listed), "objects without a time")
-        expected += (found.name for found in listed)
+        in_partitions += (found.name for found in listed)
     names = await subject.names()
-    check_equal(names, sorted(expected), "names below the cluster, in order")
+    check_equal(names, sorted(in_partitions), "names below the cluster, in order")
     other = [found async for found in subject.manager.list_objects(f"{subject.cluster_id}-other")]
     check_equal(other, [], "objects of another cluster")
 

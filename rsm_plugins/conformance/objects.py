@@ -9,18 +9,21 @@ from kip405.errors import Invalid, NotFound
 from kip405.indexes import build_indexes_object
 from kip405.segments import PLUGIN_METADATA_MAX_BYTES, CustomMetadata
 from rsm_plugins.conformance.subject import MIB, SECTIONS, Subject, check, check_equal, fails
+from rsm_plugins.layout.keys import objects_of
 from rsm_plugins.layout.manifest import MANIFEST_MAX_BYTES
 
 
 async def new_segment_is_stored_whole(subject: Subject) -> None:
     """Three objects under the names of the layout, with their sizes (Aiven: testUploadANewFile)."""
     segment = subject.segment()
-    answer = await subject.manager.copy_log_segment_data(segment.locator, segment.data)
+    await subject.copy(segment)
+    answer = subject.answered[segment.locator.segment_id.id]
     check(len(answer) <= PLUGIN_METADATA_MAX_BYTES, f"{len(answer)} bytes of the plugin's metadata")
     await subject.manager.write_manifest(segment.locator, b"{}")
     partition = segment.locator.segment_id.topic_id_partition
     suffixes = sorted(name.rpartition(".")[2] for name in await subject.names(partition))
-    check_equal(suffixes, ["indexes", "log", "rsm-manifest"], "objects")
+    wanted = sorted(kind.value for kind in objects_of(segment.locator))
+    check_equal(suffixes, wanted, "objects")
     check_equal((await subject.presence(segment)).presence, Presence.COMPLETE, "presence")
 
 
@@ -45,11 +48,11 @@ async def empty_log_is_an_object(subject: Subject) -> None:
 
 
 async def logs_of_every_size(subject: Subject) -> None:
-    """Logs of one byte, and of sizes around those at which a store begins to split a log into
+    """The smallest log, and logs of sizes around those at which a store begins to split a log into
     parts.
     """
     part = subject.part_bytes
-    for size_bytes in (1, part - 1, part, part + 1):
+    for size_bytes in (subject.least_log_bytes, part - 1, part, part + 1):
         segment = subject.segment(log_size_bytes=size_bytes)
         await subject.complete(segment)
         found = await subject.fetch(segment.locator, 0, 2**40)

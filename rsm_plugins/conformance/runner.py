@@ -89,6 +89,7 @@ async def run_suite(
                 cluster_id=f"conformance-{subject.new_uuid()}",
                 folder=Path(folder),
                 made=[],
+                answered={},
             )
             outcome = await _outcome(mode, case, own, case_seconds)
         report(outcome)

@@ -7,7 +7,7 @@ services of a plugin, for cases that send what this product's client would never
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -24,8 +24,18 @@ from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import RemoteStorageError
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.indexes import build_indexes_object
-from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
+from kip405.segments import (
+    ByteRange,
+    CustomMetadata,
+    FileSlice,
+    Layout,
+    LogSegmentData,
+    SegmentLocator,
+)
+from rsm_plugins.conformance.logs import LEAST_BYTES, random_batches
 from rsm_plugins.files.durable import read_at
+from rsm_plugins.layout.keys import data_objects_of
+from rsm_plugins.layout.stored import ObjectContent, encode_contents
 from rsm_plugins.v1 import storage_pb2 as pb
 
 if TYPE_CHECKING:
@@ -59,14 +69,6 @@ class StoredSegment:
     locator: SegmentLocator
     data: LogSegmentData
     log: bytes
-
-    @property
-    def expected(self) -> ExpectedSegment:
-        return ExpectedSegment(
-            locator=self.locator,
-            log_size_bytes=len(self.log),
-            indexes_size_bytes=len(self.data.indexes),
-        )
 
 
 CALL_SECONDS = 60.0
@@ -169,7 +171,8 @@ class Subject:
 
     `lacking`: optional capability -> why it is missing (`inspect`, `batch_delete`). `sweep` takes
     a grace in ms. `many` is a number of objects that counts as many, `part_bytes` the size at which
-    the store may split a log into parts, `secrets` what no error may show.
+    the store may split a log into parts, `secrets` what no error may show. `layout` is that of
+    every segment; `answered` is what copies said that they stored, by segment.
     """
 
     manager: RemoteStorageManager
@@ -183,7 +186,9 @@ class Subject:
     many: int = MANY_OBJECTS
     part_bytes: int = PART_BYTES
     secrets: tuple[str, ...] = ()
+    layout: Layout = Layout.KAFKA
     made: list[SegmentLocator] = field(default_factory=list)
+    answered: dict[Uuid, bytes] = field(default_factory=dict)
 
     def needs(self, capability: str) -> None:
         """CaseSkipped where the store lacks an optional capability."""
@@ -201,6 +206,8 @@ class Subject:
         custom_metadata: bytes | None = None,
     ) -> SegmentLocator:
         """A fresh copy attempt of a segment, noted for the clean-up."""
+        if self.layout is not Layout.KAFKA:
+            custom_metadata = self._in_layout(custom_metadata)
         locator = SegmentLocator(
             cluster_id=self.cluster_id,
             segment_id=RemoteLogSegmentId(topic_id_partition=partition, id=self.new_uuid()),
@@ -222,7 +229,10 @@ class Subject:
         """A segment whose log is in the middle of a file, like a real log that is still being
         written.
         """
-        log = os.urandom(log_size_bytes)
+        if self.layout is Layout.KAFKA:
+            log = os.urandom(log_size_bytes)
+        else:
+            log = random_batches(log_size_bytes, start_offset)
         locator = self.locator(partition or self.partition(), start_offset, custom_metadata)
         path = self.folder / f"{locator.segment_id.id}.source"
         path.write_bytes(b"before" + log + b"after")
@@ -235,8 +245,40 @@ class Subject:
         )
         return StoredSegment(locator=locator, data=data, log=log)
 
+    def _in_layout(self, custom_metadata: bytes | None) -> bytes:
+        known = CustomMetadata(store_id=Uuid(bytes(16)))
+        if custom_metadata is not None:
+            known = CustomMetadata.decode(custom_metadata)
+        return replace(known, layout=self.layout).encode()
+
+    @property
+    def least_log_bytes(self) -> int:
+        """The smallest log that is not empty."""
+        return 1 if self.layout is Layout.KAFKA else LEAST_BYTES
+
     async def copy(self, segment: StoredSegment) -> None:
-        await self.manager.copy_log_segment_data(segment.locator, segment.data)
+        """Copy, and note the answer."""
+        answer = await self.manager.copy_log_segment_data(segment.locator, segment.data)
+        self.answered[segment.locator.segment_id.id] = answer
+
+    def expected(self, segment: StoredSegment) -> ExpectedSegment:
+        """What stat is asked for a segment."""
+        return self.expected_of(segment.locator, len(segment.log), len(segment.data.indexes))
+
+    def expected_of(
+        self, locator: SegmentLocator, log_size_bytes: int, indexes_size_bytes: int
+    ) -> ExpectedSegment:
+        """The same of any locator. In other layouts than Kafka's the sizes of objects are those
+        that the copy answered; 0 where there was none.
+        """
+        if locator.custom_metadata is not None and self.layout is not Layout.KAFKA:
+            nothing = [ObjectContent(size_bytes=0, crc32c=0)] * len(data_objects_of(locator))
+            plugin = self.answered.get(locator.segment_id.id) or encode_contents(nothing)
+            custom = replace(CustomMetadata.decode(locator.custom_metadata), plugin=plugin)
+            locator = replace(locator, custom_metadata=custom.encode())
+        return ExpectedSegment(
+            locator=locator, log_size_bytes=log_size_bytes, indexes_size_bytes=indexes_size_bytes
+        )
 
     async def complete(self, segment: StoredSegment) -> None:
         """Copy with a manifest."""
@@ -250,7 +292,7 @@ class Subject:
         )
 
     async def presence(self, segment: StoredSegment) -> SegmentPresence:
-        found = await self.manager.stat([segment.expected])
+        found = await self.manager.stat([self.expected(segment)])
         check_equal(len(found), 1, "answers of stat for one segment")
         return found[0]
 

@@ -166,6 +166,7 @@ async def slow_bodies_arrive(subject: Subject) -> None:
         await pause(SLOW_SECONDS)
     await call.done_writing()
     expect(await code_of(call), grpc.StatusCode.OK, "a slow copy")
+    subject.answered[segment.locator.segment_id.id] = (await call).plugin_metadata
     await subject.manager.write_manifest(segment.locator, b"{}")
     check_equal((await subject.presence(segment)).presence, Presence.COMPLETE, "presence")
     large = subject.segment(log_size_bytes=6 * MIB)
@@ -258,7 +259,7 @@ async def too_large_is_refused(subject: Subject) -> None:
         for field, value in changes.items():
             setattr(header, field, value)
         expect(await wire.copy([CopyPart(header=header)]), _INVALID, what)
-    many = [expected_message(segment.expected)] * (STAT_MAX_SEGMENTS + 1)
+    many = [expected_message(subject.expected(segment))] * (STAT_MAX_SEGMENTS + 1)
     call = wire.storage.Stat(
         pb.StatRequest(segments=many), timeout=CALL_SECONDS, metadata=wire.metadata
     )

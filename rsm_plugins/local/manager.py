@@ -24,8 +24,9 @@ from kip405.contracts import (
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced, RemoteStorageError
 from kip405.ids import TopicIdPartition
-from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
+from kip405.segments import ByteRange, FileSlice, Layout, LogSegmentData, SegmentLocator
 from kip405.settings import PATH, REQUIRED, Setting, Table
+from rsm_plugins.blocks.segments import BlockSegments
 from rsm_plugins.files.durable import SourceCut, copy_bytes, make_durable, write_at
 from rsm_plugins.files.page_cache import drop_written
 from rsm_plugins.files.segment_files import open_source
@@ -38,6 +39,7 @@ from rsm_plugins.layout.keys import (
     is_entropy_folder,
     is_segment_object,
     is_topic_folder,
+    layout_of,
     object_name,
     object_names,
     partition_folder,
@@ -45,13 +47,20 @@ from rsm_plugins.layout.keys import (
 )
 from rsm_plugins.layout.manifest import check_manifest_size
 from rsm_plugins.layout.stored import expected_sizes
+from rsm_plugins.local.blocks import LocalBlockObjects
 from rsm_plugins.pinterest.local_objects import LocalUploadedObjects
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 from rsm_plugins.pinterest.settings import COMMON as PINTEREST_ROWS
 from rsm_plugins.pinterest.settings import PREFIX as PINTEREST_PREFIX
 from rsm_plugins.pinterest.settings import pinterest_layout
 from rsm_plugins.segment_deletes import delete_each
-from rsm_plugins.store_kinds import PREFIX_SETTING, OpenStore, StoreKind
+from rsm_plugins.store_kinds import (
+    BLOCK_SIZE_BYTES,
+    BLOCK_SIZE_SETTING,
+    PREFIX_SETTING,
+    OpenStore,
+    StoreKind,
+)
 from rsm_plugins.threads import FINISH_MS, FileThreads, StopFlag
 
 
@@ -67,11 +76,17 @@ class LocalRemoteStorageManager:
         *,
         shared: bool = True,
         threads: FileThreads | None = None,
+        block_size_bytes: int = BLOCK_SIZE_BYTES,
     ) -> None:
         self._tree = StoreTree(root, prefix)
         self._shared = shared
         self._threads = FileThreads() if threads is None else threads
         self._owns_threads = threads is None
+        self._blocks = BlockSegments(
+            LocalBlockObjects(self._tree, self._threads),
+            self._threads,
+            block_size_bytes=block_size_bytes,
+        )
 
     @property
     def folder(self) -> Path:
@@ -93,6 +108,8 @@ class LocalRemoteStorageManager:
 
     async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
         """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
+        if layout_of(locator) is Layout.BLOCKS:
+            return await self._blocks.copy(locator, data)
         name = object_name(locator, ObjectKind.LOG)
         indexes_name = object_name(locator, ObjectKind.INDEXES)
         await self._threads.run_stoppable(lambda flag: self._copy(name, indexes_name, data, flag))
@@ -137,6 +154,8 @@ class LocalRemoteStorageManager:
         self, locator: SegmentLocator, byte_range: ByteRange
     ) -> bytes | FileSlice:
         """See RemoteStorageManager; a slice of the store's file where the volume is shared."""
+        if layout_of(locator) is Layout.BLOCKS:
+            return await self._blocks.fetch_log(locator, byte_range)
         name = object_name(locator, ObjectKind.LOG)
         start, end = byte_range.start, byte_range.end
         if not self._shared:
@@ -147,6 +166,8 @@ class LocalRemoteStorageManager:
 
     async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
         """See RemoteStorageManager."""
+        if layout_of(locator) is Layout.BLOCKS:
+            return await self._blocks.fetch_indexes(locator)
         name = object_name(locator, ObjectKind.INDEXES)
         return await self._threads.run(self._tree.read, name, "fetch indexes from")
 
@@ -309,7 +330,10 @@ PINTEREST_ROOT = Setting(
 async def open_local(settings: Mapping[str, Any], threads: FileThreads) -> OpenStore:
     """The store below `rsm.config.root`, which may be away."""
     store = LocalRemoteStorageManager(
-        settings[ROOT_SETTING.key], settings[PREFIX_SETTING.key], threads=threads
+        settings[ROOT_SETTING.key],
+        settings[PREFIX_SETTING.key],
+        threads=threads,
+        block_size_bytes=settings[BLOCK_SIZE_SETTING.key],
     )
     layout = pinterest_layout(settings, PINTEREST_ROOT.key)
     manager: RemoteStorageManager = store
@@ -317,11 +341,14 @@ async def open_local(settings: Mapping[str, Any], threads: FileThreads) -> OpenS
         root, prefix = settings[PINTEREST_ROOT.key], settings[PINTEREST_PREFIX.key]
         uploaded = LocalUploadedObjects(root, prefix, threads)
         manager = ImportingRemoteStorageManager(store, layout, uploaded)
-    return OpenStore(manager=manager, uri=store.uri, objects_folder=store.folder, sweep=store.sweep)
+    return OpenStore(
+        manager=manager,
+        uri=store.uri,
+        objects_folder=store.folder,
+        sweep=store.sweep,
+        layouts=frozenset({Layout.KAFKA, Layout.BLOCKS}),
+    )
 
 
-KIND = StoreKind(
-    name="local",
-    settings=Table(ROOT_SETTING, PREFIX_SETTING, PINTEREST_ROOT, *PINTEREST_ROWS),
-    open=open_local,
-)
+SETTINGS = Table(ROOT_SETTING, PREFIX_SETTING, BLOCK_SIZE_SETTING, PINTEREST_ROOT, *PINTEREST_ROWS)
+KIND = StoreKind(name="local", settings=SETTINGS, open=open_local)

@@ -23,12 +23,14 @@ from kip405.contracts import (
 from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import Corrupt, Fenced, Internal, Invalid, NotFound, RemoteStorageError
 from kip405.ids import TopicIdPartition
-from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
+from kip405.segments import ByteRange, FileSlice, Layout, LogSegmentData, SegmentLocator
+from rsm_plugins.blocks.segments import BlockSegments
 from rsm_plugins.layout.keys import (
     IDENTITY_NAME,
     ObjectKind,
     check_cluster_id,
     is_segment_object,
+    layout_of,
     object_name,
     object_names,
 )
@@ -36,6 +38,7 @@ from rsm_plugins.layout.manifest import check_manifest_size, decode_identity, en
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 from rsm_plugins.pinterest.settings import PREFIX as PINTEREST_PREFIX
 from rsm_plugins.pinterest.settings import pinterest_layout
+from rsm_plugins.s3.blocks import S3BlockObjects
 from rsm_plugins.s3.calls import Calls, Connection, Pause, pause, quiet_library, together
 from rsm_plugins.s3.findings import findings_of
 from rsm_plugins.s3.objects import (
@@ -73,6 +76,11 @@ class S3RemoteStorageManager:
             part_size_bytes=settings.part_size_bytes,
             concurrency=settings.upload_concurrency,
         )
+        self._blocks = BlockSegments(
+            S3BlockObjects(self._objects, self._uploads, threads),
+            threads,
+            block_size_bytes=settings.block_size_bytes,
+        )
 
     async def read_identity(self) -> StoreIdentity | None:
         """See RemoteStorageManager."""
@@ -100,6 +108,8 @@ class S3RemoteStorageManager:
 
     async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
         """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
+        if layout_of(locator) is Layout.BLOCKS:
+            return await self._blocks.copy(locator, data)
         log = object_name(locator, ObjectKind.LOG)
         indexes = object_name(locator, ObjectKind.INDEXES)
         if crc32c(data.indexes) != data.indexes_crc32c:
@@ -170,10 +180,14 @@ class S3RemoteStorageManager:
         self, locator: SegmentLocator, byte_range: ByteRange
     ) -> ByteBuffer | FileSlice:
         """See RemoteStorageManager; always in memory."""
+        if layout_of(locator) is Layout.BLOCKS:
+            return await self._blocks.fetch_log(locator, byte_range)
         return await self._objects.read_range(object_name(locator, ObjectKind.LOG), byte_range)
 
     async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
         """See RemoteStorageManager."""
+        if layout_of(locator) is Layout.BLOCKS:
+            return await self._blocks.fetch_indexes(locator)
         return await self._objects.read(object_name(locator, ObjectKind.INDEXES))
 
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
@@ -278,7 +292,12 @@ async def open_s3(values: Mapping[str, Any], threads: FileThreads) -> OpenStore:
     if layout is not None:
         uploaded = store.uploaded(values[PINTEREST_BUCKET.key], values[PINTEREST_PREFIX.key])
         manager = ImportingRemoteStorageManager(store, layout, uploaded)
-    return OpenStore(manager=manager, uri=settings.uri, sweep=store.sweep)
+    return OpenStore(
+        manager=manager,
+        uri=settings.uri,
+        sweep=store.sweep,
+        layouts=frozenset({Layout.KAFKA, Layout.BLOCKS}),
+    )
 
 
 KIND = StoreKind(name="s3", settings=SETTINGS, open=open_s3)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from kip405.errors import Invalid
 from kip405.settings import FLAG, PATH, REQUIRED, Kind, Setting, Table, as_text, choice, integer
 from rsm_plugins.pinterest.settings import COMMON as PINTEREST_ROWS
-from rsm_plugins.store_kinds import PREFIX_SETTING
+from rsm_plugins.store_kinds import BLOCK_SIZE_BYTES, BLOCK_SIZE_SETTING, PREFIX_SETTING
 
 MIB = 1024 * 1024
 PART_MIN_BYTES = 5 * MIB
@@ -206,6 +206,7 @@ PINTEREST_BUCKET = Setting(
 SETTINGS = Table(
     BUCKET,
     PREFIX_SETTING,
+    BLOCK_SIZE_SETTING,
     REGION,
     ENDPOINT,
     PATH_STYLE,
@@ -274,6 +275,7 @@ class S3Settings:
     endpoint: str | None = None
     path_style: bool = False
     part_size_bytes: int = 16 * MIB
+    block_size_bytes: int = BLOCK_SIZE_BYTES
     upload_concurrency: int = 8
     max_connections: int = 64
     storage_class: str | None = None
@@ -322,6 +324,7 @@ def s3_settings(values: Mapping[str, Any]) -> S3Settings:
         endpoint=values[ENDPOINT.key],
         path_style=values[PATH_STYLE.key],
         part_size_bytes=values[PART_SIZE.key],
+        block_size_bytes=values[BLOCK_SIZE_SETTING.key],
         upload_concurrency=values[UPLOADS.key],
         max_connections=values[CONNECTIONS.key],
         storage_class=values[STORAGE_CLASS.key],

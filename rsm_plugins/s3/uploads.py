@@ -10,7 +10,7 @@ import asyncio
 import base64
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -156,14 +156,37 @@ class Uploads:
 
     async def upload(self, name: str, data: LogSegmentData, metadata: UserMetadata) -> "Upload":
         """Send all parts and prove them; nothing is visible yet."""
+        return await self._upload(name, metadata, lambda upload: self._send(upload, data))
+
+    async def upload_parts(
+        self, name: str, parts: Sequence[tuple[Body, int]], metadata: UserMetadata
+    ) -> "Upload":
+        """Send bodies, each with its CRC-32C, as the parts of an object; nothing is visible yet.
+        The bodies prove themselves.
+        """
+        return await self._upload(name, metadata, lambda upload: self._send_parts(upload, parts))
+
+    async def _upload(
+        self, name: str, metadata: UserMetadata, send: Callable[["Upload"], Awaitable[None]]
+    ) -> "Upload":
         upload = Upload(self._objects, name)
         try:
             await upload.begin(metadata)
-            await self._send(upload, data)
+            await send(upload)
         except BaseException:
             await upload.abort()
             raise
         return upload
+
+    async def _send_parts(self, upload: "Upload", parts: Sequence[tuple[Body, int]]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number, (body, checksum) in enumerate(parts, 1):
+                    await self._permits.acquire()
+                    sending = group.create_task(upload.send(number, body, checksum))
+                    sending.add_done_callback(lambda _task: self._permits.release())
+        except BaseExceptionGroup as errors:
+            raise first_of(errors) from errors
 
     async def _send(self, upload: "Upload", data: LogSegmentData) -> None:
         reader = SourceReader(data, self._threads)
@@ -301,7 +324,7 @@ class Upload:
         answer = await self._run("CreateMultipartUpload", request)
         self._id = str(answer["UploadId"])
 
-    async def send(self, number: int, body: Pieces, checksum: int) -> None:
+    async def send(self, number: int, body: Body, checksum: int) -> None:
         """Send one part; it replaces one of the same number."""
 
         async def request(client: Any) -> Any:

@@ -14,13 +14,14 @@ import grpc
 import yaml
 from hdfs_native import Client, WriteOptions
 
+from kip405.segments import Layout
 from rsm_plugins.conformance.command import lacking
 from rsm_plugins.conformance.subject import MANY_OBJECTS, PART_BYTES, StoreFaults, Subject, Wire
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
 from rsm_plugins.process.config import settings_of
 from rsm_plugins.process.plugin import running_server
 from rsm_plugins.s3.rights import PolicyScope, StoreRole, policy
-from rsm_plugins.store_kinds import OpenStore, store_kind
+from rsm_plugins.store_kinds import BLOCK_SIZE_SETTING, OpenStore, store_kind
 from rsm_plugins.threads import FileThreads
 from rsm_plugins.v1.identity_pb2_grpc import IdentityStub
 from rsm_plugins.v1.storage_pb2_grpc import StorageStub
@@ -46,6 +47,7 @@ class StoreRig:
     faults: StoreFaults | None
     secrets: tuple[str, ...] = ()
     many: int = MANY_OBJECTS
+    layout: Layout = Layout.KAFKA
 
     @property
     def hands(self) -> StoreFaults:
@@ -61,7 +63,11 @@ class StoreRig:
 def local_rig(folder: Path) -> StoreRig:
     root = folder / "store"
     root.mkdir()
-    rows = {"rsm.config.root": str(root), "rsm.config.prefix": PREFIX}
+    rows = {
+        "rsm.config.root": str(root),
+        "rsm.config.prefix": PREFIX,
+        BLOCK_SIZE_SETTING.key: PART_BYTES,
+    }
     return StoreRig(kind="local", rows=rows, faults=DirectoryFaults(root))
 
 
@@ -77,6 +83,7 @@ def s3_rig(server: S3Server) -> StoreRig:
         **service.settings(bucket),
         "rsm.config.prefix": PREFIX,
         "rsm.config.s3.multipart.upload.part.size": PART_BYTES,
+        BLOCK_SIZE_SETTING.key: PART_BYTES,
     }
     return StoreRig(
         kind="s3",
@@ -195,6 +202,7 @@ def _subject(rig: StoreRig, store: OpenStore, sources: Path) -> Subject:
         many=rig.many,
         part_bytes=PART_BYTES,
         secrets=rig.secrets,
+        layout=rig.layout,
     )
 
 
@@ -221,6 +229,7 @@ async def dialled(
         many=min(rig.many, FEW),
         part_bytes=PART_BYTES,
         secrets=rig.secrets,
+        layout=rig.layout,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kip405.errors import Corrupt, Invalid
+from kip405.segments import Layout
 from rsm_plugins.conformance import faults, runner
 from rsm_plugins.conformance.runner import Outcome, Status, chosen, name_of, run_suite, summary_of
 from rsm_plugins.conformance.subject import (
@@ -25,6 +26,7 @@ from tests.rsm_plugins.conftest import KINDS
 from tests.rsm_plugins.stores import (
     BYTES,
     DIRECT,
+    FEW,
     FILES,
     MODES,
     PROCESS,
@@ -86,6 +88,30 @@ SKIPPED = {
 async def test_contract(rig: StoreRig, mode: str, tmp_path: Path) -> None:
     async with opened(rig, mode, tmp_path) as subject:
         await _passes(subject, mode)
+
+
+# The layout `blocks`: directly and through gRPC; the other modes differ in what is below it.
+BLOCKS_IN_CI = (
+    ("local", DIRECT),
+    ("local", BYTES),
+    ("s3", DIRECT),
+    *(
+        pytest.param(kind, mode, marks=pytest.mark.long)
+        for kind, mode in (
+            ("local", FILES),
+            ("local", PROCESS),
+            ("s3", FILES),
+            ("s3", PROCESS),
+        )
+    ),
+)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("rig", "mode"), BLOCKS_IN_CI, indirect=["rig"])
+async def test_contract_in_blocks(rig: StoreRig, mode: str, tmp_path: Path) -> None:
+    async with opened(replace(rig, layout=Layout.BLOCKS), mode, tmp_path) as subject:
+        await _passes(replace(subject, many=min(subject.many, FEW)), mode)
 
 
 @pytest.mark.long

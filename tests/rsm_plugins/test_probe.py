@@ -150,7 +150,9 @@ async def test_a_call_for_too_many_is_refused(tmp_path: Path) -> None:
     async with running_server(plugin_settings(tmp_path)) as (address, _):
         client = client_of(str(address))
         subject = Subject(manager=client, folder=tmp_path, new_uuid=new_uuid, cluster_id="c")
-        request = pb.StatRequest(segments=[expected_message(subject.segment().expected)] * 1001)
+        request = pb.StatRequest(
+            segments=[expected_message(subject.expected(subject.segment()))] * 1001
+        )
         with pytest.raises(grpc.aio.AioRpcError, match="1001 segments in one call") as caught:
             await client._stubs.storage.Stat(request, metadata=client._metadata)
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -21,6 +21,7 @@ from rsm_plugins.blocks.reading import (
     batches_in,
     reads_of,
 )
+from rsm_plugins.layout.stored import ObjectContent
 from rsm_plugins.v1.blocks_pb2 import BlocksMetadata
 from tests.rsm_plugins.blocks.logs import FIRST_OFFSET, LOCATOR, Stored, log_of, source_of, stored
 
@@ -234,13 +235,12 @@ def test_an_index_that_contradicts_itself_is_corrupt(path: Path) -> None:
 
 def test_known_indexes_are_bounded_and_the_last_used_stay(path: Path) -> None:
     index = stored(log_of([300]), BLOCK, path).index
-    one = KnownSegments()
-    one.keep("a", index)
+    content = ObjectContent(size_bytes=1, crc32c=2)
     known = KnownSegments(max_bytes=2 * (index.kept_bytes + 512 * 100))
     for key in ("a", "b"):
-        known.keep(key, index)
+        known.keep(key, index, content)
     assert known.get("a") is not None
-    known.keep("c", index)
+    known.keep("c", index, content)
     assert (known.get("b"), known.get("a") is None, known.get("c") is None) == (None, False, False)
     known.forget(("a", "unknown"))
     assert known.get("a") is None

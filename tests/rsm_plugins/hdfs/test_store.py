@@ -216,7 +216,7 @@ async def test_h11_a_wrong_file_system_is_no_empty_store(
             for call in (
                 other.read_manifest(segment.locator),
                 other.fetch_indexes(segment.locator),
-                other.stat([segment.expected]),
+                other.stat([subject.expected(segment)]),
                 other.delete_log_segment_data(segment.locator),
                 other.copy_log_segment_data(segment.locator, segment.data),
                 other.sweep(0),

@@ -109,7 +109,7 @@ async def test_presence_by_head_and_by_listing_agree(
     for segment in segments[:10]:
         await subject.complete(segment)
     await store.delete_log_segment_data(segments[3].locator)
-    expected = [segment.expected for segment in segments]
+    expected = [subject.expected(segment) for segment in segments]
     expected[5] = replace(expected[5], log_size_bytes=1)
     together = await store.stat(expected)
     alone = [(await store.stat([one]))[0] for one in expected]
@@ -130,7 +130,7 @@ async def test_presence_of_few_among_many(
     segments = [subject.segment(partition, start_offset=n) for n in (0, 1, 5000, 5001, 5002)]
     for segment in segments:
         await subject.complete(segment)
-    found = await store.stat([segment.expected for segment in segments])
+    found = await store.stat([subject.expected(segment) for segment in segments])
     assert [one.presence for one in found] == [Presence.COMPLETE] * 5
 
 
@@ -142,7 +142,7 @@ async def test_a_bucket_that_is_away_is_not_an_empty_one(
         segment = subject.segment()
         whole = ByteRange(start=0, end=10)
         for call in (
-            store.stat([segment.expected]),
+            store.stat([subject.expected(segment)]),
             store.fetch_log_segment(segment.locator, whole),
             store.read_identity(),
             store.delete_log_segment_data(segment.locator),
