@@ -1,0 +1,103 @@
+"""Planted bugs in imports of another uploader's bucket: what is taken, and what is left alone."""
+
+from tests.mutants.edits import Edit, Target
+
+_IMPORT = "tests/rlm/imports/test_import.py"
+_LAYOUT = "tests/rsm_plugins/test_pinterest_layout.py"
+_INDEXES = "tests/kip405/test_rebuilt_indexes.py"
+PLAN = Target("rlm/plans/pinterest_import.py", (_IMPORT,))
+PARTITION = Target("rlm/imports/partition.py", (_IMPORT,))
+MANAGER = Target("rsm_plugins/pinterest/manager.py", (_IMPORT,))
+LAYOUT = Target("rsm_plugins/layout/pinterest.py", (_LAYOUT,))
+INDEXES = Target("kip405/rebuilt_indexes.py", (_INDEXES,))
+
+EDITS: tuple[Edit, ...] = (
+    *PLAN.edits(
+        (
+            "segments above the watermark are taken",
+            "if one.base_offset <= watermark)\n    warnings +=",
+            "if one.base_offset >= 0)\n    warnings +=",
+        ),
+        (
+            "a gap is accepted by nobody's decision",
+            "    if not accepts_gaps:\n        raise Invalid(\n",
+            "    if accepts_gaps:\n        raise Invalid(\n",
+        ),
+        (
+            "a segment without its log is no gap",
+            "    if lost and lost[0] < watermark and not accepts_gaps:\n",
+            "    if lost and lost[0] > watermark and not accepts_gaps:\n",
+        ),
+        (
+            "a log that was replaced after its import is as good",
+            "known.segment_size_bytes != log.size_bytes:\n",
+            "known.segment_size_bytes < 0:\n",
+        ),
+        (
+            "leader epochs may fall from one log to the next",
+            "        if latest is not None and one.epoch < latest:\n",
+            "        if latest is not None and one.epoch < 0:\n",
+        ),
+    ),
+    *PARTITION.edits(
+        (
+            "H9: a segment is imported while its transactions are open",
+            "            if opened is not None and opened < waiting[0].next_offset:\n",
+            "            if opened is not None and opened < 0:\n",
+        ),
+        (
+            "H9: transactions of logs that were imported before are not known",
+            "            if reading.has_transactions and first > 0:\n",
+            "            if reading.has_transactions and first < 0:\n",
+        ),
+    ),
+    *MANAGER.edits(
+        (
+            "their log need not be there",
+            "        if size_bytes == expected.log_size_bytes:\n            return own\n",
+            "        if size_bytes != expected.log_size_bytes:\n            return own\n",
+        ),
+        (
+            "H11: a bucket that is away has lost its logs",
+            "        except NotFound as error:\n            raise Unavailable(\n",
+            "        except NotFound as error:\n            raise NotFound(\n",
+        ),
+        (
+            "other settings than those of the import find another log",
+            "        check_mark(locator, name)\n        return name\n",
+            "        return name\n",
+        ),
+        (
+            "a deletion of ours reaches their log",
+            "        await self._own.delete_log_segment_data(locator)\n",
+            "        await self._own.delete_log_segment_data(locator)\n"
+            "        __import__('os').remove(self.uploaded._base / self._log_of(locator))\n",
+        ),
+        (
+            "a copy of ours is written into an imported segment",
+            "        if is_marked(locator):\n            raise Invalid(f",
+            "        if not is_marked(locator):\n            raise Invalid(f",
+        ),
+    ),
+    *LAYOUT.edits(
+        (
+            "what is no offset counts as a watermark",
+            "    if not _OFFSET.fullmatch(text) or int(text) > MAX_OFFSET:\n",
+            "    if not _OFFSET.match(text):\n",
+        ),
+    ),
+    *INDEXES.edits(
+        (
+            "H9: an abort counts from its marker",
+            "        aborted = AbortedTransaction(header.producer_id, first, header.last_offset)\n",
+            "        aborted = AbortedTransaction(\n"
+            "            header.producer_id, header.base_offset, header.last_offset\n"
+            "        )\n",
+        ),
+        (
+            "H9: an abort that a later segment has is left out of the list",
+            "            if one.entry.aborted.last_offset >= start\n",
+            "            if start <= one.entry.aborted.last_offset < next_offset\n",
+        ),
+    ),
+)
