@@ -7,20 +7,19 @@ import asyncio
 import os
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 
 import pytest
 
-from rlm_sandbox.sandbox import Sandbox
 from tests.kafka_protocol.oracle import Oracle, load_messages
-from tests.scenarios.cluster import WORKERS, Cluster
+from tests.scenarios.cluster import WORKERS
 from tests.scenarios.raw import proxy_of
 from tests.scenarios.twins.comparing import Difference, Json, Pair, Roles, TwinPartition, flat
 from tests.scenarios.twins.requests import OTHER, TWIN, UNKNOWN, Asked, Requests, known_cases
-from tests.scenarios.twins.topics import TwinTopics, made_twins
+from tests.scenarios.twins.topics import TwinTopics
 from tests.scenarios.twins.wire import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, Wire
 
 pytestmark = pytest.mark.integration
@@ -31,16 +30,6 @@ _SEED = 405
 _WAITS_MS = (*[None] * 5, *[2_000] * 20)
 _PAUSES_S = (*[0.01] * 5, *[0.5] * 20)
 _ENOUGH, _MOST_SHOWN = 200, 12
-
-
-@pytest.fixture(scope="module")
-def twins(one_broker: Sandbox) -> Iterator[TwinTopics]:
-    cluster = Cluster(one_broker)
-    try:
-        yield made_twins(cluster)
-    finally:
-        cluster.delete_topics()
-        cluster.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
