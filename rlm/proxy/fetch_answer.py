@@ -4,6 +4,7 @@ Sizes (KIP-74), watermarks (H4) and errors (H25) are rules for the whole answer,
 a part. Record bytes are passed by reference. This module must not know how long anything waited.
 """
 
+import asyncio
 from dataclasses import replace
 
 import structlog
@@ -141,28 +142,40 @@ class FetchAnswer:
         spliced_bytes = broker_bytes = 0
         replacements: dict[tuple[int, int], Replacement] = {}
         for at, partition, answered in self._in_order(response):
-            replacement: Replacement | None
             if _is_brokers(partition, answered):
-                replacement, given_bytes = _fit_brokers(frame, partition, answered, room)
+                altered, given_bytes = _fit_brokers(frame, partition, answered, room)
                 broker_bytes += given_bytes
                 self._gave(partition, 0, given_bytes)
                 self._metrics.answered("fetch", f"broker_{answered.error_code}")
-            else:
-                records, error_code = await self._given(partition, room, until_ms)
-                if records is not None:
-                    spliced_bytes += records.size_bytes
-                    self._metrics.spliced(records.size_bytes)
-                    self._gave(partition, records.size_bytes, 0)
-                self._count(partition, records, error_code)
-                replacement = splice_records(
-                    partition, records, error_code, read_committed=self.plan.read_committed
-                )
-            if replacement is not None:
-                replacements[at] = replacement
+                if altered is not None:
+                    replacements[at] = altered
+                continue
+            try:
+                part = self._remote_part(partition, room, until_ms)
+                replacements[at], given_bytes = await part
+            except asyncio.CancelledError:
+                replacements.clear()  # see RemoteReads.cancel
+                raise
+            spliced_bytes += given_bytes
         self._permit.gave(spliced_bytes, broker_bytes)
         return splice_fetch_response(
             frame, response, replacements, throttle_time_ms=self._throttle_time_ms(response)
         )
+
+    async def _remote_part(
+        self, partition: PartitionFetch, room: AnswerRoom, until_ms: int
+    ) -> tuple[SplicedPartition, int]:
+        """The answer of a partition that the broker does not answer, and its bytes of records."""
+        records, error_code = await self._given(partition, room, until_ms)
+        size_bytes = 0 if records is None else records.size_bytes
+        if records is not None:
+            self._metrics.spliced(size_bytes)
+            self._gave(partition, size_bytes, 0)
+        self._count(partition, records, error_code)
+        read_committed = self.plan.read_committed
+        return splice_records(
+            partition, records, error_code, read_committed=read_committed
+        ), size_bytes
 
     def _gave(self, partition: PartitionFetch, remote: int, local: int) -> None:
         key, ref = partition.key, partition.ref
@@ -198,7 +211,8 @@ class FetchAnswer:
     ) -> tuple[RemoteRecords | None, int]:
         """Records or error code of a partition that the broker does not answer.
 
-        Records without bytes mean that not even the first batch fits.
+        Records without bytes mean that not even the first batch fits. Nothing here refers to what
+        does not fit while fewer records are read: see RemoteReads.cancel.
         """
         if partition.source is Source.REFUSED:
             return None, self._error_due(partition, partition.error_code)
@@ -214,10 +228,12 @@ class FetchAnswer:
         records = self._records(partition)
         if records is None or not records.size_bytes:
             return None, NONE
-        fitting = await self._fitting(partition, records, limit_bytes, room.is_empty, until_ms)
-        if fitting is not None:
-            room.take(taken_bytes(fitting, limit_bytes))
-        return fitting, NONE
+        if not self._fits(partition, records, limit_bytes, room.is_empty):
+            records = outcome = None
+            records = await self._fewer(partition, limit_bytes, room.is_empty, until_ms)
+        if records is not None:
+            room.take(taken_bytes(records, limit_bytes))
+        return records, NONE
 
     def without_records(self, partition: PartitionFetch) -> SplicedPartition:
         """The answer of a partition that is given no records now: its error, or nothing yet."""
@@ -251,26 +267,28 @@ class FetchAnswer:
             return error_code
         return NONE
 
-    async def _fitting(
-        self,
-        partition: PartitionFetch,
-        records: RemoteRecords,
-        limit_bytes: int,
-        is_first: bool,
-        until_ms: int,
-    ) -> RemoteRecords | None:
-        """The records if they fit; otherwise fewer records, read again from the cache (H4,
-        KIP-74).
-        """
+    def _upper_offset(self, partition: PartitionFetch) -> int | None:
+        """What the client may have ends there; None = not known."""
         if partition.tiered is None or partition.watermarks is None:
             return None
-        upper = upper_offset(
+        return upper_offset(
             partition.tiered, partition.watermarks, read_committed=self.plan.read_committed
         )
-        # The first records were read with a limit of their own and may be one larger batch.
-        if records.next_offset <= upper and (is_first or records.size_bytes <= limit_bytes):
-            return records
-        if partition.asked.fetch_offset >= upper:
+
+    def _fits(
+        self, partition: PartitionFetch, records: RemoteRecords, limit_bytes: int, is_first: bool
+    ) -> bool:
+        """The first records were read with a limit of their own and may be one larger batch."""
+        upper = self._upper_offset(partition)
+        is_within = is_first or records.size_bytes <= limit_bytes
+        return upper is not None and records.next_offset <= upper and is_within
+
+    async def _fewer(
+        self, partition: PartitionFetch, limit_bytes: int, is_first: bool, until_ms: int
+    ) -> RemoteRecords | None:
+        """Records that fit, read again from the cache (H4, KIP-74)."""
+        upper = self._upper_offset(partition)
+        if upper is None or partition.asked.fetch_offset >= upper:
             return None
         outcome = await self.reads.read_again(partition, limit_bytes, is_first, until_ms)
         return None if outcome is None or outcome.next_offset > upper else outcome

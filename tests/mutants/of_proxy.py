@@ -20,6 +20,7 @@ _FURTHER = ("tests/rlm/proxy/test_further_reads.py",)
 FURTHER = Target("rlm/proxy/further_reads.py", _FURTHER)
 UNREAD = Target("rlm/proxy/fetch_answer.py", _FURTHER)
 UNREAD_SIZES = Target("rlm/proxy/fetch_answer.py", ("tests/rlm/proxy/test_sizes.py",))
+LET_GO = Target("rlm/proxy/fetch_answer.py", ("tests/rlm/proxy/test_held_answers.py",))
 _UNHELD = ("tests/rlm/proxy/test_h20_unheld.py",)
 UNHELD = Target("rlm/proxy/fetch.py", _UNHELD)
 _GAPS = ("tests/rlm/proxy/test_h15_gaps.py", "tests/rlm/proxy/test_splice.py")
@@ -158,6 +159,18 @@ EDITS: tuple[Edit, ...] = (
             "what is being read is not read for want of room that it does not take",
             "    room.take(given_bytes if room.is_empty else min(given_bytes, limit_bytes))",
             "    room.take(limit_bytes)",
+        ),
+    ),
+    *LET_GO.edits(
+        (
+            "G10: a client that leaves keeps what did not fit, until garbage is collected",
+            "            records = outcome = None\n",
+            "            _ = outcome\n",
+        ),
+        (
+            "G10: a client that leaves keeps what its answer had already",
+            "                replacements.clear()  # see RemoteReads.cancel\n",
+            "                _ = replacements\n",
         ),
     ),
     *UNREAD_SIZES.edits(

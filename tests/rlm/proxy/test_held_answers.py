@@ -18,11 +18,13 @@ from tests.builders.clock import ManualClock
 from tests.rlm.proxy.border import ONE_PROCESS
 from tests.rlm.proxy.fakes import (
     PLAIN,
+    TOPIC,
     FakeBroker,
     FakeTier,
     Log,
     World,
     asked,
+    blob,
     fetch_request,
     only,
     tier_partition,
@@ -32,6 +34,7 @@ from tests.rlm.proxy.raw_client import RawClient
 from tests.waiting import until
 
 SIZE = 30_000_000
+MOST_BYTES = 200
 
 
 @dataclass
@@ -119,6 +122,54 @@ async def test_an_answer_nobody_takes_is_let_go_when_its_client_is_gone() -> Non
         await ask_and_take_nothing(client, chunk)
         client.writer.transport.abort()
         await until(lambda: not chunk.is_held)
+
+
+@dataclass
+class RefittedTier(ChunkTier):
+    """Answers as much of the chunk as is asked for; `stops`: not what is read again of partition 0,
+    with fewer bytes, because the broker's part of the answer left less room.
+    """
+
+    again: int = 0
+    stops: bool = False
+
+    async def read(self, request: RemoteRead) -> RemoteRecords:
+        if request.partition == 0 and request.max_bytes < 100:
+            self.again += 1
+            if self.stops:
+                self.gate.clear()
+        await FakeTier.read(self, request)
+        view = memoryview(self.chunk)[: request.max_bytes // 10 * 10]
+        end = request.offset + len(view) // 10
+        return RemoteRecords(records=(view,), size_bytes=len(view), next_offset=end, aborted=())
+
+
+async def test_what_is_read_again_to_fit_is_let_go_also_where_its_client_leaves_meanwhile() -> None:
+    """The first records, the fewer ones, and what is counted of both, however often."""
+    partitions = {one: tier_partition(partition=one) for one in (0, 2)}
+    tier = RefittedTier(partitions=partitions, chunk=blob(40, 100, 10))
+    broker = FakeBroker(logs={(TOPIC, 1): Log(record_bytes=60)})
+    small = asked(40, 2, max_bytes=30)
+    request = fetch_request(12, small, asked(198, 1), asked(40), max_bytes=MOST_BYTES)
+    async with world(tier=tier, broker=broker) as w:
+        chunk, client = Chunk(w, tier), await w.connect()
+        for turn in range(30):
+            tier.stops = turn % 3 == 2
+            if not tier.stops:
+                answer = await client.call(FETCH, 12, request)
+                sizes = [len(row["records"]) for row in answer["responses"][0]["partitions"]]
+                assert sum(sizes) <= MOST_BYTES
+                assert min(sizes) > 0
+                continue
+            client.writer.write(client.encode(FETCH, 12, request))
+            await until(lambda: tier.under_way == 1 and not tier.gate.is_set())
+            client.writer.transport.abort()
+            await until(lambda: not w.proxy.connections)
+            tier.gate.set()
+            client = await w.connect()
+        assert tier.again >= 30
+        await until(lambda: not chunk.is_held)
+        await until(lambda: w.proxy.memory.held_bytes == 0)
 
 
 async def test_a_stalled_client_is_ended_for_the_room_that_it_holds() -> None:
