@@ -39,7 +39,7 @@ _STRIMZI_HEAD = """\
     show_default=True,
     type=click.Choice([role.value for role in Role]),
     help="service: beside a broker. reader: without one. spark: queries. operator: commands that "
-    "connect to Kafka themselves.",
+    "connect to Kafka themselves. restore: `rlm restore` into topics of this cluster.",
 )
 @click.option("--topics", metavar="T1,T2", help="Topics by name (default: every topic).")
 @click.option("--prefix", help="Topics whose names begin so.")
@@ -195,7 +195,7 @@ def kafka_user(principal: str, needed: Iterable[Acl]) -> str:
 
 def _rule(acls_of_resource: Sequence[Acl]) -> dict[str, Any]:
     first = acls_of_resource[0]
-    resource = {"type": first.resource_type.lower()}
+    resource = {"type": first.resource_type[0].lower() + first.resource_type[1:]}
     if first.resource_type != "Cluster":
         pattern = "prefix" if first.pattern == PREFIXED else "literal"
         resource |= {"name": first.resource_name, "patternType": pattern}

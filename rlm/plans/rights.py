@@ -17,6 +17,8 @@ GROUPS_TOPIC = "__consumer_offsets"
 EVERY = "*"
 EACH_TOPIC = "each topic"
 """Stands for the topics that are enabled, or read, whatever their names are."""
+OF_RESTORES = "rlm-restore."
+"""All groups and transactional ids of `rlm restore` begin so."""
 EACH_CLIENT = "each client"
 """Stands for the principals of the proxy's clients that are known by certificates."""
 
@@ -28,6 +30,7 @@ class Role(Enum):
     READER = "reader"
     SPARK = "spark"
     OPERATOR = "operator"
+    RESTORE = "restore"
 
 
 class When(Enum):
@@ -42,6 +45,7 @@ class When(Enum):
     SHARE_GROUPS = "with a topic in mode `tier` that share groups read"
     CERTIFICATES = "with `proxy.tls.client.identity: delegation-token`"
     YES = "with `--yes`"
+    NEW_TOPIC = "where the topic is not there yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,9 @@ def _rows(
 
 _OUR_TOPICS = (LEDGER_TOPIC, SETTINGS_TOPIC)
 _CLUSTER = (CLUSTER_NAME,)
+_RESTORE_TARGET = "rlm/restore/target.py"
+_NOT_RESTORED = "Nothing is restored."
+_NO_PROGRESS = "How far a restore came cannot be kept: nothing is restored."
 _ALWAYS, _TIER = When.ALWAYS, When.TIER
 
 RIGHTS: tuple[Right, ...] = (
@@ -275,6 +282,29 @@ RIGHTS: tuple[Right, ...] = (
             When.YES,
         ),
     ),
+    *_rows(
+        Role.RESTORE,
+        "Topic",
+        (EACH_TOPIC,),
+        ("Create", _RESTORE_TARGET, "Create the topic yourself before.", When.NEW_TOPIC),
+        ("Describe", _RESTORE_TARGET, "The topic is not seen.", _ALWAYS),
+        ("DescribeConfigs", _RESTORE_TARGET, _NOT_RESTORED, _ALWAYS),
+        ("Read", _RESTORE_TARGET, _NOT_RESTORED, _ALWAYS),
+        ("Write", "rlm/restore/transactions.py", _NOT_RESTORED, _ALWAYS),
+    ),
+    *_rows(
+        Role.RESTORE,
+        "Group",
+        (OF_RESTORES,),
+        ("Describe", "rlm/restore/transactions.py", _NO_PROGRESS, _ALWAYS),
+        ("Read", "rlm/restore/transactions.py", _NO_PROGRESS, _ALWAYS),
+    ),
+    *_rows(
+        Role.RESTORE,
+        "TransactionalId",
+        (OF_RESTORES,),
+        ("Write", "rlm/restore/transactions.py", _NOT_RESTORED, _ALWAYS),
+    ),
 )
 
 REASONS: tuple[tuple[str, str], ...] = (
@@ -331,7 +361,7 @@ class Topics:
 
 
 EVERY_CASE = frozenset(When)
-COPY_CASES = frozenset({When.ALWAYS, When.FIRST_START, When.YES})
+COPY_CASES = frozenset({When.ALWAYS, When.FIRST_START, When.YES, When.NEW_TOPIC})
 USUAL_CASES = COPY_CASES | {When.TIER, When.TIER_OR_API, When.TAKEOVER}
 
 
@@ -353,6 +383,8 @@ def acls_of(right: Right, principal: str, topics: Topics) -> tuple[Acl, ...]:
         patterns = topics.patterns()
     elif right.resource_name == EACH_CLIENT:
         patterns = topics.client_patterns()
+    elif right.resource_name == OF_RESTORES:
+        patterns = ((OF_RESTORES, PREFIXED),)
     else:
         patterns = ((right.resource_name, "literal"),)
     return tuple(
@@ -394,7 +426,11 @@ _TITLES = {
     Role.READER: "A service without a broker (`reader`)",
     Role.SPARK: "Spark (`spark`)",
     Role.OPERATOR: "Commands that connect to Kafka themselves (`operator`)",
+    Role.RESTORE: "`rlm restore`, in the cluster that gets the records (`restore`)",
 }
+
+
+_TYPES = {"Group": "group", "TransactionalId": "transactional id"}
 
 
 def _section(role: Role) -> str:
@@ -411,6 +447,8 @@ def _shown(row: Right) -> str:
         return "the cluster"
     if row.resource_name in (EACH_TOPIC, EACH_CLIENT):
         return row.resource_name
+    if row.resource_name == OF_RESTORES:
+        return f"each {_TYPES[row.resource_type]} that begins with `{OF_RESTORES}`"
     return f"{row.resource_type.lower()} `{row.resource_name}`"
 
 

@@ -18,7 +18,7 @@ from tests.rlm.cli.invoking import assert_one_line, rlm
 RLM = "User:rlm"
 CODES = {"Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Describe": 8}
 CODES |= {"DescribeConfigs": 10, "AlterConfigs": 11}
-KINDS = {"Topic": 2, "Group": 3, "Cluster": 4}
+KINDS = {"Topic": 2, "Group": 3, "Cluster": 4, "TransactionalId": 5}
 ALLOW, DENY = 3, 2
 LITERAL, PREFIXED = 3, 4
 
@@ -75,6 +75,19 @@ async def test_commands_are_printed_for_the_chosen_topics_and_role() -> None:
         f"--operation Describe --operation Read --topic {name}"
         for name in "ab"
     ]
+
+
+async def test_strimzi_has_its_own_names_of_what_a_restore_needs() -> None:
+    done = await rlm(
+        *("acls", "--principal", "User:r", "--role", "restore", "--topics", "orders"),
+        *("--format", "strimzi"),
+    )
+    assert done.exit_code == 0
+    rules = yaml.safe_load(done.stdout)["spec"]["authorization"]["acls"]
+    found = {rule["resource"]["type"]: rule["resource"] for rule in rules}
+    prefix = {"name": "rlm-restore.", "patternType": "prefix"}
+    assert found["transactionalId"] == {"type": "transactionalId", **prefix}
+    assert found["group"] == {"type": "group", **prefix}
 
 
 async def test_modes_and_takeover_decide_what_is_printed() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kip405.acls import OUR_PRINCIPAL, Acl, cluster_acl, grants, group_acl, topic_acl
+from kip405.acls import OUR_PRINCIPAL, PREFIXED, Acl, cluster_acl, grants, group_acl, topic_acl
 from kip405.errors import Invalid
 from rlm.plans.rights import (
     COPY_CASES,
@@ -17,6 +17,7 @@ from rlm.plans.rights import (
     least_acls,
     rights_of,
 )
+from rlm.restore.transactions import PREFIX
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 
 ROOT = Path(__file__).parents[3]
@@ -53,7 +54,7 @@ def test_h40_a_service_gets_what_the_mode_of_its_topics_needs() -> None:
 
 
 def test_only_who_writes_may_write_and_nobody_may_write_a_topic_of_clients() -> None:
-    for role in Role:
+    for role in set(Role) - {Role.RESTORE}:
         granted = operations(role, "orders", EVERY_CASE)
         assert not granted & {"Write", "Create", "Alter", "All"}, role
     assert "Write" not in operations(Role.READER, LEDGER_TOPIC, EVERY_CASE)
@@ -88,6 +89,18 @@ def test_a_prefix_never_reaches_the_topics_of_the_service() -> None:
     prefixed = {acl.resource_name for acl in granted if acl.pattern == "prefixed"}
     assert prefixed == {"or"}
     assert "Write" not in {acl.operation for acl in granted if acl.pattern == "prefixed"}
+
+
+def test_who_restores_may_write_its_topic_and_what_begins_as_its_groups_do() -> None:
+    found = least_acls(Role.RESTORE, "User:r", ORDERS)
+    of_topic = {acl.operation for acl in found if acl.resource_type == "Topic"}
+    assert of_topic == {"Create", "Describe", "DescribeConfigs", "Read", "Write"}
+    assert {acl.resource_name for acl in found if acl.resource_type == "Topic"} == {"orders"}
+    others = [acl for acl in found if acl.resource_type != "Topic"]
+    assert {acl.resource_type for acl in others} == {"Group", "TransactionalId"}
+    assert {(acl.resource_name, acl.pattern) for acl in others} == {(PREFIX, PREFIXED)}
+    there_already = least_acls(Role.RESTORE, "User:r", ORDERS, {When.ALWAYS})
+    assert {acl.operation for acl in set(found) - set(there_already)} == {"Create"}
 
 
 def test_groups_are_the_only_resource_that_is_always_for_all() -> None:
