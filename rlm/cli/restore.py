@@ -161,10 +161,10 @@ async def _run(
     threads = FileThreads(_FILE_THREADS)
     try:
         addresses, settings = await threads.run(chosen_brokers, config, bootstrap)
-        brokers = Brokers(addresses, client_id=_PRINCIPAL, security=ChannelSecurity(settings))
+        clock, security = SystemClock(), ChannelSecurity(settings)
+        brokers = Brokers(addresses, client_id=_PRINCIPAL, security=security, clock=clock)
         try:
             async with opened_source(connect, options, threads, _PRINCIPAL) as source:
-                clock = SystemClock()
                 reads = VerifiedReads(source, clock=clock, threads=threads)
                 work = Restore(reads, brokers, clock=clock, threads=threads, report=shown.show)
                 with _stopped_by_signals(work):

@@ -3,6 +3,8 @@
 Which error of Kafka means that the same restore may go on soon is decided here, once.
 """
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,8 +18,10 @@ from kip405.ids import Uuid
 from rlm.broker.answers import TopicDescription
 from rlm.broker.connection import BrokerConnection
 from rlm.broker.many import Many, first_answer
+from rlm.clock import Clock
 
 _TIMEOUT_MS = 30_000
+_MOST_THROTTLE_MS = 30_000
 GROUP, TRANSACTION = 0, 1
 """The kinds of coordinators."""
 
@@ -92,16 +96,34 @@ class Brokers:
     """One connection to each address, for one event loop; the owner closes them."""
 
     def __init__(
-        self, bootstrap: Sequence[Address], *, client_id: str, security: ChannelSecurity
+        self,
+        bootstrap: Sequence[Address],
+        *,
+        client_id: str,
+        security: ChannelSecurity,
+        clock: Clock,
     ) -> None:
         self._bootstrap = list(bootstrap)
         self._client_id = client_id
         self._security = security
+        self._clock = clock
         self._open: dict[Address, BrokerConnection] = {}
+        self._throttled_until_ms: dict[Address, int] = {}
+        self._turns: defaultdict[Address, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def ask(self, address: Address, api: Api, version: int, body: Mapping[str, Any]) -> Value:
-        """One request; Unavailable where no answer comes."""
-        return await self._at(address).call(api, version, body, timeout_ms=_TIMEOUT_MS)
+        """One request, once a quota of the broker permits it (KIP-219): until then the broker would
+        read nothing, and the request would seem to hang. Unavailable where no answer comes.
+        """
+        async with self._turns[address]:  # batches of a producer stay in order
+            left_ms = self._throttled_until_ms.get(address, 0) - self._clock.monotonic_ms()
+            if left_ms > 0:
+                await self._clock.sleep_ms(left_ms)
+        answer = await self._at(address).call(api, version, body, timeout_ms=_TIMEOUT_MS)
+        throttle_ms = min(answer.get("throttle_time_ms") or 0, _MOST_THROTTLE_MS)
+        if throttle_ms > 0:
+            self._throttled_until_ms[address] = self._clock.monotonic_ms() + throttle_ms
+        return answer
 
     async def ask_any(self, api: Api, version: int, body: Mapping[str, Any]) -> Value:
         """Of the first broker that answers."""

@@ -29,7 +29,8 @@ async def main(plugin_config: str, bootstrap: str, topic: str, new: str) -> None
     threads, clock = FileThreads(4), SystemClock()
     settings = load_settings(Path(plugin_config))
     store = (await store_kind(settings.kind).open(settings.store, threads)).manager
-    brokers = Brokers([Address.parse(bootstrap)], client_id="killed", security=plaintext())
+    addresses, security = [Address.parse(bootstrap)], plaintext()
+    brokers = Brokers(addresses, client_id="killed", security=security, clock=clock)
     work = Restore(
         VerifiedReads(StoreSource(store, threads=threads), clock=clock, threads=threads),
         brokers,

@@ -113,6 +113,8 @@ class KafkaModel(FakeBroker):
         self.on_request: Callable[[int, str], str] = lambda number, name: ""
         """By number and name of the request: "before" or "after" it is done the connection is cut;
         "late": it is cut, and a batch comes when the next producer has begun."""
+        self.throttle_ms = 0
+        """What a quota says in each answer to Produce."""
         self._late: list[Value] = []
         self._slow_markers = slow_markers
         for api, handler in self._answers().items():
@@ -294,7 +296,8 @@ class KafkaModel(FakeBroker):
         log = self.logs[topic["name"], row["index"]]
         code, base = self._appended(log, bytes(row["records"]))
         found = {"index": row["index"], "error_code": code, "base_offset": base}
-        return {"responses": [{"name": topic["name"], "partition_responses": [found]}]}
+        responses = [{"name": topic["name"], "partition_responses": [found]}]
+        return {"responses": responses, "throttle_time_ms": self.throttle_ms}
 
     def _appended(self, log: Log, data: bytes) -> tuple[int, int]:
         header = read_header(data)

@@ -86,7 +86,9 @@ class World:
     ) -> Restored:
         """One `rlm restore`: everything of it is new but for what Kafka has."""
         clock = self.clock = ManualClock()
-        brokers = Brokers([self.kafka.address], client_id="tests", security=plaintext())
+        brokers = Brokers(
+            [self.kafka.address], client_id="tests", security=plaintext(), clock=clock
+        )
         source = StoreSource(self.rig.store, threads=THREADS, accepted=accepted)
         work = self.running = Restore(
             VerifiedReads(source, clock=clock, threads=THREADS),
