@@ -29,11 +29,6 @@ EDITS: tuple[Edit, ...] = (
             "        self._counters.offsets_missed += loss.end_offset - state.position\n",
             "        self._counters.offsets_missed += 0\n",
         ),
-        (
-            "a stream goes on where it was, after a seek",
-            "            if read.stream is None or read.position != position:\n",
-            "            if read.stream is None:\n",
-        ),
     ),
     *_PIECES.edits(
         (
