@@ -11,7 +11,7 @@ from build_tools.locks import ROOT, lock_path
 
 SELECTIONS = {
     "all": ["--all-extras", "--group", "bootstrap", "--group", "dev", "pyproject.toml"],
-    "service": ["--extra", "s3", "--extra", "hdfs", "pyproject.toml"],
+    "service": ["--extra", "s3", "--extra", "hdfs", "--extra", "otel", "pyproject.toml"],
     "demo": ["--extra", "demo", "--group", "bootstrap", "pyproject.toml"],
     "demo-s3": ["--extra", "demo", "--extra", "s3", "--group", "bootstrap", "pyproject.toml"],
     "demo-hdfs": ["--extra", "demo", "--extra", "hdfs", "--group", "bootstrap", "pyproject.toml"],

@@ -288,18 +288,19 @@ def integer_or(word: str, least: int, most: int) -> Kind:
     return Kind(allowed=f"{whole.allowed}, or {word}", read=read)
 
 
-def number(least: float) -> Kind:
-    """A number, whole or not, of at least `least`."""
+def number(least: float, most: float = math.inf) -> Kind:
+    """A number, whole or not, within both limits."""
 
     def read(value: Any) -> float:
-        if type(value) not in (int, float) or not least <= value < math.inf:
+        if type(value) not in (int, float) or not least <= value <= most or value == math.inf:
             raise ValueError
         try:
             return float(value)
         except OverflowError as error:
             raise ValueError from error
 
-    return Kind(allowed=f"a number of at least {least:g}", read=read)
+    within = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+    return Kind(allowed=f"a number {within}", read=read)
 
 
 def choice(*names: str) -> Kind:

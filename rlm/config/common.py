@@ -3,6 +3,7 @@
 Pure; the loader reads files.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from kip405.settings import (
     PATH,
     TCP,
     TEXT,
+    Kind,
+    Refused,
     checked_later,
     choice,
     integer,
@@ -37,7 +40,19 @@ NOBODY_ASKS, BY_FILE, BY_KAFKA = "none", "file", "kafka"
 ON, OFF = "on", "off"
 
 _KEPT_SHARE = 8
+_ENDPOINT_FORM = re.compile(r"https?://[^/?#@\s]+:\d{1,5}")
 _LEAST_QUOTA = 1 << 20  # below this, a delayed stream looks dead to its client
+
+
+def _endpoint(value: Any) -> str:
+    if isinstance(value, str) and "@" in value:
+        raise Refused("no user and no password: a token is for OTEL_EXPORTER_OTLP_HEADERS")
+    if not isinstance(value, str) or not _ENDPOINT_FORM.fullmatch(value):
+        raise ValueError
+    return value
+
+
+OTLP_ENDPOINT = Kind(allowed="http://host:port or https://host:port", read=_endpoint)
 
 
 def milliseconds(key: str, default: int, doc: str, least: int = 1, **more: Any) -> Any:
@@ -358,6 +373,19 @@ class CommonConfig(KafkaClientConfig):
     )
     log_format: str = setting(
         "log.format", choice("json", "console"), "Format of a log line.", default="json"
+    )
+    tracing_otlp_endpoint: str | None = setting(
+        "tracing.otlp.endpoint",
+        OTLP_ENDPOINT,
+        "Where traces of fetches and copies are sent, by OTLP over gRPC; https:// with TLS. They "
+        "name topics and offsets, and no client and no record. Needs the extra otel.",
+        default=None,
+    )
+    tracing_sample_ratio: float = setting(
+        "tracing.sample.ratio",
+        number(0, 1),
+        "Which part of all fetches of remote data and of all copies is traced.",
+        default=0.01,
     )
 
     @property

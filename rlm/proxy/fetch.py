@@ -64,6 +64,7 @@ from rlm.proxy.splice import (
 )
 from rlm.remote_log.tier import Tier
 from rlm.remote_log.visible import ClientView
+from rlm.spans import Tracer
 
 _SLICE_MS = 100  # part of max_wait per request; new tail records end the wait at once
 _MOST_REPEATS = 8  # of requests repeated because an answer changed what has to be asked
@@ -84,6 +85,7 @@ class FetchDependencies:
     purgatory: RemoteFetchPurgatory
     node_addresses: AddressLookup
     others_wait: Callable[[], bool]
+    tracer: Tracer | None = None
 
 
 class FetchHandler:
@@ -156,17 +158,31 @@ class FetchHandler:
         one = _OneFetch(
             self._dependencies, tier, taken, upstream, answer, further, deadline_ms, *known
         )
-        try:
-            if await one.answer_at_once():
-                return one.pieces
-            await in_task()
-            async with asyncio.TaskGroup() as group:
-                try:
-                    return await one.settle(group)
-                finally:
-                    reads.cancel()
-        finally:
-            reads.cancel()
+        tracer = self._dependencies.tracer
+        if tracer is None or not any(plan.sources(Source.REMOTE, Source.ASSUMED)):
+            return await _answered(one, reads)
+        with tracer.span("Fetch", partitions=len(plan.by_key)) as span:
+            reads.span = span.reference
+            pieces = await _answered(one, reads)
+            span.set(
+                remote_partitions=sum(1 for _ in plan.sources(Source.REMOTE)),
+                remote_bytes=answer.spliced_bytes,
+            )
+            return pieces
+
+
+async def _answered(one: "_OneFetch", reads: RemoteReads) -> list[Buffer] | None:
+    try:
+        if await one.answer_at_once():
+            return one.pieces
+        await in_task()
+        async with asyncio.TaskGroup() as group:
+            try:
+                return await one.settle(group)
+            finally:
+                reads.cancel()
+    finally:
+        reads.cancel()
 
 
 class _OneFetch:

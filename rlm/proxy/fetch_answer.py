@@ -91,6 +91,8 @@ class FetchAnswer:
         self._metrics = metrics
         self._storage_errors = storage_errors
         self._passed_bytes = 0
+        self.spliced_bytes = 0
+        """Record bytes of the remote tier in the answer, once it was put together."""
 
     def _records(self, partition: PartitionFetch) -> RemoteRecords | None:
         outcome = self.reads.outcome(partition)
@@ -157,6 +159,7 @@ class FetchAnswer:
                 replacements.clear()  # see RemoteReads.cancel
                 raise
             spliced_bytes += given_bytes
+        self.spliced_bytes = spliced_bytes
         self._permit.gave(spliced_bytes, broker_bytes)
         return splice_fetch_response(
             frame, response, replacements, throttle_time_ms=self._throttle_time_ms(response)

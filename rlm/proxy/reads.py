@@ -36,6 +36,7 @@ from rlm.proxy.purgatory import Outcome, RemoteFetch, RemoteFetchPurgatory
 from rlm.proxy.session import FetchEntries
 from rlm.reading.values import RemoteRead, RemoteRecords
 from rlm.remote_log.tier import Tier, TierPartition, TopicRef, Watermarks, upper_offset
+from rlm.spans import NO_SPAN
 
 READ_FIRST_MS = 30  # most reads have finished by then; the broker is asked again only after that
 _MOST_CLIENT_ID = 249  # characters of a client id by which quotas know it; it may have 32,767
@@ -213,6 +214,8 @@ class RemoteReads:
         self._changed = asyncio.Event()
         self._begun: dict[Key, tuple[PartitionFetch, int]] = {}
         self._gaps: dict[Key, tuple[PartitionFetch, TierPartition]] = {}
+        self.span = NO_SPAN
+        """The Fetch as it is traced."""
 
     def start(self, partition: PartitionFetch, max_bytes: int) -> int:
         """Begin to read at most `max_bytes` for a partition with known watermarks. Returns the
@@ -297,6 +300,7 @@ class RemoteReads:
             max_bytes=max_bytes,
             at_least_one=at_least_one,
             read_committed=self._read_committed,
+            parent=self.span,
         )
         try:
             found = await self._tier.read(request)

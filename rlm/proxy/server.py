@@ -59,6 +59,7 @@ from rlm.proxy.tls_transport import TlsTransport, peer_of
 from rlm.proxy.topic_changes import CHANGING_APIS, TopicChangesHandler
 from rlm.remote_log.tier import Deletions, Tier, has_remote
 from rlm.remote_log.visible import ClientView, VisibleTiers
+from rlm.spans import Tracer
 
 log = structlog.get_logger(__name__)
 
@@ -87,6 +88,7 @@ class ProxyServer:
         clients: ClientTable | None = None,
         tokens: ClientTokens | None = None,
         remembered_ids: frozenset[bytes] = frozenset(),
+        tracer: Tracer | None = None,
     ) -> None:
         self._settings = settings
         self._tier = tier
@@ -106,6 +108,7 @@ class ProxyServer:
             purgatory=self.purgatory,
             node_addresses=node_addresses,
             others_wait=lambda: self.memory.is_work_waited_for,
+            tracer=tracer,
         )
         self.clients = ClientTable() if clients is None else clients
         self._connections: dict[Connection, Callable[[], None] | None] = {}

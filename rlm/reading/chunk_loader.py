@@ -18,6 +18,7 @@ from rlm.reading.load_scheduler import Load, LoadScheduler
 from rlm.reading.segment_indexes import SegmentIndexes, checked_custom
 from rlm.reading.source import Landed, SegmentSource, byte_range, runs
 from rlm.reading.values import ReadCounts, ReadLimits
+from rlm.spans import NO_SPAN, SpanReference, Tracer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class Wanted:
     reader: int
     is_ahead: bool = False
     holds_part: bool = False
+    parent: SpanReference = NO_SPAN
 
     def key(self, number: int) -> ChunkKey:
         return (self.segment.segment_id.id, number)
@@ -52,8 +54,10 @@ class ChunkLoader:
         limits: ReadLimits,
         counts: ReadCounts,
         has_files: bool,
+        tracer: Tracer | None = None,
     ) -> None:
         self._has_files = has_files
+        self._tracer = tracer
         self._source = source
         self._chunks = chunks
         self._indexes = indexes
@@ -88,7 +92,12 @@ class ChunkLoader:
         return self._indexes.peek(segment.segment_id.id, reader)
 
     def begin_indexes(
-        self, segment: RemoteLogSegmentMetadata, reader: int, *, is_ahead: bool
+        self,
+        segment: RemoteLogSegmentMetadata,
+        reader: int,
+        *,
+        is_ahead: bool,
+        parent: SpanReference = NO_SPAN,
     ) -> asyncio.Future[SegmentIndexes]:
         """The load of the indexes, begun now or already running; shield it. Corrupt: bad
         metadata.
@@ -104,7 +113,7 @@ class ChunkLoader:
                 reader=reader,
                 size_bytes=size_bytes,
                 is_ahead=is_ahead,
-                run=lambda _: self._source.indexes(segment),
+                run=lambda _: self._load_indexes(segment, parent),
                 waits_for_room=False,  # ranges in flight wait for it
             )
             self._index_scheduler.submit(load)
@@ -138,6 +147,15 @@ class ChunkLoader:
         found = await self._source.indexes_of_store(segment)
         self._indexes.put(segment.segment_id.id, found, reader)
         return found
+
+    async def _load_indexes(
+        self, segment: RemoteLogSegmentMetadata, parent: SpanReference
+    ) -> SegmentIndexes:
+        if self._tracer is None or not parent:
+            return await self._source.indexes(segment)
+        segment_id = str(segment.segment_id.id)
+        with self._tracer.span("load of indexes", parent, segment_id=segment_id):
+            return await self._source.indexes(segment)
 
     # Chunks.
 
@@ -179,7 +197,8 @@ class ChunkLoader:
         size_bytes = byte_range(numbers, wanted.chunk_bytes, segment.segment_size_bytes).size_bytes
         indexes = self.kept_indexes(segment, wanted.reader)
         if indexes is None:
-            self.begin_indexes(segment, wanted.reader, is_ahead=wanted.is_ahead)
+            ahead, parent = wanted.is_ahead, wanted.parent
+            self.begin_indexes(segment, wanted.reader, is_ahead=ahead, parent=parent)
         return Load(
             reader=wanted.reader,
             size_bytes=size_bytes,
@@ -212,8 +231,20 @@ class ChunkLoader:
         known: SegmentIndexes | asyncio.Future[SegmentIndexes] | None = indexes
         known = known or self.kept_indexes(segment, wanted.reader)
         if known is None:
-            known = self.begin_indexes(segment, wanted.reader, is_ahead=load.is_ahead)
-        landed = await self._source.chunks(segment, numbers, wanted.chunk_bytes, known)
+            ahead, parent = load.is_ahead, wanted.parent
+            known = self.begin_indexes(segment, wanted.reader, is_ahead=ahead, parent=parent)
+        if self._tracer is None or not wanted.parent:
+            landed = await self._source.chunks(segment, numbers, wanted.chunk_bytes, known)
+        else:
+            with self._tracer.span(
+                "load of chunks",
+                wanted.parent,
+                segment_id=str(segment.segment_id.id),
+                first_chunk=numbers.start,
+                chunks=len(numbers),
+                bytes=load.size_bytes,
+            ):
+                landed = await self._source.chunks(segment, numbers, wanted.chunk_bytes, known)
         self._range_scheduler.landed(load)
         # At once: a read that does not find its chunks in what arrived must not find this load
         # again.

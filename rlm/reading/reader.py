@@ -29,6 +29,7 @@ from rlm.reading.remote_index import RemoteIndex
 from rlm.reading.segment_indexes import SegmentIndexes, guessed_numbers
 from rlm.reading.source import ChunkDisk, SegmentSource
 from rlm.reading.values import ReadCounts, ReadLimits, RemoteRecords, TimestampedOffset
+from rlm.spans import NO_SPAN, SpanReference, Tracer
 from rsm_plugins.threads import Threads
 
 
@@ -48,8 +49,10 @@ class RemoteReader:
         limits: ReadLimits,
         disk: ChunkDisk | None = None,
         remote_index: RemoteIndex | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.remote_index = remote_index
+        self._tracer = tracer
         self._threads = threads
         self._clock = clock
         self._limits = limits
@@ -86,6 +89,7 @@ class RemoteReader:
             limits=limits,
             counts=self.counts,
             has_files=remote_index is not None,
+            tracer=tracer,
         )
 
     @property
@@ -104,6 +108,7 @@ class RemoteReader:
         *,
         read_committed: bool,
         following: Following | None = None,
+        parent: SpanReference = NO_SPAN,
     ) -> RemoteRecords:
         """Batches of one segment within the bounds, fewer if more is not loaded yet, none if the
         segment has none there. `following` finds the segments to read ahead; without it nothing is
@@ -128,7 +133,10 @@ class RemoteReader:
         if cursor is not None and following is not None:
             one.before_wait = lambda end: self._waits(cursor, segment, end, following)
         try:
-            found = await one.run(self._chunk_bytes)
+            if self._tracer is None:
+                found = await one.run(self._chunk_bytes)
+            else:
+                found = await _traced(self._tracer, parent, one, self._chunk_bytes)
         except BaseException:
             one.drop_chunks()
             raise
@@ -239,6 +247,28 @@ class RemoteReader:
                 return  # the reader that gets there receives the error
 
 
+async def _traced(
+    tracer: Tracer, parent: SpanReference, one: "_OneRead", supposed_chunk_bytes: int
+) -> Cut:
+    partition = one.segment.topic_id_partition
+    with tracer.span(
+        "remote read",
+        parent,
+        topic=partition.topic,
+        partition=partition.partition,
+        offset=one.bounds.offset,
+        max_bytes=one.bounds.max_bytes,
+    ) as span:
+        one.span = span.reference
+        found = await one.run(supposed_chunk_bytes)
+        span.set(
+            bytes=found.end - found.start,
+            chunks=one.chunk_count,
+            all_from_memory=not one.has_waited,
+        )
+    return found
+
+
 class _OneRead:
     """One read of one segment, from its position to the batches that answer it."""
 
@@ -260,9 +290,15 @@ class _OneRead:
         self.bounds = bounds
         self.reader = 0
         self.has_waited = False
+        self.span = NO_SPAN
         self.before_wait: Callable[[int], None] = _nothing
         self._has_yielded = False
         self._pieces: dict[int, memoryview] = {}
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks that it holds now."""
+        return len(self._pieces)
 
     def drop_chunks(self) -> None:
         """After a failure: the error refers to this object by its traceback, and must not keep
@@ -330,7 +366,9 @@ class _OneRead:
 
     async def _first(self, supposed_chunk_bytes: int) -> SegmentIndexes:
         """Load the indexes and the first range at the same time."""
-        coming = self._loader.begin_indexes(self.segment, self.reader, is_ahead=False)
+        coming = self._loader.begin_indexes(
+            self.segment, self.reader, is_ahead=False, parent=self.span
+        )
         self.has_waited = True
         wanted_bytes = min(self.bounds.max_bytes, self._limits.first_bytes)
         numbers = guessed_numbers(
@@ -342,6 +380,7 @@ class _OneRead:
                 numbers=numbers,
                 chunk_bytes=supposed_chunk_bytes,
                 reader=self.reader,
+                parent=self.span,
             )
         )
         self.before_wait(numbers.stop * supposed_chunk_bytes)
@@ -370,6 +409,7 @@ class _OneRead:
                 chunk_bytes=size,
                 reader=self.reader,
                 holds_part=bool(self._pieces) and self._has_yielded,
+                parent=self.span,
             )
         )
         self.before_wait(min(numbers.stop * size, self.segment.segment_size_bytes))

@@ -6,6 +6,7 @@ The metrics `rlm_read_*` are these counts.
 from dataclasses import dataclass
 
 from kip405.ids import Uuid
+from rlm.spans import NO_SPAN, SpanReference
 
 _INDEX_SHARE = 8
 _RANGES_IN_MEMORY = 4
@@ -90,6 +91,8 @@ class RemoteRead:
     max_bytes: int
     at_least_one: bool
     read_committed: bool
+    parent: SpanReference = NO_SPAN
+    """The Fetch that it is traced with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

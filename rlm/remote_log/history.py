@@ -229,6 +229,7 @@ class LineageReader:
                         bounds,
                         read_committed=request.read_committed,
                         following=history.following,
+                        parent=request.parent,
                     )
                 if request.read_committed and read.size_bytes:
                     read = await self._of_history(history, usable, bounds.offset, read)

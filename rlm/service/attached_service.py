@@ -67,6 +67,7 @@ from rlm.service.reloading import ConfigReload, change_quotas
 from rlm.service.safety_gauges import certificate_gauges, loop_gauges, plugin_gauges
 from rlm.service.settings_backup import read_settings_backup
 from rlm.service.threads import ServiceThreads, service_threads
+from rlm.service.tracing import build_tracer, close_tracer
 from rlm.tasks.attachment import Attachment, Choices, Round
 from rlm.tasks.store_survey import SurveyProgress
 from rlm.workers.ending import Ending
@@ -168,7 +169,9 @@ class AttachedService:
         )
         disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
         routed = stores.opened.routed
-        reader = build_reader(config, routed, clock, tasks, threads, disk_cache)
+        self._tracer, self._threads = build_tracer(config, str(config.grpc_advertised)), threads
+        of_reads = config, routed, clock, tasks, threads
+        reader = build_reader(*of_reads, disk_cache, self._tracer)
         self._ended = build_ended_segments(self._log, ledger, reader, disk_cache, clock)
         self.segments = LineageReader(reader, ledger)
         throttle = build_throttle(config, clock)
@@ -274,6 +277,7 @@ class AttachedService:
     async def close(self) -> None:
         """After the drain."""
         await self._stores.opened.close()
+        await close_tracer(self._tracer, self._threads.other)
 
     def _health(self) -> HealthState:
         """Ready once all manifests were read; it stays ready when a later round fails."""

@@ -77,6 +77,7 @@ from rlm.service.reports import build_diagnosis
 from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
+from rlm.service.tracing import close_tracer
 from rlm.workers.ending import Ending
 from rlm.workers.inherited import CoreSettings, first_line, on_hang_up, say_ready
 
@@ -284,6 +285,7 @@ class BrokerService:
         await self._dependencies.share_groups.close()
         await self._dependencies.allowed.close()
         await self._dependencies.broker.close()
+        await close_tracer(self._dependencies.tracer, self._dependencies.threads.other)
 
 
 def _reload(

@@ -95,6 +95,7 @@ class OwnProxy:
             ClientTable(entering(metrics)),
             tokens,
             frozenset(one.raw for one in remembered_own_topics(shared.config)),
+            shared.tracer,
         )
 
     async def start(self) -> None:

@@ -42,6 +42,7 @@ from rlm.service.read_path import (
     build_throttle,
 )
 from rlm.service.threads import ServiceThreads
+from rlm.service.tracing import OtlpTracer, build_tracer
 from rlm.stores.inspection import Inspection
 from rlm.stores.opened import OpenStores, PluginTerms, known_prefix, open_stores
 from rlm.stores.reports import StoreReport, StoreStatus
@@ -171,6 +172,7 @@ class Dependencies:
     disk_watch: DiskWatch
     disk_pressure: DiskPressure
     heartbeat: HeartbeatSender
+    tracer: OtlpTracer | None
     node_addresses: ProxyAddresses | None
     """None: nothing is rewritten (proxy.attach: listener)."""
 
@@ -194,7 +196,9 @@ def build_dependencies(
         settings=metadata.settings, audit=audit, barrier_deadline_ms=BARRIER_DEADLINE_MS
     )
     disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
-    reader = build_reader(config, stores.routed, clock, tasks, threads, disk_cache)
+    tracer = build_tracer(config, f"node-{config.node_id}")
+    of_reads = config, stores.routed, clock, tasks, threads
+    reader = build_reader(*of_reads, disk_cache, tracer)
     disk_watch = _build_disk_watch(config, threads, clock)
     disk_pressure = _build_disk_pressure(running, disk_watch, metadata, threads, clock)
     return Dependencies(
@@ -243,6 +247,7 @@ def build_dependencies(
         disk_watch=disk_watch,
         disk_pressure=disk_pressure,
         heartbeat=_build_heartbeat(config, metadata, stores, disk_pressure, clock, writer),
+        tracer=tracer,
         node_addresses=_build_node_addresses(config, metadata, clock, threads),
     )
 

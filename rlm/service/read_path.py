@@ -16,6 +16,7 @@ from rlm.reading.remote_index_partition import Rotation
 from rlm.reading.throttle import ReadThrottle, ThrottleCounts, ThrottleLimits
 from rlm.reading.values import ReadLimits
 from rlm.service.threads import ServiceThreads
+from rlm.spans import Tracer
 from rlm.stores.hedging import HedgeCounts
 from rsm_plugins.threads import Threads
 
@@ -27,6 +28,7 @@ def build_reader(
     tasks: asyncio.TaskGroup,
     threads: ServiceThreads,
     disk: DiskCache | None,
+    tracer: Tracer | None = None,
 ) -> RemoteReader:
     """The read path over a store; contacts nothing."""
     return RemoteReader(
@@ -44,6 +46,7 @@ def build_reader(
         ),
         disk=disk,
         remote_index=build_remote_index(config, clock, threads.other),
+        tracer=tracer,
     )
 
 

@@ -80,6 +80,7 @@ from rlm.service.read_path import (
 from rlm.service.reloading import ConfigReload, change_quotas
 from rlm.service.safety_gauges import safety_gauges
 from rlm.service.threads import ServiceThreads, service_threads
+from rlm.service.tracing import build_tracer, close_tracer
 from rlm.stores.opened import OpenStores, open_stores, reading_terms
 from rlm.topics.access import AccessWatch, ClusterRights
 from rlm.workers.ending import Ending
@@ -149,7 +150,9 @@ class ReaderService:
             config, reading_terms(config), metadata, clock, new_uuid, may_found=False
         )
         disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
-        reader = build_reader(config, stores.routed, clock, tasks, threads, disk_cache)
+        self._tracer = build_tracer(config, str(config.grpc_advertised))
+        of_reads = config, stores.routed, clock, tasks, threads
+        reader = build_reader(*of_reads, disk_cache, self._tracer)
         ended = partial(build_ended_segments, metadata.log, metadata.manager)
         self._ended_segments = ended(reader, disk_cache, clock)
         self.segments = LineageReader(reader, metadata.manager)
@@ -244,6 +247,7 @@ class ReaderService:
         await self._stores.close()
         await self._allowed.close()
         await self._brokers.close()
+        await close_tracer(self._tracer, self._threads.other)
 
 
 def _heartbeat(config: ReaderConfig, metadata: Metadata, clock: Clock) -> ReaderHeartbeat:

@@ -82,6 +82,7 @@ def copier(
         settings=_copy_settings(dependencies),
         ended=counts.copy_attempt_ended,
         remote_index=dependencies.reader.remote_index,
+        tracer=dependencies.tracer,
     )
 
 

@@ -17,7 +17,7 @@ since. A store that is full or read-only answers every read, so no other check d
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -36,6 +36,7 @@ from rlm.log_dir.scanner import LocalSegment, sample
 from rlm.reading.remote_index import RemoteIndex
 from rlm.remote_log.ports import Ledger, Stores, Targets
 from rlm.remote_log.snapshots import PartitionSnapshot, Snapshots
+from rlm.spans import NO_SPAN, Span, SpanReference, Tracer
 from rlm.stores.stores import CopyTarget
 from rlm.tasks.copy_checks import CopyChecks
 from rlm.tasks.copy_order import Step, Turn
@@ -157,9 +158,11 @@ class Copier:
         settings: CopySettings,
         ended: AttemptEnded,
         remote_index: RemoteIndex | None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._remote_index = remote_index
         self._ended = ended
+        self._tracer = tracer
         self._ledger = ledger
         self._stores = stores
         self._targets = targets
@@ -224,11 +227,32 @@ class Copier:
             with self._live.working_on(segment_id):
                 try:
                     async with asyncio.timeout(self._settings.deadline_ms / 1000):
-                        return await self._attempt(
-                            snapshot, segment, segment_id, deadline_at_ms, turn
-                        )
+                        with self._traced(snapshot.led, segment, segment_id) as span:
+                            parent = NO_SPAN if span is None else span.reference
+                            return await self._attempt(
+                                snapshot, segment, segment_id, deadline_at_ms, turn, parent
+                            )
                 except TimeoutError as error:
                     raise self._too_late(snapshot.led, segment_id) from error
+
+    def _traced(
+        self, led: LedPartition, segment: LocalSegment, segment_id: Uuid
+    ) -> AbstractContextManager[Span | None]:
+        if self._tracer is None:
+            return nullcontext()
+        partition = led.topic_id_partition
+        return self._tracer.span(
+            "copy",
+            topic=partition.topic,
+            partition=partition.partition,
+            segment_id=str(segment_id),
+            base_offset=segment.base_offset,
+            bytes=segment.size_bytes,
+            leader_epoch=led.leader_epoch,
+        )
+
+    def _step(self, name: str, parent: SpanReference) -> AbstractContextManager[Span | None]:
+        return nullcontext() if self._tracer is None else self._tracer.span(name, parent)
 
     async def _attempt(
         self,
@@ -237,17 +261,20 @@ class Copier:
         segment_id: Uuid,
         deadline_at_ms: int,
         turn: Turn,
+        parent: SpanReference,
     ) -> RemoteLogSegmentMetadata:
         led = snapshot.led
         target = self._targets.target(led.topic_id_partition)
         store: SegmentWriter = self._stores.manager(target.store_id)
         entries = self._entries(led, segment, segment_id, target)
-        was_cached, prepared = await self._threads.run(self._read, snapshot, segment, entries)
+        with self._step("copy: read", parent):
+            was_cached, prepared = await self._threads.run(self._read, snapshot, segment, entries)
         await self._checks.before_upload(led, target.store_id)
         started = self._started(led, prepared, segment_id, target)
         await turn.take(Step.STARTED)
-        await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)
-        with self._writes.noted(target.store_id):
+        with self._step("copy: publish started", parent):
+            await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)
+        with self._step("copy: upload", parent), self._writes.noted(target.store_id):
             plugin = await store.copy_log_segment_data(
                 started.locator(self._settings.cluster_id), prepared.data
             )
@@ -258,11 +285,13 @@ class Copier:
         finished = self._finished(started, prepared, plugin)
         if self._clock.monotonic_ms() >= deadline_at_ms:
             raise self._too_late(led, segment_id)
-        await store.write_manifest(
-            finished.locator(self._settings.cluster_id), self._manifest(snapshot, finished)
-        )
+        with self._step("copy: write manifest", parent):
+            await store.write_manifest(
+                finished.locator(self._settings.cluster_id), self._manifest(snapshot, finished)
+            )
         turn.taken(Step.STORED)
-        await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))
+        with self._step("copy: publish finished", parent):
+            await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))
         if self._remote_index is not None:
             self._remote_index.keep(finished, prepared.data.indexes)
         return finished

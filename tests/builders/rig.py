@@ -22,6 +22,7 @@ from rlm.remote_log.log_starts import LogStarts
 from rlm.remote_log.snapshot_cache import LineagePublisher, SnapshotCache
 from rlm.remote_log.snapshots import SnapshotReader
 from rlm.service.threads import ServiceThreads
+from rlm.spans import Tracer
 from rlm.tasks.certain_time import CertainTime
 from rlm.tasks.cleanup import CleanupSettings, CleanupTask
 from rlm.tasks.cluster_evidence import ClusterEvidence
@@ -110,10 +111,11 @@ class Rig:
         attempts_at_once: int = 10,
         copy_bytes_per_second: int = 1 << 40,
         offload: OffloadPolicy = AT_ONCE,
+        tracer: Tracer | None = None,
     ) -> None:
         """With `checkpoints` every call to ledger, settings, broker and store is a step."""
         self.threads, clock = threads or all_of(THREADS), ManualClock()
-        self.offload = offload
+        self.offload, self._tracer = offload, tracer
         self.clock, self.log_dir = clock, LogDir(path / "data", node_id=NODE_ID)
         self.state_dir = path / "state"
         self.log_dirs = WatchedLogDirs([str(self.log_dir.path)])
@@ -321,6 +323,7 @@ class Rig:
             settings=replace(_COPY, limit=CopyLimit(slots=at_once, whole_slot_bytes=0)),
             ended=lambda topic, *, failed: self.attempts.append((topic, failed)),
             remote_index=self.remote_index,
+            tracer=self._tracer,
         )
 
     def _new_deletions(self, around: Callable[[Any], Any]) -> RecordDeletions:

@@ -237,18 +237,22 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G3: COPY_SEGMENT_FINISHED is published before the manifest is written",
-            "        await store.write_manifest(\n"
-            "            finished.locator(self._settings.cluster_id), "
+            '        with self._step("copy: write manifest", parent):\n'
+            "            await store.write_manifest(\n"
+            "                finished.locator(self._settings.cluster_id), "
             "self._manifest(snapshot, finished)\n"
-            "        )\n"
+            "            )\n"
             "        turn.taken(Step.STORED)\n"
-            "        await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))\n",
-            "        await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))\n"
+            '        with self._step("copy: publish finished", parent):\n'
+            "            await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))\n",
+            '        with self._step("copy: publish finished", parent):\n'
+            "            await self._ledger.publish(finished, led.leader_epoch, int(_STARTED))\n"
             "        turn.taken(Step.STORED)\n"
-            "        await store.write_manifest(\n"
-            "            finished.locator(self._settings.cluster_id), "
+            '        with self._step("copy: write manifest", parent):\n'
+            "            await store.write_manifest(\n"
+            "                finished.locator(self._settings.cluster_id), "
             "self._manifest(snapshot, finished)\n"
-            "        )\n",
+            "            )\n",
         ),
         (
             "H12: our own attempt is not known as live",

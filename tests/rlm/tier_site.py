@@ -19,6 +19,7 @@ from rlm.remote_log.leader_view import LocalTier
 from rlm.remote_log.snapshot_cache import CoalescedSnapshots
 from rlm.remote_log.snapshots import SnapshotTaker
 from rlm.remote_log.tier import TierPartition, TopicRef
+from rlm.spans import Tracer
 from rsm_plugins.layout.keys import object_name, objects_of
 from rsm_plugins.threads import Threads
 from tests.builders.ledger import PARTITION
@@ -51,8 +52,14 @@ class Asked:
 class Site:
     """A rig with segments [0, 100), [100, 250) remote and records up to 300, and its tier."""
 
-    def __init__(self, path: Path, tasks: asyncio.TaskGroup, threads: Threads) -> None:
-        self.rig = Rig(path)
+    def __init__(
+        self,
+        path: Path,
+        tasks: asyncio.TaskGroup,
+        threads: Threads,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self.rig, self._tracer = Rig(path, tracer=tracer), tracer
         self.leadership = Leadership(Asked(self.rig), self.rig.clock, poll_interval_ms=500)
         self.leadership.want([PARTITION.topic])
         self.snapshots = self.rig.cached_snapshots()
@@ -70,6 +77,7 @@ class Site:
             threads=self._threads,
             clock=self.rig.clock,
             limits=ReadLimits(memory_bytes=1 << 26),
+            tracer=self._tracer,
         )
 
     def tier_with(self, coalesced: SnapshotTaker) -> LocalTier:

@@ -39,6 +39,7 @@ from rlm.remote_log.tier import (
     TopicRef,
     Watermarks,
 )
+from rlm.spans import Tracer
 from rlm.workers.records_memory import RecordsMemory
 from tests.builders.snapshots import epochs_from
 from tests.rlm.proxy.border import reach, settled
@@ -437,6 +438,7 @@ async def proxied(
     tokens: ClientTokens | None = None,
     clock: Clock | None = None,
     remembered: frozenset[bytes] = frozenset(),
+    tracer: Tracer | None = None,
     **settings: Any,
 ) -> AsyncIterator[Proxied]:
     """A proxy between a fake broker and a tier. `nodes`: which addresses it gives to clients.
@@ -455,7 +457,7 @@ async def proxied(
         near = await stack.enter_async_context(reach(tier, *ours))
         clock = clock or SystemClock()
         parts = near.tier, near.deletions, clock, metrics, quota or NoQuota(), nodes
-        more = proxy_contexts(), near.own_topic_ids, None, tokens, remembered
+        more = proxy_contexts(), near.own_topic_ids, None, tokens, remembered, tracer
         await (proxy := ProxyServer(made, *parts, *more)).start()
         stack.push_async_callback(proxy.close)
 
