@@ -95,7 +95,7 @@ class BatchCutter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionPoints:
-    """Entries whose places are known: positions of batches in the raw log, and of their entries in
+    """Entries of known location: positions of batches in the raw log, and of their entries in
     the data object; both ascend.
     """
 

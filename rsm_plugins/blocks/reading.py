@@ -31,7 +31,7 @@ KEPT_INDEX_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class EntryPlace:
+class EntryLocation:
     """Where a batch begins in the raw log, and its entry in the data object."""
 
     log_position: int
@@ -43,12 +43,12 @@ class BlockRead:
     """Bytes [start, end) of the data object, all of one block. They begin with an entry, or with
     the block's header, and have the bytes [log_start, log_end) of the raw log.
 
-    `first` is the place of the first entry read, `next_entry_id` what all ids of the block are
+    `first` is the location of the first entry read, `next_entry_id` what all ids of the block are
     below.
     """
 
     block: Block
-    first: EntryPlace
+    first: EntryLocation
     start: int
     end: int
     log_start: int
@@ -57,53 +57,53 @@ class BlockRead:
 
 
 class PositionTable:
-    """The places of entries in one segment that are known; `remember` adds to them, and forgets the
+    """Known locations of entries in one segment; `remember` adds to them, and forgets the
     oldest where there are too many.
     """
 
     def __init__(self, index: BlocksIndex, *, remembered_max: int = REMEMBERED_MAX) -> None:
         self._index = index
         self._remembered_max = remembered_max
-        self._sorted: list[EntryPlace] = []
-        self._order: deque[EntryPlace] = deque()
+        self._sorted: list[EntryLocation] = []
+        self._order: deque[EntryLocation] = deque()
 
-    def remember(self, place: EntryPlace) -> None:
-        """Note the place of an entry that was read."""
-        at = bisect_left(self._sorted, place)
-        if self._sorted[at : at + 1] == [place]:
+    def remember(self, location: EntryLocation) -> None:
+        """Note the location of an entry that was read."""
+        at = bisect_left(self._sorted, location)
+        if self._sorted[at : at + 1] == [location]:
             return
-        insort(self._sorted, place)
-        self._order.append(place)
+        insort(self._sorted, location)
+        self._order.append(location)
         if len(self._order) > self._remembered_max:
             self._sorted.remove(self._order.popleft())
 
-    def at_or_before(self, block: Block, log_position: int) -> EntryPlace:
+    def at_or_before(self, block: Block, log_position: int) -> EntryLocation:
         """The last known entry of the block that begins at or before a position of the log."""
-        found = EntryPlace(block.log_position, block.first_entry)
+        found = EntryLocation(block.log_position, block.first_entry)
         points = self._index.points
         at = bisect_right(points.log_positions, log_position) - 1
         if at >= 0:
-            found = max(found, EntryPlace(points.log_positions[at], points.positions[at]))
+            found = max(found, EntryLocation(points.log_positions[at], points.positions[at]))
         at = bisect_right(self._sorted, log_position, key=_log_position) - 1
         if at >= 0:
             found = max(found, self._sorted[at])
         return found
 
-    def at_or_after(self, block: Block, log_position: int) -> EntryPlace:
+    def at_or_after(self, block: Block, log_position: int) -> EntryLocation:
         """The first known entry that begins at or after it, or the end of the block's entries."""
-        found = EntryPlace(block.log_end, block.entries_end)
+        found = EntryLocation(block.log_end, block.entries_end)
         points = self._index.points
         at = bisect_left(points.log_positions, log_position)
         if at < len(points):
-            found = min(found, EntryPlace(points.log_positions[at], points.positions[at]))
+            found = min(found, EntryLocation(points.log_positions[at], points.positions[at]))
         at = bisect_left(self._sorted, log_position, key=_log_position)
         if at < len(self._sorted):
             found = min(found, self._sorted[at])
         return found
 
 
-def _log_position(place: EntryPlace) -> int:
-    return place.log_position
+def _log_position(location: EntryLocation) -> int:
+    return location.log_position
 
 
 def reads_of(index: BlocksIndex, table: PositionTable, wanted: ByteRange) -> tuple[BlockRead, ...]:
@@ -152,8 +152,8 @@ def _end_of(block: Block, table: PositionTable, log_end: int) -> int:
     return before.position + (log_end - before.log_position) + headers_bytes
 
 
-def batches_in(read: BlockRead, data: ByteBuffer) -> tuple[list[memoryview], EntryPlace | None]:
-    """The wanted bytes of the raw log in the bytes that were read, in runs; and the place of the
+def batches_in(read: BlockRead, data: ByteBuffer) -> tuple[list[memoryview], EntryLocation | None]:
+    """The wanted bytes of the raw log in the bytes that were read, in runs; and the location of the
     entry with which the next read begins, None at the end of the block.
 
     Corrupt where a header, an id or a length is not what index and batches say, or bytes are
@@ -169,42 +169,42 @@ def batches_in(read: BlockRead, data: ByteBuffer) -> tuple[list[memoryview], Ent
         check_block_header(view[:BLOCK_HEADER_BYTES], read.block)
     at, log_at, last_id = read.first.position - read.start, read.first.log_position, -1
     runs: list[memoryview] = []
-    place = read.first
+    location = read.first
     while log_at < read.log_end:
-        place = EntryPlace(log_at, read.start + at)
-        size_bytes, last_id = _entry_at(read, view, at, place, last_id)
+        location = EntryLocation(log_at, read.start + at)
+        size_bytes, last_id = _entry_at(read, view, at, location, last_id)
         start, end = max(read.log_start - log_at, 0), min(read.log_end - log_at, size_bytes)
         at += ENTRY_HEADER_BYTES
         if start < end:
             run = view[at + start : at + end]
             if len(run) != end - start:
-                raise Corrupt(f"the entry at position {place.position} is cut short")
+                raise Corrupt(f"the entry at position {location.position} is cut short")
             runs.append(run)
         at += size_bytes
         log_at += size_bytes
     if log_at == read.log_end:
         is_last = log_at == read.block.log_end
-        return runs, None if is_last else EntryPlace(log_at, read.start + at)
-    return runs, place
+        return runs, None if is_last else EntryLocation(log_at, read.start + at)
+    return runs, location
 
 
 def _entry_at(
-    read: BlockRead, view: memoryview, at: int, place: EntryPlace, last_id: int
+    read: BlockRead, view: memoryview, at: int, location: EntryLocation, last_id: int
 ) -> tuple[int, int]:
     """(size in bytes, id) of an entry, checked against the block and against its own batch."""
     if len(view) - at < ENTRY_HEADER_BYTES:
-        raise Corrupt(f"no entry at position {place.position}: the bytes end before its header")
+        raise Corrupt(f"no entry at position {location.position}: the bytes end before its header")
     size_bytes, entry_id = read_entry_header(view, at)
     block, body = read.block, view[at + ENTRY_HEADER_BYTES :]
     first_id = block.first_entry_id
-    is_first = place.log_position == block.log_position
+    is_first = location.log_position == block.log_position
     if (
-        not PREFIX_BYTES < size_bytes <= block.log_end - place.log_position
+        not PREFIX_BYTES < size_bytes <= block.log_end - location.log_position
         or not max(first_id, last_id + 1) <= entry_id < read.next_entry_id
         or is_first != (entry_id == first_id)
     ):
         raise Corrupt(
-            f"entry {entry_id} of {size_bytes} bytes at position {place.position} cannot be in "
+            f"entry {entry_id} of {size_bytes} bytes at position {location.position} cannot be in "
             f"block {block.number}, whose entries begin with {first_id}, after entry {last_id}"
         )
     batch_bytes = size_at(body, 0)
@@ -212,8 +212,8 @@ def _entry_at(
         batch_bytes != size_bytes or int.from_bytes(body[:8], signed=True) != entry_id
     ):
         raise Corrupt(
-            f"entry {entry_id} of {size_bytes} bytes at position {place.position} holds a batch of "
-            f"{batch_bytes} bytes with offset {int.from_bytes(body[:8], signed=True)}"
+            f"entry {entry_id} of {size_bytes} bytes at position {location.position} holds a batch "
+            f"of {batch_bytes} bytes with offset {int.from_bytes(body[:8], signed=True)}"
         )
     return size_bytes, entry_id
 

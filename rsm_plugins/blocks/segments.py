@@ -18,7 +18,7 @@ from rsm_plugins.blocks.index import BlocksIndex, build_index, parse_index
 from rsm_plugins.blocks.plan import BlocksPlan
 from rsm_plugins.blocks.reading import (
     BlockRead,
-    EntryPlace,
+    EntryLocation,
     KnownSegment,
     KnownSegments,
     batches_in,
@@ -111,9 +111,9 @@ class BlockSegments:
         for read in reads:
             byte_range = ByteRange(start=read.start, end=read.end)
             found.append(await self._objects.read_range(name, byte_range))
-        log, places = await self._threads.run(_log_in, name, reads, found)
-        for place in places:
-            known.table.remember(place)
+        log, locations = await self._threads.run(_log_in, name, reads, found)
+        for location in locations:
+            known.table.remember(location)
         return log
 
     async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
@@ -165,16 +165,16 @@ def _index_in(name: str, locator: SegmentLocator, data: bytes) -> tuple[BlocksIn
 
 def _log_in(
     name: str, reads: Sequence[BlockRead], found: Sequence[ByteBuffer]
-) -> tuple[bytes, list[EntryPlace]]:
-    """The bytes of the raw log in what was read, and the places of entries to remember."""
+) -> tuple[bytes, list[EntryLocation]]:
+    """The bytes of the raw log in what was read, and the locations of entries to remember."""
     runs: list[memoryview] = []
-    places: list[EntryPlace] = []
+    locations: list[EntryLocation] = []
     for read, data in zip(reads, found, strict=True):
         try:
-            wanted, place = batches_in(read, data)
+            wanted, location = batches_in(read, data)
         except Corrupt as error:
             raise Corrupt(f"{name}: {error}") from error
         runs += wanted
-        if place is not None:
-            places.append(place)
-    return b"".join(runs), places
+        if location is not None:
+            locations.append(location)
+    return b"".join(runs), locations

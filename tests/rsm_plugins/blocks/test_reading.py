@@ -1,4 +1,4 @@
-"""Ranges out of a data object equal those of the raw log; damage is an error with its place."""
+"""Ranges out of a data object equal those of the raw log; damage is an error with its location."""
 
 import random
 import struct
@@ -15,7 +15,7 @@ from rsm_plugins.blocks.format import RawIndex, decode_index, encode_index
 from rsm_plugins.blocks.index import build_index, parse_index
 from rsm_plugins.blocks.plan import BlockPlanner, PositionPoints
 from rsm_plugins.blocks.reading import (
-    EntryPlace,
+    EntryLocation,
     KnownSegments,
     PositionTable,
     batches_in,
@@ -48,10 +48,10 @@ class Reader:
         for read in reads_of(self.index, self.table, ByteRange(start=start, end=end)):
             data = self.data[read.start : read.end]
             self.read_bytes += len(data)
-            found, place = batches_in(read, data)
+            found, location = batches_in(read, data)
             runs += found
-            if place is not None:
-                self.table.remember(place)
+            if location is not None:
+                self.table.remember(location)
         return b"".join(runs)
 
 
@@ -82,7 +82,7 @@ def test_random_histories_of_ranges_equal_the_log(
 
 
 def test_every_range_equals_the_log(path: Path) -> None:
-    """All borders, each after all others, so that each is read from remembered places too."""
+    """All borders, each after all others, so that each is read from remembered locations too."""
     found = with_points([100, 26, 700, 30, 860, 26, 27, 500, 41], path)
     reader = Reader(found)
     borders = range(0, len(found.log) + 40, 31)
@@ -98,7 +98,7 @@ def test_a_read_in_order_begins_where_the_last_one_ended(path: Path) -> None:
     reader = Reader(found)
     for start in range(0, len(found.log), 10_000):
         (read,) = reads_of(reader.index, reader.table, ByteRange(start=start, end=start + 10_000))
-        assert read.first == EntryPlace(start, 128 + start // 100 * 112)
+        assert read.first == EntryLocation(start, 128 + start // 100 * 112)
         reader.read(start, start + 10_000)
 
 
@@ -112,16 +112,16 @@ def test_a_cold_read_of_a_mib_reads_little_else(path: Path) -> None:
         assert reader.read_bytes < mib + 16_000 + 70 * 12 + 128
 
 
-def test_only_some_places_are_remembered(path: Path) -> None:
+def test_only_some_locations_are_remembered(path: Path) -> None:
     found = stored(log_of([100] * 100), 50_000, path)
     table = PositionTable(found.index, remembered_max=3)
     block = found.index.blocks[0]
-    places = [EntryPlace(100 * one, 128 + 112 * one) for one in range(1, 6)]
-    for place in (*places, places[-1]):
-        table.remember(place)
-    assert table.at_or_before(block, 299) == EntryPlace(0, 128)
-    assert [table.at_or_before(block, 100 * one) for one in (3, 4, 5)] == places[2:]
-    assert table.at_or_after(block, 401) == places[-1]
+    locations = [EntryLocation(100 * one, 128 + 112 * one) for one in range(1, 6)]
+    for location in (*locations, locations[-1]):
+        table.remember(location)
+    assert table.at_or_before(block, 299) == EntryLocation(0, 128)
+    assert [table.at_or_before(block, 100 * one) for one in (3, 4, 5)] == locations[2:]
+    assert table.at_or_after(block, 401) == locations[-1]
 
 
 def damaged(found: Stored, position: int, value: bytes) -> Stored:
@@ -152,7 +152,7 @@ def damaged(found: Stored, position: int, value: bytes) -> Stored:
         (148 + 312, struct.pack(">i", 5_000), "holds a batch"),
     ],
 )
-def test_damage_is_an_error_with_its_place(
+def test_damage_is_an_error_with_its_location(
     position: int, value: bytes, match: str, path: Path
 ) -> None:
     found = damaged(stored(log_of([300, 300, 300]), BLOCK, path), position, value)
@@ -212,7 +212,7 @@ def test_an_index_that_contradicts_itself_is_corrupt(path: Path) -> None:
         "order of ids": encode_index(
             replace(raw, mappings=(*raw.mappings[:-1], replace(last, first_entry_id=FIRST_OFFSET)))
         ),
-        "place": encode_index(
+        "location": encode_index(
             replace(raw, mappings=(*raw.mappings[:-1], replace(last, position=900)))
         ),
         "data size": encode_index(replace(raw, data_size_bytes=1_100)),

@@ -141,7 +141,7 @@ async def test_an_index_of_another_segment_is_corrupt(
         await blocks.fetch_log(other, whole())
 
 
-async def test_damage_names_the_object_and_the_place(
+async def test_damage_names_the_object_and_the_location(
     blocks: BlockSegments, store: MemoryObjects, source: LogSegmentData
 ) -> None:
     await blocks.copy(WHERE, source)
