@@ -15,6 +15,7 @@ again for every connection, so that a ticket need not outlive the process.
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from hdfs_native import FileStatus, WriteOptions
@@ -29,13 +30,15 @@ from kip405.contracts import (
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition
-from kip405.segments import ByteRange, FileSlice, LogSegmentData, SegmentLocator
-from rsm_plugins.files.segment_files import source_chunk
+from kip405.segments import ByteRange, FileSlice, Layout, LogSegmentData, SegmentLocator
+from rsm_plugins.blocks.plan import BlocksPlan
+from rsm_plugins.blocks.segments import BlockSegments
 from rsm_plugins.hdfs.connection import Connection, Session, pause, together
 from rsm_plugins.hdfs.errors import NOT_REPLICATED, is_caused_by
 from rsm_plugins.hdfs.findings import inspect_store
 from rsm_plugins.hdfs.rights import FILE_MODE
 from rsm_plugins.hdfs.settings import SETTINGS, HdfsSettings, settings_of
+from rsm_plugins.hdfs.sources import BlocksSource, LogSource, Source
 from rsm_plugins.hdfs.tree import TEMPORARY_FOLDER, HdfsTree, NewFile, Writing, file_of
 from rsm_plugins.layout.keys import (
     ObjectKind,
@@ -44,6 +47,7 @@ from rsm_plugins.layout.keys import (
     is_entropy_folder,
     is_segment_object,
     is_topic_folder,
+    layout_of,
     object_name,
     object_names,
     partition_folder,
@@ -125,6 +129,7 @@ class HdfsRemoteStorageManager:
         self._threads = threads
         self._connection = Connection(settings)
         self._tree = HdfsTree(self._connection, settings.url, settings.root, settings.prefix)
+        self._blocks = BlockSegments(self, threads, block_size_bytes=settings.block_size_bytes)
 
     @property
     def uri(self) -> str:
@@ -141,32 +146,66 @@ class HdfsRemoteStorageManager:
 
     async def copy_log_segment_data(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
         """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
-        operation = "copy to"
+        if layout_of(locator) is Layout.BLOCKS:
+            return await self._blocks.copy(locator, data)
         log_name = object_name(locator, ObjectKind.LOG)
         indexes_name = object_name(locator, ObjectKind.INDEXES)
         if crc32c(data.indexes) != data.indexes_crc32c:
             raise Corrupt(f"the indexes object given as {indexes_name} does not have its CRC-32C")
+        await self._write_both(
+            locator,
+            (log_name, partial(LogSource, data, self._threads)),
+            (indexes_name, data.indexes),
+        )
+        return b""
+
+    async def write_blocks(
+        self, locator: SegmentLocator, data: LogSegmentData, plan: BlocksPlan, index: bytes
+    ) -> None:
+        """See rsm_plugins.blocks.segments.BlockObjects."""
+        name = object_name(locator, ObjectKind.BLOCKS)
+        index_name = object_name(locator, ObjectKind.BLOCKS_INDEX)
+        source = partial(BlocksSource, plan, data, self._threads)
+        await self._write_both(locator, (name, source), (index_name, index))
+
+    async def read_object(self, name: str) -> bytes:
+        """See rsm_plugins.blocks.segments.BlockObjects."""
+        return await self._tree.read(name, "fetch an index from")
+
+    async def read_range(self, name: str, byte_range: ByteRange) -> bytes:
+        """See rsm_plugins.blocks.segments.BlockObjects."""
+        return await self._tree.read(name, "fetch from", byte_range.start, byte_range.end)
+
+    async def _write_both(
+        self,
+        locator: SegmentLocator,
+        data: tuple[str, Callable[[], Source]],
+        indexes: tuple[str, bytes],
+    ) -> None:
+        """Both objects of a segment by name: the one with the records, and a small one."""
+        operation = "copy to"
         async with self._writing(locator, operation) as writing:
-            indexes, log = await together(
+            small, large = await together(
                 [
-                    writing.write(data.indexes, operation, self._options),
-                    self._closed_log(data, writing, operation),
+                    writing.write(indexes[1], operation, self._options),
+                    self._closed(data[1], writing, operation),
                 ]
             )
             await together(
                 [
                     writing.publish(path, name, size_bytes, operation)
                     for path, name, size_bytes in (
-                        (indexes, indexes_name, len(data.indexes)),
-                        (log, log_name, data.log.size_bytes),
+                        (small, indexes[0], len(indexes[1])),
+                        (large, data[0], data[1]().size_bytes),
                     )
                 ]
             )
-        return b""
 
-    async def _closed_log(self, data: LogSegmentData, writing: Writing, operation: str) -> str:
-        log = await self._written_log(data, writing, operation)
-        return await log.close()
+    async def _closed(
+        self, make_source: Callable[[], Source], writing: Writing, operation: str
+    ) -> str:
+        file = await self._written(make_source, writing, operation)
+        return await file.close()
 
     @asynccontextmanager
     async def _writing(self, locator: SegmentLocator, operation: str) -> AsyncIterator[Writing]:
@@ -175,42 +214,39 @@ class HdfsRemoteStorageManager:
             await self._tree.require_identity(writing.session, operation)
             yield writing
 
-    async def _written_log(self, data: LogSegmentData, writing: Writing, operation: str) -> NewFile:
-        """The log, written and not yet closed; from its first byte again, with longer and longer
+    async def _written(
+        self, make_source: Callable[[], Source], writing: Writing, operation: str
+    ) -> NewFile:
+        """The file, written and not yet closed; from its first byte again, with longer and longer
         pauses between blocks, where DataNodes report their blocks so late that the NameNode refuses
         the next one. Kafka's own plugins have a client that asks again (DFSOutputStream.addBlock);
         after this library's, the file that was begun cannot be finished.
         """
         pause_seconds, longer = 0.0, iter(_BLOCK_PAUSES_SECONDS)
         while True:
-            log = await writing.create(operation, self._options)
+            file = await writing.create(operation, self._options)
             try:
-                await self._copy_log(data, log, pause_seconds)
+                await self._write(make_source(), file, pause_seconds)
             except Unavailable as error:
                 pause_seconds = next(longer, 0.0)
                 if not pause_seconds or not is_caused_by(error, NOT_REPLICATED):
                     raise
             else:
-                return log
+                return file
 
-    async def _copy_log(self, data: LogSegmentData, file: NewFile, pause_seconds: float) -> None:
-        """Every block is on the disks of its DataNodes before the next one begins."""
-        log, crc, position = data.log, 0, 0
-        block_bytes = await file.block_bytes() if log.size_bytes > PIECE_BYTES else PIECE_BYTES
-        while position < log.size_bytes:
+    async def _write(self, source: Source, file: NewFile, pause_seconds: float) -> None:
+        """Every block of HDFS is on the disks of its DataNodes before the next one begins."""
+        position, size_bytes = 0, source.size_bytes
+        block_bytes = await file.block_bytes() if size_bytes > PIECE_BYTES else PIECE_BYTES
+        while position < size_bytes:
             left_of_block = block_bytes - position % block_bytes
-            piece_bytes = min(PIECE_BYTES, log.size_bytes - position, left_of_block)
-            piece, crc = await self._threads.run(_read_piece, log, position, piece_bytes, crc)
-            await file.append(piece)
+            piece_bytes = min(PIECE_BYTES, size_bytes - position, left_of_block)
+            await file.append(await source.next(piece_bytes))
             position += piece_bytes
-            if piece_bytes == left_of_block and position < log.size_bytes:
+            if piece_bytes == left_of_block and position < size_bytes:
                 await file.sync()
                 await pause(pause_seconds)
-        if crc != data.log_crc32c:
-            raise Corrupt(
-                f"the bytes copied from {log.path} have CRC-32C {crc:08x}, "
-                f"not {data.log_crc32c:08x}"
-            )
+        source.prove()
 
     async def write_manifest(self, locator: SegmentLocator, manifest: bytes) -> None:
         """See RemoteStorageManager; Invalid for an empty one or one over 1 MiB."""
@@ -230,11 +266,15 @@ class HdfsRemoteStorageManager:
         self, locator: SegmentLocator, byte_range: ByteRange
     ) -> bytes | FileSlice:
         """See RemoteStorageManager; large ranges are read in parts concurrently."""
+        if layout_of(locator) is Layout.BLOCKS:
+            return await self._blocks.fetch_log(locator, byte_range)
         name = object_name(locator, ObjectKind.LOG)
         return await self._tree.read(name, "fetch from", byte_range.start, byte_range.end)
 
     async def fetch_indexes(self, locator: SegmentLocator) -> bytes:
         """See RemoteStorageManager."""
+        if layout_of(locator) is Layout.BLOCKS:
+            return await self._blocks.fetch_indexes(locator)
         return await self._tree.read(object_name(locator, ObjectKind.INDEXES), "fetch indexes from")
 
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
@@ -329,17 +369,17 @@ class HdfsRemoteStorageManager:
         )
 
 
-def _read_piece(log: FileSlice, position: int, size_bytes: int, crc: int) -> tuple[bytes, int]:
-    piece = source_chunk(log, position, size_bytes)
-    return piece, crc32c(piece, crc)
-
-
 async def open_hdfs(settings: Mapping[str, Any], threads: FileThreads) -> OpenStore:
     """The store below `rsm.config.root`, whose NameNode may be away; Invalid where the settings
     name no file system.
     """
     store = HdfsRemoteStorageManager(settings_of(settings), threads=threads)
-    return OpenStore(manager=store, uri=store.uri, sweep=store.sweep)
+    return OpenStore(
+        manager=store,
+        uri=store.uri,
+        sweep=store.sweep,
+        layouts=frozenset({Layout.KAFKA, Layout.BLOCKS}),
+    )
 
 
 KIND = StoreKind(name="hdfs", settings=SETTINGS, open=open_hdfs)

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 from kip405.errors import Invalid
 from kip405.settings import PATH, REQUIRED, Kind, Setting, Table, as_text, integer
-from rsm_plugins.store_kinds import PREFIX_SETTING
+from rsm_plugins.store_kinds import BLOCK_SIZE_BYTES, BLOCK_SIZE_SETTING, PREFIX_SETTING
 
 CALL_TIMEOUT_MS_DEFAULT = 30_000
 _REPLICAS_TRIED = 3
@@ -107,6 +107,7 @@ SETTINGS = Table(
     URL,
     ROOT,
     PREFIX_SETTING,
+    BLOCK_SIZE_SETTING,
     CORE_SITE,
     HDFS_SITE,
     CONF,
@@ -131,6 +132,7 @@ class HdfsSettings:
     principal: str | None = None
     keytab: str | None = None
     credentials: str | None = None
+    block_size_bytes: int = BLOCK_SIZE_BYTES
 
     @property
     def nameservice(self) -> str:
@@ -202,6 +204,7 @@ def settings_of(values: Mapping[str, Any], environ: Mapping[str, str] = os.envir
         principal=values.get(PRINCIPAL.key),
         keytab=None if values.get(KEYTAB.key) is None else str(values[KEYTAB.key]),
         credentials=values.get(CREDENTIALS.key),
+        block_size_bytes=values.get(BLOCK_SIZE_SETTING.key) or BLOCK_SIZE_BYTES,
     )
     if urlsplit(settings.url).port is None and not settings.namenodes:
         raise Invalid(

@@ -101,6 +101,7 @@ def hdfs_rig(server: HdfsServer) -> StoreRig:
         "rsm.config.hdfs.hdfs-site.path": str(server.config / "hdfs-site.xml"),
         "rsm.config.root": root,
         "rsm.config.prefix": PREFIX,
+        BLOCK_SIZE_SETTING.key: PART_BYTES,
     }
     faults = HdfsFaults(Client(server.url), root)
     return StoreRig(kind="hdfs", rows=rows, faults=faults, many=FEW)

@@ -96,12 +96,14 @@ BLOCKS_IN_CI = (
     ("local", BYTES),
     ("s3", DIRECT),
     *(
-        pytest.param(kind, mode, marks=pytest.mark.long)
-        for kind, mode in (
+        pytest.param(kind, mode, marks=[pytest.mark.long, *marks])
+        for kind, mode, *marks in (
             ("local", FILES),
             ("local", PROCESS),
             ("s3", FILES),
             ("s3", PROCESS),
+            ("hdfs", DIRECT, pytest.mark.integration),
+            ("hdfs", PROCESS, pytest.mark.integration),
         )
     ),
 )
