@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -39,29 +38,6 @@ async def test_each_committed_record_once(tmp_path: Path, kafka: KafkaModel) -> 
     assert report.progress is not None
     assert (report.progress.source_offset, report.progress.record_count) == (23, 15)
     assert (report.is_complete, report.is_repeated) == (True, False)
-
-
-@pytest.mark.parametrize("portion_bytes", [1, 1 << 20])
-async def test_after_an_answer_of_a_quota_nothing_is_asked_before_its_time(
-    tmp_path: Path, kafka: KafkaModel, portion_bytes: int
-) -> None:
-    """Also batches that wait together stay in order."""
-    world, asked = World(tmp_path, kafka), list[tuple[str, int]]()
-    world.fill()
-    kafka.throttle_ms = 400
-
-    def note(number: int, name: str) -> str:
-        asked.append((name, world.clock.monotonic_ms()))
-        return ""
-
-    kafka.on_request = note
-    await world.restore(portion_bytes=portion_bytes)
-    assert world.restored() == world.expected[0]
-    last = max(at for at, (name, _) in enumerate(asked) if name == "Produce")
-    assert asked[last + 1][1] >= asked[last][1] + 400
-    if portion_bytes == 1:
-        for (name, at_ms), (_, next_ms) in pairwise(asked):
-            assert name != "Produce" or next_ms >= at_ms + 400
 
 
 async def test_a_second_run_writes_nothing(tmp_path: Path, kafka: KafkaModel) -> None:
