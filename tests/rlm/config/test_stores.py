@@ -96,14 +96,14 @@ def test_the_layout_is_that_of_the_rule_then_of_the_store(
     rules = [
         {"topics": "a.*", "store": "hot"},
         {"topics": "b.*", "store": "cold"},
-        {"topics": "c.*", "store": "cold", "storage.layout": "kafka"},
+        {"topics": "c.*", "store": "cold", "storage.layout": "blocks"},
     ]
-    stores = {"hot": LOCAL, "cold": {**OTHER, "storage.layout": "pinterest"}}
+    stores = {"hot": LOCAL, "cold": {**OTHER, "storage.layout": "kafka"}}
     shared = {"stores": stores, "storage.layout": "blocks", "storage.endpoint.rules": rules}
     config = read(tmp_path, given | shared)
     found = [config.provider().endpoint("c1", topic, 0).layout for topic in "abcd"]
-    assert found == [Layout.BLOCKS, Layout.PINTEREST, Layout.KAFKA, Layout.BLOCKS]
-    assert config.stores[1].shown()["stores.cold.storage.layout"] == "pinterest"
+    assert found == [Layout.BLOCKS, Layout.KAFKA, Layout.BLOCKS, Layout.BLOCKS]
+    assert config.stores[1].shown()["stores.cold.storage.layout"] == "kafka"
     one = read(tmp_path, given | LOCAL).provider().endpoint("c1", "t", 0)
     assert one.layout is Layout.KAFKA
     message = refusal(tmp_path, given | LOCAL | {"storage.layout": "pulsar"})
