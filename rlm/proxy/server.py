@@ -150,8 +150,7 @@ class ProxyServer:
         """The port listened on; only after `start`."""
         if not self._sockets:
             raise RuntimeError("the proxy is not started")
-        port: int = self._sockets[0].getsockname()[1]
-        return port
+        return int(self._sockets[0].getsockname()[1])
 
     @property
     def connections(self) -> frozenset[Connection]:
@@ -168,8 +167,8 @@ class ProxyServer:
 
         Invalid: the port is in use, or the address is not one of this machine.
         """
-        host, port = self._settings.listen_host, self._settings.listen_port
-        self._sockets = self._listening.enter_context(listen(host, port))
+        host = self._settings.listen_host
+        self._sockets = self._listening.enter_context(listen(host, self._settings.listen_port))
         await self.begin()
         acceptor = Acceptor(self._sockets, self._no_wait, self.serve, self._clock)
         self._accepting = self._group.create_task(acceptor.run())
@@ -279,9 +278,7 @@ class ProxyServer:
         client.close()
 
     async def close(self) -> None:
-        """Stop listening, let in-flight answers finish, and close what is left, all within
-        `shutdown_timeout_ms`.
-        """
+        """Stop listening, let answers finish, close what is left, within `shutdown_timeout_ms`."""
         if self._ending is None:
             return
         await self._stop_accepting()

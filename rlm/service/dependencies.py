@@ -197,8 +197,7 @@ def build_dependencies(
     )
     disk_cache = build_disk_cache(config, tasks, threads.disk_cache)
     tracer = build_tracer(config, f"node-{config.node_id}")
-    of_reads = config, stores.routed, clock, tasks, threads
-    reader = build_reader(*of_reads, disk_cache, tracer)
+    reader = build_reader(config, stores.routed, clock, tasks, threads, disk_cache, tracer)
     disk_watch = _build_disk_watch(config, threads, clock)
     disk_pressure = _build_disk_pressure(running, disk_watch, metadata, threads, clock)
     return Dependencies(
@@ -224,9 +223,7 @@ def build_dependencies(
             snapshots=snapshots,
             coalesced=CoalescedSnapshots(snapshots, tasks),
             reader=reader,
-            windows=HistoryWindows(
-                windows_of(config.proxy_history, config.proxy_history_rules), clock
-            ),
+            windows=_history_windows(config, clock),
         ),
         client_deletions=ClientDeletions(
             node_id=config.node_id,
@@ -250,6 +247,10 @@ def build_dependencies(
         tracer=tracer,
         node_addresses=_build_node_addresses(config, metadata, clock, threads),
     )
+
+
+def _history_windows(config: ServiceConfig, clock: Clock) -> HistoryWindows:
+    return HistoryWindows(windows_of(config.proxy_history, config.proxy_history_rules), clock)
 
 
 def _build_node_addresses(

@@ -135,9 +135,7 @@ class ReaderService:
         self._callers = callers = build_callers(config, tokens, clock, threads.other)
         self._config, self._clock, self._threads = config, clock, threads
         security = ChannelSecurity(config.kafka_security())
-        self._brokers = AnyBroker(
-            config.kafka_bootstrap_servers, client_id=_CLIENT_ID, security=security
-        )
+        self._brokers = _brokers(config, security)
         self.metadata = metadata = build_reader_metadata(
             config,
             security,
@@ -248,6 +246,11 @@ class ReaderService:
         await self._allowed.close()
         await self._brokers.close()
         await close_tracer(self._tracer, self._threads.other)
+
+
+def _brokers(config: ReaderConfig, security: ChannelSecurity) -> AnyBroker:
+    servers = config.kafka_bootstrap_servers
+    return AnyBroker(servers, client_id=_CLIENT_ID, security=security)
 
 
 def _heartbeat(config: ReaderConfig, metadata: Metadata, clock: Clock) -> ReaderHeartbeat:

@@ -132,6 +132,10 @@ class _NoShareGroups:
         return {}
 
 
+class _NoReads:
+    remote_index = None
+
+
 class _RoomyDisks:
     """Disks are never nearly full."""
 
@@ -370,7 +374,8 @@ class Service:
             client_deletions=self.client_deletions,
             audit=cast(Any, self._audit),
             starts=self.starts,
-            reader=cast(Any, None),
+            reader=cast(Any, _NoReads()),
+            tracer=None,
             throttle=cast(Any, None),
             disk_cache=None,
             ended_segments=cast(Any, None),

@@ -76,8 +76,8 @@ async def test_a_manifest_names_the_objects_that_are_in_the_store(rig: Rig) -> N
         stored = {name: rig.store.objects[name] for name in names.values()}
         found = {one.name: (one.size_bytes, one.crc32c) for one in manifest.objects}
         assert found == {name: (len(data), crc32c(data)) for name, data in stored.items()}
-    one = segment(rig, 100)
-    assert one.segment_size_bytes < len(rig.store.objects[names[ObjectKind.BLOCKS]])
+    data = rig.store.objects[object_name(locator(rig, 100), ObjectKind.BLOCKS)]
+    assert segment(rig, 100).segment_size_bytes < len(data)
 
 
 async def test_g1_a_partition_of_two_layouts_is_trimmed_and_verified_to_the_last_byte(
