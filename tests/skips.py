@@ -32,6 +32,7 @@ REASONS = (
     "Go cannot build the reader",
     "the jars of Spark's Kafka source cannot be had",
     "the schemas of Strimzi cannot be had",
+    "jars cannot be had for ",
     "RLM_ONE_SANDBOX is not one for",
 )
 """How each reason begins: what a machine may lack, and nothing that a change can cause."""

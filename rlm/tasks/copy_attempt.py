@@ -302,14 +302,11 @@ class Copier:
         """What index entries of the segment name: the object with its records, by its key below the
         store's prefix.
         """
-        custom = CustomMetadata(
-            store_id=target.store_id, entropy_bits=target.entropy_bits, layout=target.layout
-        )
         locator = SegmentLocator(
             cluster_id=self._settings.cluster_id,
             segment_id=RemoteLogSegmentId(topic_id_partition=led.topic_id_partition, id=segment_id),
             start_offset=segment.base_offset,
-            custom_metadata=custom.encode(),
+            custom_metadata=_envelope(target),
         )
         return RemoteIndexEntries(
             remote_object=f"{target.store_id}/{object_name(locator, data_objects_of(locator)[0])}",
@@ -357,9 +354,6 @@ class Copier:
         self, led: LedPartition, prepared: PreparedSegment, segment_id: Uuid, target: CopyTarget
     ) -> RemoteLogSegmentMetadata:
         settings = self._settings
-        custom = CustomMetadata(
-            store_id=target.store_id, entropy_bits=target.entropy_bits, layout=target.layout
-        )
         return RemoteLogSegmentMetadata(
             segment_id=RemoteLogSegmentId(topic_id_partition=led.topic_id_partition, id=segment_id),
             start_offset=prepared.segment.base_offset,
@@ -369,7 +363,7 @@ class Copier:
             event_timestamp_ms=self._clock.now_ms(),
             segment_leader_epochs=prepared.epochs,
             segment_size_bytes=prepared.data.log.size_bytes,
-            custom_metadata=custom.encode(),
+            custom_metadata=_envelope(target),
             state=_STARTED,
             txn_index_empty=prepared.txn_index_empty,
         )
@@ -426,3 +420,11 @@ class Copier:
             f"{led.topic_id_partition}: copy {segment_id} took more than "
             f"{self._settings.deadline_ms} ms (copy.deadline.ms)"
         )
+
+
+def _envelope(target: CopyTarget) -> bytes:
+    """The custom metadata of an attempt before anything is stored."""
+    custom = CustomMetadata(
+        store_id=target.store_id, entropy_bits=target.entropy_bits, layout=target.layout
+    )
+    return custom.encode()

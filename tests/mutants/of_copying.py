@@ -176,9 +176,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G3: objects go up without a COPY_SEGMENT_STARTED",
-            "        await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)\n"
-            "        with",
-            "        with",
+            "            await self._ledger.publish(started, led.leader_epoch, NO_PREVIOUS)\n",
+            "            pass\n",
         ),
         (
             "H13: nothing is checked again after the upload",

@@ -73,8 +73,8 @@ EDITS: tuple[Edit, ...] = (
     *COPY.edits(
         (
             "the index entries of a segment name another object",
-            "object_name(locator, ObjectKind.LOG)",
-            "object_name(locator, ObjectKind.INDEXES)",
+            "object_name(locator, data_objects_of(locator)[0])",
+            "object_name(locator, data_objects_of(locator)[1])",
         ),
     ),
 )

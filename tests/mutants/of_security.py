@@ -197,7 +197,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a refusal does not name the variable that gives the setting",
-            "if name not in text and _names(text, row)",
+            "if name not in text and names_setting(text, row)",
             "if False",
         ),
         (

@@ -13,6 +13,17 @@ UPLOADS = Target(
     ),
 )
 
+SOURCES = Target(
+    "rsm_plugins/files/segment_files.py",
+    (
+        "tests/rsm_plugins/s3/test_upload_source.py",
+        "tests/rsm_plugins/s3/test_uploads.py",
+        "tests/rsm_plugins/s3/test_faults.py",
+        "tests/rsm_plugins/s3/test_odd_servers.py",
+        "tests/rsm_plugins/s3/test_requests.py",
+    ),
+)
+
 BODIES = Target("rsm_plugins/s3/bodies.py", ("tests/rsm_plugins/s3/test_bodies.py",))
 BODIES_OF_CALLS = Target("rsm_plugins/s3/calls.py", ("tests/rsm_plugins/s3/test_bodies.py",))
 
@@ -272,6 +283,18 @@ EDITS: tuple[Edit, ...] = (
             "            if asyncio.get_running_loop().time() > ends_at:\n",
         ),
     ),
+    *SOURCES.edits(
+        (
+            "H13: a file cut short under the upload goes up as it is",
+            "                if not piece:\n",
+            "                if not piece:\n                    return\n",
+        ),
+        (
+            "parts begin where the log does",
+            "at = source.position + position",
+            "at = position",
+        ),
+    ),
     *UPLOADS.edits(
         (
             "G9: the log that went up is not compared with the one that was planned",
@@ -289,11 +312,6 @@ EDITS: tuple[Edit, ...] = (
             "            if left < 0:\n",
         ),
         (
-            "H13: a file cut short under the upload goes up as it is",
-            "                if not piece:\n",
-            "                if not piece:\n                    return\n",
-        ),
-        (
             "G9: the checksum of the whole is that of the last part",
             "self._whole = joined_crc32c(self._whole, part, size_bytes)",
             "self._whole = part",
@@ -302,11 +320,6 @@ EDITS: tuple[Edit, ...] = (
             "G9: a part is proved by the checksum of all before it",
             "        part, pieces = 0, []\n",
             "        part, pieces = self._whole, []\n",
-        ),
-        (
-            "parts begin where the log does",
-            "at = source.position + position",
-            "at = position",
         ),
         (
             "a failed upload is left to be paid for",
@@ -370,8 +383,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G10: parts in memory are bounded by nothing",
-            "                    await self._permits.acquire()\n",
-            "",
+            "range(1, count + 1):\n                    await self._permits.acquire()\n",
+            "range(1, count + 1):\n",
         ),
         (
             "a permit is lost with every source that fails",

@@ -231,6 +231,7 @@ def _switches(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:
     settings = str(cluster.sandbox.layout.rlm_config(1))
     verbs.run("config", "check", settings, "--online", says="ok       store default: ")
     verbs.run("config", "reload", says="no setting has changed")
+    verbs.run("store", "prefixes", topic, "--config", settings, says=f"{topic}-0")
     verbs.run("freeze", topic, "--why", "a try", says="a try")
     verbs.run("unfreeze", topic, says="nothing is frozen")
     verbs.run("topics", "trim", topic, "off", says=topic)

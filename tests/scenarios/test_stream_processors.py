@@ -125,7 +125,7 @@ def _jars(name: str, coordinates: tuple[str, ...], size_mib: int, *, alone: bool
             alone=alone,
         )
     except SandboxError as error:
-        pytest.skip(f"{name}: {error}")
+        pytest.skip(f"jars cannot be had for {name}: {error}")
     return os.pathsep.join(map(str, jars))
 
 

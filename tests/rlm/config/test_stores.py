@@ -103,7 +103,7 @@ def test_the_layout_is_that_of_the_rule_then_of_the_store(
     config = read(tmp_path, given | shared)
     found = [config.provider().endpoint("c1", topic, 0).layout for topic in "abcd"]
     assert found == [Layout.BLOCKS, Layout.KAFKA, Layout.BLOCKS, Layout.BLOCKS]
-    assert config.stores[1].shown()["stores.cold.storage.layout"] == "kafka"
+    assert config.stores[0].shown()["stores.hot.storage.layout"] == "blocks"
     one = read(tmp_path, given | LOCAL).provider().endpoint("c1", "t", 0)
     assert one.layout is Layout.KAFKA
     message = refusal(tmp_path, given | LOCAL | {"storage.layout": "pulsar"})

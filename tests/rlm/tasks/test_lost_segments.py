@@ -11,7 +11,7 @@ from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.plans.problems import ProblemKind
 from rlm.stores.stores import CopyTarget
 from rlmm.settings_records import FreezeRecord
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import ObjectKind, object_name, objects_of
 from tests.builders.ledger import OTHER_WRITER, PARTITION, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import PRESENCE_CHECK_MS, Rig
@@ -41,7 +41,7 @@ def finished(rig: Rig, start: int) -> list[RemoteLogSegmentMetadata]:
 def lose(rig: Rig, segment: RemoteLogSegmentMetadata, *kinds: ObjectKind) -> dict[str, bytes]:
     """Take objects of these kinds (none = all) out of the store; what was taken, by name."""
     locator = segment.locator(CLUSTER_ID)
-    names = [object_name(locator, kind) for kind in kinds or tuple(ObjectKind)]
+    names = [object_name(locator, kind) for kind in kinds or objects_of(locator)]
     return {name: rig.store.objects.pop(name) for name in names}
 
 
