@@ -34,7 +34,7 @@ from rlm.plans.pinterest_import import (
 from rlmm.records import encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
-from rsm_plugins.layout.pinterest import LOG, OFFSET_INDEX, TIME_INDEX
+from rsm_plugins.layout.pinterest import LOG, MANIFEST_LAYOUT, OFFSET_INDEX, TIME_INDEX
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 
 MOST_HELD_BACK = 256
@@ -42,7 +42,6 @@ MOST_HELD_BACK = 256
 
 _NOBODY = -1
 """In place of the broker that has copied a segment."""
-_LAYOUT = "pinterest"
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
@@ -241,7 +240,7 @@ class PartitionImport:
                 start_offset=finished.start_offset,
                 end_offset=finished.end_offset,
                 remote_log_start_offset=0,
-                layout=_LAYOUT,
+                layout=MANIFEST_LAYOUT,
                 software=self._target.software,
                 objects=(
                     ManifestObject(

@@ -12,12 +12,19 @@ from kip405.contracts import ExpectedSegment, IndexType, Presence, SegmentReader
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
 from kip405.ids import Uuid
 from kip405.indexes import IndexesObject, OffsetIndex
-from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, SegmentLocator
+from kip405.segments import (
+    ByteRange,
+    FileSlice,
+    Layout,
+    RemoteLogSegmentMetadata,
+    SegmentLocator,
+)
 from rlm.remote_log.objects import slice_bytes
 from rlm.remote_log.ports import Broker, Stores
 from rlm.stores.connection import identity_problem
 from rlmm.records import decode_value
 from rsm_plugins.layout.manifest import Manifest
+from rsm_plugins.layout.pinterest import MANIFEST_LAYOUT, is_marked
 from rsm_plugins.layout.stored import stored_contents
 from rsm_plugins.threads import Threads
 
@@ -41,14 +48,20 @@ def store_of(metadata: RemoteLogSegmentMetadata) -> Uuid:
 
 
 def check_layout(manifest: Manifest, metadata: RemoteLogSegmentMetadata) -> None:
-    """Corrupt unless the manifest's metadata has the manifest's layout, and says what is stored."""
+    """Corrupt unless the manifest's metadata has the manifest's layout, and says what is stored.
+    That of an imported segment names the layout of its log.
+    """
+    locator = metadata.locator(manifest.cluster_id)
     try:
         custom = metadata.custom()
-        stored_contents(metadata.locator(manifest.cluster_id), metadata.segment_size_bytes)
+        stored_contents(locator, metadata.segment_size_bytes)
     except (ValueError, Invalid) as error:
         raise Corrupt(f"it does not say what is stored: {error}") from error
-    if manifest.layout != str(custom.layout):
-        raise Corrupt(f"it is of layout {manifest.layout}, its segment of {custom.layout}")
+    layout = str(custom.layout)
+    if custom.layout is Layout.KAFKA and is_marked(locator):
+        layout = MANIFEST_LAYOUT
+    if manifest.layout != layout:
+        raise Corrupt(f"it is of layout {manifest.layout}, its segment of {layout}")
 
 
 class StoreEvidence:

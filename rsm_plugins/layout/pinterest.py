@@ -27,6 +27,8 @@ from rsm_plugins.layout.keys import (
 
 WATERMARK = "offset.wm"
 LOG, OFFSET_INDEX, TIME_INDEX = "log", "index", "timeindex"
+MANIFEST_LAYOUT = "pinterest"
+"""The layout that the manifest of an imported segment names; what is ours of it is `kafka`."""
 REFERENCE_VERSION = 1
 PARTITION_MAX = 2**31 - 1
 
@@ -151,7 +153,7 @@ def reference(name: str, size_bytes: int, crc32c: int) -> bytes:
     fields = {
         "v": REFERENCE_VERSION,
         "kind": "reference",
-        "layout": "pinterest",
+        "layout": MANIFEST_LAYOUT,
         "name": name,
         "size_bytes": size_bytes,
         "crc32c": crc32c,

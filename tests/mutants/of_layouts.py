@@ -74,6 +74,11 @@ EDITS: tuple[Edit, ...] = (
             "            check_layout(manifest, found)\n",
             "",
         ),
+        (
+            "H6: a manifest says of a log of ours that it is in a bucket of theirs",
+            "    if custom.layout is Layout.KAFKA and is_marked(locator):\n",
+            "    if manifest.layout == MANIFEST_LAYOUT:\n",
+        ),
     ),
     *SURVEY.edits(
         (

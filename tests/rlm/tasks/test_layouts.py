@@ -203,16 +203,21 @@ async def test_h06_remains_with_more_records_than_the_segments_after_them_are_le
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "match"),
-    [("layout", "kafka", "of layout kafka, its segment of blocks"), ("layout", "x", "of layout x")],
+    ("start", "layout", "match"),
+    [
+        (200, "kafka", "of layout kafka, its segment of blocks"),
+        (200, "x", "of layout x"),
+        (200, "pinterest", "of layout pinterest, its segment of blocks"),
+        (0, "pinterest", "of layout pinterest, its segment of kafka"),
+    ],
 )
 async def test_h06_a_manifest_of_another_layout_than_its_segment_is_not_used(
-    rig: Rig, field: str, value: str, match: str
+    rig: Rig, start: int, layout: str, match: str
 ) -> None:
-    one = segment(rig, 200)
+    one = segment(rig, start)
     name = object_names(one.locator(CLUSTER_ID))[ObjectKind.MANIFEST]
     fields = json.loads(rig.store.objects[name])
-    rig.store.objects[name] = json.dumps({**fields, field: value}).encode()
+    rig.store.objects[name] = json.dumps({**fields, "layout": layout}).encode()
     evidence = StoreEvidence(rig.shelf, cluster_id=CLUSTER_ID, threads=rig.threads.evidence)
     assert match in (await evidence.manifest(one)).unreadable
     found = await survey(rig)
