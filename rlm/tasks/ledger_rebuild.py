@@ -24,9 +24,13 @@ from rlmm.ledger import PartitionLedger
 from rlmm.records import NO_PREVIOUS, ledger_partition
 from rlmm.settings_records import ClusterRecord
 from rlmm.settings_view import SettingsView
+from rsm_plugins.layout.pinterest import is_marked
 
 _ASKED_AT_ONCE = 200
 _PUBLISHED_AT_ONCE = 64
+_IMPORTED = (
+    "it is imported: its log is in a bucket of Pinterest's uploader, and readers alone use it"
+)
 
 
 class UnlistedEvidence:
@@ -69,11 +73,17 @@ class UnlistedEvidence:
     async def seen(
         self, stored: Sequence[StoredSegment], known: KnownPartition
     ) -> tuple[StoredSegment, ...]:
-        """The same segments; those that are not listed with what their objects lack now."""
-        unlisted = [
+        """The same segments; those that are not listed with what their objects lack now.
+
+        A ledger never gets an imported segment: others may delete its log, so that no trim may
+        rely on it.
+        """
+        new = [
             one.metadata for one in stored if one.metadata.segment_id.id not in known.ledger.entries
         ]
-        missing: dict[Uuid, str] = {}
+        imported = {one.segment_id.id for one in new if is_marked(self._evidence.locator(one))}
+        unlisted = [one for one in new if one.segment_id.id not in imported]
+        missing = dict.fromkeys(imported, _IMPORTED)
         for at in range(0, len(unlisted), _ASKED_AT_ONCE):
             missing |= await self._evidence.missing(unlisted[at : at + _ASKED_AT_ONCE])
         return tuple(

@@ -11,6 +11,7 @@ STORED = Target("rsm_plugins/layout/stored.py", ("tests/rsm_plugins/test_stored_
 ATTEMPT = Target("rlm/tasks/copy_attempt.py", (_TASKS,))
 EVIDENCE = Target("rlm/tasks/evidence.py", (_TASKS,))
 SURVEY = Target("rlm/tasks/store_survey.py", (_TASKS,))
+REBUILD = Target("rlm/tasks/ledger_rebuild.py", (_TASKS,))
 RECONCILE = Target("rlm/plans/reconcile.py", (_TASKS,))
 RECORDS = Target("rlmm/records.py", ("tests/rlmm/test_records.py",))
 TARGETS = Target("rlm/stores/stores.py", ("tests/rlm/stores/test_routes.py",))
@@ -95,6 +96,13 @@ EDITS: tuple[Edit, ...] = (
             "H12: remains of another layout are registered as Kafka's and stay for ever",
             "            layout=parsed.layout,\n",
             "",
+        ),
+    ),
+    *REBUILD.edits(
+        (
+            "H11: a ledger gets segments whose logs others may delete",
+            "if is_marked(self._evidence.locator(one))",
+            "if one is None",
         ),
     ),
     *RECONCILE.edits(

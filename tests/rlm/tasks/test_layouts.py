@@ -1,6 +1,7 @@
 """Copies in another layout than `kafka`: what is recorded and proved, adopted, swept and read."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,11 @@ from kip405.segments import Layout, LogSegmentData, RemoteLogSegmentState, Segme
 from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.reconcile import Reconciled
+from rlmm.records import encode_value
 from rlmm.replay import LedgerState
 from rsm_plugins.layout.keys import ObjectKind, object_name, object_names
 from rsm_plugins.layout.manifest import Manifest
+from rsm_plugins.layout.pinterest import mark_of
 from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PARTITION, metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import GRACE_MS, Rig
@@ -165,6 +168,20 @@ async def test_h06_a_segment_that_the_ledger_lost_is_adopted_from_its_manifest(r
     plans = await reconcile(rig).plan([await survey(rig)])
     assert await reconcile(rig).write(plans) == Reconciled(adopted=1, registered=0)
     assert rig.ledger.view.entries[lost.segment_id.id].metadata == lost
+
+
+async def test_h11_no_ledger_gets_a_segment_whose_log_others_may_delete(rig: Rig) -> None:
+    lost = lose_record(rig)
+    custom = replace(lost.custom(), layout=Layout.KAFKA, plugin=mark_of("theirs"))
+    name = object_names(lost.locator(CLUSTER_ID))[ObjectKind.MANIFEST]
+    fields = json.loads(rig.store.objects[name])
+    theirs = b64encode(encode_value(replace(lost, custom_metadata=custom.encode()))).decode()
+    changed = {**fields, "layout": "pinterest", "segment_metadata": theirs}
+    rig.store.objects[name] = json.dumps(changed).encode()
+    (found,) = await reconcile(rig).plan([await survey(rig)])
+    (left,) = found.found.broken
+    assert (found.found.added, found.registered) == ((), ())
+    assert "it is imported" in left.broken
 
 
 def leave_blocks(rig: Rig, size_bytes: int) -> list[str]:
