@@ -144,6 +144,8 @@ def _end_of(block: Block, table: PositionTable, log_end: int) -> int:
     Between two known entries lie as many headers as their distances differ by. How many of them are
     before the end is not known, so all of them are read: a few bytes for each batch.
     """
+    if log_end == block.log_end:  # where a known entry may be the first of the next block
+        return block.entries_end
     before, after = table.at_or_before(block, log_end), table.at_or_after(block, log_end)
     if before.log_position == log_end:
         return before.position

@@ -60,6 +60,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *READING.edits(
         (
+            "G10: a read to the end of a block reads its filling too",
+            "    if log_end == block.log_end:  # where a known",
+            "    if log_end < 0:  # where a known",
+        ),
+        (
             "a damaged header of a block is not noticed",
             "    if read.start == read.block.position:\n",
             "    if False:\n",

@@ -92,6 +92,16 @@ def test_every_range_equals_the_log(path: Path) -> None:
         assert reader.read(start, end) == found.log[start:end], (start, end)
 
 
+def test_no_read_goes_beyond_the_entries_of_its_block(path: Path) -> None:
+    """Also where the first entry of the next block is known."""
+    found = with_points([850, 500, 700, 600, 860], path)
+    reader = Reader(found)
+    blocks = {block.log_position for block in found.index.blocks[1:]}
+    assert blocks & set(found.index.points.log_positions)
+    for read in reads_of(reader.index, reader.table, ByteRange(start=0, end=len(found.log))):
+        assert read.end == read.block.entries_end
+
+
 def test_a_read_in_order_begins_where_the_last_one_ended(path: Path) -> None:
     """Whatever the points are; so nothing is read only to find the first batch."""
     found = stored(log_of([100] * 2_000), 500_000, path)
