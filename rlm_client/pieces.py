@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
+from aiokafka.consumer.fetcher import FetchError, FetchResult, PartitionRecords
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 
@@ -41,7 +41,7 @@ class PieceRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka has no t
         counters: TierCounters,
     ) -> None:
         self._end_offset = piece.next_offset
-        self._counters = counters
+        self.counters = counters
         super().__init__(
             topic_partition,
             MemoryRecords(bytes(piece.batches)),
@@ -54,9 +54,6 @@ class PieceRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka has no t
         )
 
     def _unpack_records(self) -> Iterator[Any]:
-        return deferring_errors(self._below_end(), self._counters)
-
-    def _below_end(self) -> Iterator[Any]:
         end = self._end_offset
         for record in super()._unpack_records():
             if record.offset >= end:
@@ -65,10 +62,11 @@ class PieceRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka has no t
         self.next_fetch_offset = end
 
 
-def deferring_errors(records: Iterator[Any], counters: TierCounters) -> Iterator[Any]:
-    """The records, counted. An error after the first of them ends the iterator: the caller gets
-    these, and the error when it comes for the record that cannot be read. aiokafka would drop
-    those that one call had collected before.
+def deferring_errors(
+    records: Iterator[Any], counters: TierCounters, on_error: Callable[[Exception], None]
+) -> Iterator[Any]:
+    """The records, counted. An error ends the iterator: after a record the caller gets those, and
+    the error when it comes for the record that cannot be read; without one `on_error` has it.
     """
     has_given = False
     try:
@@ -76,21 +74,43 @@ def deferring_errors(records: Iterator[Any], counters: TierCounters) -> Iterator
             counters.records += 1
             has_given = True
             yield record
-    except Exception:
+    except Exception as error:  # noqa: BLE001 - a deserializer may raise anything
         if not has_given:
-            raise
+            on_error(error)
 
 
 class Results(OrderedDict[TopicPartition, Any]):
-    """aiokafka's results by partition; those that come from Kafka are counted."""
+    """aiokafka's results by partition; those that come from Kafka are counted.
 
-    def __init__(self, counters: TierCounters) -> None:
+    A record that cannot be read leaves an error as the partition's next result. aiokafka would
+    raise it in the midst of a call, and drop what the call had collected of other partitions.
+    """
+
+    def __init__(self, counters: TierCounters, wake: Callable[[], None]) -> None:
+        """`wake` is called when there is such an error; a call may begin to wait after that."""
         super().__init__()
         self._counters = counters
+        self._wake = wake
+        self._unreadable: dict[TopicPartition, Exception] = {}
 
     def __setitem__(self, topic_partition: TopicPartition, result: Any) -> None:
         found = result._partition_records if type(result) is FetchResult else None
-        if found is not None and not isinstance(found, PieceRecords):
-            self._counters.bytes_read += found._records.size_in_bytes()
-            found._records_iterator = deferring_errors(found._records_iterator, self._counters)
+        if found is not None:
+            counters = self._counters
+            if isinstance(found, PieceRecords):
+                counters = found.counters
+            else:
+                counters.bytes_read += found._records.size_in_bytes()
+            found._records_iterator = deferring_errors(
+                found._records_iterator,
+                counters,
+                lambda error: self._unreadable.update({topic_partition: error}),
+            )
         super().__setitem__(topic_partition, result)
+
+    def __delitem__(self, topic_partition: TopicPartition) -> None:
+        super().__delitem__(topic_partition)
+        error = self._unreadable.pop(topic_partition, None)
+        if error is not None:
+            self[topic_partition] = FetchError(error=error, backoff=0)
+            self._wake()

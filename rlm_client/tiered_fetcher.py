@@ -101,7 +101,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         self._reads_of: Any = None
         self._bounds: dict[str, tuple[int, dict[int, RemoteBounds] | None]] = {}
         super().__init__(client, subscriptions, auto_offset_reset="none", **options)
-        self._records = Results(counters.kafka)
+        self._records = Results(counters.kafka, lambda: self._loop.call_soon(self._wake))
         self._record_format = RecordFormat(
             key_deserializer=self._key_deserializer,
             value_deserializer=self._value_deserializer,
@@ -116,6 +116,10 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         await super().close()
         await asyncio.wrap_future(self._pool.submit(self._remote_log.close))
         self._pool.shutdown(wait=False)
+
+    def _wake(self) -> None:
+        for waiter in self._fetch_waiters:
+            self._notify(waiter)
 
     # What aiokafka's routine asks.
 

@@ -4,7 +4,7 @@ from tests.mutants.edits import Edit, Target
 
 _BORDER = ("tests/rlm_client/test_border.py",)
 _FETCHER = Target("rlm_client/tiered_fetcher.py", _BORDER)
-_PIECES = Target("rlm_client/pieces.py", _BORDER)
+_PIECES = Target("rlm_client/pieces.py", (*_BORDER, "tests/rlm_client/test_pieces.py"))
 _REMOTE = Target("rlm_client/remote_log.py", _BORDER)
 
 EDITS: tuple[Edit, ...] = (
@@ -32,9 +32,9 @@ EDITS: tuple[Edit, ...] = (
     ),
     *_PIECES.edits(
         (
-            "records before one that cannot be read are dropped",
-            "        if not has_given:\n",
-            "        if has_given or not has_given:\n",
+            "records before one that cannot be read are dropped, or those of other partitions",
+            "            on_error(error)\n",
+            "            raise\n",
         ),
     ),
     *_REMOTE.edits(
