@@ -6,6 +6,7 @@ files, whose entries are farther apart.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kip405.contracts import IndexType
 from kip405.crc import crc32c
@@ -26,6 +27,8 @@ from kip405.remote_index import (
     segment_entries,
 )
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
+
+_LARGEST_MS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +164,7 @@ def _sparse_indexes(
     for entry in entries:
         relative = entry.first_offset - start_offset
         offsets += OFFSET_ENTRY.pack(relative, entry.position)
-        if entry.position:
+        if entry.position and largest_ms < _LARGEST_MS:  # nothing is above that
             times += TIME_ENTRY.pack(largest_ms + 1, relative)
         largest_ms = max(largest_ms, entry.last_timestamp_ms)
     return bytes(offsets), bytes(times)

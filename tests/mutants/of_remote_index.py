@@ -38,6 +38,11 @@ EDITS: tuple[Edit, ...] = (
             "times += TIME_ENTRY.pack(largest_ms + 1, relative)",
             "times += TIME_ENTRY.pack(largest_ms, relative)",
         ),
+        (
+            "a record with the largest timestamp that there is makes a segment unreadable",
+            "if entry.position and largest_ms < _LARGEST_MS:",
+            "if entry.position:",
+        ),
     ),
     *FILE.edits(
         (

@@ -19,6 +19,7 @@ from rlm.reading.remote_index import FOLDER, RemoteIndex, RemoteIndexFiles, Remo
 from rlm.reading.remote_index_partition import Rotation
 from rlm.service.read_path import read_gauges
 from tests.builders.clock import ManualClock
+from tests.kip405.batch_builder import batch
 from tests.rlm.reading.local_bench import ALL, CHUNK, Bench, bounds, expected, mixed_log, read
 
 ENTRY_BYTES = 700
@@ -115,6 +116,24 @@ async def test_aborted_transactions_and_timestamps_are_those_of_the_indexes_obje
         for offset in (100, 131, segment.end_offset):
             found = await by_files.find_timestamp(segment, timestamp_ms, offset)
             assert found == await by_store.find_timestamp(segment, timestamp_ms, offset)
+    assert local.store.indexes_fetched == 1
+
+
+async def test_g09_the_largest_timestamp_of_all_fails_no_read(local: Bench) -> None:
+    """A producer may give any timestamp where the topic permits that."""
+    largest = 2**63 - 1
+    log = b"".join(
+        batch(100 + number, 1, first_ms=first_ms, value=b"v" * 300)
+        for number, first_ms in enumerate((1_000, 1_010, largest, 1_020, largest))
+    )
+    segment = await local.stored(log, entry_bytes=1)
+    await kept(local, segment)
+    by_store, by_files = local.reader(), local.reader(remote_index=files_of(local))
+    assert await read(by_files, segment, bounds(103)) == expected(log, bounds(103))
+    for timestamp_ms in (1_005, 1_011, largest - 1, largest):
+        found = await by_files.find_timestamp(segment, timestamp_ms, 100)
+        assert found == await by_store.find_timestamp(segment, timestamp_ms, 100)
+        assert found is not None and found.offset == (101 if timestamp_ms == 1_005 else 102)
     assert local.store.indexes_fetched == 1
 
 
