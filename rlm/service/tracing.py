@@ -5,9 +5,12 @@ from a bounded queue: while the collector is away, spans are dropped, and nothin
 exporter's own variables hold (OTEL_EXPORTER_OTLP_HEADERS, _CERTIFICATE and others).
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+import structlog
 
 from kip405.errors import Invalid, RemoteStorageError
 from kip405.process import software_version
@@ -18,6 +21,7 @@ from rsm_plugins.threads import Threads
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
+log = structlog.get_logger(__name__)
 _TRACEPARENT = "traceparent"
 _QUEUE_SPANS = 2_048
 _BATCH_SPANS = 512
@@ -117,9 +121,16 @@ def build_tracer(config: CommonConfig, service: str) -> OtlpTracer | None:
 
 
 async def close_tracer(tracer: OtlpTracer | None, threads: Threads) -> None:
-    """Before the process ends."""
-    if tracer is not None:
-        await threads.run(tracer.close)
+    """Before the process ends, which does not wait longer than for one batch: a collector that
+    accepts connections and does not answer would take so long for each. Never fails.
+    """
+    if tracer is None:
+        return
+    try:
+        async with asyncio.timeout(_SEND_TIMEOUT_S):
+            await threads.run(tracer.close)
+    except (TimeoutError, RemoteStorageError):
+        log.warning("last_spans_dropped")
 
 
 def provider_of(config: CommonConfig, service: str) -> "TracerProvider":

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from kafka_protocol.apis import FETCH
 from kip405.errors import Invalid, RemoteStorageError, Unavailable
 from rlm.config import ReaderConfig
-from rlm.service.tracing import OtlpTracer, build_tracer, provider_of
+from rlm.service.tracing import OtlpTracer, build_tracer, close_tracer, provider_of
 from rlm.spans import NO_SPAN
 from tests.builders.ledger import PARTITION
 from tests.builders.threads import some_threads
@@ -189,6 +190,27 @@ def test_a_collector_that_is_away_holds_nothing_up(tmp_path: Path, reads: dict[s
         with made.span("dropped", NO_SPAN, bytes=1):
             pass
     made.close()
+
+
+async def test_a_collector_that_never_answers_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch, kept: Traced
+) -> None:
+    """Several batches may wait, and each may take its time."""
+    monkeypatch.setattr("rlm.service.tracing._SEND_TIMEOUT_S", 0.01)
+    answers = threading.Event()
+    monkeypatch.setattr(kept.tracer, "close", answers.wait)
+    try:
+        with some_threads(1) as threads:
+            async with asyncio.timeout(30):
+                await close_tracer(kept.tracer, threads)
+    finally:
+        answers.set()
+
+
+async def test_threads_that_are_closed_make_no_end_fail(kept: Traced) -> None:
+    with some_threads(1) as threads:
+        threads.close()
+        await close_tracer(kept.tracer, threads)
 
 
 def test_without_its_packages_the_start_is_refused(tmp_path: Path, reads: dict[str, Any]) -> None:
