@@ -29,6 +29,8 @@ from rsm_plugins.threads import Threads
 
 log = structlog.get_logger(__name__)
 FOLDER: Final = "remote-index"
+_MOST_WAIT_MS = 2_000
+"""How long a read waits for the files before it asks the store."""
 _FAILURES = (OSError, ValueError, Corrupt)
 """Of the disk, or of what somebody put there; the store has it all."""
 
@@ -245,17 +247,22 @@ class RemoteIndex:
         return self.files.counts
 
     async def indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes | None:
-        """The indexes of a segment, if they are kept."""
+        """The indexes of a segment, if they are kept and the disk answers soon: a reader waits."""
+        if self.files.is_loaded and segment.segment_id.id.raw not in self.files.partition_of:
+            self.counts.absent += 1
+            return None
         try:
-            return await self._threads.run(self.files.indexes, segment)
-        except RemoteStorageError:  # the threads are busy, or hang
+            async with asyncio.timeout(_MOST_WAIT_MS / 1000):
+                return await self._threads.run(self.files.indexes, segment)
+        except (TimeoutError, RemoteStorageError):  # the threads are busy, or hang
             return None
 
     async def discard(self, segment: RemoteLogSegmentMetadata) -> None:
-        """Forget a segment whose entries turned out to be wrong."""
+        """Forget a segment whose entries turned out to be wrong; waits as long as `indexes`."""
         try:
-            await self._threads.run(self.files.discard, segment)
-        except RemoteStorageError:
+            async with asyncio.timeout(_MOST_WAIT_MS / 1000):
+                await self._threads.run(self.files.discard, segment)
+        except (TimeoutError, RemoteStorageError):
             self.counts.failed += 1
 
     def keep(self, segment: RemoteLogSegmentMetadata, indexes_object: bytes) -> None:

@@ -45,7 +45,7 @@ def build_reader(
             most_waiting=config.remote_log_reader_max_pending_tasks,
         ),
         disk=disk,
-        remote_index=build_remote_index(config, clock, threads.other),
+        remote_index=build_remote_index(config, clock, threads.remote_index),
         tracer=tracer,
     )
 

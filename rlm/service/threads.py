@@ -15,6 +15,9 @@ from rsm_plugins.threads import HungWork, Threads
 
 _EVIDENCE_THREADS = 4
 _DISK_CACHE_THREADS = 2
+_REMOTE_INDEX_THREADS = 1
+_REMOTE_INDEX_PENDING = 256
+"""Each may hold an indexes object."""
 _OTHER_THREADS = 2
 
 
@@ -24,8 +27,8 @@ class ServiceThreads:
 
     copies: reading and hashing segments. snapshots: scans of the broker's disk, for tasks and
     barriers. evidence: files that stores return before a trim, and what a deep verification
-    reads. reads: what readers wait for. disk_cache: chunks in files. other: small files of our own,
-    free space.
+    reads. reads: what readers wait for. disk_cache: chunks in files. remote_index: index entries of
+    remote segments in files. other: small files of our own, free space.
     """
 
     copies: Threads
@@ -33,6 +36,7 @@ class ServiceThreads:
     evidence: Threads
     reads: Threads
     disk_cache: Threads
+    remote_index: Threads
     other: Threads
 
     def hung(self) -> tuple[HungWork, ...]:
@@ -46,6 +50,7 @@ class ServiceThreads:
             self.evidence,
             self.reads,
             self.disk_cache,
+            self.remote_index,
             self.other,
         )
 
@@ -67,6 +72,12 @@ def service_threads(config: CommonConfig) -> Iterator[ServiceThreads]:
         evidence=Threads("evidence", _EVIDENCE_THREADS, hang_ms=hang_ms),
         reads=Threads("reads", config.remote_log_reader_threads, hang_ms=hang_ms),
         disk_cache=Threads("disk-cache", _DISK_CACHE_THREADS, hang_ms=hang_ms),
+        remote_index=Threads(
+            "remote-index",
+            _REMOTE_INDEX_THREADS,
+            hang_ms=hang_ms,
+            max_pending=_REMOTE_INDEX_PENDING,
+        ),
         other=Threads("other", _OTHER_THREADS, hang_ms=hang_ms),
     )
     try:

@@ -304,7 +304,7 @@ class Rig:
 
     def _new_copier(self, ledger: MemoryLedger, at_once: int, rate: int) -> Copier:
         files = RemoteIndexFiles(self.state_dir, _REMOTE_INDEX, self.clock.now_ms)
-        self.remote_index = RemoteIndex(files, self.threads.other)
+        self.remote_index = RemoteIndex(files, self.threads.remote_index)
         self.throttled_ms: list[int] = []
         self.attempts: list[tuple[str, bool]] = []
         self.page_cache = MemoryPageCache()

@@ -26,5 +26,6 @@ def all_of(threads: Threads) -> ServiceThreads:
         evidence=threads,
         reads=threads,
         disk_cache=threads,
+        remote_index=threads,
         other=threads,
     )

@@ -10,6 +10,7 @@ INDEXES = Target("rlm/reading/segment_indexes.py", (_READS, _HISTORIES))
 FILE = Target("rlm/reading/remote_index_file.py", (_HISTORIES,))
 PARTITION = Target("rlm/reading/remote_index_partition.py", (_HISTORIES,))
 FORMAT = Target("kip405/remote_index.py", ("tests/kip405/test_remote_index.py",))
+FILES = Target("rlm/reading/remote_index.py", (_READS,))
 COPY = Target("rlm/tasks/copy_attempt.py", ("tests/rlm/tasks/test_remote_index_copies.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -42,6 +43,13 @@ EDITS: tuple[Edit, ...] = (
             "a record with the largest timestamp that there is makes a segment unreadable",
             "if entry.position and largest_ms < _LARGEST_MS:",
             "if entry.position:",
+        ),
+    ),
+    *FILES.edits(
+        (
+            "G6: a read waits for the remote index files on a disk that hangs",
+            "timeout(_MOST_WAIT_MS / 1000):\n                return",
+            "timeout(None):\n                return",
         ),
     ),
     *FILE.edits(

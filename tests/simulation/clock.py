@@ -49,5 +49,11 @@ def inline_threads(chance: random.Random) -> ServiceThreads:
     """A service's pools, all inline."""
     one = InlineThreads(chance)
     return ServiceThreads(
-        copies=one, snapshots=one, evidence=one, reads=one, disk_cache=one, other=one
+        copies=one,
+        snapshots=one,
+        evidence=one,
+        reads=one,
+        disk_cache=one,
+        remote_index=one,
+        other=one,
     )

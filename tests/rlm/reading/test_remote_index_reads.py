@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from rlm.reading.remote_index import FOLDER, RemoteIndex, RemoteIndexFiles, Remo
 from rlm.reading.remote_index_partition import Rotation
 from rlm.service.read_path import read_gauges
 from tests.builders.clock import ManualClock
+from tests.builders.threads import some_threads
 from tests.kip405.batch_builder import batch
 from tests.rlm.reading.local_bench import ALL, CHUNK, Bench, bounds, expected, mixed_log, read
 
@@ -290,6 +292,25 @@ async def test_a_disk_that_fails_fails_no_read(local: Bench) -> None:
     assert await read(reader, segment, bounds(100)) == expected(log, bounds(100))
     await files.written()
     assert files.counts.failed
+
+
+async def test_g06_a_disk_that_hangs_holds_up_no_read(
+    local: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlm.reading.remote_index._MOST_WAIT_MS", 10)
+    log = mixed_log()
+    segment = await local.stored(log, entry_bytes=ENTRY_BYTES)
+    await kept(local, segment)
+    answers = threading.Event()
+    with some_threads(1) as threads:
+        files = RemoteIndexFiles(local.root, LIMITS, lambda: 0)
+        monkeypatch.setattr(files, "indexes", lambda _: answers.wait())
+        reader = local.reader(remote_index=RemoteIndex(files, threads))
+        try:
+            async with asyncio.timeout(30):
+                assert await read(reader, segment, bounds(100)) == expected(log, bounds(100))
+        finally:
+            answers.set()
 
 
 async def test_readers_of_many_segments_at_once(local: Bench) -> None:

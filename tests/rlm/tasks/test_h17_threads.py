@@ -93,7 +93,7 @@ async def test_h17_each_kind_of_work_has_threads_of_its_own(tmp_path: Path) -> N
     )
     with service_threads(config) as threads:
         pools = threads.pools()
-        assert len(set(pools)) == len({pool.name for pool in pools}) == 6
-        assert [await pool.run(lambda: 1) for pool in pools] == [1] * 6
+        assert len(set(pools)) == len({pool.name for pool in pools}) == 7
+        assert [await pool.run(lambda: 1) for pool in pools] == [1] * 7
     with pytest.raises(Unavailable, match="closed"):
         await threads.other.run(lambda: 1)
