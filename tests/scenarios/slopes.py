@@ -51,6 +51,11 @@ class Span:
     def usual(self) -> float:
         return median(value for _, value in self.samples)
 
+    def usual_within(self, length_s: float) -> float:
+        """Of its beginning."""
+        until_s = self.samples[0][0] + length_s
+        return median(value for at_s, value in self.samples if at_s <= until_s)
+
     @property
     def slope(self) -> float:
         """By ten minutes."""
@@ -91,11 +96,36 @@ def spans(
         yield Span(name=name, pid=pid, what=what, samples=tuple(found))
 
 
-def grown(found: Sequence[Span], allowances: Mapping[str, Allowance]) -> list[str]:
-    """What of those that lived long enough grows by more than is allowed."""
+def grown(
+    found: Sequence[Span], allowances: Mapping[str, Allowance], *, least_s: float
+) -> list[str]:
+    """What of those that were seen for so long grows by more than is allowed. The time must have
+    several rounds of all that comes and goes beside it, and not one end of a round.
+    """
     return [
         f"{one.name} {one.what}: {one.slope:+.2f} in ten minutes of {one.usual:.1f}, seen for "
         f"{one.lasted_s:.0f} s; allowed is {one.allowed(allowance):.2f}"
         for one in found
-        if one.is_long_enough and one.slope > one.allowed(allowance := allowances[one.what])
+        if one.is_long_enough
+        and one.lasted_s >= least_s
+        and one.slope > one.allowed(allowance := allowances[one.what])
+    ]
+
+
+def grown_by_restarts(
+    found: Sequence[Span], allowances: Mapping[str, Allowance], *, least_s: float
+) -> list[str]:
+    """What has more in the last of its spans of at least that length than in the first of them, at
+    equal ages, by medians, beyond `most`.
+    """
+    rounds: dict[tuple[str, str], list[Span]] = {}
+    for one in found:
+        if one.is_long_enough and one.lasted_s >= least_s:
+            rounds.setdefault((one.name, one.what), []).append(one)
+    return [
+        f"{name} {what}: {more:+.2f} from its first to its last start"
+        for (name, what), spans_of_it in rounds.items()
+        if len(spans_of_it) > 1
+        and (more := spans_of_it[-1].usual_within(least_s) - spans_of_it[0].usual_within(least_s))
+        > allowances[what].most
     ]
