@@ -137,6 +137,15 @@ def is_marked(locator: SegmentLocator) -> bool:
     return _custom(locator).plugin.startswith(_MARK)
 
 
+def refuse_marked(locator: SegmentLocator) -> None:
+    """Invalid for an imported segment: what lies in place of its log must not pass for damage."""
+    if is_marked(locator):
+        raise Invalid(
+            f"segment {locator.segment_id} is imported: its log is in a bucket of Pinterest's "
+            "uploader, which the store's settings do not name (rsm.config.pinterest.cluster)"
+        )
+
+
 def check_mark(locator: SegmentLocator, name: str) -> None:
     """Invalid unless the segment was imported from the object of this name."""
     if _custom(locator).plugin != mark_of(name):

@@ -46,6 +46,7 @@ from rsm_plugins.layout.keys import (
     segment_stem,
 )
 from rsm_plugins.layout.manifest import check_manifest_size
+from rsm_plugins.layout.pinterest import refuse_marked
 from rsm_plugins.layout.stored import expected_sizes
 from rsm_plugins.local.blocks import LocalBlockObjects
 from rsm_plugins.pinterest.local_objects import LocalUploadedObjects
@@ -156,6 +157,7 @@ class LocalRemoteStorageManager:
         """See RemoteStorageManager; a slice of the store's file where the volume is shared."""
         if layout_of(locator) is Layout.BLOCKS:
             return await self._blocks.fetch_log(locator, byte_range)
+        refuse_marked(locator)
         name = object_name(locator, ObjectKind.LOG)
         start, end = byte_range.start, byte_range.end
         if not self._shared:

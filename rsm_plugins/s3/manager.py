@@ -35,6 +35,7 @@ from rsm_plugins.layout.keys import (
     object_names,
 )
 from rsm_plugins.layout.manifest import check_manifest_size, decode_identity, encode_identity
+from rsm_plugins.layout.pinterest import refuse_marked
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 from rsm_plugins.pinterest.settings import PREFIX as PINTEREST_PREFIX
 from rsm_plugins.pinterest.settings import pinterest_layout
@@ -182,6 +183,7 @@ class S3RemoteStorageManager:
         """See RemoteStorageManager; always in memory."""
         if layout_of(locator) is Layout.BLOCKS:
             return await self._blocks.fetch_log(locator, byte_range)
+        refuse_marked(locator)
         return await self._objects.read_range(object_name(locator, ObjectKind.LOG), byte_range)
 
     async def fetch_indexes(self, locator: SegmentLocator) -> bytes:

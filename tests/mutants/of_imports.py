@@ -8,6 +8,7 @@ _INDEXES = "tests/kip405/test_rebuilt_indexes.py"
 PLAN = Target("rlm/plans/pinterest_import.py", (_IMPORT,))
 PARTITION = Target("rlm/imports/partition.py", (_IMPORT,))
 MANAGER = Target("rsm_plugins/pinterest/manager.py", (_IMPORT,))
+OWN = Target("rsm_plugins/local/manager.py", (_IMPORT,))
 EVIDENCE = Target("rlm/tasks/evidence.py", (_IMPORT,))
 LAYOUT = Target("rsm_plugins/layout/pinterest.py", (_LAYOUT,))
 INDEXES = Target("kip405/rebuilt_indexes.py", (_INDEXES,))
@@ -78,6 +79,13 @@ EDITS: tuple[Edit, ...] = (
             "a copy of ours is written into an imported segment",
             "        if is_marked(locator):\n            raise Invalid(f",
             "        if not is_marked(locator):\n            raise Invalid(f",
+        ),
+    ),
+    *OWN.edits(
+        (
+            "a store that does not name their bucket finds imported segments damaged",
+            "        refuse_marked(locator)\n",
+            "",
         ),
     ),
     *EVIDENCE.edits(

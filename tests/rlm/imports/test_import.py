@@ -465,6 +465,16 @@ async def test_other_settings_than_those_of_the_import_read_nothing(tmp_path: Pa
             )
 
 
+async def test_a_store_that_does_not_name_their_bucket_says_so(tmp_path: Path) -> None:
+    """What lies in place of a log is not taken for the log, and so not for damage."""
+    site = site_with(tmp_path, FIRST)
+    await site.run()
+    (segment,) = await segments(site)
+    locator = segment.locator(CLUSTER_ID)
+    with pytest.raises(Invalid, match=r"is imported.*rsm\.config\.pinterest\.cluster"):
+        await site.own().fetch_log_segment(locator, ByteRange(start=0, end=100))
+
+
 async def test_copies_of_ours_go_beside_and_never_into_an_imported_segment(tmp_path: Path) -> None:
     site = site_with(tmp_path, FIRST)
     await site.run()
