@@ -45,7 +45,7 @@ _UNUSUAL = struct.Struct("<?III")
 """Whether it is certain; sizes of the newest record, the lawful one (0 = none) and the reason."""
 _TOMBSTONE = struct.Struct("<16si16s")
 _LENGTH_BYTES: Final = 4
-_MEANING: Final = 2
+_MEANING: Final = 3
 """To be raised by whoever changes what the bytes mean, or what the fold makes of a record."""
 _STRUCTS = (_HEAD, _TOPIC, _UUID, _PARTITION, _DELETION, _UNUSUAL, _TOMBSTONE)
 LAYOUT: Final = " ".join(

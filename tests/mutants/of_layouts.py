@@ -16,6 +16,7 @@ RECONCILE = Target("rlm/plans/reconcile.py", (_TASKS,))
 RECORDS = Target("rlmm/records.py", ("tests/rlmm/test_records.py",))
 TARGETS = Target("rlm/stores/stores.py", ("tests/rlm/stores/test_routes.py",))
 VERBS = Target("rlm/topics/verbs.py", ("tests/rlm/topics/test_verbs.py",))
+SNAPSHOT = Target("rlmm/snapshot.py", ("tests/rlmm/test_snapshot_meaning.py",))
 MANAGER = Target("rlmm/manager.py", ("tests/rlmm/test_manager.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -110,6 +111,13 @@ EDITS: tuple[Edit, ...] = (
             "H12: what is registered has another layout than the remains",
             "entropy_bits=leftover.entropy_bits, layout=leftover.layout",
             "entropy_bits=leftover.entropy_bits",
+        ),
+    ),
+    *SNAPSHOT.edits(
+        (
+            "H6: an older version takes segments that it cannot read out of a snapshot",
+            "_MEANING: Final = 3\n",
+            "_MEANING: Final = 2\n",
         ),
     ),
     *RECORDS.edits(

@@ -15,8 +15,11 @@ from tests.rlmm.builders import point
 from tests.rlmm.partition_log import PartitionLog
 
 HISTORIES = 60
-OF_MEANING = {2: "e07ca3780c8ce76dbe5f921b93b72464693b9435937074bb922d829b641b0121"}
+OF_MEANING = {3: "e07ca3780c8ce76dbe5f921b93b72464693b9435937074bb922d829b641b0121"}
 """SHA-256 of what the histories become on a little-endian machine, by the number of the meaning."""
+
+WITHOUT_LAYOUTS = 2
+"""The last number of versions that take records of other layouts than `kafka` for newer ones."""
 
 
 def _bytes_of(seed: int) -> bytes:
@@ -44,3 +47,10 @@ def test_h03_whoever_changes_what_a_snapshot_means_raises_its_number() -> None:
         "raise _MEANING in rlmm/snapshot.py, and write its number and this digest here: "
         f"{number}, {digest}"
     )
+
+
+def test_h06_a_version_without_layouts_reads_the_ledger_and_not_our_snapshot() -> None:
+    """Records of other layouts are a version of their own, which a snapshot does not have: a
+    version that reads one begins beside segments from which the records would keep it away.
+    """
+    assert int(snapshot.LAYOUT.split()[0]) > WITHOUT_LAYOUTS
