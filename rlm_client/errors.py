@@ -1,8 +1,13 @@
 """Errors of the remote tier as aiokafka's users know errors: each is a KafkaError."""
 
+from typing import Final
+
 from aiokafka import errors
 
-from tiered_reads.errors import ServiceError
+from kip405.errors import ErrorKind
+from tiered_reads.errors import ConnectorError, ServiceError
+
+_PASSING: Final = (ErrorKind.UNAVAILABLE.name, ErrorKind.BUSY.name, ErrorKind.FENCED.name)
 
 
 class RemoteTierError(errors.KafkaError):  # type: ignore[misc]  # aiokafka has no types
@@ -17,6 +22,17 @@ class RemoteTierUnavailable(RemoteTierError):
     retriable = True
 
 
-def offsets_error(error: ServiceError, *, is_passing: bool) -> RemoteTierError:
+def offsets_error(error: ServiceError) -> RemoteTierError:
     """What a question about offsets raises."""
-    return RemoteTierUnavailable(str(error)) if is_passing else RemoteTierError(str(error))
+    text = str(error)
+    return RemoteTierUnavailable(text) if is_passing(error) else RemoteTierError(text)
+
+
+def is_passing(error: Exception) -> bool:
+    """Whether the same read may work later; other errors are the user's."""
+    if isinstance(error, ServiceError):
+        return error.kind in _PASSING
+    if isinstance(error, RemoteTierError):
+        return isinstance(error, RemoteTierUnavailable)
+    # A plain ConnectorError: for a while no service could say which tier has the offset.
+    return type(error) is ConnectorError or isinstance(error, errors.KafkaError | OSError)

@@ -19,9 +19,8 @@ from aiokafka.consumer.fetcher import Fetcher, FetchResult, OffsetResetStrategy
 from aiokafka.structs import TopicPartition
 from aiokafka.util import create_task
 
-from kip405.errors import ErrorKind
 from rlm_client.counters import ConsumerCounters
-from rlm_client.errors import RemoteTierError, RemoteTierUnavailable, offsets_error
+from rlm_client.errors import RemoteTierError, RemoteTierUnavailable, is_passing, offsets_error
 from rlm_client.kafka_log import KafkaLog
 from rlm_client.partition_read import POLL_MS, PartitionRead, Tier
 from rlm_client.pieces import PieceRecords, RecordFormat, Results
@@ -37,7 +36,6 @@ THREADS: Final = 8
 """That read from services; a call that waits for one holds its thread for PATIENCE_MS at most."""
 _FRESH_MS: Final = 1_000
 """How long the bounds of a topic count, so that its partitions do not ask one by one."""
-_PASSING: Final = (ErrorKind.UNAVAILABLE.name, ErrorKind.BUSY.name, ErrorKind.FENCED.name)
 _log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -46,17 +44,22 @@ T = TypeVar("T")
 class _Reads(PartitionRead):
     """A partition's read with what is open for it."""
 
-    __slots__ = ("position", "stream", "task")
+    __slots__ = ("asking", "position", "stream", "task")
 
     def __init__(self, mode: ReadMode) -> None:
         super().__init__(mode)
         self.stream: RemoteStream[Fetched | DataLoss] | None = None
         self.position = -1
         self.task: asyncio.Task[bool] | None = None
+        self.asking: asyncio.Task[bool] | None = None
 
     @property
     def is_busy(self) -> bool:
         return self.task is not None and not self.task.done()
+
+    @property
+    def is_asking(self) -> bool:
+        return self.asking is not None and not self.asking.done()
 
     def close_stream(self) -> None:
         stream, self.stream = self.stream, None
@@ -129,16 +132,25 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         of_kafka, resumes = [], []
         for topic_partition, read in self._reads.items():
             state = assignment.state_value(topic_partition)
-            if not state.has_valid_position or read.tier is Tier.KAFKA:
+            if not state.has_valid_position:
+                leader = self._client.cluster.leader_for_partition(topic_partition)
+                if leader in (None, -1):
+                    of_kafka.append(topic_partition)  # asks for metadata
+                elif topic_partition not in self._records and not read.is_asking:
+                    # One by one: a service may be away, and others go on meanwhile.
+                    work = self._update_fetch_positions(assignment, leader, [topic_partition])
+                    read.asking = self._started(work)
+            elif read.tier is Tier.KAFKA:
                 of_kafka.append(topic_partition)
-                if state.has_valid_position and read.is_check_due(now_ms) and not read.is_busy:
-                    self._start(read, self._check(topic_partition, state, read))
+                if read.is_check_due(now_ms) and not read.is_busy:
+                    read.task = self._started(self._check(topic_partition, state, read))
             elif topic_partition in self._records or read.is_busy or read.must_wait(now_ms):
                 continue
             elif state.paused:
                 resumes.append(state.resume_fut)
             else:
-                self._start(read, self._read_remote(assignment, topic_partition, state, read))
+                work = self._read_remote(assignment, topic_partition, state, read)
+                read.task = self._started(work)
         actions = super()._get_actions_per_node(_Part(assignment, of_kafka))
         *others, kafka_resumes = actions
         return (*others, [*kafka_resumes, *resumes])
@@ -372,7 +384,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         what = f"{topic_partition.topic}-{topic_partition.partition}: {error}"
         self._counters.failed_reads += 1
         read.failed(now_ms)
-        if _is_passing(error):
+        if is_passing(error):
             _log.warning("event=remote_read_failed error=%s", what)
             return False
         if topic_partition not in self._records:
@@ -437,7 +449,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
                 )
             )
         except ServiceError as error:
-            raise offsets_error(error, is_passing=error.kind in _PASSING) from error
+            raise offsets_error(error) from error
         except Stopped as stopped:
             raise errors.ConsumerStoppedError from stopped
 
@@ -465,9 +477,10 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
     def _state(self, topic_partition: TopicPartition) -> Any:
         return self._reads_of.state_value(topic_partition)
 
-    def _start(self, read: _Reads, work: Any) -> None:
-        read.task = create_task(work)
-        self._pending_tasks.add(read.task)
+    def _started(self, work: Any) -> Any:
+        task = create_task(work)
+        self._pending_tasks.add(task)
+        return task
 
 
 def _range(topic_partition: TopicPartition, start_offset: int, end_offset: int) -> OffsetRange:
@@ -476,13 +489,3 @@ def _range(topic_partition: TopicPartition, start_offset: int, end_offset: int) 
         start_offset=start_offset,
         end_offset=end_offset,
     )
-
-
-def _is_passing(error: Exception) -> bool:
-    """Whether the same read may work later; other errors are the user's."""
-    if isinstance(error, ServiceError):
-        return error.kind in _PASSING
-    if isinstance(error, RemoteTierError):
-        return isinstance(error, RemoteTierUnavailable)
-    # A plain ConnectorError: for a while no service could say which tier has the offset.
-    return type(error) is ConnectorError or isinstance(error, errors.KafkaError | OSError)

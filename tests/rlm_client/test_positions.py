@@ -1,0 +1,69 @@
+"""Each partition's position is asked for on its own."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from aiokafka.consumer.fetcher import OffsetResetStrategy
+from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.structs import TopicPartition
+
+from rlm_client.counters import ConsumerCounters
+from rlm_client.tiered_fetcher import TieredFetcher
+from tests.rlm_client.world import FakeClient, World
+from tiered_reads.errors import ServiceError
+from tiered_reads.stopping import Stop
+from tiered_reads.values import ReadMode
+
+KNOWN, UNKNOWN = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class _HalfLog:
+    """A remote log without an answer for UNKNOWN: its service is away, or says nothing."""
+
+    def __init__(self, *, is_away: bool) -> None:
+        self._is_away = is_away
+        self.asked = threading.Event()
+
+    def bounds(self, topic: str, stop: Stop) -> None:
+        """It is not tiered."""
+
+    def dated_offset(self, partition: Any, timestamp: int, *, remote_only: bool, stop: Stop) -> Any:
+        if partition.partition == KNOWN.partition:
+            return 7, -1
+        self.asked.set()
+        if not self._is_away:
+            stop.wait(600_000)
+        raise ServiceError("UNAVAILABLE", "the service is away")
+
+    def close(self) -> None: ...
+
+
+def _reading(log: _HalfLog) -> tuple[TieredFetcher, Any]:
+    subscription = SubscriptionState()
+    subscription.assign_from_user([KNOWN, UNKNOWN])
+    assignment = subscription.subscription.assignment
+    for one in (KNOWN, UNKNOWN):
+        assignment.state_value(one).await_reset(OffsetResetStrategy.EARLIEST)
+    fetcher = TieredFetcher(
+        FakeClient(World()),
+        subscription,
+        mode=ReadMode.REMOTE_ONLY,
+        remote_log=log,  # type: ignore[arg-type]
+        counters=ConsumerCounters(),
+        auto_offset_reset="earliest",
+        fetcher_timeout=0.01,
+        retry_backoff_ms=2,
+    )
+    return fetcher, assignment
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+async def test_a_partition_without_an_answer_stops_no_other(is_away: bool) -> None:
+    fetcher, assignment = _reading(_HalfLog(is_away=is_away))
+    async with asyncio.timeout(60):
+        await assignment.state_value(KNOWN).wait_for_position()
+    assert assignment.state_value(KNOWN).position == 7
+    assert not assignment.state_value(UNKNOWN).has_valid_position
+    await fetcher.close()
