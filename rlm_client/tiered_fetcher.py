@@ -9,6 +9,7 @@ This module uses private names of aiokafka.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -173,7 +174,10 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             super()._set_error(topic_partition, error)
 
     async def _update_fetch_positions(self, assignment: Any, node_id: Any, tps: Any) -> bool:
-        needs_wakeup: bool = await super()._update_fetch_positions(assignment, node_id, tps)
+        needs_wakeup = False
+        # It is raised while `close` ends the calls, and is not the routine's to handle.
+        with contextlib.suppress(errors.ConsumerStoppedError):
+            needs_wakeup = await super()._update_fetch_positions(assignment, node_id, tps)
         for topic_partition in tps:
             state, read = assignment.state_value(topic_partition), self._reads.get(topic_partition)
             if read is not None and read.lost_at is not None and state.has_valid_position:

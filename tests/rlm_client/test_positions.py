@@ -67,3 +67,15 @@ async def test_a_partition_without_an_answer_stops_no_other(is_away: bool) -> No
     assert assignment.state_value(KNOWN).position == 7
     assert not assignment.state_value(UNKNOWN).has_valid_position
     await fetcher.close()
+
+
+async def test_close_ends_a_question_without_an_error() -> None:
+    log = _HalfLog(is_away=False)
+    fetcher, _ = _reading(log)
+    async with asyncio.timeout(60):
+        await asyncio.to_thread(log.asked.wait)
+        asking = fetcher._reads[UNKNOWN].asking
+        fetcher._stop.set()  # what `close` does first
+        await asyncio.wait([asking])
+        await fetcher.close()
+    assert asking.exception() is None
