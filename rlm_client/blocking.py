@@ -5,9 +5,12 @@ loop's thread: they must not call the blocking consumer, which would wait for it
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from typing import Any, Self, TypeVar
+from concurrent.futures import CancelledError
+from itertools import chain
+from typing import Any, Final, Self, TypeVar
 
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.structs import ConsumerRecord, OffsetAndTimestamp, TopicPartition
@@ -16,6 +19,8 @@ from rlm_client.consumer import TieredStorageConsumer
 from rlm_client.counters import ConsumerCounters
 
 T = TypeVar("T")
+_LAST_S: Final = 5
+"""How long calls under way may take to end when they are cancelled."""
 
 
 class BlockingTieredStorageConsumer:
@@ -29,6 +34,7 @@ class BlockingTieredStorageConsumer:
             target=self._loop.run_forever, name="rlm-client-loop", daemon=True
         )
         self._thread.start()
+        self._lock = threading.Lock()
         self._is_stopped = False
         try:
             self._consumer = self._run(_made(topics, options))
@@ -61,9 +67,10 @@ class BlockingTieredStorageConsumer:
 
     def stop(self) -> None:
         """Commit if that is automatic, leave the group, close every connection, end the thread."""
-        if self._is_stopped:
-            return
-        self._is_stopped = True
+        with self._lock:
+            if self._is_stopped:
+                return
+            self._is_stopped = True
         try:
             self._run(self._consumer.stop(), is_last=True)
         finally:
@@ -145,14 +152,14 @@ class BlockingTieredStorageConsumer:
 
     def getone(self, *partitions: TopicPartition) -> ConsumerRecord:
         """The next record; waits for one. ConsumerStoppedError when `stop` is called meanwhile."""
-        return self._run(self._consumer.getone(*partitions))
+        return self._taken(self._consumer.getone(*partitions), lambda record: (record,))
 
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """The next records; waits for `timeout_ms` at most."""
         work = self._consumer.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
-        return dict(self._run(work))
+        return dict(self._taken(work, lambda found: chain.from_iterable(found.values())))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give no records of these partitions until `resume`."""
@@ -181,25 +188,75 @@ class BlockingTieredStorageConsumer:
 
         return self._run(called())
 
-    def _run(self, work: Coroutine[Any, Any, T], *, is_last: bool = False) -> T:
-        if self._is_stopped and not is_last:
-            work.close()
-            raise ConsumerStoppedError
+    def _taken(
+        self, work: Coroutine[Any, Any, T], records_of: Callable[[T], Iterable[ConsumerRecord]]
+    ) -> T:
+        """What `work` takes. Records that do not reach the caller, because of an interrupt, are
+        read again: their position was moved by then.
+        """
+        taken: list[T] = []
+
+        async def taking() -> T:
+            taken.append(await work)
+            return taken[0]
+
+        def give_back() -> None:
+            for found in taken:
+                self._seek_back(records_of(found))
+
+        return self._run(taking(), give_back=give_back)
+
+    def _seek_back(self, records: Iterable[ConsumerRecord]) -> None:
+        firsts: dict[TopicPartition, int] = {}
+        for record in records:
+            firsts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        for topic_partition in firsts.keys() & self._consumer.assignment():
+            self._consumer.seek(topic_partition, firsts[topic_partition])
+
+    def _run(
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        is_last: bool = False,
+        give_back: Callable[[], None] | None = None,
+    ) -> T:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a listener or deserializer must not call the blocking consumer")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._lock:
+            if self._is_stopped and not is_last:
+                work.close()
+                raise ConsumerStoppedError
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError as cancelled:
+            if not self._is_stopped:
+                raise
+            raise ConsumerStoppedError from cancelled
         except BaseException:
             future.cancel()
+            if give_back is not None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended
+                    self._loop.call_soon_threadsafe(give_back)
             raise
 
     def _end_loop(self) -> None:
-        self._is_stopped = True
+        with self._lock:
+            self._is_stopped = True
+        asyncio.run_coroutine_threadsafe(_rest_cancelled(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _rest_cancelled() -> None:
+    """Calls of other threads, which would wait for ever for a loop that has ended."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    if rest:
+        await asyncio.wait(rest, timeout=_LAST_S)
 
 
 async def _made(topics: tuple[str, ...], options: dict[str, Any]) -> TieredStorageConsumer:
