@@ -158,8 +158,9 @@ class BlockingTieredStorageConsumer:
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """The next records; waits for `timeout_ms` at most."""
+        work: Coroutine[Any, Any, dict[TopicPartition, list[ConsumerRecord]]]
         work = self._consumer.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
-        return dict(self._taken(work, lambda found: chain.from_iterable(found.values())))
+        return self._taken(work, lambda found: chain.from_iterable(found.values()))
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give no records of these partitions until `resume`."""

@@ -7,7 +7,7 @@ as lost, is decided by `tiered_reads.failover`. This module must not know aiokaf
 import contextlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.errors import ErrorKind
@@ -38,6 +38,15 @@ class RemoteBounds:
     topic_id: bytes
     start_offset: int
     end_offset: int
+
+
+def range_of(topic_partition: Any, start_offset: int, end_offset: int) -> OffsetRange:
+    """A range of a partition, whoever's type names that."""
+    return OffsetRange(
+        topic_partition=TopicPartition(topic_partition.topic, topic_partition.partition),
+        start_offset=start_offset,
+        end_offset=end_offset,
+    )
 
 
 class RemoteLog(Protocol):

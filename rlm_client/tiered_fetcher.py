@@ -25,13 +25,13 @@ from rlm_client.errors import RemoteTierError, RemoteTierUnavailable, is_passing
 from rlm_client.kafka_log import KafkaLog
 from rlm_client.partition_read import POLL_MS, PartitionRead, Tier
 from rlm_client.pieces import PieceRecords, RecordFormat, Results
-from rlm_client.remote_log import Items, RemoteBounds, RemoteLog
+from rlm_client.remote_log import Items, RemoteBounds, RemoteLog, range_of
 from rlm_client.remote_stream import RemoteStream
 from tiered_reads import clock, values
 from tiered_reads.errors import ConnectorError, ServiceError
 from tiered_reads.failover import SETTLE_MS
 from tiered_reads.stopping import Stop, Stopped
-from tiered_reads.values import DataLoss, Fetched, OffsetRange, ReadMode
+from tiered_reads.values import DataLoss, Fetched, ReadMode
 
 THREADS: Final = 8
 """That read from services; a call that waits for one holds its thread for PATIENCE_MS at most."""
@@ -207,7 +207,16 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
                 _log.info("event=topic_not_tiered topic=%s", topic_partition.topic)
             if is_alone and timestamp < 0 and found[topic_partition][0] < 0:
                 raise RemoteTierUnavailable(f"nothing of {topic_partition} is remote yet")
+            self._refuse_late(topic_partition, timestamp)
         return found
+
+    def _refuse_late(self, topic_partition: TopicPartition, strategy: int) -> None:
+        """An answer for a position when the user has asked for another one meanwhile."""
+        read = self._reads.get(topic_partition)
+        if read is not None and read.asking is asyncio.current_task():
+            state = self._state(topic_partition)
+            if state.awaiting_reset and state.reset_strategy != strategy:
+                raise RemoteTierUnavailable(f"{topic_partition}: another position is wanted by now")
 
     # One partition's read of the remote tier.
 
@@ -269,13 +278,13 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
                 read.waits(now_ms, self._poll_ms)
                 return None
             found = bounds
-            wanted = _range(topic_partition, position, found.end_offset)
+            wanted = range_of(topic_partition, position, found.end_offset)
             return lambda stop: self._remote_log.alone(wanted, found.topic_id, stop)
         if bounds is None or not bounds.start_offset <= position < bounds.end_offset:
             read.goes_to_kafka(now_ms)
             return None
         found = bounds
-        wanted = _range(topic_partition, position, found.end_offset)
+        wanted = range_of(topic_partition, position, found.end_offset)
         return lambda stop: self._remote_log.preferred(wanted, found.topic_id, stop)
 
     async def _opened_denied(
@@ -306,7 +315,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         topic_id = None if bounds is None else bounds.topic_id
         if topic_id is not None:
             await self._kafka_log.check_topic_id(topic_partition.topic, topic_id)
-        wanted = _range(topic_partition, position, kafka.start_offset)
+        wanted = range_of(topic_partition, position, kafka.start_offset)
         return lambda stop: self._remote_log.proven(wanted, topic_id, stop)
 
     def _placed(
@@ -485,11 +494,3 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         task = create_task(work)
         self._pending_tasks.add(task)
         return task
-
-
-def _range(topic_partition: TopicPartition, start_offset: int, end_offset: int) -> OffsetRange:
-    return OffsetRange(
-        topic_partition=values.TopicPartition(topic_partition.topic, topic_partition.partition),
-        start_offset=start_offset,
-        end_offset=end_offset,
-    )

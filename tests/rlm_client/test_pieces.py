@@ -31,7 +31,7 @@ async def _filled(*partitions: TopicPartition) -> TieredFetcher:
         FakeClient(World()),
         subscription,
         mode=ReadMode.REMOTE_ONLY,
-        remote_log=SimpleNamespace(close=lambda: None),  # type: ignore[arg-type]
+        remote_log=SimpleNamespace(close=lambda: None),
         counters=ConsumerCounters(),
         auto_offset_reset="none",
     )

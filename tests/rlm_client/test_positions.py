@@ -25,16 +25,19 @@ class _HalfLog:
     def __init__(self, *, is_away: bool) -> None:
         self._is_away = is_away
         self.asked = threading.Event()
+        self.late = threading.Event()
 
     def bounds(self, topic: str, stop: Stop) -> None:
         """It is not tiered."""
 
     def dated_offset(self, partition: Any, timestamp: int, *, remote_only: bool, stop: Stop) -> Any:
-        if partition.partition == KNOWN.partition:
+        if partition.partition == KNOWN.partition or timestamp == OffsetResetStrategy.LATEST:
             return 7, -1
         self.asked.set()
-        if not self._is_away:
-            stop.wait(600_000)
+        while not self._is_away:
+            stop.wait(5)
+            if self.late.is_set():
+                return 2, -1
         raise ServiceError("UNAVAILABLE", "the service is away")
 
     def close(self) -> None: ...
@@ -75,7 +78,20 @@ async def test_close_ends_a_question_without_an_error() -> None:
     async with asyncio.timeout(60):
         await asyncio.to_thread(log.asked.wait)
         asking = fetcher._reads[UNKNOWN].asking
+        assert asking is not None
         fetcher._stop.set()  # what `close` does first
         await asyncio.wait([asking])
         await fetcher.close()
     assert asking.exception() is None
+
+
+async def test_the_answer_for_a_position_that_is_not_wanted_any_more_is_not_taken() -> None:
+    log = _HalfLog(is_away=False)
+    fetcher, assignment = _reading(log)
+    async with asyncio.timeout(60):
+        await asyncio.to_thread(log.asked.wait)
+        wanted = fetcher.request_offset_reset([UNKNOWN], OffsetResetStrategy.LATEST)
+        log.late.set()
+        await wanted
+    assert assignment.state_value(UNKNOWN).position == 7
+    await fetcher.close()
