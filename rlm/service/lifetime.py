@@ -99,8 +99,10 @@ async def serving(make: Callable[[asyncio.TaskGroup], _Service], ending: Ending)
         try:
             await service.run(ending)
         finally:
-            await ending.drain(service.drain)
-            await service.close()
+            try:
+                await ending.drain(service.drain)
+            finally:
+                await service.close()
 
 
 async def keep_all_running(

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import pytest
 from structlog.testing import capture_logs
 
 from rlm.clock import SystemClock
@@ -66,6 +67,23 @@ async def test_h24_a_service_drains_before_anything_that_answers_need_ends() -> 
     said = {one.pop("event"): one for one in logs}
     assert said["drained"]["drained_ms"] == 1_300
     assert said["stopped"]["rest_ms"] == 700
+
+
+async def test_h24_a_drain_that_fails_leaves_nothing_open() -> None:
+    closed: list[str] = []
+
+    class Failing(Service):
+        async def drain(self) -> None:
+            raise OSError("a socket")
+
+        async def close(self) -> None:
+            closed.append("closed")
+
+    clock = ManualClock()
+    ending = Ending(clock)
+    with pytest.raises(ExceptionGroup):
+        await asyncio.create_task(until_stopped(serving(partial(Failing, clock), ending), ending))
+    assert closed == ["closed"]
 
 
 async def test_a_start_that_was_refused_says_nothing_of_an_end() -> None:
