@@ -21,7 +21,7 @@ from rlm.workers.tls import tls_contexts
 from rlm.workers.worker import WorkerSettings
 
 _CORE_COMMAND = (sys.executable, "-P", "-m", "rlm.cli.main", "serve", "--as-core", "--config")
-_STOP_MARGIN_MS = 10_000
+STOP_MARGIN_MS = 10_000
 _LEAST_RECORDS_BYTES = 64 << 20
 _RECORDS_SHARE = 4
 """All workers together may hold so much of what the core may keep of remote records."""
@@ -33,7 +33,7 @@ def run(config: ServiceConfig, path: Path) -> bool:
     """
     configure_service_logs(level=config.log_level, log_format=config.log_format)
     address = config.proxy_listen
-    stop_ms = config.shutdown_timeout_ms + _STOP_MARGIN_MS
+    stop_ms = config.shutdown_timeout_ms + STOP_MARGIN_MS
     count = worker_count(config.proxy_workers, usable_processors())
     tls_contexts(proxy_tls(config))  # what the workers could not use is refused here, once
     with listen(address.host, address.port) as listening:

@@ -19,7 +19,7 @@ from rlm.workers.inherited import READY
 log = structlog.get_logger(__name__)
 _STEADY_MS = 5_000
 _READY_MS = 30_000
-_KILLED_MS = 5_000
+KILLED_MS = 5_000
 _RECENT_MS = 600_000
 _REFUSED_STATUS = 2
 _STDIN = 0
@@ -247,5 +247,5 @@ class Child:
             return
         log.warning("child_killed", child=self._plan.name, after_ms=self._plan.stop_ms)
         process.kill()
-        if not await process.ends(_KILLED_MS):  # as one that waits for a disk
+        if not await process.ends(KILLED_MS):  # as one that waits for a disk
             log.error("child_not_ended", child=self._plan.name, pid=process.pid)

@@ -15,6 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from kip405.settings import rows_of
+from rlm.config import ServiceConfig
+from rlm.service.supervised import STOP_MARGIN_MS
+from rlm.workers.children import KILLED_MS
 from rlm_sandbox.ports import PortReservation
 from tests.project.tree import ROOT
 
@@ -140,6 +144,13 @@ def test_both_units_are_of_the_user_that_sysusers_makes(name: str) -> None:
     assert re.search(rf"^u {unit['User'][0]} ", made, re.MULTILINE)
     assert unit["User"] == unit["Group"]
     assert unit["StateDirectory"] == [name.removesuffix(".service")]
+
+
+def test_h24_workers_that_hang_and_a_core_that_hangs_end_before_the_unit_is_killed() -> None:
+    """One after the other: the workers drain first."""
+    (row,) = (one for one in rows_of(ServiceConfig).values() if one.key == "shutdown.timeout.ms")
+    each_ms = row.default + STOP_MARGIN_MS + KILLED_MS
+    assert float(read_unit("kafka-rlm.service")["TimeoutStopSec"][0]) * 1_000 > 2 * each_ms
 
 
 def test_the_reader_is_shut_in_as_the_service_is() -> None:
