@@ -201,14 +201,20 @@ class RemoteIndexFiles:
             self._note(name)
 
     def _loaded(self) -> dict[str, PartitionIndex]:
-        """OSError: the folder cannot be read."""
+        """OSError: the folder cannot be read. A partition whose files cannot be read has none."""
         if self._partitions is None:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             found: dict[str, PartitionIndex] = {}
             for folder in sorted(self._root.iterdir()):
-                if folder.is_dir():
-                    found[folder.name] = PartitionIndex(folder, self._limits.rotation)
-                    found[folder.name].load()
+                if not folder.is_dir():
+                    continue
+                partition = PartitionIndex(folder, self._limits.rotation)
+                try:
+                    partition.load()
+                except OSError as error:
+                    self._fail("read", error)
+                else:
+                    found[folder.name] = partition
             self._partitions = found
             for name in found:
                 self._note(name)

@@ -294,6 +294,17 @@ async def test_a_disk_that_fails_fails_no_read(local: Bench) -> None:
     assert files.counts.failed
 
 
+async def test_a_folder_that_cannot_be_read_costs_no_other_partition(local: Bench) -> None:
+    log = mixed_log()
+    segment = await local.stored(log, entry_bytes=ENTRY_BYTES)
+    await kept(local, segment)
+    (local.root / FOLDER / "another-0" / f"{0:020d}.remotesegmentindex").mkdir(parents=True)
+    files = files_of(local)
+    reader = local.reader(remote_index=files)
+    assert await read(reader, segment, bounds(100)) == expected(log, bounds(100))
+    assert local.store.indexes_fetched == 0 and files.counts.failed == 1
+
+
 async def test_g06_a_disk_that_hangs_holds_up_no_read(
     local: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
