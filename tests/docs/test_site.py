@@ -1,5 +1,6 @@
 """The pages name commands, options, metrics, targets, pages and headings that exist."""
 
+import inspect
 import re
 from itertools import chain
 
@@ -7,6 +8,7 @@ import click
 import pytest
 
 from rlm.service.metrics import TABLE
+from rlm_client.connection import service_connection
 from rlm_sandbox.demo.__main__ import main as demo
 from tests.docs import reading
 from tests.docs.command_lines import PROGRAMS, every_command, options_of, resolve
@@ -27,7 +29,13 @@ PAGES = tuple(page for page in WRITTEN if page not in ("ARCHITECTURE.md", "CHANG
 NAMED = sorted({words for page in PAGES for words in reading.commands(text_of(page))})
 COMMANDS = [*chain.from_iterable(map(every_command, PROGRAMS.values())), demo]
 OPTIONS = set().union(*map(options_of, COMMANDS))
-OTHERS_OPTIONS = {"--skip-message-on-error"}  # of Kafka's own tools
+OTHERS_OPTIONS = {"--skip-message-on-error", "--to-earliest", "--to-datetime"}
+"""Of Kafka's own tools."""
+OF_THE_CONSUMER = {
+    *("rlm_client", "rlm_endpoints"),
+    *(f"rlm_{name}" for name in inspect.signature(service_connection).parameters),
+}
+"""The package, and arguments of TieredStorageConsumer."""
 
 
 @pytest.mark.parametrize("words", NAMED, ids=" ".join)
@@ -71,7 +79,7 @@ def test_every_option_that_is_named_alone_exists(page: str) -> None:
 def test_metrics_named_exist(page: str) -> None:
     spans = "\n".join(reading.spans(text_of(page)))
     named = set(re.findall(r"\b(rlm_(?!spark\b|sandbox\b|pid\b)[a-z_]+)", spans))
-    assert named - {row.name for row in TABLE} == set()
+    assert named - {row.name for row in TABLE} - OF_THE_CONSUMER == set()
 
 
 @pytest.mark.parametrize("page", PAGES)
