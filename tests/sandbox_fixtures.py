@@ -1,7 +1,8 @@
 """Real Kafka for tests: session-wide clusters that are gone, with their data, when the tests are.
 
 RLM_KEEP_SANDBOX=1 leaves the directories (not the processes) behind, to look at the logs.
-RLM_TEST_WORKERS=N gives every service so many proxy workers.
+RLM_TEST_WORKERS=N gives every service so many proxy workers; with RLM_TEST_LAYOUT=blocks new
+segments have that layout where a test does not choose one.
 """
 
 import os
@@ -21,12 +22,17 @@ SandboxFactory = Callable[..., Sandbox]
 
 
 def with_workers(spec: SandboxSpec, count: str | None = None) -> SandboxSpec:
-    """The spec with so many proxy workers, by default as RLM_TEST_WORKERS says."""
-    wanted = count or os.environ.get("RLM_TEST_WORKERS")
-    if not wanted or not spec.services:
+    """The spec with so many proxy workers, by default as RLM_TEST_WORKERS says, and with the layout
+    of RLM_TEST_LAYOUT.
+    """
+    asked = {
+        "proxy.workers": count or os.environ.get("RLM_TEST_WORKERS"),
+        "storage.layout": os.environ.get("RLM_TEST_LAYOUT"),
+    }
+    if not spec.services:
         return spec
-    workers = Override(scope="rlm", key="proxy.workers", value=wanted)
-    return replace(spec, overrides=(*spec.overrides, workers))
+    chosen = [Override(scope="rlm", key=key, value=one) for key, one in asked.items() if one]
+    return replace(spec, overrides=(*spec.overrides, *chosen))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

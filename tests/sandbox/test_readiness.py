@@ -76,6 +76,11 @@ def test_metrics_behind_a_token_are_not_waited_for(health: Health) -> None:
     assert sooner_or_later(lambda: has_heard(health.server_port, {1}))
 
 
+def test_a_version_without_that_metric_is_not_waited_for(health: Health) -> None:
+    health.text = "# TYPE rlm_uptime_seconds gauge\n"
+    assert sooner_or_later(lambda: has_heard(health.server_port, {1}))
+
+
 def test_who_does_not_answer_has_heard_nobody(health: Health) -> None:
     health.shutdown()
     health.server_close()

@@ -205,7 +205,13 @@ def test_what_no_setting_can_hold_is_refused(given: dict[str, Any], key: str, va
     "variable",
     [
         *sorted(COMMAND_VARIABLES),
-        *("RLM_TEST_WORKERS", "RLM_KEEP_SANDBOX", "RLM_ONE_SANDBOX", "RLM_SCENARIO_SANDBOX"),
+        *(
+            "RLM_TEST_WORKERS",
+            "RLM_TEST_LAYOUT",
+            "RLM_KEEP_SANDBOX",
+            "RLM_ONE_SANDBOX",
+            "RLM_SCENARIO_SANDBOX",
+        ),
         *("RLM_SOAK_CONNECTIONS", "RLM_FUZZ_CPU_S", "RLM_SANDBOX_ANY"),
         *("RLM_SERVICE_HOST", "RLM_SERVICE_PORT", "RLM_SERVICE_PORT_GRPC"),
         *("RLM_PORT_19092_TCP_ADDR", "RLM_KAFKA_SERVICE_HOST", "RLM_PROXY_PORT_19092_TCP"),
