@@ -61,6 +61,7 @@ _DOWN_S = 3.0
 _FIRST = ("rlm:1", "reader:1", "plugin:1", "broker:1")
 _IN_TURN = ("rlm:2", "reader:2", "plugin:2", "broker:2", "rlm:3", "plugin:3", "broker:3")
 _LIMIT_S = 600
+_LEAST_RETENTION_MS = 240_000
 
 DISK = "disk"
 _LIVE, _OLD, _INTERNAL = "live_mib", "old_mib", "internal_mib"
@@ -111,8 +112,10 @@ class Length:
 
     @property
     def retention_ms(self) -> int:
-        """Of all that is written: four to five times over."""
-        return int(self.share_s(0.2) * 1_000)
+        """Of all that is written: four to five times over in the full length, and never less than
+        the Spark stream needs to begin: what ended before it was read is a loss to it.
+        """
+        return max(int(self.share_s(0.2) * 1_000), _LEAST_RETENTION_MS)
 
     @property
     def settled_s(self) -> float:
