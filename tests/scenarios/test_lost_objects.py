@@ -28,7 +28,8 @@ def _delete(cluster: Cluster, topic: str, offset: int) -> str:
     [name] = [
         name
         for name in names_of(objects, topic)
-        if name.endswith(".log") and name.rpartition("/")[2].startswith(f"{offset:020}-")
+        if name.endswith((".log", ".blocks"))
+        and name.rpartition("/")[2].startswith(f"{offset:020}-")
     ]
     objects.delete([name])
     return name
