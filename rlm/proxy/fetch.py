@@ -158,31 +158,18 @@ class FetchHandler:
         one = _OneFetch(
             self._dependencies, tier, taken, upstream, answer, further, deadline_ms, *known
         )
-        tracer = self._dependencies.tracer
-        if tracer is None or not any(plan.sources(Source.REMOTE, Source.ASSUMED)):
-            return await _answered(one, reads)
-        with tracer.span("Fetch", partitions=len(plan.by_key)) as span:
-            reads.span = span.reference
-            pieces = await _answered(one, reads)
-            span.set(
-                remote_partitions=sum(1 for _ in plan.sources(Source.REMOTE)),
-                remote_bytes=answer.spliced_bytes,
-            )
-            return pieces
-
-
-async def _answered(one: "_OneFetch", reads: RemoteReads) -> list[Buffer] | None:
-    try:
-        if await one.answer_at_once():
-            return one.pieces
-        await in_task()
-        async with asyncio.TaskGroup() as group:
+        with answer.traced(self._dependencies.tracer):
             try:
-                return await one.settle(group)
+                if await one.answer_at_once():
+                    return one.pieces
+                await in_task()
+                async with asyncio.TaskGroup() as group:
+                    try:
+                        return await one.settle(group)
+                    finally:
+                        reads.cancel()
             finally:
                 reads.cancel()
-    finally:
-        reads.cancel()
 
 
 class _OneFetch:

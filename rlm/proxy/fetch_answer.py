@@ -5,6 +5,8 @@ a part. Record bytes are passed by reference. This module must not know how long
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 import structlog
@@ -45,6 +47,7 @@ from rlm.proxy.splice import (
 )
 from rlm.reading.values import RemoteRecords
 from rlm.remote_log.tier import upper_offset
+from rlm.spans import Tracer
 
 log = structlog.get_logger(__name__)
 
@@ -93,6 +96,22 @@ class FetchAnswer:
         self._passed_bytes = 0
         self.spliced_bytes = 0
         """Record bytes of the remote tier in the answer, once it was put together."""
+
+    def traced(self, tracer: Tracer | None) -> AbstractContextManager[None]:
+        """While the answer is made: the span of a Fetch that may read from the remote tier."""
+        if tracer is None or not any(self.plan.sources(Source.REMOTE, Source.ASSUMED)):
+            return nullcontext()
+        return self._span(tracer)
+
+    @contextmanager
+    def _span(self, tracer: Tracer) -> Iterator[None]:
+        with tracer.span("Fetch", partitions=len(self.plan.by_key)) as span:
+            self.reads.span = span.reference
+            yield
+            span.set(
+                remote_partitions=sum(1 for _ in self.plan.sources(Source.REMOTE)),
+                remote_bytes=self.spliced_bytes,
+            )
 
     def _records(self, partition: PartitionFetch) -> RemoteRecords | None:
         outcome = self.reads.outcome(partition)

@@ -187,6 +187,7 @@ def read_message(request: RemoteRead) -> pb.ReadCall:
         max_bytes=request.max_bytes,
         at_least_one=request.at_least_one,
         read_committed=request.read_committed,
+        parent=request.parent,
     )
 
 
@@ -199,6 +200,7 @@ def read_of(message: pb.ReadCall) -> RemoteRead:
         max_bytes=message.max_bytes,
         at_least_one=message.at_least_one,
         read_committed=message.read_committed,
+        parent=message.parent,
     )
 
 

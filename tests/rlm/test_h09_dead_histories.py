@@ -18,6 +18,7 @@ from rlm.plans.fetch import ReadBounds
 from rlm.reading.cursors import Following
 from rlm.reading.values import RemoteRead, RemoteRecords
 from rlm.remote_log.history import LineageReader, RemoteHistory
+from rlm.spans import NO_SPAN, SpanReference
 from tests.builders.ledger import MemoryLedger, metadata
 from tests.kip405.batch_builder import batch
 
@@ -47,6 +48,7 @@ class Reader:
         *,
         read_committed: bool,
         following: Following | None = None,
+        parent: SpanReference = NO_SPAN,
     ) -> RemoteRecords:
         records = b"".join(
             batch(base, 10, transactional=base >= 40, producer_id=PRODUCER if base >= 40 else -1)

@@ -201,7 +201,7 @@ class WatermarksCall(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicName, _Mapping]] = ..., partition: _Optional[int] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
 
 class ReadCall(_message.Message):
-    __slots__ = ("topic_id", "partition", "offset", "upper_offset", "max_bytes", "at_least_one", "read_committed")
+    __slots__ = ("topic_id", "partition", "offset", "upper_offset", "max_bytes", "at_least_one", "read_committed", "parent")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -209,6 +209,7 @@ class ReadCall(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     AT_LEAST_ONE_FIELD_NUMBER: _ClassVar[int]
     READ_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     offset: int
@@ -216,7 +217,8 @@ class ReadCall(_message.Message):
     max_bytes: int
     at_least_one: bool
     read_committed: bool
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., upper_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., at_least_one: _Optional[bool] = ..., read_committed: _Optional[bool] = ...) -> None: ...
+    parent: str
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., upper_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., at_least_one: _Optional[bool] = ..., read_committed: _Optional[bool] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class AbortedTransaction(_message.Message):
     __slots__ = ("producer_id", "first_offset")

@@ -192,6 +192,7 @@ FULL_READ = RemoteRead(
     max_bytes=4,
     at_least_one=True,
     read_committed=True,
+    parent="00-0123456789abcdef0123456789abcdef-0123456789abcdef-01",
 )
 FULL_RECORDS = RemoteRecords(
     records=(b"abc",),
