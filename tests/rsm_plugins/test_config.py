@@ -20,6 +20,7 @@ def test_the_least_configuration() -> None:
     assert settings.store == {
         "rsm.config.root": Path("/store"),
         "rsm.config.prefix": "",
+        "rsm.config.blocks.size.bytes": 64 << 20,
         "rsm.config.pinterest.root": None,
         "rsm.config.pinterest.cluster": None,
         "rsm.config.pinterest.prefix": "",
@@ -35,6 +36,7 @@ def test_every_setting_reaches_its_field() -> None:
         **LEAST,
         "plugin": "local",
         "rsm.config.prefix": "a/b",
+        "rsm.config.blocks.size.bytes": 5 << 20,
         "rsm.config.pinterest.root": "/bucket",
         "rsm.config.pinterest.cluster": "theirs",
         "rsm.config.pinterest.prefix": "c",

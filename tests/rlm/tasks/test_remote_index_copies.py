@@ -1,5 +1,7 @@
 """What a leader keeps of a segment that it copied is what others make of the store's objects."""
 
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from rsm_plugins.layout.keys import ObjectKind, object_name
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.rig import Rig
 from tests.builders.store import STORE_ID
+from tests.builders.threads import THREADS, all_of, some_threads
 
 LIMITS = RemoteIndexLimits(
     rotation=Rotation(segment_bytes=1 << 20, segment_ms=1 << 40), most_bytes=1 << 20
@@ -22,13 +25,14 @@ LIMITS = RemoteIndexLimits(
 
 
 @pytest.fixture
-async def rig(tmp_path: Path) -> Rig:
-    """With three segments copied."""
-    made = Rig(tmp_path)
-    made.write_log(0, 100, 200, 300, end=350)
-    await made.copy.run(made.led)
-    await made.remote_index.written()
-    return made
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """With three segments copied. One thread writes their entries, as in a service: in order."""
+    with some_threads(1) as one:
+        made = Rig(tmp_path, threads=replace(all_of(THREADS), remote_index=one))
+        made.write_log(0, 100, 200, 300, end=350)
+        await made.copy.run(made.led)
+        await made.remote_index.written()
+        yield made
 
 
 def files_below(root: Path) -> dict[str, bytes]:
