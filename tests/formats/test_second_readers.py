@@ -1,9 +1,17 @@
 """The golden files of PIP-17 and of the remote index files, read by the second readers."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from kip405.remote_index import decode_entries, index_files
 from tests.formats.pip17_reader import find_entry, read_blocks, read_index
-from tests.formats.remote_log_index_reader import RemoteData, read_log_index
+from tests.formats.remote_log_index_reader import (
+    RemoteData,
+    find_offset,
+    read_log_index,
+    read_offset_index,
+    read_time_index,
+)
 
 FORMATS = Path(__file__).parent
 _KEY = "01/kafka/orders-AAAAAAAAAAAAAAAAAAAAAQ/3/00000000000000005000-AAAAAAAAAAAAAAAAAAAAAg.log"
@@ -54,3 +62,29 @@ def test_remote_log_index() -> None:
         RemoteData(store=_STORE, key=_KEY, position=0),
         RemoteData(store=_STORE, key=_KEY, position=first.data_length),
     ]
+
+
+def test_remote_offset_index() -> None:
+    log_index, offsets = golden("remote-log-index.bin"), golden("remote-offset-index.bin")
+    entries = read_log_index(log_index)
+    assert read_offset_index(offsets, 5_000, entries) == ((5_000, 0), (7_000, 159))
+    found = [find_offset(log_index, 5_000, offsets, at) for at in (4_999, 5_000, 6_999, 7_000)]
+    assert found == [None, entries[0], entries[0], entries[1]]
+
+
+def test_remote_time_index() -> None:
+    """The reader takes what follows a timestamp for a relative offset, as in Kafka's own time
+    index. Ours is a position in the remotelogindex, which docs/reference/formats.md says; the
+    draft's text allows both. So its offset less the base is the position.
+    """
+    log_index = golden("remote-log-index.bin")
+    first, second = read_log_index(log_index)
+    found = read_time_index(golden("remote-time-index.bin"), 5_000, (first, second))
+    assert found == ((first.last_timestamp, 5_000 + first.position),)
+    (at, one), (after, other) = decode_entries(log_index)
+    later = replace(other, last_timestamp_ms=one.last_timestamp_ms + 1)
+    _, times = index_files([(at, one), (after, later)], 5_000)
+    assert read_time_index(times, 5_000, (first, second)) == (
+        (first.last_timestamp, 5_000 + first.position),
+        (first.last_timestamp + 1, 5_000 + second.position),
+    )
