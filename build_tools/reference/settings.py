@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kip405.settings import Setting, rows_of
+from rlm.config.draft_names import DRAFT_ROWS
 from rlm.config.history import HISTORY_ROWS
 from rlm.config.offload import OFFLOAD_ROWS
 from rlm.config.secured import KafkaClientConfig, environment_name
@@ -100,6 +101,18 @@ The variable of a setting is RLM_ and the key in capitals, with _ for each dot a
 - The value of a secret is in no log and no message. Neither plugins nor proxy workers get the
   variable of any setting.
 """
+_DRAFT = """\
+
+## Names of the draft of KIP-405
+
+A service beside a broker takes these names too, in its file and as variables. At its start it logs
+a line for each (`setting_by_draft_name`), and `rlm config check` shows them. A setting that has
+another value by its name of today is refused; a variable overrides the file, whichever name either
+has. Made from `rlm/config/draft_names.py`; edit there.
+
+| name in the draft | variable | value | today |
+|---|---|---|---|
+"""
 _RULES = """\
 
 ## A rule of `storage.endpoint.rules`
@@ -157,7 +170,11 @@ def generate_service_docs() -> str:
     store = _STORES + _rows(STORE_ROWS) + _KIND
     rules = _RULES + _parts(RULE_ROWS) + _OFFLOAD + _parts(OFFLOAD_ROWS)
     rules += _HISTORY + _parts(HISTORY_ROWS)
-    return _HEAD + rows + store + rules + _ENVIRONMENT
+    drafts = (
+        f"| `{row.key}` | `{environment_name(row.key)}` | {row.allowed} | {row.doc} |\n"
+        for row in DRAFT_ROWS
+    )
+    return _HEAD + rows + store + rules + _ENVIRONMENT + _DRAFT + "".join(drafts)
 
 
 def generate_plugin_docs() -> str:

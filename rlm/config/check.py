@@ -17,6 +17,7 @@ from kip405.errors import Invalid
 from kip405.settings import names_secret_file, rows_of
 from rlm.config.common import CommonConfig
 from rlm.config.directory import Chosen, chosen_file, settings_in
+from rlm.config.draft_names import DRAFT_ROWS
 from rlm.config.environment import given_variables, naming_variables, variables
 from rlm.config.loader import answers_for, build_reader, build_service
 from rlm.config.provider import CLASS_KEY
@@ -54,7 +55,7 @@ def check_file(path: Path, role: str, environment: Mapping[str, str] = os.enviro
         build = build_reader if role == "reader" else build_service
         config = build(content, environment, refusals)
         if config is not None:
-            given = (*_chosen(path, chosen), *_overrides(environment))
+            given = (*_chosen(path, chosen), *_overrides(environment), *_drafts(config))
             answers = _answers(content, environment, type(config))
             found = (*given, *answers, *_libraries(config), *_files(config))
             return Checked(findings=(*found, *_settings_file(chosen.file, content)), config=config)
@@ -65,6 +66,12 @@ def check_file(path: Path, role: str, environment: Mapping[str, str] = os.enviro
 def _overrides(environment: Mapping[str, str]) -> Iterator[Finding]:
     for name, row in given_variables(environment).items():
         yield Finding(level=NOTE, text=f"{row.key}: given by {name}")
+
+
+def _drafts(config: CommonConfig) -> Iterator[Finding]:
+    """What is given by its name in the draft of KIP-405."""
+    for name in config.draft_names:
+        yield Finding(level=NOTE, text=f"{name}: {DRAFT_ROWS[name].doc}")
 
 
 def _chosen(path: Path, chosen: Chosen) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from kip405.errors import Invalid
 from kip405.settings import Setting
+from rlm.config.draft_names import DRAFT_ROWS, under_todays_names
 from rlm.config.refusals import Refusals
 from rlm.config.secured import environment_name
 from rlm.config.service import settings
@@ -42,7 +43,7 @@ _HOW_ALIKE = 0.85
 def variables() -> Mapping[str, Setting]:
     """The settings of every role and of a single store, by variable."""
     kinds = (row for name in KIND_NAMES for row in kind_settings(name))
-    rows = (*settings().values(), *STORE_ROWS, *kinds)
+    rows = (*settings().values(), *DRAFT_ROWS, *STORE_ROWS, *kinds)
     return {environment_name(row.key): row for row in rows if not row.key.endswith(".*")}
 
 
@@ -65,11 +66,13 @@ def overridden(
     no setting, or one whose value cannot be used.
     """
     given = dict(content)
+    values: dict[str, Any] = {}
     for name, row in _asked(environment, refusals):
         with refusals.taken():
-            value = value_of(row, environment[name], name)
-            _drop_other_form(given, row.key, environment)
-            given[row.key] = value
+            values[row.key] = value_of(row, environment[name], name)
+    for key, value in under_todays_names(values, refusals).items():
+        _drop_other_form(given, key, environment)
+        given[key] = value
     return given
 
 

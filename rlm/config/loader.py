@@ -19,6 +19,7 @@ from rlm.config.broker_files import (
 )
 from rlm.config.common import CommonConfig
 from rlm.config.directory import read_settings
+from rlm.config.draft_names import DRAFT_TODAY, ENABLE, draft_names_in, under_todays_names
 from rlm.config.environment import names_setting, naming_variables, overridden
 from rlm.config.history import read_history_rules
 from rlm.config.machine import usable_memory_bytes, usable_processors, worker_count
@@ -116,7 +117,7 @@ def build_service(
         check_kafka_clients(given, environment)
     if refusals.found:
         return None
-    config = ServiceConfig(**values)
+    config = ServiceConfig(**values, draft_names=draft_names_in(content, environment))
     for rule in SERVICE_RULES:
         with refusals.taken():
             rule(config)
@@ -145,10 +146,10 @@ def _build_reader(
 ) -> C | None:
     """The configuration of a service without a broker, by the rows and the rules of its role."""
     known = {row.key for row in settings(config).values()}
-    for row in settings().values():
-        if row.key in given and row.key not in known:
+    for key in (ENABLE, *(row.key for row in settings().values())):
+        if key in given and key not in known:
             with refusals.taken():
-                raise Invalid(f"{row.key}: a reader has no broker and copies nothing; take it out")
+                raise Invalid(f"{key}: a reader has no broker and copies nothing; take it out")
     values = _values(given, config, refusals)
     for fill in (_fill_advertised, _fill_reader_memory):
         with refusals.taken():
@@ -186,11 +187,13 @@ def _given(
 ) -> dict[str, Any]:
     """The values that are given. A key that is a setting of no role is refused."""
     in_file = {key: one for key, one in content.items() if one is not None}
+    refusals.complete_also(partial(_naming_drafts, names=draft_names_in(content, environment)))
+    in_file = under_todays_names(in_file, refusals)
     known = Table(*settings().values(), *STORE_ROWS, listed_in="docs/reference/settings.md")
     for key in in_file:
         with refusals.taken():
             refuse_what_kafka_has(key)
-            if not is_store_key(key):
+            if not is_store_key(key) and key != ENABLE:
                 known.refuse_unknown([key])
     return overridden(in_file, environment, refusals)
 
@@ -228,6 +231,17 @@ def _naming_answers(text: str, answers: Answers, keys: Sequence[str]) -> str:
     if not said:
         return text
     return f"{text} ({CLASS_KEY} {answers.provider} gives {', '.join(said)})"
+
+
+def _naming_drafts(text: str, names: Sequence[str]) -> str:
+    """A refusal with the names of the draft that give the settings it names."""
+    rows = {row.key: row for row in settings().values()}
+    said = [
+        f"{name} gives {DRAFT_TODAY[name]}"
+        for name in names
+        if name not in text and name in DRAFT_TODAY and names_setting(text, rows[DRAFT_TODAY[name]])
+    ]
+    return f"{text} ({', '.join(said)})" if said else text
 
 
 def _values(

@@ -57,6 +57,7 @@ from rlm.service.lifetime import (
     run_until_stopped,
     serving,
     warn_of_copy_slots,
+    warn_of_draft_names,
     warn_of_memory,
 )
 from rlm.service.listeners import HealthState, Listening
@@ -115,6 +116,7 @@ async def _serve(
     log_variables()
     warn_of_memory(config, usable_memory_bytes())
     warn_of_copy_slots(config)
+    warn_of_draft_names(config)
     with service_threads(config) as threads:
 
         def make(tasks: asyncio.TaskGroup) -> BrokerService:

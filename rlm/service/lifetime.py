@@ -25,6 +25,7 @@ from rlm.broker.own_broker import OwnBroker
 from rlm.clock import Clock, backoff_ms
 from rlm.config import ServiceConfig
 from rlm.config.common import CommonConfig
+from rlm.config.draft_names import DRAFT_ROWS
 from rlm.config.environment import given_variables
 from rlm.config.memory import COPIES, MEMORY_KEY
 from rlm.log_dir.identity import BrokerIdentity, check_identity
@@ -170,6 +171,12 @@ def log_variables(environment: Mapping[str, str] = os.environ) -> None:
     """Which settings are not those of the file: the variables that give them, without values."""
     if given := sorted(given_variables(environment)):
         log.info("settings_of_environment", variables=given)
+
+
+def warn_of_draft_names(config: CommonConfig) -> None:
+    """A line for each setting that is given by its name in the draft of KIP-405."""
+    for name in config.draft_names:
+        log.warning("setting_by_draft_name", setting=name, today=DRAFT_ROWS[name].doc)
 
 
 def warn_of_memory(config: CommonConfig, usable_bytes: int) -> None:

@@ -202,8 +202,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "the file wins over the environment",
-            "given[row.key] = value",
-            "given.setdefault(row.key, value)",
+            "given[key] = value",
+            "given.setdefault(key, value)",
         ),
         (
             "the file of a secret wins over the secret in the environment",

@@ -26,6 +26,7 @@ PURE = (
     "rlm/console/paging.py",
     "rlm/console/rows.py",
     "rlm/reading/eviction.py",
+    "rlm/config/draft_names.py",
     "rlm/config/environment.py",
     "rlm/config/history.py",
     "rlm/config/refusals.py",

@@ -15,6 +15,7 @@ from rlm.service.lifetime import log_variables
 
 HIDDEN = "hidden-from-all"
 EVENT = "settings_of_environment"
+DRAFT_EVENT = "setting_by_draft_name"
 
 
 def settings(role: str, folder: Path) -> dict[str, Any]:
@@ -36,6 +37,7 @@ def settings(role: str, folder: Path) -> dict[str, Any]:
         "broker.tiered.address": "127.0.0.1:3",
         "proxy.listen": "127.0.0.1:4",
         "proxy.workers": 0,
+        "rlm_process_interval_ms": 7_000,
     }
 
 
@@ -67,14 +69,20 @@ def test_a_service_says_at_its_start_what_the_environment_changed(
     )
     assert process.stderr is not None
     lines = []
+    awaited = {EVENT} if role == "reader" else {EVENT, DRAFT_EVENT}
+    said = {}
     try:
         for line in process.stderr:
             lines.append(line)
-            if EVENT in line:
+            said |= {event: json.loads(line) for event in awaited if event in line}
+            if said.keys() == awaited:
                 break
     finally:
         process.kill()
         process.wait()
         process.stderr.close()
-    assert json.loads(lines[-1])["variables"] == ["RLM_KAFKA_SASL_PASSWORD", "RLM_LOG_FORMAT"]
+    if role == "broker":
+        assert said[DRAFT_EVENT]["setting"] == "rlm_process_interval_ms"
+        assert "remote.log.manager.task.interval.ms" in said[DRAFT_EVENT]["today"]
+    assert said[EVENT]["variables"] == ["RLM_KAFKA_SASL_PASSWORD", "RLM_LOG_FORMAT"]
     assert HIDDEN not in "".join(lines)
