@@ -21,6 +21,7 @@ import grpc
 from kip405.addresses import Address
 from kip405.errors import Invalid, RemoteStorageError
 from kip405.ids import Uuid
+from kip405.segments import Layout
 from rsm_plugins.conformance.runner import (
     CASE_SECONDS,
     CASES,
@@ -34,6 +35,7 @@ from rsm_plugins.conformance.runner import (
 )
 from rsm_plugins.conformance.subject import MANY_OBJECTS, Subject, Wire
 from rsm_plugins.contract.client import Deadlines, GrpcRemoteStorageManager
+from rsm_plugins.contract.probe import LAYOUT_CAPABILITIES, layouts_of
 from rsm_plugins.contract.tls import Tls
 from rsm_plugins.v1 import identity_pb2 as idpb
 from rsm_plugins.v1.identity_pb2_grpc import IdentityStub
@@ -59,6 +61,7 @@ class Dialled:
     cases: tuple[str, ...]
     many: int
     case_seconds: float
+    layout: Layout
 
 
 @click.command("conformance")
@@ -70,6 +73,13 @@ class Dialled:
     default=MANY_OBJECTS,
     show_default=True,
     help="How many objects the cases about many objects use.",
+)
+@click.option(
+    "--layout",
+    type=click.Choice([str(one) for one in Layout]),
+    default=str(Layout.KAFKA),
+    show_default=True,
+    help="The layout of every segment; the plugin must name it as a capability.",
 )
 @click.option("--case-seconds", default=CASE_SECONDS, show_default=True, help="Limit of one case.")
 @click.option("--allow-insecure", is_flag=True, help="Dial an address that is not of this machine.")
@@ -93,6 +103,7 @@ def conformance_command(
     only_list: bool,
     cases: tuple[str, ...],
     many: int,
+    layout: str,
     case_seconds: float,
     allow_insecure: bool,
     principal: str,
@@ -123,6 +134,7 @@ def conformance_command(
         cases=cases,
         many=many,
         case_seconds=case_seconds,
+        layout=Layout.parse(layout),
     )
     try:
         outcomes = asyncio.run(try_plugin(dialled, _show_outcome))
@@ -145,7 +157,7 @@ async def try_plugin(dialled: Dialled, report: Callable[[Outcome], None]) -> lis
     outcomes: list[Outcome] = []
     cases = chosen(dialled.cases, CASES)
     of_streams = chosen(dialled.cases, WIRE_CASES)
-    async with _subject(dialled, share=False) as (subject, capabilities):
+    async with opened_subject(dialled, share=False) as (subject, capabilities):
         for mode, some in (("bytes", cases), ("wire", of_streams)):
             outcomes += await run_suite(
                 subject, mode, some, report=report, case_seconds=dialled.case_seconds
@@ -159,7 +171,7 @@ async def try_plugin(dialled: Dialled, report: Callable[[Outcome], None]) -> lis
         )
         report(skipped)
         return [*outcomes, skipped]
-    async with _subject(dialled, share=True) as (subject, _):
+    async with opened_subject(dialled, share=True) as (subject, _):
         outcomes += await run_suite(
             subject, "files", cases, report=report, case_seconds=dialled.case_seconds
         )
@@ -167,13 +179,22 @@ async def try_plugin(dialled: Dialled, report: Callable[[Outcome], None]) -> lis
 
 
 @asynccontextmanager
-async def _subject(
+async def opened_subject(
     dialled: Dialled, *, share: bool
 ) -> AsyncIterator[tuple[Subject, frozenset[int]]]:
-    """The subject of the cases, and the capabilities that the plugin names."""
+    """The subject of the cases, and the capabilities that the plugin names. Invalid: not that of
+    the layout, so it would refuse every copy.
+    """
     with tempfile.TemporaryDirectory(prefix="rsm-conformance-") as folder:
         async with _manager(dialled, share=share) as manager, _wire(dialled) as wire:
-            capabilities = frozenset((await manager.get_info()).capabilities)
+            info = await manager.get_info()
+            if dialled.layout not in layouts_of(info):
+                needed = LAYOUT_CAPABILITIES[dialled.layout].name
+                raise Invalid(
+                    f"--layout {dialled.layout}: the plugin does not name {needed} as its "
+                    "capability"
+                )
+            capabilities = frozenset(info.capabilities)
             subject = Subject(
                 manager=manager,
                 folder=Path(folder),
@@ -182,6 +203,7 @@ async def _subject(
                 wire=wire,
                 lacking=lacking(capabilities),
                 many=dialled.many,
+                layout=dialled.layout,
             )
             yield subject, capabilities
 

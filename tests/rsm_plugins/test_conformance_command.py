@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 from kip405.contracts import Presence
-from kip405.errors import Unavailable
+from kip405.errors import Invalid, Unavailable
+from kip405.segments import Layout
+from rsm_plugins.conformance.command import Dialled, opened_subject, try_plugin
 from rsm_plugins.conformance.runner import CASES, WIRE_CASES, name_of
 from rsm_plugins.conformance.subject import StoredSegment, Subject
+from rsm_plugins.process.config import settings_of
+from rsm_plugins.process.plugin import running_server
 from tests.builders.certificates import Authority
 from tests.rsm_plugins.conftest import HDFS, KINDS
 from tests.rsm_plugins.stores import (
@@ -27,6 +31,7 @@ from tests.rsm_plugins.stores import (
     served,
     start_plugin,
 )
+from tests.rsm_plugins.test_probe import old_plugin
 from tests.waiting import until
 
 LARGE_BYTES = 64 << 20
@@ -149,6 +154,41 @@ async def test_a_plugin_that_wants_certificates(tmp_path: Path) -> None:
         assert done.stdout.splitlines()[-1] == "3 cases passed, 0 failed, 0 skipped"
         done = await conformance(address, *options[:2], *cases)
         assert (done.returncode, done.stdout) == (1, "")
+
+
+async def test_every_segment_has_the_layout_that_is_asked_for(tmp_path: Path) -> None:
+    rig = local_rig(tmp_path)
+    async with running_server(settings_of(rig.content())) as (address, *_):
+        for layout in Layout:
+            asked = dialled_for(str(address), layout)
+            async with opened_subject(asked, share=False) as (subject, _):
+                await subject.ensure_identity()
+                await subject.copy(subject.segment())
+                stored = [Path(name).suffix for name in rig.hands.names()]
+                assert (".blocks" in stored) is (layout is Layout.BLOCKS), stored
+                await subject.clean_up()
+        done = await conformance(str(address), "--layout", "blocks", "--case", "random_ranges")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "2 cases passed, 0 failed, 0 skipped"
+
+
+async def test_a_layout_that_the_plugin_does_not_name_is_wrong_use() -> None:
+    async with old_plugin() as address:
+        with pytest.raises(Invalid, match=r"--layout blocks: .* not name LAYOUT_BLOCKS"):
+            await try_plugin(dialled_for(address, Layout.BLOCKS), lambda _: None)
+
+
+def dialled_for(address: str, layout: Layout) -> Dialled:
+    return Dialled(
+        address=address,
+        principal="test",
+        allow_insecure=False,
+        tls=None,
+        cases=("random_ranges",),
+        many=60,
+        case_seconds=60.0,
+        layout=layout,
+    )
 
 
 async def test_the_list_names_every_case() -> None:
