@@ -19,7 +19,18 @@ CHECK_MS = 30_000
 """How often remote_preferred asks whether the remote tier has come to have the position."""
 POLL_MS = 1_000
 """How often remote_only asks whether the remote tier has grown."""
+MOST_PAUSE_MS = 10_000
+"""Longest time between two answers of one proof that a position is beyond the end."""
 _MOST_BACKOFF_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beyond:
+    """Every answer from `since_ms` to `last_ms` was that the position is beyond the log's end."""
+
+    position: int
+    since_ms: int
+    last_ms: int
 
 
 class Tier(enum.Enum):
@@ -31,16 +42,15 @@ class Tier(enum.Enum):
 
 @dataclass(slots=True)
 class PartitionRead:
-    """`is_denied`: Kafka has said that the position is out of its range. `beyond_since_ms`: since
-    when every answer has been that the position is beyond the log's end. `lost_at`: the position
+    """`is_denied`: Kafka has said that the position is out of its range. `lost_at`: the position
     that no tier had, until there is another.
     """
 
     mode: ReadMode
     tier: Tier = Tier.REMOTE
     is_denied: bool = False
-    beyond_since_ms: int | None = None
     lost_at: int | None = None
+    _beyond: Beyond | None = None
     _check_at_ms: int = 0
     _wait_until_ms: int = 0
     _failures: int = 0
@@ -63,11 +73,30 @@ class PartitionRead:
         self.is_denied = True
         self.tier = Tier.REMOTE
 
+    def beyond_for_ms(self, position: int, now_ms: int) -> int:
+        """The position is beyond the log's end: for how long every answer has said so of it. One
+        about another position, or after a pause in which nothing was asked, is the first.
+        """
+        before = self._beyond
+        since_ms = now_ms
+        if (
+            before is not None
+            and before.position == position
+            and now_ms - before.last_ms <= MOST_PAUSE_MS
+        ):
+            since_ms = before.since_ms
+        self._beyond = Beyond(position=position, since_ms=since_ms, last_ms=now_ms)
+        return now_ms - since_ms
+
+    def ends_proof(self) -> None:
+        """What was answered about a position beyond the end counts no more."""
+        self._beyond = None
+
     def goes_to_kafka(self, now_ms: int, *, check_in_ms: int = CHECK_MS) -> None:
         """Kafka is read from here on."""
         self.tier = Tier.KAFKA
         self.is_denied = False
-        self.beyond_since_ms = None
+        self.ends_proof()
         self._check_at_ms = now_ms + check_in_ms
 
     def goes_to_remote(self) -> None:
@@ -93,4 +122,4 @@ class PartitionRead:
     def progressed(self) -> None:
         """A piece came."""
         self._failures = 0
-        self.beyond_since_ms = None
+        self.ends_proof()

@@ -300,9 +300,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             return None
         now_ms = clock.monotonic_ms()
         if position > kafka.end_offset:
-            since_ms = read.beyond_since_ms
-            if since_ms is None or now_ms - since_ms < self._settle_ms:
-                read.beyond_since_ms = now_ms if since_ms is None else since_ms
+            if read.beyond_for_ms(position, now_ms) < self._settle_ms:
                 read.waits(now_ms, min(self._poll_ms, self._settle_ms / 4))
             else:
                 self._out_of_range(topic_partition, self._state(topic_partition), read)
@@ -375,7 +373,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
     def _out_of_range(self, topic_partition: TopicPartition, state: Any, read: _Reads) -> bool:
         """No tier has the position: auto_offset_reset decides. Whether an error is to be raised."""
         position = state.position
-        read.beyond_since_ms = None
+        read.ends_proof()
         if self._policy == OffsetResetStrategy.NONE:
             error = errors.OffsetOutOfRangeError({topic_partition: position})
             super()._set_error(topic_partition, error)

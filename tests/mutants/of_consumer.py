@@ -5,13 +5,14 @@ from tests.mutants.edits import Edit, Target
 _BORDER = ("tests/rlm_client/test_border.py",)
 _FETCHER = Target("rlm_client/tiered_fetcher.py", _BORDER)
 _PIECES = Target("rlm_client/pieces.py", (*_BORDER, "tests/rlm_client/test_pieces.py"))
+_PARTITION = Target("rlm_client/partition_read.py", ("tests/rlm_client/test_partition_read.py",))
 _REMOTE = Target("rlm_client/remote_log.py", _BORDER)
 
 EDITS: tuple[Edit, ...] = (
     *_FETCHER.edits(
         (
             "H37: a position beyond the end is reset at once",
-            "            if since_ms is None or now_ms - since_ms < self._settle_ms:\n",
+            "            if read.beyond_for_ms(position, now_ms) < self._settle_ms:\n",
             "            if position < 0:\n",
         ),
         (
@@ -28,6 +29,18 @@ EDITS: tuple[Edit, ...] = (
             "H15: a hole is passed without being counted",
             "        self._counters.offsets_missed += loss.end_offset - state.position\n",
             "        self._counters.offsets_missed += 0\n",
+        ),
+    ),
+    *_PARTITION.edits(
+        (
+            "H37: the proof that one position is beyond the end resets another",
+            "            and before.position == position\n",
+            "            and before.position >= 0\n",
+        ),
+        (
+            "H37: a pause in which nothing was asked counts as a proof",
+            "            and now_ms - before.last_ms <= MOST_PAUSE_MS\n",
+            "            and now_ms >= before.last_ms\n",
         ),
     ),
     *_PIECES.edits(
