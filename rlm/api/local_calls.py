@@ -49,6 +49,8 @@ class AdminReads(Protocol):
 
     async def ListClients(self, request: Any, context: Context) -> Any: ...
 
+    async def ListEvents(self, request: Any, context: Context) -> Any: ...
+
     async def ListDeletions(self, request: Any, context: Context) -> Any: ...
 
     async def DescribeCosts(self, request: Any, context: Context) -> Any: ...
@@ -126,6 +128,7 @@ class LocalCalls:
             f"/{ADMIN}/DescribeTopic": one(admin.DescribeTopic),
             f"/{ADMIN}/ExplainPartition": one(admin.ExplainPartition),
             f"/{ADMIN}/ListClients": one(admin.ListClients),
+            f"/{ADMIN}/ListEvents": one(admin.ListEvents),
             f"/{ADMIN}/ListDeletions": one(admin.ListDeletions),
             f"/{ADMIN}/DescribeCosts": one(admin.DescribeCosts),
             f"/{_FETCH}/ListSegments": many(fetch.ListSegments),
@@ -156,6 +159,13 @@ class LocalCalls:
     ) -> admin_pb2.ListClientsResponse:
         return await self._methods.answer(
             f"/{ADMIN}/ListClients", request, caller, admin_pb2.ListClientsResponse
+        )
+
+    async def events(
+        self, request: admin_pb2.ListEventsRequest, caller: LocalCaller
+    ) -> admin_pb2.ListEventsResponse:
+        return await self._methods.answer(
+            f"/{ADMIN}/ListEvents", request, caller, admin_pb2.ListEventsResponse
         )
 
     async def deletions(

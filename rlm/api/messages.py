@@ -292,6 +292,7 @@ def segment_message(topic: str, entry: SegmentEntry, stem: str) -> fetch_pb2.Seg
         broker_id=metadata.broker_id,
         objects_stem=stem,
         custom_metadata=metadata.custom_metadata or b"",
+        event_timestamp_ms=metadata.event_timestamp_ms,
     )
 
 

@@ -6,12 +6,14 @@ when it is asked for. This module must not know HTTP.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from kip405.errors import Busy, Invalid
+from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentState
 from kip405.topic_names import checked_name
 from rlm.api.local_calls import CallRefused, LocalCaller, LocalCalls
@@ -74,6 +76,7 @@ class ConsoleAnswers:
             "topic": self._topic,
             "partition": self._partition,
             "segments": self._segments,
+            "segment": self._segment,
             "explanation": self._explanation,
             "deletions": self._deletions,
             "clients": self._clients,
@@ -133,31 +136,65 @@ class ConsoleAnswers:
         """A page of segments that end above `from`, ascending. `state`: in this one only. The API
         lists all of a partition, so one that has very many is refused.
         """
-        name, partition = _topic_of(query), partition_of(query)
-        request = fetch_pb2.ListSegmentsRequest(
-            topic=fetch_pb2.TopicRef(name=name),
-            partition=partition,
-            all_states=True,
-        )
+        of = _topic_of(query), partition_of(query)
         start, page, state = number_of(query, "from", 0), Page.of(query), query.get("state", "")
         if state and state not in _STATES:
             raise Invalid(f"state: there are {', '.join(sorted(_STATES))}")
         found: list[fetch_pb2.Segment] = []
-        count = seen = 0
-        async for one in self._calls.segments(request, caller):
-            seen += 1
-            if seen > SEGMENTS_MAX:
-                raise Invalid(
-                    f"there are more than the {SEGMENTS_MAX} segments that are listed here: "
-                    f"rlm segments {name} -p {partition}"
-                )
-            if seen % SEGMENTS_A_TURN == 0:
-                await next_turn()
-            if one.next_offset > start and state in ("", one.state):
-                count += 1
-                if len(found) < page.count:
-                    found.append(one)
+        count = 0
+        async with aclosing(self._listed(*of, caller)) as listed:
+            async for one in listed:
+                if one.next_offset > start and state in ("", one.state):
+                    count += 1
+                    if len(found) < page.count:
+                        found.append(one)
         return {"count": count, "rows": [rows.segment(one) for one in found]}
+
+    async def _segment(self, query: Query, caller: LocalCaller) -> Row:
+        """What is known of one segment, the one with `id`. `row` is None where it is in the ledger
+        no more.
+        """
+        name, partition = _topic_of(query), partition_of(query)
+        wanted = _id_of(query)
+        async with aclosing(self._listed(name, partition, caller)) as listed:
+            known = [one async for one in listed]
+        found = next((one for one in known if one.segment_id == wanted.raw), None)
+        if found is None:
+            return {"row": None}
+        others = [
+            one
+            for one in known
+            if one is not found
+            and one.start_offset < found.next_offset
+            and found.start_offset < one.next_offset
+        ]
+        said = await self._calls.events(pb.ListEventsRequest(topic=name), caller)
+        status = await self._status(name, caller)
+        events = [one for one in said.events if one.partition == partition]
+        return {
+            **rows.segment_history(found, others, events, status.deletions),
+            "silent": rows.silent(said.sources),
+        }
+
+    async def _listed(
+        self, name: str, partition: int, caller: LocalCaller
+    ) -> AsyncGenerator[fetch_pb2.Segment, None]:
+        """All segments of a partition, in turns of the event loop. Invalid: there are too many."""
+        request = fetch_pb2.ListSegmentsRequest(
+            topic=fetch_pb2.TopicRef(name=name), partition=partition, all_states=True
+        )
+        seen = 0
+        async with aclosing(self._calls.segments(request, caller)) as found:
+            async for one in found:
+                seen += 1
+                if seen > SEGMENTS_MAX:
+                    raise Invalid(
+                        f"there are more than the {SEGMENTS_MAX} segments that are listed here: "
+                        f"rlm segments {name} -p {partition}"
+                    )
+                if seen % SEGMENTS_A_TURN == 0:
+                    await next_turn()
+                yield one
 
     async def _explanation(self, query: Query, caller: LocalCaller) -> Row:
         request = pb.ExplainPartitionRequest(topic=_topic_of(query), partition=partition_of(query))
@@ -200,3 +237,11 @@ class ConsoleAnswers:
 def _topic_of(query: Query) -> str:
     """Invalid: the request names no topic."""
     return checked_name(query.get("topic", ""))
+
+
+def _id_of(query: Query) -> Uuid:
+    """Invalid: the request names no segment."""
+    try:
+        return Uuid.parse(query.get("id", "")[:40])
+    except ValueError as error:
+        raise Invalid(f"id: {error}") from error

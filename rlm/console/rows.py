@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from kip405.ids import Uuid
-from kip405.segments import layout_note
+from kip405.segments import CustomMetadata
 from rlm.api.safety_of_status import on_record, verdict_of
 from rlm.console.paging import Order, Page, Row, paged
 from rlm.plans.problems import KINDS
@@ -131,10 +131,64 @@ def segment(row: fetch_pb2.Segment) -> Row:
         "state": row.state,
         "disputed": row.disputed,
         "store_id": str(Uuid(row.store_id)) if row.store_id else None,
-        "broker": row.broker_id,
+        "broker": _known(row.broker_id),
         "objects": row.objects_stem or None,
-        "layout": layout_note(row.custom_metadata) or None,
+        "layout": _layout(row.custom_metadata),
+        "recorded_ms": _set(row, "event_timestamp_ms"),
     }
+
+
+def segment_history(
+    row: fetch_pb2.Segment,
+    others: Sequence[fetch_pb2.Segment],
+    events: Sequence[pb.TaskEvent],
+    pending: Sequence[pb.PendingDeletion],
+) -> Row:
+    """What is known of one segment: its newest record of the ledger, which keeps no older ones,
+    other copies of its offsets, and what the tasks of its partition have decided.
+    """
+    id_ = str(Uuid(row.segment_id))
+    epochs = row.leader_epochs
+    return {
+        "row": segment(row),
+        "epochs": [[one.epoch, one.start_offset] for one in epochs[:LISTED_MAX]],
+        "epoch_count": len(epochs),
+        "others": [segment(one) for one in others[:LISTED_MAX]],
+        "other_count": len(others),
+        "events": [
+            {
+                "node_id": one.node_id,
+                "number": one.number,
+                "at_ms": one.at_ms,
+                "task": one.task,
+                "failed": one.failed,
+                "text": _text(one.text),
+                "names_it": id_ in one.text,
+            }
+            for one in events[-LISTED_MAX:]
+        ],
+        "event_count": len(events),
+        "deletions": deletions([one for one in pending if _concerns(one, row.partition)]),
+    }
+
+
+def silent(sources: Sequence[pb.EventSource]) -> list[Row] | None:
+    """Services whose events are not known; None = the caller may not see which answered."""
+    if not sources:
+        return None
+    found = [one for one in sources if one.problem]
+    return [{"node_id": one.node_id, "text": _text(one.problem)} for one in found[:LISTED_MAX]]
+
+
+def _layout(custom_metadata: bytes) -> str | None:
+    try:
+        return str(CustomMetadata.decode(custom_metadata).layout)
+    except ValueError:
+        return None
+
+
+def _concerns(deletion: pb.PendingDeletion, partition: int) -> bool:
+    return not deletion.HasField("partition") or deletion.partition == partition
 
 
 def explanation(found: pb.Explanation) -> Row:

@@ -258,7 +258,7 @@ class ListSegmentsRequest(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., all_states: _Optional[bool] = ...) -> None: ...
 
 class Segment(_message.Message):
-    __slots__ = ("topic", "topic_id", "partition", "segment_id", "start_offset", "next_offset", "size_bytes", "max_timestamp_ms", "state", "leader_epochs", "disputed", "store_id", "broker_id", "objects_stem", "custom_metadata")
+    __slots__ = ("topic", "topic_id", "partition", "segment_id", "start_offset", "next_offset", "size_bytes", "max_timestamp_ms", "state", "leader_epochs", "disputed", "store_id", "broker_id", "objects_stem", "custom_metadata", "event_timestamp_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -274,6 +274,7 @@ class Segment(_message.Message):
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_STEM_FIELD_NUMBER: _ClassVar[int]
     CUSTOM_METADATA_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: bytes
     partition: int
@@ -289,7 +290,8 @@ class Segment(_message.Message):
     broker_id: int
     objects_stem: str
     custom_metadata: bytes
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., segment_id: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., max_timestamp_ms: _Optional[int] = ..., state: _Optional[str] = ..., leader_epochs: _Optional[_Iterable[_Union[EpochEntry, _Mapping]]] = ..., disputed: _Optional[bool] = ..., store_id: _Optional[bytes] = ..., broker_id: _Optional[int] = ..., objects_stem: _Optional[str] = ..., custom_metadata: _Optional[bytes] = ...) -> None: ...
+    event_timestamp_ms: int
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., segment_id: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., max_timestamp_ms: _Optional[int] = ..., state: _Optional[str] = ..., leader_epochs: _Optional[_Iterable[_Union[EpochEntry, _Mapping]]] = ..., disputed: _Optional[bool] = ..., store_id: _Optional[bytes] = ..., broker_id: _Optional[int] = ..., objects_stem: _Optional[str] = ..., custom_metadata: _Optional[bytes] = ..., event_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class EpochEntry(_message.Message):
     __slots__ = ("epoch", "start_offset")

@@ -11,6 +11,7 @@ import { History } from "./history.js";
 import { overview, seen as seenCluster } from "./overview.js";
 import { PAGE } from "./parts.js";
 import { partition, seen as seenPartition } from "./partition.js";
+import { segment } from "./segment.js";
 import { seen as seenTopic, topic } from "./topic.js";
 
 const POLL_MS = 3_000;
@@ -36,6 +37,7 @@ const VIEWS = {
     show: topic,
   },
   partition: { load: loadPartition, seen: seenPartition, show: partition },
+  segment: { load: loadSegment, show: segment },
   problems: { title: "Problems", isHead: true, load: (route, signal) => get("cluster", { count: 1 }, signal), seen: seenCluster, show: activity.problems },
   activity: { title: "Activity", isHead: true, load: loadActivity, seen: seenCluster, show: activity.activity },
   costs: { title: "Cost", load: loadCosts, show: costs },
@@ -84,9 +86,22 @@ async function loadPartition(route, signal) {
   return { ...found, segments, explanation: explained };
 }
 
+// All services are asked for their events, so this is not asked for at each poll either.
+async function loadSegment(route, signal) {
+  const { ui } = state;
+  if (!ui.segment || performance.now() - ui.listedAt >= LIST_EVERY_MS) {
+    ui.segment = await get("segment", { topic: route.topic, partition: route.partition, id: route.segment }, signal);
+    ui.listedAt = performance.now();
+  }
+  return ui.segment;
+}
+
 function routeOf(hash) {
   const words = hash.replace(/^#\/?/, "").split("/").map(decoded);
-  if (words[0] === "topic" && words[1] && /^\d+$/.test(words[2] ?? "")) return { view: "partition", topic: words[1], partition: Number(words[2]) };
+  if (words[0] === "topic" && words[1] && /^\d+$/.test(words[2] ?? "")) {
+    const of = { topic: words[1], partition: Number(words[2]) };
+    return words[3] ? { view: "segment", ...of, segment: words[3] } : { view: "partition", ...of };
+  }
   if (words[0] === "topic" && words[1]) return { view: "topic", topic: words[1] };
   if (words[0] === "kind" && words[1]) return { view: "kind", kind: words[1] };
   return { view: ["problems", "activity", "costs", "clients"].includes(words[0]) ? words[0] : "cluster" };
@@ -166,13 +181,13 @@ function show() {
   const view = VIEWS[route.view];
   const alarms = head?.severities.alarm ?? 0;
   const links = [["cluster", "#/", "Cluster"], ["problems", "#/problems", "Problems"], ["activity", "#/activity", "Activity"], ["clients", "#/clients", "Clients"], ["costs", "#/costs", "Cost"]];
-  const current = { topic: "cluster", partition: "cluster", kind: "problems" }[route.view] ?? route.view;
+  const current = { topic: "cluster", partition: "cluster", segment: "cluster", kind: "problems" }[route.view] ?? route.view;
   render(document.getElementById("nav"), links.map(([name, href, title]) =>
     h("a", { href, "aria-current": name === current ? "page" : null, key: name }, title, name === "problems" && head && head.problem_count > 0 && h("span", { class: alarms ? "count alarm" : "count" }, String(head.problem_count))),
   ));
   showVerdict();
   showAge();
-  const name = route.kind ?? (route.view === "partition" ? `${route.topic}-${route.partition}` : route.topic ?? view.title);
+  const name = route.kind ?? (route.partition !== undefined ? `${route.topic}-${route.partition}` : route.topic ?? view.title);
   document.title = `${name} · kafka-rlm`;
   render(document.getElementById("main"), [
     error && h("p", { class: "banner", role: "alert", key: "banner" }, data ? `What is shown is old: ${error}` : error),

@@ -4,10 +4,10 @@ import { h } from "./dom.js";
 import { buttons, copyOffer } from "./actions.js";
 import { KINDS, counts, extent, holesLeftOut } from "./bar.js";
 import { UNKNOWN, bytes, duration, isKnown, number, perSecond, plural, rate, time } from "./format.js";
-import { bar, card, chart, chip, legend, measured, pairs, problemList, table, topicLink } from "./parts.js";
+import { bar, card, chart, chip, legend, measured, pairs, problemList, segmentLink, table, topicLink } from "./parts.js";
 import { partitionState } from "./topic.js";
 
-const STATES = {
+export const STATES = {
   COPY_SEGMENT_STARTED: ["copying", "being copied"],
   COPY_SEGMENT_FINISHED: ["well", "finished"],
   DELETE_SEGMENT_STARTED: ["warning", "being deleted"],
@@ -68,8 +68,12 @@ export function partition(data, ui, history, route) {
     ]),
     data.problems.length > 0 && h("section", { "aria-label": "Problems", key: "problems" }, h("h2", {}, "Problems"), problemList(data.problems, data.problems.length, data.now_ms)),
     h("section", { "aria-label": "Explanation", key: "explanation" }, h("h2", {}, "Where it is, and why"), explanation(data.explanation, ui)),
-    h("section", { "aria-label": "Segments", key: "segments" }, h("h2", {}, "Remote segments"), segments(data.segments, ui)),
+    h("section", { "aria-label": "Segments", key: "segments" }, h("h2", {}, "Remote segments"), segments(data.segments, ui, route)),
   ];
+}
+
+export function stateChips(row) {
+  return [chip(...(STATES[row.state] ?? ["unknown", row.state])), row.disputed && chip("alarm", "disputed")];
 }
 
 // No time is given where nothing is due, and where it is not known whether something is.
@@ -132,7 +136,7 @@ function explanation(found, ui) {
   ];
 }
 
-function segments(found, ui) {
+function segments(found, ui, route) {
   const rows = found?.rows ?? [];
   return [
     h(
@@ -155,11 +159,11 @@ function segments(found, ui) {
       rows.map((row) => ({
         key: row.id,
         cells: [
-          `${number(row.start)} to ${number(row.end)}`,
+          h("a", { href: segmentLink(route.topic, route.partition, row.id) }, `${number(row.start)} to ${number(row.end)}`),
           bytes(row.bytes),
-          [chip(...(STATES[row.state] ?? ["unknown", row.state])), row.disputed && chip("alarm", "disputed")],
+          stateChips(row),
           time(row.newest_ms),
-          row.broker,
+          row.broker ?? "none",
           row.objects ?? row.id,
         ],
       })),

@@ -304,6 +304,8 @@ async def test_describe_copy_and_segments_are_answered_by_the_leader() -> None:
         metadata(1, 0, 500, {0: 0}).custom_metadata or b"",
         metadata(2, 500, 900, {0: 0}).custom_metadata or b"",
     ]
+    kept = metadata(1, 0, 500, {0: 0}).event_timestamp_ms
+    assert rows[0].HasField("event_timestamp_ms") and rows[0].event_timestamp_ms == kept
 
 
 async def test_every_call_names_a_principal_and_shows_the_token() -> None:

@@ -10,6 +10,7 @@ const { History, SAMPLES_MAX, lines } = await from("history.js");
 const { seen: seenTopic } = await from("topic.js");
 const { seen: seenCluster } = await from("overview.js");
 const { lossDue } = await from("partition.js");
+const { steps } = await from("segment.js");
 
 const ROW = {
   remote_start: 0, remote_end: 900, local_start: 700, log_end: 1_000,
@@ -137,4 +138,18 @@ test("charts are bounded, and break where nothing was known", () => {
   for (const run of runs) for (const [x, y] of run) assert.ok(x >= 0 && x <= 120 && y >= 0 && y <= 28);
   assert.deepEqual(lines([], 120, 28), []);
   assert.deepEqual(lines([{ atMs: 1, value: 0 }, { atMs: 2, value: 0 }], 10, 5), [[[0, 5], [10, 5]]]);
+});
+
+test("the history of a segment is in the order of time, and what has no time is first", () => {
+  const row = { newest_ms: 50, recorded_ms: 90, state: "COPY_SEGMENT_FINISHED", broker: 2 };
+  const event = (number, at_ms, task) => ({ node_id: 1, number, at_ms, task, failed: false, names_it: false, text: "t" });
+  const events = [event(1, 10, "copy"), event(2, 90, "trim"), event(3, 99, "expiry")];
+  const shown = (given) => steps({ row: { ...row, ...given }, events }).map((one) => one.what);
+  assert.deepEqual(shown({}), ["copy", "newest record", "ledger", "trim", "expiry"]);
+  assert.deepEqual(shown({ recorded_ms: null, newest_ms: null }), ["ledger", "copy", "trim", "expiry"]);
+  const said = (given) => steps({ row: { ...row, ...given }, events: [] }).at(-1).text;
+  assert.equal(said({}), "Broker 2 finished the copy.");
+  assert.match(said({ broker: null }), /imported/);
+  assert.match(said({ broker: null, state: "COPY_SEGMENT_STARTED" }), /found in the store/);
+  assert.equal(said({ state: "NEW" }), "State NEW.");
 });

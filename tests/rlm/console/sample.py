@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from kip405.ids import Uuid
+from kip405.segments import CustomMetadata
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
 from tests.rlm.console.served import ShownCluster, ranges, row, service
@@ -10,6 +12,8 @@ MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
 NOW_MS = 1_795_600_000_000
 HOSTILE = "<img/src=x onerror=document.title='broken-in'>"
 """A name that would be markup, were it put into the page as such."""
+SEGMENT_ID = str(Uuid(bytes([5]) * 16))
+"""The segment of orders-1 with offsets 50,000 to 60,000."""
 
 
 def sample_cluster() -> ShownCluster:
@@ -62,6 +66,7 @@ def sample_cluster() -> ShownCluster:
                 )
             ]
         ),
+        events=_events(),
         deletions=_deletions(),
         costs=pb.CostsResponse(
             currency="EUR",
@@ -278,7 +283,37 @@ def _segments() -> list[fetch_pb2.Segment]:
             max_timestamp_ms=NOW_MS - number * 600_000,
             state="COPY_SEGMENT_STARTED" if number > 79 else "COPY_SEGMENT_FINISHED",
             broker_id=1,
+            leader_epochs=[fetch_pb2.EpochEntry(epoch=3, start_offset=0)],
+            event_timestamp_ms=NOW_MS - number * 500_000,
+            custom_metadata=CustomMetadata(store_id=Uuid(b"s" * 16)).encode(),
             objects_stem=f"orders-1/000000000000{number * 10_000:08}-AbCdEfGh",
         )
         for number in range(84)
     ]
+
+
+def _events() -> pb.ListEventsResponse:
+    def one(number: int, task: str, text: str, *, failed: bool = False) -> pb.TaskEvent:
+        at_ms = NOW_MS - 9_000_000 + number * 60_000
+        return pb.TaskEvent(
+            node_id=1,
+            number=number,
+            at_ms=at_ms,
+            task=task,
+            topic="orders",
+            partition=1,
+            text=text,
+            failed=failed,
+        )
+
+    return pb.ListEventsResponse(
+        events=[
+            one(1, "copy", "remote up to 100,000; the next segment is not closed"),
+            one(2, "copy", f"put of {SEGMENT_ID} to {HOSTILE}: connection reset", failed=True),
+            one(3, "trim", "trimmed up to 80,000"),
+        ],
+        sources=[
+            pb.EventSource(node_id=1, newest=3),
+            pb.EventSource(node_id=3, problem="connection refused"),
+        ],
+    )

@@ -46,6 +46,7 @@ class ShownCluster:
     topics: dict[str, pb.TopicDescription] = field(default_factory=dict)
     explanation: pb.Explanation = field(default_factory=pb.Explanation)
     clients: pb.ListClientsResponse = field(default_factory=pb.ListClientsResponse)
+    events: pb.ListEventsResponse = field(default_factory=pb.ListEventsResponse)
     deletions: Sequence[pb.PendingDeletion] = ()
     costs: pb.CostsResponse = field(default_factory=pb.CostsResponse)
     asked: list[str] = field(default_factory=list)
@@ -92,6 +93,14 @@ class ShownAdmin:
     async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> Any:
         async with Answering(self._gate, context, "list clients"):
             return self._shown.clients
+
+    async def ListEvents(self, request: pb.ListEventsRequest, context: Context) -> Any:
+        async with Answering(self._gate, context, "list events"):
+            self._shown.asked.append(f"events {request.topic}".strip())
+            found = pb.ListEventsResponse(sources=self._shown.events.sources)
+            topics = ("", request.topic)
+            found.events.extend(one for one in self._shown.events.events if one.topic in topics)
+            return found
 
     async def ListDeletions(self, request: pb.ListDeletionsRequest, context: Context) -> Any:
         async with Answering(self._gate, context, "list deletions"):

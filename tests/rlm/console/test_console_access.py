@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from kip405.ids import Uuid
 from rlm.api.authorization import Authorization, SettingsTopicNames
 from rlm.api.authorizers import FileAuthorizer
 from rlm.api.calls import Gate
@@ -20,12 +21,14 @@ NAMES = (
     "topic",
     "partition",
     "segments",
+    "segment",
     "explanation",
     "deletions",
     "clients",
     "kinds",
     "costs",
 )
+ID = Uuid(b"i" * 16)
 
 
 def _cluster() -> ShownCluster:
@@ -42,7 +45,7 @@ def _cluster() -> ShownCluster:
 
 async def _statuses(shown: Console, token: str | None) -> set[int]:
     return {
-        (await shown.get(f"{name}?topic=orders&partition=0", token))[0]
+        (await shown.get(f"{name}?topic=orders&partition=0&id={ID}", token))[0]
         for name in NAMES
         if name != "topic"
     }
@@ -154,10 +157,11 @@ async def test_a_principal_sees_what_the_api_shows_it() -> None:
         _, found = await shown.get("cluster", "reader-token")
         assert [one["topic"] for one in found["topics"]["rows"]] == ["orders"]
         assert (found["services"], found["problems"]) == ([], [])
-        for path in ("topic", "partition", "segments", "explanation"):
-            status, refused = await shown.get(f"{path}?topic=payments&partition=0", "reader-token")
+        for path in ("topic", "partition", "segments", "segment", "explanation"):
+            of = f"topic=payments&partition=0&id={ID}"
+            status, refused = await shown.get(f"{path}?{of}", "reader-token")
             assert status == 403 and "no right" in refused["error"]
-        for path in ("clients", "costs"):
+        for path in ("clients", "clients?topic=orders", "costs"):
             assert (await shown.get(path, "reader-token"))[0] == 403
         assert (await shown.get("partition?topic=orders&partition=0", "reader-token"))[0] == 200
         for token in ("admin-token", "services"):

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
+from kip405.ids import Uuid
+from kip405.segments import CustomMetadata, Layout
 from rlm.api.calls import Gate
 from rlm.api.local_calls import LocalCaller
 from rlm.clock import next_turn
@@ -199,6 +202,68 @@ async def test_a_partition_with_its_segments_and_an_explanation() -> None:
     assert [one["start"] for one in copying["rows"]] == [40]
     assert explained["sentences"] == ["It is remote."] and explained["offset"] == 7
     assert refused == [400] * 9
+
+
+def _copy_of(id_: int, start: int, end: int, state: str, **fields: Any) -> fetch_pb2.Segment:
+    return fetch_pb2.Segment(
+        topic="orders",
+        partition=1,
+        segment_id=bytes([id_]) * 16,
+        start_offset=start,
+        next_offset=end,
+        state=state,
+        **fields,
+    )
+
+
+async def test_what_is_known_of_one_segment() -> None:
+    """Its own record, other copies of its offsets, and what its partition's tasks decided."""
+    cluster, wanted = _cluster(), Uuid(bytes([1]) * 16)
+    custom = CustomMetadata(store_id=Uuid(b"s" * 16), layout=Layout.BLOCKS)
+    cluster.segments = [
+        _copy_of(0, 0, 10, "COPY_SEGMENT_FINISHED"),
+        _copy_of(2, 9, 11, "DELETE_SEGMENT_STARTED", broker_id=-1),
+        _copy_of(
+            1,
+            10,
+            20,
+            "COPY_SEGMENT_FINISHED",
+            broker_id=2,
+            event_timestamp_ms=77,
+            custom_metadata=custom.encode(),
+            leader_epochs=[fetch_pb2.EpochEntry(epoch=3, start_offset=10)],
+        ),
+        _copy_of(3, 20, 30, "COPY_SEGMENT_FINISHED"),
+    ]
+    event = pb.TaskEvent(node_id=1, topic="orders", partition=1, text=f"put {wanted}", at_ms=5)
+    other = pb.TaskEvent(node_id=1, topic="orders", partition=0, text="of another partition")
+    cluster.events = pb.ListEventsResponse(
+        events=[event, other], sources=[pb.EventSource(node_id=2, problem="it is away")]
+    )
+    of = "segment?topic=orders&partition=1"
+    async with console(cluster) as shown:
+        _, found = await shown.get(f"{of}&id={wanted}")
+        _, gone = await shown.get(f"{of}&id={Uuid(bytes([9]) * 16)}")
+        wrong = [(await shown.get(f"{of}&id={one}"))[0] for one in ("", "x", "x" * 5_000)]
+        del cluster.events.sources[:]
+        cluster.status.deletions[0].partition = 0
+        shown.clock.advance(KEPT_MS)
+        _, unseen = await shown.get(f"{of}&id={Uuid(bytes([2]) * 16)}")
+        cluster.segments = [cluster.segments[0]] * (SEGMENTS_MAX + 1)
+        many, _ = await shown.get(f"{of}&id={wanted}")
+    row = found["row"]
+    assert (row["recorded_ms"], row["broker"], row["layout"]) == (77, 2, "blocks")
+    assert found["epochs"] == [[3, 10]] and found["epoch_count"] == 1
+    assert [one["start"] for one in found["others"]] == [9]
+    [said] = found["events"]
+    assert said["names_it"] and said["at_ms"] == 5 and found["event_count"] == 1
+    assert found["silent"] == [{"node_id": 2, "text": "it is away"}]
+    assert len(found["deletions"]) == 1
+    assert gone["row"] is None and wrong == [400] * 3 and many == 400
+    old = unseen["row"]
+    assert (old["recorded_ms"], old["broker"], old["layout"]) == (None, None, None)
+    assert [one["start"] for one in unseen["others"]] == [0, 10]
+    assert unseen["silent"] is None and unseen["deletions"] == []
 
 
 async def test_clients_deletions_and_kinds_of_problems() -> None:

@@ -8,7 +8,7 @@ from rlm.api.calls import Gate
 from rlm.v1 import admin_pb2 as pb
 from tests.builders.clock import ManualClock
 from tests.rlm.console.browser import Browser, browser
-from tests.rlm.console.sample import HOSTILE, NOW_MS, sample_cluster
+from tests.rlm.console.sample import HOSTILE, NOW_MS, SEGMENT_ID, sample_cluster
 from tests.rlm.console.served import Console, console
 from tests.waiting import until
 
@@ -18,6 +18,7 @@ VIEWS = {
     "#/": "Cluster",
     "#/topic/orders": "orders",
     "#/topic/orders/1": "Partition 1",
+    f"#/topic/orders/1/{SEGMENT_ID}": "Segment 50,000 to 60,000",
     "#/problems": "Problems",
     "#/activity": "Activity",
     "#/clients": "Clients",
@@ -78,7 +79,7 @@ async def test_every_view_fits_every_screen_and_breaks_no_rule(
 
 
 async def test_names_are_text_and_never_markup(shown: Console, window: Browser) -> None:
-    for path in ("#/clients", "#/problems", "#/"):
+    for path in ("#/clients", "#/problems", "#/", f"#/topic/orders/1/{SEGMENT_ID}"):
         await _go(window, shown, path)
         assert HOSTILE in await window.run("return document.querySelector('main').textContent")
         assert await window.run("return document.querySelectorAll('main img').length") == 0
