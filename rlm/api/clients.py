@@ -77,7 +77,9 @@ class ClusterClients:
         except RemoteStorageError as error:
             whole.direct_problem = str(error)
             return
-        whole.direct_groups.extend(_direct(committed, seen))
+        groups = _group_rows(committed)
+        whole.direct_groups.extend(row for row in groups if row.group not in seen)
+        whole.proxied_groups.extend(row for row in groups if row.group in seen)
         whole.share_starts.extend(_positions(starts))
 
 
@@ -134,11 +136,10 @@ def _add(known: pb.KafkaClient, row: pb.KafkaClient) -> None:
             known.topics.append(one)
 
 
-def _direct(committed: Iterable[GroupOffset], seen: set[str]) -> list[pb.DirectGroup]:
+def _group_rows(committed: Iterable[GroupOffset]) -> list[pb.DirectGroup]:
     found: dict[str, dict[int, int]] = {}
     for one in committed:
-        if one.group not in seen:
-            found.setdefault(one.group, {})[one.partition] = one.offset
+        found.setdefault(one.group, {})[one.partition] = one.offset
     return [
         pb.DirectGroup(group=group, positions=_positions(offsets))
         for group, offsets in sorted(found.items())

@@ -21,6 +21,7 @@ from rlm.clock import Clock, next_turn
 from rlm.console import rows
 from rlm.console.costs import costs
 from rlm.console.paging import Page, Row, number_of, partition_of
+from rlm.console.readers import clients
 from rlm.v1 import admin_pb2 as pb
 from rlm.v1 import fetch_pb2
 from rsm_plugins.threads import Threads
@@ -210,7 +211,8 @@ class ConsoleAnswers:
         topic = _topic_of(query) if query.get("topic") else ""
         page = Page.of(query)
         found = await self._calls.clients(pb.ListClientsRequest(topic=topic), caller)
-        return await self._threads.run(rows.clients, found, page)
+        status = await self._status(topic, caller) if topic else pb.StatusResponse()
+        return await self._threads.run(clients, found, page, status.partitions)
 
     async def _costs(self, query: Query, caller: LocalCaller) -> Row:
         page = Page.of(query)

@@ -201,20 +201,6 @@ def explanation(found: pb.Explanation) -> Row:
     }
 
 
-def clients(found: pb.ListClientsResponse, page: Page) -> Row:
-    """Kafka clients of all proxies, or of one topic with the groups that read past the proxies."""
-    return {
-        "clients": paged(found.clients, page, {"": None}, lambda row: str(row.client_id), _client),
-        "problems": [
-            {"node_id": row.node_id, "text": _text(row.problem)}
-            for row in found.problems[:LISTED_MAX]
-        ],
-        "direct_groups": [row.group for row in found.direct_groups[:LISTED_MAX]],
-        "direct_group_count": len(found.direct_groups),
-        "direct_problem": _text(found.direct_problem),
-    }
-
-
 def problems(found: Sequence[pb.Problem]) -> list[Row]:
     """The gravest come first, as in the answer."""
     return [_problem(row) for row in found[:LISTED_MAX]]
@@ -358,21 +344,6 @@ def _copying(row: pb.CopyingStatus) -> Row:
         "limit": _set(row, "limit_bytes_per_second"),
         "left_ms": _set(row, "left_ms"),
         "unmeasured": row.unmeasured_partitions,
-    }
-
-
-def _client(row: pb.KafkaClient) -> Row:
-    return {
-        "name": row.client_id,
-        "principal": row.principal or None,
-        "address": row.address,
-        "software": _texts(row.software),
-        "groups": _texts(row.groups),
-        "connections": row.connections,
-        "throttled_ms": row.throttled_ms,
-        "remote_bytes": sum(one.remote_bytes for one in row.topics),
-        "local_bytes": sum(one.local_bytes for one in row.topics),
-        "topics": _texts(one.topic for one in row.topics if one.topic),
     }
 
 

@@ -1199,18 +1199,20 @@ class ListClientsRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., local_only: _Optional[bool] = ...) -> None: ...
 
 class ListClientsResponse(_message.Message):
-    __slots__ = ("clients", "problems", "direct_groups", "share_starts", "direct_problem")
+    __slots__ = ("clients", "problems", "direct_groups", "share_starts", "direct_problem", "proxied_groups")
     CLIENTS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     DIRECT_GROUPS_FIELD_NUMBER: _ClassVar[int]
     SHARE_STARTS_FIELD_NUMBER: _ClassVar[int]
     DIRECT_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PROXIED_GROUPS_FIELD_NUMBER: _ClassVar[int]
     clients: _containers.RepeatedCompositeFieldContainer[KafkaClient]
     problems: _containers.RepeatedCompositeFieldContainer[ClientsProblem]
     direct_groups: _containers.RepeatedCompositeFieldContainer[DirectGroup]
     share_starts: _containers.RepeatedCompositeFieldContainer[GroupPosition]
     direct_problem: str
-    def __init__(self, clients: _Optional[_Iterable[_Union[KafkaClient, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[ClientsProblem, _Mapping]]] = ..., direct_groups: _Optional[_Iterable[_Union[DirectGroup, _Mapping]]] = ..., share_starts: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ..., direct_problem: _Optional[str] = ...) -> None: ...
+    proxied_groups: _containers.RepeatedCompositeFieldContainer[DirectGroup]
+    def __init__(self, clients: _Optional[_Iterable[_Union[KafkaClient, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[ClientsProblem, _Mapping]]] = ..., direct_groups: _Optional[_Iterable[_Union[DirectGroup, _Mapping]]] = ..., share_starts: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ..., direct_problem: _Optional[str] = ..., proxied_groups: _Optional[_Iterable[_Union[DirectGroup, _Mapping]]] = ...) -> None: ...
 
 class KafkaClient(_message.Message):
     __slots__ = ("principal", "client_id", "address", "software", "groups", "connections", "throttled_ms", "topics")

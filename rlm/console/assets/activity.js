@@ -1,9 +1,9 @@
-// What runs and what is about to happen: problems, copies, verifications, deletions, freezes, clients.
+// What runs and what is about to happen: problems, copies, verifications, deletions, freezes.
 
 import { button, undoOffer } from "./actions.js";
 import { h } from "./dom.js";
 import { bytes, duration, isKnown, limit, number, time } from "./format.js";
-import { chip, listTools, partitionLink, problemChips, problemList, table, topicLink } from "./parts.js";
+import { chip, partitionLink, problemChips, problemList, table, topicLink } from "./parts.js";
 
 export function problems(data) {
   return [
@@ -118,32 +118,3 @@ function freezeTable(rows) {
     "None.",
   );
 }
-
-export function clients(data, ui) {
-  return [
-    h("h1", { tabindex: "-1" }, "Clients"),
-    h("p", { class: "note" }, "Kafka clients of all proxies. Bytes count since each service began."),
-    data.problems.map((one) => h("p", { class: "problem warning" }, `Node ${one.node_id}: ${one.text}`)),
-    listTools(ui, data.clients, [["", "principal"]], "clients"),
-    table(
-      "Clients",
-      [["Client", "wide"], ["Principal", ""], ["Address", ""], ["Groups", "wide"], ["Remote", "n"], ["Local", "n"], ["Throttled", "n"], ["Connections", "n"], ["Topics", "wide"]],
-      data.clients.rows.map((row) => ({
-        key: `${row.principal ?? ""} ${row.name} ${row.address}`,
-        cells: [
-          [row.name || "no name", row.software.length > 0 && h("span", { class: "why" }, row.software.join(", "))],
-          row.principal ?? "not proved",
-          row.address,
-          row.groups.join(", "),
-          bytes(row.remote_bytes),
-          bytes(row.local_bytes),
-          row.throttled_ms ? duration(row.throttled_ms) : "no",
-          number(row.connections),
-          row.topics.join(", "),
-        ],
-      })),
-      "No client has come to a proxy, or none that you search for.",
-    ),
-  ];
-}
-

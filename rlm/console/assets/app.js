@@ -11,6 +11,7 @@ import { History } from "./history.js";
 import { overview, seen as seenCluster } from "./overview.js";
 import { PAGE } from "./parts.js";
 import { partition, seen as seenPartition } from "./partition.js";
+import { readers } from "./readers.js";
 import { segment } from "./segment.js";
 import { seen as seenTopic, topic } from "./topic.js";
 
@@ -41,7 +42,7 @@ const VIEWS = {
   problems: { title: "Problems", isHead: true, load: (route, signal) => get("cluster", { count: 1 }, signal), seen: seenCluster, show: activity.problems },
   activity: { title: "Activity", isHead: true, load: loadActivity, seen: seenCluster, show: activity.activity },
   costs: { title: "Cost", load: loadCosts, show: costs },
-  clients: { title: "Clients", load: (route, signal) => get("clients", listed(), signal), show: activity.clients },
+  readers: { title: "Readers", isHead: true, load: loadReaders, seen: seenCluster, show: readers },
   kind: { load: async (route, signal) => (kinds ??= await get("kinds", {}, signal)), show: activity.kind },
 };
 
@@ -61,6 +62,27 @@ async function loadCosts(route, signal) {
   return ui.costs;
 }
 
+// What is refused leaves the rest of its page to be seen.
+function orProblem(promise) {
+  return promise.catch((error) => {
+    if (!(error instanceof Refused) || error.asksToken) throw error;
+    return { problem: error.message };
+  });
+}
+
+// Positions of groups are asked of the broker, so those of a topic are not asked for at each poll.
+async function loadReaders(route, signal) {
+  const { ui } = state;
+  const page = JSON.stringify(listed());
+  const isOld = !route.topic || ui.page !== page || performance.now() - ui.listedAt >= LIST_EVERY_MS;
+  const [found, who] = await Promise.all([
+    get("cluster", { count: 1 }, signal),
+    isOld ? orProblem(get("clients", { topic: route.topic, ...listed() }, signal)) : ui.who,
+  ]);
+  if (isOld) Object.assign(ui, { who, page, listedAt: performance.now() });
+  return { ...found, who };
+}
+
 // An explanation takes a new snapshot of the partition, so it is asked for once and not at each poll.
 // Segments are listed again where the polled row says that they have changed, and not too often.
 async function loadPartition(route, signal) {
@@ -68,10 +90,6 @@ async function loadPartition(route, signal) {
   const of = { topic: route.topic, partition: route.partition };
   const asked = `${ui.offset}`;
   const wants = ui.explained !== asked;
-  const orProblem = (promise) => promise.catch((error) => {
-    if (!(error instanceof Refused) || error.asksToken) throw error;
-    return { problem: error.message };
-  });
   const found = await get("partition", of, signal);
   const page = `${ui.from} ${ui.state}`;
   const changed = `${found.row?.remote_segments} ${JSON.stringify(found.row?.copying)}`;
@@ -104,7 +122,8 @@ function routeOf(hash) {
   }
   if (words[0] === "topic" && words[1]) return { view: "topic", topic: words[1] };
   if (words[0] === "kind" && words[1]) return { view: "kind", kind: words[1] };
-  return { view: ["problems", "activity", "costs", "clients"].includes(words[0]) ? words[0] : "cluster" };
+  if (words[0] === "readers" && words[1]) return { view: "readers", topic: words[1] };
+  return { view: ["problems", "activity", "costs", "readers"].includes(words[0]) ? words[0] : "cluster" };
 }
 
 function decoded(text) {
@@ -180,7 +199,7 @@ function show() {
   const { route, data, error, head } = state;
   const view = VIEWS[route.view];
   const alarms = head?.severities.alarm ?? 0;
-  const links = [["cluster", "#/", "Cluster"], ["problems", "#/problems", "Problems"], ["activity", "#/activity", "Activity"], ["clients", "#/clients", "Clients"], ["costs", "#/costs", "Cost"]];
+  const links = [["cluster", "#/", "Cluster"], ["problems", "#/problems", "Problems"], ["activity", "#/activity", "Activity"], ["readers", "#/readers", "Readers"], ["costs", "#/costs", "Cost"]];
   const current = { topic: "cluster", partition: "cluster", segment: "cluster", kind: "problems" }[route.view] ?? route.view;
   render(document.getElementById("nav"), links.map(([name, href, title]) =>
     h("a", { href, "aria-current": name === current ? "page" : null, key: name }, title, name === "problems" && head && head.problem_count > 0 && h("span", { class: alarms ? "count alarm" : "count" }, String(head.problem_count))),

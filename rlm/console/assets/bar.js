@@ -65,6 +65,25 @@ function kindOf(row, remote, local, from, to) {
   return "broken";
 }
 
+// Where an offset is: a kind of part, "end" from the end of the log on, "below" before all parts; null = not known.
+export function placeOf(row, offset) {
+  if (!row || !isKnown(row.log_end)) return null;
+  if (offset >= row.log_end) return "end";
+  const found = parts(row);
+  if (found.length && offset < found[0].start) return "below";
+  return found.find((part) => part.start <= offset && offset < part.end)?.kind ?? null;
+}
+
+// How many offsets from `offset` on are to be read, and how many of these are remote only; null = not known.
+export function leftToRead(row, offset) {
+  if (!row || !isKnown(row.log_end)) return null;
+  const remote = parts(row).filter((part) => part.kind === "remote" && part.end > offset);
+  return {
+    all: Math.max(0, row.log_end - offset),
+    remote: remote.reduce((sum, part) => sum + part.end - Math.max(part.start, offset), 0),
+  };
+}
+
 // Empty where all holes are in the bar: a service gives the lowest ones only.
 export function holesLeftOut(row) {
   return isKnown(row.hole_count) && row.hole_count > row.holes.length

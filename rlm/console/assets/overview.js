@@ -122,7 +122,7 @@ function serviceTable(services) {
   );
 }
 
-function readerTable(readers) {
+export function readerTable(readers, empty) {
   return table(
     "Readers",
     [["Reader", "wide"], ["State", "state"], ["Heartbeat", "n"], ["Version", ""]],
@@ -135,7 +135,7 @@ function readerTable(readers) {
         row.version || "unknown",
       ],
     })),
-    "",
+    empty,
   );
 }
 

@@ -10,6 +10,7 @@ const [WIDTH, HEIGHT] = [120, 28];
 
 export const topicLink = (topic) => `#/topic/${encodeURIComponent(topic)}`;
 export const partitionLink = (topic, partition) => `${topicLink(topic)}/${partition}`;
+export const readersLink = (topic) => `#/readers/${encodeURIComponent(topic)}`;
 export const segmentLink = (topic, partition, id) => `${partitionLink(topic, partition)}/${encodeURIComponent(id)}`;
 
 export function bar(row, isLarge = false) {

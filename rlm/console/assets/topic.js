@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { bytes, duration, isKnown, limit, number, perSecond, plural, rate } from "./format.js";
 import { buttons, copyOffer, freezeOffer, verifyOffer } from "./actions.js";
 import { deletionTable } from "./activity.js";
-import { bar, card, chart, chip, legend, listTools, measured, pairs, partitionLink, problemList, table, unknownToo } from "./parts.js";
+import { bar, card, chart, chip, legend, listTools, measured, pairs, partitionLink, problemList, readersLink, table, unknownToo } from "./parts.js";
 
 const ORDERS = [["", "number"], ["lag", "most to copy"], ["size", "most remote bytes"], ["problems", "problems"]];
 
@@ -24,6 +24,7 @@ export function topic(data, ui, history) {
   return [
     h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Cluster"), " / "),
     h("h1", { tabindex: "-1" }, name),
+    h("p", { class: "note" }, h("a", { href: readersLink(name) }, "Who reads it, and where they are")),
     buttons(data, [copyOffer(name), verifyOffer(name), freezeOffer(name)]),
     data.description && setUp(data.description),
     data.description_problem && h("p", { class: "note" }, `How it is set up is not known: ${data.description_problem}`),

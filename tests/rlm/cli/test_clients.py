@@ -76,6 +76,8 @@ async def test_h19_groups_that_read_past_the_proxies_are_beside_the_readers_of_a
         positions = [{"partition": 0, "offset": 5}, {"partition": 1, "offset": 6}]
         past = [{"group": group, "positions": positions} for group in ("named", "past")]
         assert answer["direct_groups"] == past
+        seen = [{"group": group, "positions": positions} for group in ("billing", "seen-there")]
+        assert answer["proxied_groups"] == seen
         assert answer["share_starts"] == [{"partition": 0, "offset": 40}]
         shown = (await asked(one, "clients", TOPIC)).stdout
         _, _, direct = shown.partition("committed")

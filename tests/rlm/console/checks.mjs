@@ -4,13 +4,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 const from = (name) => import(new URL(name, `file://${process.env.CONSOLE_ASSETS}/`));
-const { counts, described, extent, holesLeftOut, parts } = await from("bar.js");
+const { counts, described, extent, holesLeftOut, leftToRead, parts, placeOf } = await from("bar.js");
 const { bytes, duration, limit, number, perSecond, plural, rate, sum, time } = await from("format.js");
 const { History, SAMPLES_MAX, lines } = await from("history.js");
 const { seen: seenTopic } = await from("topic.js");
 const { seen: seenCluster } = await from("overview.js");
 const { lossDue } = await from("partition.js");
 const { steps } = await from("segment.js");
+const { placed, remoteShare } = await from("readers.js");
 
 const ROW = {
   remote_start: 0, remote_end: 900, local_start: 700, log_end: 1_000,
@@ -152,4 +153,27 @@ test("the history of a segment is in the order of time, and what has no time is 
   assert.match(said({ broker: null }), /imported/);
   assert.match(said({ broker: null, state: "COPY_SEGMENT_STARTED" }), /found in the store/);
   assert.equal(said({ state: "NEW" }), "State NEW.");
+});
+
+test("where a position is, and how much is left to read from there", () => {
+  const row = { ...ROW, remote_start: 10, holes: [[100, 200]] };
+  const at = (offset) => placeOf(row, offset);
+  assert.deepEqual([5, 10, 99, 100, 200, 699, 700, 900, 999, 1_000, 5_000].map(at), ["below", "remote", "remote", "hole", "remote", "remote", "both", "local", "local", "end", "end"]);
+  assert.deepEqual(leftToRead(row, 650), { all: 350, remote: 50 });
+  assert.deepEqual(leftToRead(row, 50), { all: 950, remote: 550 });
+  assert.deepEqual(leftToRead(row, 2_000), { all: 0, remote: 0 });
+  for (const unknown of [undefined, { ...ROW, log_end: null }]) {
+    assert.equal(placeOf(unknown, 5), null);
+    assert.equal(leftToRead(unknown, 5), null);
+  }
+});
+
+test("what is remote only is an alarm for those who read past the proxies", () => {
+  const kindOf = (through, offset) => placed(ROW, { through, offset })[0];
+  assert.deepEqual([kindOf("broker", 5), kindOf("proxy", 5), kindOf(null, 5)], ["alarm", "note", "note"]);
+  assert.deepEqual([kindOf("broker", 700), kindOf("broker", 1_000)], ["note", "well"]);
+  assert.deepEqual(placed(undefined, { through: "broker", offset: 5 }), ["unknown", "unknown"]);
+  assert.equal(placed({ ...ROW, holes: [[0, 9]] }, { through: "proxy", offset: 5 })[0], "alarm");
+  assert.equal(remoteShare({ remote_bytes: 3, local_bytes: 1 }), 0.75);
+  assert.equal(remoteShare({ remote_bytes: 0, local_bytes: 0 }), null);
 });

@@ -51,21 +51,7 @@ def sample_cluster() -> ShownCluster:
                 "Nothing more is copied now: the next segment is not closed.",
             ]
         ),
-        clients=pb.ListClientsResponse(
-            clients=[
-                pb.KafkaClient(
-                    principal="User:etl",
-                    client_id=HOSTILE,
-                    address="10.0.1.7",
-                    software=["apache-kafka-java 4.1.0"],
-                    groups=["etl-nightly"],
-                    connections=6,
-                    topics=[
-                        pb.ClientTopic(topic="orders", remote_bytes=3 * GIB, local_bytes=9 * MIB)
-                    ],
-                )
-            ]
-        ),
+        clients=_clients(),
         events=_events(),
         deletions=_deletions(),
         costs=pb.CostsResponse(
@@ -85,6 +71,34 @@ def sample_cluster() -> ShownCluster:
             reads=[pb.StoreReads(node_id=1, requests=70_000, within_ms=86_400_000)],
         ),
     )
+
+
+def _clients() -> pb.ListClientsResponse:
+    return pb.ListClientsResponse(
+        clients=[
+            pb.KafkaClient(
+                principal="User:etl",
+                client_id=HOSTILE,
+                address="10.0.1.7",
+                software=["apache-kafka-java 4.1.0"],
+                groups=["etl-nightly"],
+                connections=6,
+                topics=[
+                    pb.ClientTopic(topic="orders", remote_bytes=3 * GIB, local_bytes=GIB),
+                    pb.ClientTopic(topic="payments", local_bytes=9 * MIB),
+                ],
+            )
+        ],
+        problems=[pb.ClientsProblem(node_id=3, problem="connection refused")],
+        proxied_groups=[_group("etl-nightly", {0: 2_000_000, 1: 9_100_000})],
+        direct_groups=[_group(HOSTILE, {0: 5_000_000, 2: 8_500_000, 3: 7})],
+        share_starts=[pb.GroupPosition(partition=4, offset=7_000_000)],
+    )
+
+
+def _group(name: str, offsets: dict[int, int]) -> pb.DirectGroup:
+    rows = [pb.GroupPosition(partition=one, offset=offset) for one, offset in offsets.items()]
+    return pb.DirectGroup(group=name, positions=rows)
 
 
 def _sizes(remote: int, local: int, lag: int = 0) -> dict[str, Any]:

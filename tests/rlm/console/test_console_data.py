@@ -286,8 +286,46 @@ async def test_clients_deletions_and_kinds_of_problems() -> None:
     [client] = clients["clients"]["rows"]
     assert client["name"] == "<img src=x>" and client["principal"] is None
     assert (client["remote_bytes"], client["local_bytes"]) == (5, 7)
+    assert client["topics"] == [{"topic": "orders", "remote_bytes": 5, "local_bytes": 7}]
     assert deletions["deletion_count"] == 1
     assert set(kinds["kinds"]) == {one.value for one in ProblemKind}
+
+
+async def test_positions_of_groups_are_beside_the_offsets_of_their_partitions() -> None:
+    """Those with the most left to read first, and those that nobody knows last."""
+
+    def group(name: str, *positions: tuple[int, int]) -> pb.DirectGroup:
+        rows = [pb.GroupPosition(partition=one, offset=offset) for one, offset in positions]
+        return pb.DirectGroup(group=name, positions=rows)
+
+    cluster = _cluster()
+    cluster.clients = pb.ListClientsResponse(
+        proxied_groups=[group("through", (0, 999), (7, 3))],
+        direct_groups=[group("past", (0, 10), (1, 500))],
+        share_starts=[pb.GroupPosition(partition=1, offset=400)],
+    )
+    async with console(cluster) as shown:
+        _, all_topics = await shown.get("clients")
+        assert shown.shown.asked == []
+        _, found = await shown.get("clients?topic=orders")
+        many = [(one % 2, one) for one in range(rows.LISTED_MAX + 5)]
+        cluster.clients = pb.ListClientsResponse(direct_groups=[group("x" * 10_000, *many)])
+        _, bounded = await shown.get("clients?topic=orders")
+    order = [(one["group"], one["through"], one["offset"]) for one in found["positions"]]
+    assert order == [
+        ("past", "broker", 10),
+        (None, None, 400),
+        ("past", "broker", 500),
+        ("through", "proxy", 999),
+        ("through", "proxy", 3),
+    ]
+    assert set(found["partitions"]) == {"0", "1"} and found["position_count"] == 5
+    assert found["partitions"]["0"]["log_end"] == 1_000
+    assert found["partitions"]["0"]["copying"] == [[900, 950]]
+    assert all_topics["partitions"] == {}
+    assert len(bounded["positions"]) == rows.LISTED_MAX
+    assert bounded["position_count"] == rows.LISTED_MAX + 5
+    assert len(json.dumps(bounded)) < MOST_BYTES
 
 
 async def test_ten_thousand_partitions_are_pages_of_a_bounded_size() -> None:

@@ -21,7 +21,8 @@ VIEWS = {
     f"#/topic/orders/1/{SEGMENT_ID}": "Segment 50,000 to 60,000",
     "#/problems": "Problems",
     "#/activity": "Activity",
-    "#/clients": "Clients",
+    "#/readers": "Readers",
+    "#/readers/orders": "Readers of orders",
     "#/costs": "Cost",
     "#/kind/partition-frozen": "partition-frozen",
 }
@@ -72,6 +73,11 @@ async def test_every_view_fits_every_screen_and_breaks_no_rule(
                     && !one.textContent.trim()).map(one => one.outerHTML)"""
             )
             assert unnamed == [], path
+            tall = await window.run(
+                """return Math.max(
+                  ...[...document.querySelectorAll('nav a')].map(one => one.offsetHeight))"""
+            )
+            assert tall < 44, f"a link of the navigation is broken at {width}"
             moved = await window.command("POST", "/execute/async", {"script": _SHIFTED, "args": []})
             assert moved < 0.05, f"{path} moves what is shown at {width}: {moved}"
     refused = await window.command("POST", "/se/log", {"type": "browser"})
@@ -79,7 +85,13 @@ async def test_every_view_fits_every_screen_and_breaks_no_rule(
 
 
 async def test_names_are_text_and_never_markup(shown: Console, window: Browser) -> None:
-    for path in ("#/clients", "#/problems", "#/", f"#/topic/orders/1/{SEGMENT_ID}"):
+    for path in (
+        "#/readers",
+        "#/readers/orders",
+        "#/problems",
+        "#/",
+        f"#/topic/orders/1/{SEGMENT_ID}",
+    ):
         await _go(window, shown, path)
         assert HOSTILE in await window.run("return document.querySelector('main').textContent")
         assert await window.run("return document.querySelectorAll('main img').length") == 0
