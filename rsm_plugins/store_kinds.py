@@ -92,6 +92,7 @@ def store_kind(name: str) -> StoreKind:
     """The kind; Invalid says what to install where its library is missing."""
     if name not in _MODULES:
         raise Invalid(f"plugin {name!r} is not known; allowed: {', '.join(KIND_NAMES)}")
+    require_library(name)
     try:
         kind: StoreKind = import_module(_MODULES[name]).KIND
     except ModuleNotFoundError as error:
