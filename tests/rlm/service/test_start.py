@@ -70,7 +70,7 @@ def test_a_service_says_at_its_start_what_the_environment_changed(
     assert process.stderr is not None
     lines = []
     awaited = {EVENT} if role == "reader" else {EVENT, DRAFT_EVENT}
-    said = {}
+    said: dict[str, Any] = {}
     try:
         for line in process.stderr:
             lines.append(line)
