@@ -103,14 +103,14 @@ The variable of a setting is RLM_ and the key in capitals, with _ for each dot a
 """
 _DRAFT = """\
 
-## Names of the draft of KIP-405
+## Names of the first draft of KIP-405
 
 A service beside a broker takes these names too, in its file and as variables. At its start it logs
 a line for each (`setting_by_draft_name`), and `rlm config check` shows them. A setting that has
 another value by its name of today is refused; a variable overrides the file, whichever name either
 has. Made from `rlm/config/draft_names.py`; edit there.
 
-| name in the draft | variable | value | today |
+| name in that draft | variable | value | today |
 |---|---|---|---|
 """
 _RULES = """\

@@ -69,7 +69,7 @@ def _overrides(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _drafts(config: CommonConfig) -> Iterator[Finding]:
-    """What is given by its name in the draft of KIP-405."""
+    """What is given by its name in the first draft of KIP-405."""
     for name in config.draft_names:
         yield Finding(level=NOTE, text=f"{name}: {DRAFT_ROWS[name].doc}")
 

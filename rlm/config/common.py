@@ -437,7 +437,7 @@ class CommonConfig(KafkaClientConfig):
         return self.secured_by(allow_insecure=self.allow_insecure)
 
     draft_names: tuple[str, ...] = ()
-    """Names of the draft of KIP-405 by which settings are given (rlm/config/draft_names.py)."""
+    """Names of KIP-405's first draft by which settings are given (rlm/config/draft_names.py)."""
 
     def shown(self) -> dict[str, str]:
         """Every setting by key, fit for a log: what may be a secret is not shown."""

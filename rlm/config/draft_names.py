@@ -1,6 +1,6 @@
-"""Names of settings in the draft of KIP-405: those that have a setting today are taken as it. Pure.
+"""Settings by their names in the first draft of KIP-405: what is a setting today is taken as it. Pure.
 
-The draft (version 34 of the KIP's page) had five. Two are other names of settings of this table.
+That draft (version 34 of the KIP's page) had five. Two are other names of settings of this table.
 One is what a running service is. Two belong to topics, which have their settings by a command. The
 loader takes the names, in the file and in the environment; nothing else knows them.
 """
@@ -19,7 +19,7 @@ DRAFT_TODAY: Mapping[str, str] = {
     "rlm_process_interval_ms": "remote.log.manager.task.interval.ms",
     "rlm_retry_interval_ms": "remote.log.manager.task.retry.backoff.ms",
 }
-"""The keys of today, by the draft's."""
+"""The keys of today, by that draft's."""
 _TODAY_ROWS = {row.key: row for row in settings().values()}
 
 
@@ -57,7 +57,7 @@ DRAFT_ROWS = Table(
     Setting(
         key="remote.retention.period",
         kind=Kind(allowed="refused", read=_of_a_topic("--retention", "180d")),
-        doc="Is `rlm topics enable TOPIC --retention`. The draft names no unit; the option wants "
+        doc="Is `rlm topics enable TOPIC --retention`. That draft names no unit; the option wants "
         "one. The period counts for the whole log, which is as long as its remote part.",
     ),
     Setting(
@@ -68,15 +68,15 @@ DRAFT_ROWS = Table(
     ),
     _other_name(
         "rlm_process_interval_ms",
-        "The draft deletes in the same step; here trims and deletions have trim.interval.ms.",
+        "That draft deletes in the same step; here trims and deletions have trim.interval.ms.",
     ),
     _other_name(
         "rlm_retry_interval_ms",
         "The wait doubles with each further failure, up to "
-        "remote.log.manager.task.retry.backoff.max.ms; in the draft it is always the same.",
+        "remote.log.manager.task.retry.backoff.max.ms; in that draft it is always the same.",
     ),
 )
-"""The names of the draft. What is refused has its command in the refusal."""
+"""The names of that draft. What is refused has its command in the refusal."""
 
 
 def under_todays_names(content: Mapping[str, Any], refusals: Refusals) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def under_todays_names(content: Mapping[str, Any], refusals: Refusals) -> dict[s
 
 
 def draft_names_in(content: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the draft that file or environment give."""
+    """The names of that draft that file or environment give."""
     return tuple(
         key
         for key in DRAFT_ROWS.keys

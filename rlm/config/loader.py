@@ -234,7 +234,7 @@ def _naming_answers(text: str, answers: Answers, keys: Sequence[str]) -> str:
 
 
 def _naming_drafts(text: str, names: Sequence[str]) -> str:
-    """A refusal with the names of the draft that give the settings it names."""
+    """A refusal with the names of that draft that give the settings it names."""
     rows = {row.key: row for row in settings().values()}
     said = [
         f"{name} gives {DRAFT_TODAY[name]}"

@@ -174,7 +174,7 @@ def log_variables(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def warn_of_draft_names(config: CommonConfig) -> None:
-    """A line for each setting that is given by its name in the draft of KIP-405."""
+    """A line for each setting that is given by its name in the first draft of KIP-405."""
     for name in config.draft_names:
         log.warning("setting_by_draft_name", setting=name, today=DRAFT_ROWS[name].doc)
 

@@ -1,4 +1,4 @@
-"""Names of settings in the draft of KIP-405: taken as today's, or refused with the command."""
+"""Settings by names of KIP-405's first draft: taken as today's, or refused with the command."""
 
 from pathlib import Path
 from typing import Any
