@@ -1,4 +1,4 @@
-"""Settings by their names in the first draft of KIP-405: what is a setting today is taken as it. Pure.
+"""Settings by their names in KIP-405's first draft: what is a setting today is taken as it. Pure.
 
 That draft (version 34 of the KIP's page) had five. Two are other names of settings of this table.
 One is what a running service is. Two belong to topics, which have their settings by a command. The
