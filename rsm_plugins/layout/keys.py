@@ -305,6 +305,14 @@ def _envelope(bits: int, layout: Layout) -> bytes | None:
     return CustomMetadata(store_id=Uuid(bytes(16)), entropy_bits=bits, layout=layout).encode()
 
 
+def required_custom(locator: SegmentLocator) -> CustomMetadata:
+    """The custom metadata of a segment; Invalid where there is none, or of an unknown version."""
+    custom = _custom(locator)
+    if custom is None:
+        raise Invalid(f"segment {locator.segment_id} has no custom metadata")
+    return custom
+
+
 def _custom(locator: SegmentLocator) -> CustomMetadata | None:
     if locator.custom_metadata is None:
         return None

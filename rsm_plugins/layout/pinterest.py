@@ -17,12 +17,13 @@ from dataclasses import dataclass
 
 from kip405.errors import Corrupt, Invalid
 from kip405.ids import MAX_OFFSET
-from kip405.segments import CustomMetadata, SegmentLocator
+from kip405.segments import SegmentLocator
 from rsm_plugins.layout.keys import (
     ENTROPY_BITS_MAX,
     check_cluster_id,
     check_topic,
     entropy_digits,
+    required_custom,
 )
 
 WATERMARK = "offset.wm"
@@ -134,7 +135,7 @@ def is_marked(locator: SegmentLocator) -> bool:
     """
     if locator.custom_metadata is None:
         return False
-    return _custom(locator).plugin.startswith(_MARK)
+    return required_custom(locator).plugin.startswith(_MARK)
 
 
 def refuse_marked(locator: SegmentLocator) -> None:
@@ -148,7 +149,7 @@ def refuse_marked(locator: SegmentLocator) -> None:
 
 def check_mark(locator: SegmentLocator, name: str) -> None:
     """Invalid unless the segment was imported from the object of this name."""
-    if _custom(locator).plugin != mark_of(name):
+    if required_custom(locator).plugin != mark_of(name):
         raise Invalid(
             f"segment {locator.segment_id} was not imported from {name}: cluster or entropy bits "
             "of the store's settings are not those of the import"
@@ -168,12 +169,3 @@ def reference(name: str, size_bytes: int, crc32c: int) -> bytes:
         "crc32c": crc32c,
     }
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _custom(locator: SegmentLocator) -> CustomMetadata:
-    if locator.custom_metadata is None:
-        raise Invalid(f"segment {locator.segment_id} has no custom metadata")
-    try:
-        return CustomMetadata.decode(locator.custom_metadata)
-    except ValueError as error:
-        raise Invalid(f"segment {locator.segment_id}: {error}") from error

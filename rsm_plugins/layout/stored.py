@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from kip405.contracts import ExpectedSegment
 from kip405.errors import Invalid
-from kip405.segments import PLUGIN_METADATA_MAX_BYTES, CustomMetadata, Layout, SegmentLocator
-from rsm_plugins.layout.keys import ObjectKind, data_objects_of, layout_of
+from kip405.segments import PLUGIN_METADATA_MAX_BYTES, Layout, SegmentLocator
+from rsm_plugins.layout.keys import ObjectKind, data_objects_of, layout_of, required_custom
 
 CONTENTS_VERSION = 1
 _HEAD = struct.Struct(">BB")
@@ -50,10 +50,7 @@ def stored_contents(
     `log_size_bytes`: of the log segment, which the envelope does not have. Invalid where the
     envelope is missing, or its plugin's bytes do not say what was stored.
     """
-    if locator.custom_metadata is None:
-        raise Invalid(f"segment {locator.segment_id} has no custom metadata")
-    kinds = data_objects_of(locator)
-    custom = CustomMetadata.decode(locator.custom_metadata)
+    custom, kinds = required_custom(locator), data_objects_of(locator)
     if custom.layout is Layout.KAFKA:
         log = ObjectContent(size_bytes=log_size_bytes, crc32c=custom.log_crc32c)
         indexes = ObjectContent(size_bytes=custom.indexes_size_bytes, crc32c=custom.indexes_crc32c)
