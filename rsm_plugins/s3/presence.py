@@ -76,7 +76,9 @@ async def presence_in(
     objects: Objects, segments: Sequence[ExpectedSegment]
 ) -> tuple[SegmentPresence, ...]:
     """Presence of each, in the order asked."""
-    names = {_stem(segment): object_names(segment.locator) for segment in segments}
+    of_segments = [object_names(segment.locator) for segment in segments]
+    stems = (segment_stem(segment.locator) for segment in segments)
+    names = dict(zip(stems, of_segments, strict=True))
     folders: dict[str, list[str]] = {}
     for stem in names:
         folders.setdefault(stem.rpartition("/")[0], []).append(stem)
@@ -88,10 +90,8 @@ async def presence_in(
     if any(name not in sizes for name in _flat(names, names)):
         await objects.page("", most=1)  # Unavailable if it is the bucket that is missing
     return tuple(
-        presence_of(
-            segment, {kind: sizes.get(name) for kind, name in object_names(segment.locator).items()}
-        )
-        for segment in segments
+        presence_of(segment, {kind: sizes.get(name) for kind, name in one.items()})
+        for segment, one in zip(segments, of_segments, strict=True)
     )
 
 
@@ -138,10 +138,6 @@ async def _sizes_by_head(objects: Objects, names: list[str], slots: asyncio.Sema
     sizes = await together(map(size_of, names))
     found = zip(names, sizes, strict=True)
     return {name: size_bytes for name, size_bytes in found if size_bytes is not None}
-
-
-def _stem(segment: ExpectedSegment) -> str:
-    return segment_stem(segment.locator)
 
 
 def _flat(names: dict[str, dict[ObjectKind, str]], stems: Iterable[str]) -> list[str]:
