@@ -22,6 +22,10 @@ Sweep = Callable[[int], Awaitable[int]]
 """Removes what broken copies left that is older than the grace in ms; answers how much."""
 
 
+LAYOUTS_OF_OURS = frozenset({Layout.KAFKA, Layout.BLOCKS})
+"""Those that every kind of store in this tree has."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenStore:
     """A store ready to be served. `objects_folder` is set if objects are files that a client on

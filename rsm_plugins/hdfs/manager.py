@@ -55,7 +55,7 @@ from rsm_plugins.layout.keys import (
 from rsm_plugins.layout.manifest import check_manifest_size
 from rsm_plugins.local.manager import presence_of
 from rsm_plugins.segment_deletes import delete_each
-from rsm_plugins.store_kinds import OpenStore, StoreKind
+from rsm_plugins.store_kinds import LAYOUTS_OF_OURS, OpenStore, StoreKind
 from rsm_plugins.threads import FileThreads
 
 _OPERATION = "list"
@@ -378,7 +378,7 @@ async def open_hdfs(settings: Mapping[str, Any], threads: FileThreads) -> OpenSt
         manager=store,
         uri=store.uri,
         sweep=store.sweep,
-        layouts=frozenset({Layout.KAFKA, Layout.BLOCKS}),
+        layouts=LAYOUTS_OF_OURS,
     )
 
 

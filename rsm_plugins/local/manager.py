@@ -58,6 +58,7 @@ from rsm_plugins.segment_deletes import delete_each
 from rsm_plugins.store_kinds import (
     BLOCK_SIZE_BYTES,
     BLOCK_SIZE_SETTING,
+    LAYOUTS_OF_OURS,
     PREFIX_SETTING,
     OpenStore,
     StoreKind,
@@ -348,7 +349,7 @@ async def open_local(settings: Mapping[str, Any], threads: FileThreads) -> OpenS
         uri=store.uri,
         objects_folder=store.folder,
         sweep=store.sweep,
-        layouts=frozenset({Layout.KAFKA, Layout.BLOCKS}),
+        layouts=LAYOUTS_OF_OURS,
     )
 
 

@@ -53,7 +53,7 @@ from rsm_plugins.s3.presence import listed, presence_in
 from rsm_plugins.s3.settings import PINTEREST_BUCKET, SETTINGS, S3Settings, s3_settings
 from rsm_plugins.s3.uploaded import S3UploadedObjects
 from rsm_plugins.s3.uploads import Uploads
-from rsm_plugins.store_kinds import OpenStore, StoreKind
+from rsm_plugins.store_kinds import LAYOUTS_OF_OURS, OpenStore, StoreKind
 from rsm_plugins.threads import FileThreads
 
 
@@ -298,7 +298,7 @@ async def open_s3(values: Mapping[str, Any], threads: FileThreads) -> OpenStore:
         manager=manager,
         uri=settings.uri,
         sweep=store.sweep,
-        layouts=frozenset({Layout.KAFKA, Layout.BLOCKS}),
+        layouts=LAYOUTS_OF_OURS,
     )
 
 
