@@ -16,7 +16,7 @@ from tests.skips import pytest_runtest_makereport
 from tests.store_servers import s3_server
 from tests.store_servers_hdfs import hdfs_ha_server, hdfs_server
 
-pytest_plugins = ["tests.watchdog"]
+pytest_plugins = ["tests.log_setup", "tests.watchdog"]
 __all__ = [
     "hdfs_ha_server",
     "hdfs_server",
