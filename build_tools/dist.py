@@ -60,6 +60,7 @@ KAFKA_RLM_SPARK = Distribution(
         *("rlm/__init__.py", "rlm/py.typed", "rlm/v1"),
         *("rsm_plugins/__init__.py", "rsm_plugins/py.typed"),
         *("rsm_plugins/contract/__init__.py", "rsm_plugins/contract/status.py"),
+        *("rsm_plugins/layout/__init__.py", "rsm_plugins/layout/keys.py"),
     ),
 )
 DISTRIBUTIONS = (KAFKA_RLM, KAFKA_RLM_SPARK)

@@ -59,7 +59,9 @@ class FlawKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """One thing that is wrong with a segment. `suffix` names the object: log or indexes."""
+    """One thing that is wrong with a segment. `suffix` names the object, log or indexes; in other
+    layouts than `kafka` the object that has them (rsm_plugins.layout.keys.suffix_in).
+    """
 
     kind: FlawKind
     suffix: str

@@ -39,7 +39,7 @@ from rlm.tasks.evidence import StoreEvidence, store_of
 from rlm.tasks.lost_segments import LostSegments
 from rlm.tasks.unlisted_segments import UnlistedSegments
 from rlmm.ledger import UsableSegment
-from rsm_plugins.layout.keys import segment_stem
+from rsm_plugins.layout.keys import layout_of, segment_stem, suffix_in
 
 _ASKED_AT_ONCE = 200
 _CONFIRM_MS = 2_000
@@ -319,7 +319,8 @@ class PartitionVerifier:
             is_missing = flaw.kind is FlawKind.MISSING
             error = NotFound(text) if is_missing else Corrupt(text)
             self._report(run, metadata.segment_id.id, error)
-        name = f"{self._stem(metadata)}.{flaw.suffix}"
+        suffix = suffix_in(layout_of(self._evidence.locator(metadata)), flaw.suffix)
+        name = f"{self._stem(metadata)}.{suffix}"
         return segment_issue(run.partition, segment, kind, name, text)
 
     def _report(self, run: _Run, segment_id: Uuid, error: NotFound | Corrupt) -> None:

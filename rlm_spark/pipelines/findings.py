@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from kip405.segments import (
     RemoteLogSegmentState,
 )
 from rlm.v1 import fetch_pb2 as pb
+from rsm_plugins.layout.keys import suffix_in
 from tiered_reads.values import TopicPartition
 
 
@@ -57,7 +59,9 @@ class AuditedSegment:
         return self.metadata.custom()
 
     def finding(self, kind: FlawKind, suffix: str, detail: str) -> Finding:
-        """A finding about the segment's object with that suffix."""
+        """A finding about the segment's log or indexes, named by the object that has them."""
+        with suppress(ValueError):
+            suffix = suffix_in(self.custom().layout, suffix)
         stem = self.objects_stem or f"segment {self.metadata.segment_id.id}"
         return Finding(
             kind=kind,

@@ -165,6 +165,17 @@ def data_objects_of(locator: SegmentLocator) -> tuple[ObjectKind, ...]:
     return kinds
 
 
+def suffix_in(layout: Layout, suffix: str) -> str:
+    """The suffix of the object that has, in this layout, what the log or the indexes object has in
+    the layout `kafka`; every other suffix is the same in all layouts.
+    """
+    kafka = DATA_OBJECTS[Layout.KAFKA]
+    others = DATA_OBJECTS.get(layout, kafka)
+    return {one.value: other.value for one, other in zip(kafka, others, strict=False)}.get(
+        suffix, suffix
+    )
+
+
 def objects_of(locator: SegmentLocator) -> tuple[ObjectKind, ...]:
     """All objects of a complete segment in the order of their deletion: the manifest first, as it
     is what makes a segment complete.

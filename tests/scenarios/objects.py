@@ -9,11 +9,16 @@ from typing import Any
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm_sandbox.stores.objects import StoreObjects, store_objects
 from rlmm.records import decode_value
+from rsm_plugins.layout.keys import DATA_OBJECTS
 from rsm_plugins.layout.manifest import Manifest
 from tests.scenarios.cluster import Cluster
 from tests.service_log import events_of
 
 MANIFEST = ".rsm-manifest"
+RECORDS, INDEXES = (
+    tuple(f".{kinds[place].value}" for kinds in DATA_OBJECTS.values()) for place in (0, 1)
+)
+"""Suffixes of the objects that have the records of a segment, and its indexes, in all layouts."""
 
 
 def objects_of(cluster: Cluster) -> StoreObjects:
@@ -45,6 +50,11 @@ def manifests(cluster: Cluster, topic: str) -> Iterator[Manifest]:
 def names_of(objects: StoreObjects, topic: str) -> list[str]:
     """Names of the objects of a topic: `.../<topic>-<topic id>/<partition>/<stem>.<kind>`."""
     return [name for name in objects.sizes() if name.split("/")[-3:][0].startswith(f"{topic}-")]
+
+
+def with_records(folder: Path, stem: str = "") -> list[Path]:
+    """The objects with records of segments in a folder of a store, by name."""
+    return sorted(path for path in folder.glob(f"{stem}*") if path.name.endswith(RECORDS))
 
 
 def audited(cluster: Cluster, topic: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from rsm_plugins.layout.manifest import Manifest, build_manifest
 from tests.sandbox_fixtures import SandboxFactory
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.faults import store_dir
-from tests.scenarios.objects import MANIFEST, finished_segments
+from tests.scenarios.objects import MANIFEST, finished_segments, with_records
 
 pytestmark = pytest.mark.integration
 _LONG_AGO_S = 1_000_000_000
@@ -52,8 +52,8 @@ def _of_another_cluster(folder: Path) -> list[Path]:
     fields = {name: getattr(read, name) for name in read.__slots__}
     foreign = Manifest(**{**fields, "cluster_id": "another-cluster", "segment_id": segment_id})
     stray.write_bytes(build_manifest(foreign))
-    shutil.copy(manifest.with_suffix(".log"), stray.with_suffix(".log"))
-    ours = [stray, stray.with_suffix(".log")]
+    (records,) = with_records(folder, manifest.stem)
+    ours = [stray, shutil.copy(records, stray.with_suffix(records.suffix))]
     return [_aged(path) for path in (*ours, *other.iterdir())]
 
 
@@ -68,8 +68,9 @@ def test_h12_reconcile_deletes_nothing_of_another_cluster(one: Cluster) -> None:
     one.rlm(*command, "--yes", check=False)  # of what other tests have left
     folder = _folder(one, topic)
     foreign = _of_another_cluster(folder)
-    remains = folder / f"{0:020}-{new_uuid()}.log"
-    _aged(Path(shutil.copy(min(folder.glob("*.log")), remains)))
+    first = with_records(folder)[0]
+    remains = folder / f"{0:020}-{new_uuid()}{first.suffix}"
+    _aged(Path(shutil.copy(first, remains)))
     shown = one.rlm(*command, check=False)
     assert "another-cluster" in shown.stdout
     assert "nothing was written" in shown.stdout, shown.stderr

@@ -12,7 +12,7 @@ from kafka_protocol.error_codes import NONE, UNKNOWN_SERVER_ERROR
 from kip405.ids import Uuid
 from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, assert_same, fresh
-from tests.scenarios.objects import finished_segments, names_of, objects_of
+from tests.scenarios.objects import RECORDS, finished_segments, names_of, objects_of
 from tests.scenarios.raw import at_leader, fetch
 
 pytestmark = pytest.mark.integration
@@ -28,8 +28,7 @@ def _delete(cluster: Cluster, topic: str, offset: int) -> str:
     [name] = [
         name
         for name in names_of(objects, topic)
-        if name.endswith((".log", ".blocks"))
-        and name.rpartition("/")[2].startswith(f"{offset:020}-")
+        if name.endswith(RECORDS) and name.rpartition("/")[2].startswith(f"{offset:020}-")
     ]
     objects.delete([name])
     return name

@@ -11,6 +11,7 @@ from bench.watching import Watch
 from rlm_sandbox.stores.objects import store_objects
 from tests.sandbox_fixtures import SandboxFactory
 from tests.scenarios.cluster import Cluster
+from tests.scenarios.objects import RECORDS
 from tests.scenarios.slowness import Slowness
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -56,7 +57,7 @@ class Seen(Watch):
         copies = sum(
             1
             for name in self._objects.sizes()
-            if Path(name).suffix == ".log" and f"/{self._topic}-" in name
+            if name.endswith(RECORDS) and f"/{self._topic}-" in name
         )
         self.copied_s += [now_s] * (copies - len(self.copied_s))
         return False

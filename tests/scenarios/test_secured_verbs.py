@@ -28,7 +28,7 @@ from rlmm.topic import LEDGER_TOPIC
 from tests.scenarios.cluster import Row, assert_same, fresh
 from tests.scenarios.mixed import Load, Mixed
 from tests.scenarios.new_principals import grant, with_principal
-from tests.scenarios.objects import finished_segments, names_of, objects_of
+from tests.scenarios.objects import RECORDS, finished_segments, names_of, objects_of
 from tests.scenarios.test_foreign_retention import alarms, bound
 from tests.scenarios.test_h38_problems import Operator
 from tests.scenarios.test_secured import PrincipalCluster
@@ -311,7 +311,7 @@ def _losses(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:
     [name] = [
         name
         for name in names_of(objects, topic)
-        if f"/{lost.start_offset:020}-" in name and name.endswith(".log")
+        if f"/{lost.start_offset:020}-" in name and name.endswith(RECORDS)
     ]
     objects.delete([name])
     verbs.wait("partition", "accept-loss", *where, "--yes", says="It is on record now.")

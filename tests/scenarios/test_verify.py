@@ -11,7 +11,7 @@ from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.sandbox_fixtures import with_workers
 from tests.scenarios.cluster import Cluster, assert_same, fresh
-from tests.scenarios.objects import names_of, objects_of
+from tests.scenarios.objects import RECORDS, names_of, objects_of
 
 pytestmark = pytest.mark.integration
 
@@ -23,9 +23,9 @@ def _verify(cluster: Cluster, *arguments: str, status: int) -> dict[str, Any]:
     return found
 
 
-def _file(cluster: Cluster, topic: str, suffix: str) -> Path:
-    """The topic's first object of that kind, in the sandbox's local store."""
-    names = sorted(name for name in names_of(objects_of(cluster), topic) if name.endswith(suffix))
+def _file(cluster: Cluster, topic: str) -> Path:
+    """The topic's first object with records, in the sandbox's local store."""
+    names = sorted(name for name in names_of(objects_of(cluster), topic) if name.endswith(RECORDS))
     root = Path(unquote(urlsplit(str(cluster.sandbox.json["store"]["uri"])).path))
     return root / names[0]
 
@@ -49,12 +49,12 @@ def test_h11_verify_finds_what_is_lost_or_damaged_and_nothing_else(one: Cluster)
     assert offsets["local_log_end_offset"] == offsets["last_stable_offset"] == len(rows)
     assert partition["segments"] > 1
 
-    file = _file(one, topic, ".log")
+    file = _file(one, topic)
     whole = file.read_bytes()
     file.unlink()
     (issue,) = _verify(one, topic, status=1)["issues"]
     assert (issue["kind"], issue["start_offset"]) == ("objects", 0)
-    assert str(file).endswith(f"{issue['object_name']}.log")
+    assert str(file.with_suffix("")).endswith(issue["object_name"])
     kinds = [problem["kind"] for problem in one.rlm_json("status", topic)["problems"]]
     assert "segment-lost" in kinds
     file.write_bytes(whole)
@@ -93,7 +93,7 @@ def test_h11_a_lost_object_is_an_alarm_without_a_reader(tmp_path: Path) -> None:
             cluster.enable(topic)
             cluster.fill(topic, mib=3)
             assert cluster.wait_settled(topic) > 0
-            file = _file(cluster, topic, ".log")
+            file = _file(cluster, topic)
             whole = file.read_bytes()
             file.unlink()
 

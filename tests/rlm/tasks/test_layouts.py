@@ -11,6 +11,7 @@ import pytest
 from kip405.crc import crc32c
 from kip405.errors import Invalid, NotFound, Unavailable
 from kip405.segments import Layout, LogSegmentData, RemoteLogSegmentState, SegmentLocator
+from rlm.plans.verification import IssueKind
 from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.reconcile import Reconciled
@@ -90,6 +91,17 @@ async def test_g1_a_partition_of_two_layouts_is_trimmed_and_verified_to_the_last
     assert rig.broker.log_start_offset == 300
     issues, report = await verified(rig, deep=True)
     assert (issues, report.unchecked, report.segments) == ([], (), 3)
+
+
+@pytest.mark.parametrize("kind", [ObjectKind.BLOCKS, ObjectKind.BLOCKS_INDEX])
+async def test_g09_what_a_deep_run_finds_is_named_by_the_object_of_the_layout(
+    rig: Rig, kind: ObjectKind
+) -> None:
+    name = object_name(locator(rig, 200), kind)
+    before = rig.store.objects[name]
+    rig.store.objects[name] = before[:-3] + bytes([before[-3] ^ 1]) + before[-2:]
+    issues, _ = await verified(rig, deep=True)
+    assert {(one.kind, one.object_name) for one in issues} == {(IssueKind.DAMAGED, name)}
 
 
 @pytest.mark.parametrize("kind", [ObjectKind.BLOCKS, ObjectKind.BLOCKS_INDEX])

@@ -22,6 +22,7 @@ from kip405.segment_check import FlawKind
 from kip405.segments import (
     CustomMetadata,
     EpochEntry,
+    Layout,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
@@ -164,6 +165,15 @@ def test_every_flipped_byte_of_the_indexes_is_found() -> None:
     for at in range(len(indexes)):
         one.indexes_bytes = flipped(indexes, at)
         assert (FlawKind.CHECKSUM, "indexes") in one.found(), at
+
+
+def test_findings_of_another_layout_name_the_objects_that_are_in_the_store() -> None:
+    one = whole()
+    blocks = replace(one.segment.metadata.custom(), layout=Layout.BLOCKS).encode()
+    in_blocks = replace(one.segment.metadata, custom_metadata=blocks)
+    one.segment = replace(one.segment, metadata=in_blocks)
+    one.log_bytes, one.indexes_bytes = flipped(one.log_bytes, 80), flipped(one.indexes_bytes, 8)
+    assert {name for _, name in one.found()} == {"blocks", "blocks-index"}
 
 
 def no_log(one: Stored) -> None:
