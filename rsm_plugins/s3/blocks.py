@@ -14,7 +14,7 @@ from rsm_plugins.blocks.format import FORMAT_VERSION, Block
 from rsm_plugins.blocks.plan import BlocksPlan
 from rsm_plugins.blocks.source import block_pieces
 from rsm_plugins.layout.keys import ObjectKind, object_name
-from rsm_plugins.s3.bodies import Body, Pieces
+from rsm_plugins.s3.bodies import Body, StreamedBody
 from rsm_plugins.s3.objects import Objects, UserMetadata, segment_metadata
 from rsm_plugins.s3.uploads import Uploads
 from rsm_plugins.threads import FileThreads
@@ -42,9 +42,9 @@ class BlockBody(Body):
         """See Body; Corrupt, or Fenced where the file is gone or cut short."""
         return block_pieces(self._plan, self._block, self._data)
 
-    async def held(self) -> Pieces:
-        """See Body."""
-        return Pieces(await self._threads.run(lambda: list(self.pieces())))
+    async def for_aiohttp(self) -> StreamedBody:
+        """See Body; a block may have 2 GiB."""
+        return StreamedBody(self, self._threads)
 
 
 class S3BlockObjects:

@@ -21,8 +21,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from urllib.parse import urlsplit
 
+from kip405.errors import RemoteStorageError
 from rsm_plugins.s3.plain_http import (
     END_OF_HEAD,
     HEAD_MAX_BYTES,
@@ -37,6 +39,8 @@ from rsm_plugins.s3.plain_http import (
 from rsm_plugins.threads import Threads
 
 PIECE_BYTES = 256 * 1024
+_STREAMED_PIECES = 8
+"""So many are read for aiohttp at a time, in one job of a thread."""
 _READ_BYTES = 16 << 10
 _FIRST_FINAL = 200
 
@@ -56,8 +60,8 @@ class Body(ABC):
         """
 
     @abstractmethod
-    async def held(self) -> "Pieces":
-        """All of it in memory, for aiohttp, which cancels bodies that wait while it sends them."""
+    async def for_aiohttp(self) -> "Pieces | StreamedBody":
+        """The same for aiohttp: in memory, or read while it is sent."""
 
     def read(self) -> bytes:
         """All of it at once."""
@@ -80,7 +84,7 @@ class Pieces(Body):
         """See Body."""
         return iter(self._pieces)
 
-    async def held(self) -> "Pieces":
+    async def for_aiohttp(self) -> "Pieces":
         """See Body."""
         return self
 
@@ -90,6 +94,33 @@ class Pieces(Body):
             view = memoryview(piece)
             for position in range(0, len(view), PIECE_BYTES):
                 yield view[position : position + PIECE_BYTES]
+
+
+class StreamedBody:
+    """A body for aiohttp that is read in threads while it is sent; a few of its pieces are in
+    memory.
+
+    aiohttp cancels it where an answer comes before its end. It wraps an error of the body as one of
+    the connection, so `error` keeps the first.
+    """
+
+    def __init__(self, body: Body, threads: Threads) -> None:
+        self._body = body
+        self._threads = threads
+        self.error: RemoteStorageError | None = None
+
+    def __len__(self) -> int:
+        return len(self._body)
+
+    async def __aiter__(self) -> AsyncIterator[memoryview]:
+        pieces = self._body.pieces()
+        try:
+            while some := await self._threads.run(lambda: list(islice(pieces, _STREAMED_PIECES))):
+                async for view in Pieces(some):
+                    yield view
+        except RemoteStorageError as error:
+            self.error = error
+            raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,9 +30,10 @@ from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
 from aiobotocore.session import AioSession
+from botocore.exceptions import BotoCoreError
 
 from kip405.crc import ByteBuffer
-from rsm_plugins.s3.bodies import Body, BodyConnections, Pieces
+from rsm_plugins.s3.bodies import Body, BodyConnections, Pieces, StreamedBody
 from rsm_plugins.s3.credentials import give_credentials, profile_of
 from rsm_plugins.s3.errors import FOREIGN_ERRORS, error_of_s3, verdict_of
 from rsm_plugins.s3.ranges import PARTIAL_CONTENT, RangeBody, RangeConnections
@@ -90,9 +91,15 @@ class BulkSession(AIOHTTPSession):  # type: ignore[misc] # published without typ
         answer = await self._transferred(request)
         if answer is not None:
             return answer
-        if isinstance(request.body, Body):
-            request.body = await request.body.held()
-        return await super().send(request)
+        if not isinstance(request.body, Body):
+            return await super().send(request)
+        body = request.body = await request.body.for_aiohttp()
+        try:
+            return await super().send(request)
+        except BotoCoreError:
+            if isinstance(body, StreamedBody) and body.error is not None:
+                raise body.error from None
+            raise
 
     async def _transferred(self, request: Any) -> Any:
         """The answer, if a transport of our own can get it; None behind an HTTP proxy."""

@@ -128,8 +128,8 @@ class LogBody(Body):
                 check_planned(self._data, whole)
             yield piece
 
-    async def held(self) -> Pieces:
-        """See Body."""
+    async def for_aiohttp(self) -> Pieces:
+        """See Body; such a log is not larger than a part."""
         return Pieces(await self._threads.run(lambda: list(self.pieces())))
 
 

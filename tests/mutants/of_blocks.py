@@ -10,6 +10,9 @@ SOURCE = Target("rsm_plugins/blocks/source.py", (_WRITING,))
 INDEX = Target("rsm_plugins/blocks/index.py", (_READING,))
 READING = Target("rsm_plugins/blocks/reading.py", (_READING,))
 SEGMENTS = Target("rsm_plugins/blocks/segments.py", (_SEGMENTS,))
+_STREAMED = "tests/rsm_plugins/s3/test_streamed_bodies.py"
+BODIES = Target("rsm_plugins/s3/bodies.py", (_STREAMED,))
+CALLS = Target("rsm_plugins/s3/calls.py", (_STREAMED,))
 
 EDITS: tuple[Edit, ...] = (
     *PLAN.edits(
@@ -39,6 +42,20 @@ EDITS: tuple[Edit, ...] = (
             "H13: a block is sent whole though the file changed after the plan",
             "    if crc != planned or size_bytes != block.size_bytes:\n",
             "    if False:\n",
+        ),
+    ),
+    *BODIES.edits(
+        (
+            "G10: a block that goes through aiohttp is in memory",
+            "list(islice(pieces, _STREAMED_PIECES))",
+            "list(pieces)",
+        ),
+    ),
+    *CALLS.edits(
+        (
+            "a file that changed is tried again, as if the server were away",
+            "            if isinstance(body, StreamedBody) and body.error is not None:\n",
+            "            if False:\n",
         ),
     ),
     *INDEX.edits(

@@ -94,7 +94,7 @@ async def test_a_log_of_one_request_goes_up_as_it_is_read_from_its_first_byte_at
     for _ in range(2):
         assert [len(piece) for piece in body.pieces()] == [PIECE_BYTES, PIECE_BYTES, 2]
         assert b"".join(body.pieces()) == body.read() == log
-        assert (await body.held()).read() == log
+        assert (await body.for_aiohttp()).read() == log
 
 
 async def test_g09_the_last_piece_of_another_log_than_the_planned_one_does_not_go_up(
@@ -107,7 +107,7 @@ async def test_g09_the_last_piece_of_another_log_than_the_planned_one_does_not_g
         sent.extend(body.pieces())
     assert b"".join(sent) == log[: 2 * PIECE_BYTES]
     with pytest.raises(Corrupt, match="have CRC-32C"):
-        await body.held()
+        await body.for_aiohttp()
 
 
 async def test_h13_a_log_of_one_request_that_is_cut_short_does_not_go_up_as_it_is(
