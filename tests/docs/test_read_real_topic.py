@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from rlm_sandbox.kafka_dist import KafkaDist
 from rlm_sandbox.sandbox import Sandbox
 from tests.docs.page import block, decode, run_shell
+from tests.docs.test_blocks_without_us import make_logs
 from tests.sandbox_fixtures import SandboxFactory
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, row_of, text_value
 
@@ -119,6 +120,8 @@ def kafka_bin(tiered: Tiered, tmp_path: Path) -> Path:
 def fetched(tiered: Tiered, tmp_path: Path) -> None:
     root, partition = tiered.folders
     run_shell(block("sh", "cp -R"), tmp_path, STORE=str(root), PARTITION=partition)
+    if next(tmp_path.glob("fetched/*.blocks"), None) is not None:  # RLM_TEST_LAYOUT
+        assert make_logs(tmp_path).returncode == 0
 
 
 def test_sixty_lines_give_every_committed_record(tiered: Tiered, tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from tests.store_servers_hdfs import HdfsServer
 
 pytestmark = pytest.mark.integration
 
-_OF_A_STORE = ("plugin", "rsm.config.", "stores", "storage.endpoint.")
+_LAYOUT = "storage.layout"
+_OF_A_STORE = ("plugin", "rsm.config.", "stores", "storage.endpoint.", _LAYOUT)
 _MIB = 3
 
 
@@ -29,25 +30,27 @@ class Site:
 
     def __init__(self, cluster: Cluster, stores: dict[str, dict[str, Any]]) -> None:
         self.cluster = cluster
-        self.stores = stores
+        layout = {key: one for key, one in self._config().items() if key == _LAYOUT}
+        self.stores = {name: {**rows, **layout} for name, rows in stores.items()}
         self.names = tuple(stores)
+
+    def _config(self) -> dict[str, Any]:
+        path = self.cluster.sandbox.layout.rlm_config(1)
+        return dict(yaml.safe_load(path.read_text()))
 
     @property
     def http(self) -> str:
-        config = yaml.safe_load(self.cluster.sandbox.layout.rlm_config(1).read_text())
-        return str(config["http.listen"])
+        return str(self._config()["http.listen"])
 
     def configure(self, stores: Iterable[str], *rules: dict[str, Any], wait: bool = True) -> None:
         """Restart the service with these stores and rules instead of those it had."""
-        path = self.cluster.sandbox.layout.rlm_config(1)
-        config = yaml.safe_load(path.read_text())
-        kept = {key: one for key, one in config.items() if not key.startswith(_OF_A_STORE)}
+        kept = {key: one for key, one in self._config().items() if not key.startswith(_OF_A_STORE)}
         named = {name: self.stores[name] for name in stores}
         if named:
             kept |= {"stores": named, "storage.endpoint.rules": list(rules)}
         kept["plugin.call.timeout.ms"] = 10_000
         self.cluster.sandbox.kill("rlm:1")
-        path.write_text(yaml.safe_dump(kept, sort_keys=False))
+        self.cluster.sandbox.layout.rlm_config(1).write_text(yaml.safe_dump(kept, sort_keys=False))
         self.cluster.sandbox.start("rlm:1", wait=wait)
 
     def health(self) -> dict[str, Any]:
