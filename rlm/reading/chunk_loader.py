@@ -98,9 +98,10 @@ class ChunkLoader:
         *,
         is_ahead: bool,
         parent: SpanReference = NO_SPAN,
+        asks_files: bool = True,
     ) -> asyncio.Future[SegmentIndexes]:
         """The load of the indexes, begun now or already running; shield it. Corrupt: bad
-        metadata.
+        metadata. `asks_files` False: `indexes_of_files` has just found nothing.
         """
         key = segment.segment_id.id
         size_bytes = checked_custom(segment).indexes_size_bytes
@@ -113,7 +114,7 @@ class ChunkLoader:
                 reader=reader,
                 size_bytes=size_bytes,
                 is_ahead=is_ahead,
-                run=lambda _: self._load_indexes(segment, parent),
+                run=lambda _: self._load_indexes(segment, parent, asks_files),
                 waits_for_room=False,  # ranges in flight wait for it
             )
             self._index_scheduler.submit(load)
@@ -149,13 +150,14 @@ class ChunkLoader:
         return found
 
     async def _load_indexes(
-        self, segment: RemoteLogSegmentMetadata, parent: SpanReference
+        self, segment: RemoteLogSegmentMetadata, parent: SpanReference, asks_files: bool
     ) -> SegmentIndexes:
+        load = self._source.indexes if asks_files else self._source.indexes_of_store
         if self._tracer is None or not parent:
-            return await self._source.indexes(segment)
+            return await load(segment)
         segment_id = str(segment.segment_id.id)
         with self._tracer.span("load of indexes", parent, segment_id=segment_id):
-            return await self._source.indexes(segment)
+            return await load(segment)
 
     # Chunks.
 

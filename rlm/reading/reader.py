@@ -365,9 +365,9 @@ class _OneRead:
             raise Corrupt(f"no batch at {position} begins with offset {offset}")
 
     async def _first(self, supposed_chunk_bytes: int) -> SegmentIndexes:
-        """Load the indexes and the first range at the same time."""
+        """Load the indexes, which no file has, and the first range at the same time."""
         coming = self._loader.begin_indexes(
-            self.segment, self.reader, is_ahead=False, parent=self.span
+            self.segment, self.reader, is_ahead=False, parent=self.span, asks_files=False
         )
         self.has_waited = True
         wanted_bytes = min(self.bounds.max_bytes, self._limits.first_bytes)

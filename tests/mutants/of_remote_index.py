@@ -20,6 +20,11 @@ EDITS: tuple[Edit, ...] = (
             "if headers is not None and first_offset(*headers) != offset:",
             "if headers is not None and first_offset(*headers) < 0:",
         ),
+        (
+            "a read of a segment that no remote index file has asks the files twice",
+            "parent=self.span, asks_files=False",
+            "parent=self.span, asks_files=True",
+        ),
     ),
     *SOURCE.edits(
         (

@@ -91,6 +91,7 @@ async def test_what_a_read_brings_from_the_store_is_kept_for_the_next_process(
     await local.reader(remote_index=files).read(segment, bounds(150), read_committed=False)
     await files.written()
     assert local.store.indexes_fetched == 1
+    assert (files.counts.found, files.counts.absent) == (0, 1)  # they are asked once
     again = local.reader(remote_index=files_of(local))
     await again.read(segment, bounds(150), read_committed=False)
     assert local.store.indexes_fetched == 1
