@@ -10,7 +10,6 @@ transactions that its readers need. Pure. Source: version 34 of KIP-405.
 
 import struct
 import zlib
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -195,32 +194,6 @@ class EntryBuilder:
                 rdi=rdi_of(self._remote_object, self._position),
             ).encode()
         self._first = None
-
-
-def offset_position(entries: ByteBuffer, base_offset: int, offset: int) -> int | None:
-    """Position in the remotelogindex of the last entry that begins at or below the offset, by a
-    remoteoffsetindex; None: all begin above it.
-    """
-    count = range(len(entries) // OFFSET_ENTRY.size)
-
-    def relative(index: int) -> int:
-        return int(OFFSET_ENTRY.unpack_from(entries, index * OFFSET_ENTRY.size)[0])
-
-    at = bisect_right(count, offset - base_offset, key=relative)
-    return OFFSET_ENTRY.unpack_from(entries, (at - 1) * OFFSET_ENTRY.size)[1] if at else None
-
-
-def timestamp_position(entries: ByteBuffer, timestamp_ms: int) -> int | None:
-    """Position in the remotelogindex of the first entry with a record at or above the timestamp, by
-    a remotetimeindex; None: there is none.
-    """
-    count = range(len(entries) // TIME_ENTRY.size)
-
-    def largest(index: int) -> int:
-        return int(TIME_ENTRY.unpack_from(entries, index * TIME_ENTRY.size)[0])
-
-    at = bisect_left(count, timestamp_ms, key=largest)
-    return TIME_ENTRY.unpack_from(entries, at * TIME_ENTRY.size)[1] if at < len(count) else None
 
 
 def largest_timestamp(entries: ByteBuffer) -> int:

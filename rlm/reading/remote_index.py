@@ -20,7 +20,7 @@ from kip405.contracts import IndexType
 from kip405.errors import Corrupt, RemoteStorageError
 from kip405.ids import Uuid
 from kip405.indexes import IndexesObject
-from kip405.remote_index import RemoteLogIndexEntry, SegmentRecord, segment_entries
+from kip405.remote_index import SegmentRecord, segment_entries
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.reading.chunk_cache import ChunkKey
 from rlm.reading.remote_index_partition import PartitionIndex, Rotation
@@ -68,7 +68,6 @@ class RemoteIndexFiles:
         self._lock = threading.Lock()
         self._partitions: dict[str, PartitionIndex] | None = None
         self._bytes: dict[str, int] = {}
-        self._ids: dict[str, frozenset[bytes]] = {}
         self.partition_of: dict[bytes, str] = {}
         """The partition of each segment that is kept."""
         self.counts = RemoteIndexCounts()
@@ -121,8 +120,7 @@ class RemoteIndexFiles:
                 name, partitions = _name(segment), self._loaded()
                 if name in partitions:
                     self.counts.damaged += 1
-                    partitions[name].cut_at(segment.segment_id.id.raw, segment.start_offset)
-                    self._note(name)
+                    self._cut(name, segment)
             except _FAILURES as error:
                 self._fail("write", error)
 
@@ -132,44 +130,21 @@ class RemoteIndexFiles:
             try:
                 partitions = self._loaded()
                 for name in {self.partition_of[raw] for raw in ended if raw in self.partition_of}:
-                    partitions[name].drop(ended)
-                    self._note(name)
+                    try:
+                        partitions[name].drop(ended)
+                    finally:
+                        self._note(name)
             except _FAILURES as error:
                 self._fail("write", error)
-
-    def entry_at(self, topic: str, partition: int, offset: int) -> RemoteLogIndexEntry | None:
-        """The entry of the sequence that holds the offset; None: it is not kept."""
-        with self._lock:
-            return self._found(f"{topic}-{partition}", lambda known: known.entry_at(offset))
-
-    def entry_since(
-        self, topic: str, partition: int, timestamp_ms: int
-    ) -> RemoteLogIndexEntry | None:
-        """The first kept entry that has a record at or above the timestamp."""
-        with self._lock:
-            name = f"{topic}-{partition}"
-            return self._found(name, lambda known: known.entry_since(timestamp_ms))
-
-    def _found(
-        self, name: str, ask: Callable[[PartitionIndex], RemoteLogIndexEntry | None]
-    ) -> RemoteLogIndexEntry | None:
-        try:
-            known = self._loaded().get(name)
-            found = None if known is None else ask(known)
-            if known is not None and known.damaged:
-                self._note(name)
-        except _FAILURES as error:
-            self._fail("read", error)
-            return None
-        return found
 
     def _indexes(self, segment: RemoteLogSegmentMetadata) -> SegmentIndexes | None:
         name = _name(segment)
         known = self._loaded().get(name)
         if known is None or segment.segment_id.id.raw not in self.partition_of:
             return None
-        found = known.read(segment.segment_id.id.raw, segment.start_offset)
-        if known.damaged:
+        try:
+            found = known.read(segment.segment_id.id.raw, segment.start_offset)
+        finally:
             self._note(name)
         if found is None:
             return None
@@ -178,14 +153,19 @@ class RemoteIndexFiles:
         except Corrupt as error:
             log.warning("remote_index_damaged", partition=name, error=str(error))
             self.counts.damaged += 1
-            known.cut_at(segment.segment_id.id.raw, segment.start_offset)
-            self._note(name)
+            self._cut(name, segment)
             return None
+
+    def _cut(self, name: str, segment: RemoteLogSegmentMetadata) -> None:
+        try:
+            self._loaded()[name].cut_at(segment.segment_id.id.raw, segment.start_offset)
+        finally:
+            self._note(name)
 
     def _keep(self, name: str, record: SegmentRecord, entries: bytes) -> None:
         partitions = self._loaded()
         added = len(entries) + len(record.encode())
-        if sum(self._bytes.values()) + added > self._limits.most_bytes:
+        if self.counts.file_bytes + added > self._limits.most_bytes:
             self.counts.refused += 1
             return
         if record.segment_id.raw in self.partition_of:
@@ -223,17 +203,15 @@ class RemoteIndexFiles:
     def _note(self, name: str) -> None:
         """After a change: what the partition has now."""
         partition = (self._partitions or {})[name]
-        before, now = (
-            self._ids.get(name, frozenset()),
-            frozenset(run.segment_id for run in partition.runs()),
-        )
-        for raw in before - now:
-            self.partition_of.pop(raw, None)
-        self.partition_of.update(dict.fromkeys(now - before, name))
-        self._ids[name], self._bytes[name] = now, partition.disk_bytes()
+        for raw, is_kept in partition.take_changes().items():
+            if is_kept:
+                self.partition_of[raw] = name
+            else:
+                self.partition_of.pop(raw, None)
+        before, self._bytes[name] = self._bytes.get(name, 0), partition.disk_bytes
+        self.counts.file_bytes += partition.disk_bytes - before
         self.counts.damaged += partition.damaged
         partition.damaged = 0
-        self.counts.file_bytes = sum(self._bytes.values())
 
     def _fail(self, operation: str, error: Exception) -> None:
         self.counts.failed += 1

@@ -1,9 +1,10 @@
 """Remote index files of one range of offsets: a remotelogindex and what is derived from it.
 
-They are named by their first offset. The remotelogindex is the truth of the offset and time index,
-which are made anew from it where they differ; the remotesegmentindex has a record for each segment,
-written last. What is not whole and sound on opening is cut off, with all that follows it: the files
-only repeat what the store has. Blocking; its caller serialises.
+They are named by their first offset. The remotesegmentindex has a record for each segment, written
+last; a read goes by it to the entries of the segment. The remotelogindex is the truth of the offset
+and time index, which are for other programs: before the first append after a restart, every entry
+is checked, and they are made anew where they differ. What is not whole and sound is cut off, with
+all that follows it: the files only repeat what the store has. Blocking; its caller serialises.
 """
 
 import os
@@ -23,8 +24,6 @@ from kip405.remote_index import (
     decode_record,
     index_files,
     largest_timestamp,
-    offset_position,
-    timestamp_position,
 )
 
 LOG_SUFFIX: Final = ".remotelogindex"
@@ -57,7 +56,10 @@ class IndexFile:
         self.created_ms = created_ms
         self._stem = folder / f"{base_offset:020d}"
         self.runs: list[Run] = []
-        self._is_checked = False
+        self.is_checked = False
+        """Whether every entry was checked since the files were loaded."""
+        self.noted_bytes = 0
+        """For the owner of several: the `disk_bytes` that it knows."""
         self._index_crcs = (0, 0)
 
     @property
@@ -88,13 +90,13 @@ class IndexFile:
                 break
             self.runs.append(_run(record, position, after))
             position, end, offset = after, last, record.end_offset + 1
-        self._is_checked = False
+        self.is_checked = False
         if position != len(data) or end != log_bytes:
             self._truncate()
 
     def check(self) -> bool:
         """Check every entry, once; whether nothing had to be cut off or made anew."""
-        if self._is_checked:
+        if self.is_checked:
             return True
         found: list[tuple[int, RemoteLogIndexEntry]] = []
         data = self._read(LOG_SUFFIX)
@@ -127,12 +129,14 @@ class IndexFile:
         for suffix, before, more in zip((OFFSET_SUFFIX, TIME_SUFFIX), indexes, added, strict=True):
             _write_at(self._path(suffix), len(before), more)
             crcs.append(zlib.crc32(more, zlib.crc32(before)))
-        self._index_crcs = (crcs[0], crcs[1])
         _write_at(self._path(SEGMENT_SUFFIX), record_at, encoded)
+        self._index_crcs = (crcs[0], crcs[1])
         self.runs.append(_run(placed, record_at, record_at + len(encoded)))
 
     def read(self, run: Run) -> tuple[SegmentRecord, bytes]:
-        """Record and entries of a segment. Corrupt: they are damaged, or not there."""
+        """Record and entries of a segment; the entries are not checked. Corrupt: the record is
+        damaged, or they are not there.
+        """
         data = _read_at(self._path(SEGMENT_SUFFIX), run.record_position, run.record_end)
         record, _ = decode_record(data, 0)
         entries = _read_at(self._path(LOG_SUFFIX), run.position, run.end)
@@ -148,6 +152,7 @@ class IndexFile:
     def cut(self, count: int) -> None:
         """Keep the first so many segments only."""
         self.check()
+        self.is_checked = False  # the disk may fail before the other files are cut
         self.runs = self.runs[:count]
         self._truncate()
         self._rebuild(list(decode_entries(self._read(LOG_SUFFIX))))
@@ -158,27 +163,8 @@ class IndexFile:
         for suffix in reversed(SUFFIXES):
             self._path(suffix).unlink(missing_ok=True)
 
-    def entry_at(self, offset: int) -> RemoteLogIndexEntry | None:
-        """The last entry that begins at or below the offset. Corrupt: damaged, mend and ask again;
-        None: there is none.
-        """
-        offsets = self._checked_index(OFFSET_SUFFIX, 0)
-        return self._entry(offset_position(offsets, self.base_offset, offset))
-
-    def entry_since(self, timestamp_ms: int) -> RemoteLogIndexEntry | None:
-        """The first entry with a record at or above the timestamp. Errors as `entry_at`."""
-        return self._entry(timestamp_position(self._checked_index(TIME_SUFFIX, 1), timestamp_ms))
-
-    def _entry(self, position: int | None) -> RemoteLogIndexEntry | None:
-        if position is None:
-            return None
-        data = _read_at(self._path(LOG_SUFFIX), position, min(position + 2**15, self.size_bytes))
-        return decode_entry(data, 0)[0]
-
     def _checked_index(self, suffix: str, number: int) -> bytes:
         """The index file as it was written; it has no checksum of its own."""
-        if not self.check():
-            raise Corrupt(f"{self._stem}: the files were damaged")
         data = self._read(suffix)
         if zlib.crc32(data) != self._index_crcs[number]:
             raise Corrupt(f"{self._path(suffix)} is not what was written")
@@ -193,7 +179,7 @@ class IndexFile:
                 were_right = False
                 _write_at(self._path(suffix), 0, data)
         self._index_crcs = (zlib.crc32(wanted[0]), zlib.crc32(wanted[1]))
-        self._is_checked = True
+        self.is_checked = True
         return were_right
 
     def _truncate(self) -> None:

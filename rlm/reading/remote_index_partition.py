@@ -6,19 +6,15 @@ of this name, leave, and so do those behind it in the same file: they are kept a
 read again. Blocking; its caller serialises.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from kip405.errors import Corrupt
-from kip405.remote_index import RemoteLogIndexEntry, SegmentRecord
-from rlm.reading.remote_index_file import (
-    MOST_OFFSETS,
-    SUFFIXES,
-    IndexFile,
-    Run,
-)
+from kip405.remote_index import SegmentRecord
+from rlm.reading.remote_index_file import MOST_OFFSETS, SUFFIXES, IndexFile, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +34,9 @@ class PartitionIndex:
         self.folder = folder
         self._rotation = rotation
         self._files: list[IndexFile] = []
+        self._changes: dict[bytes, bool] = {}
+        self.disk_bytes = 0
+        """Of all files, as they were after the last change of each."""
         self.damaged = 0
         """How often something had to be cut off or made anew."""
 
@@ -54,21 +53,15 @@ class PartitionIndex:
             if file.runs and base >= offset:
                 self._files.append(file)
                 offset = file.next_offset
+                self._changes.update(dict.fromkeys((run.segment_id for run in file.runs), True))
+                self._measure(file)
             else:
                 file.delete()
 
-    @property
-    def file_count(self) -> int:
-        return len(self._files)
-
-    def disk_bytes(self) -> int:
-        """Of all files."""
-        return sum(file.disk_bytes() for file in self._files)
-
-    def runs(self) -> Iterator[Run]:
-        """All segments, by offset."""
-        for file in self._files:
-            yield from file.runs
+    def take_changes(self) -> Mapping[bytes, bool]:
+        """Ids of the segments that came (True) or left (False) since this was asked before."""
+        taken, self._changes = self._changes, {}
+        return taken
 
     def keep(self, record: SegmentRecord, entries: bytes, now_ms: int) -> None:
         """Add a segment in place of what overlaps it."""
@@ -80,58 +73,34 @@ class PartitionIndex:
             file = IndexFile(self.folder, record.start_offset, now_ms)
             file.delete()
             self._files.insert(at, file)
+        self._check(file)
         try:
-            file.append(record, entries)
-        except Corrupt:
-            self.damaged += 1
-            file.mend()
-            file.append(record, entries)
+            try:
+                file.append(record, entries)
+            except Corrupt:
+                self._mend(file)
+                file.append(record, entries)
+            self._changes[record.segment_id.raw] = True
+        finally:  # the disk may be full
+            self._measure(file)
+            self._drop_if_empty(file)
 
     def read(self, segment_id: bytes, start_offset: int) -> tuple[SegmentRecord, bytes] | None:
-        """Record and entries of a segment; None: not kept. Damage is cut off, and not kept."""
+        """Record and entries of a segment, whose entries the caller must check: a first read would
+        else wait until all of the file is. None: not kept. Damage is cut off, and not kept.
+        """
         at = self._file_number(start_offset)
         file = self._files[at - 1] if at else None
         if file is None:
             return None
-        if not file.check():
-            self.damaged += 1
-        run = next((run for run in file.runs if run.segment_id == segment_id), None)
+        number = _number(file.runs, segment_id, start_offset)
         try:
-            return None if run is None else file.read(run)
+            return None if number is None else file.read(file.runs[number])
         except Corrupt:
             self._mend(file)
             return None
         finally:
             self._drop_if_empty(file)
-
-    def entry_at(self, offset: int) -> RemoteLogIndexEntry | None:
-        """The entry whose records hold the offset, by the remoteoffsetindex. None: no such entry is
-        known.
-        """
-        at = self._file_number(offset)
-        file = self._files[at - 1] if at else None
-        for _ in range(2):
-            if file is None:
-                return None
-            try:
-                entry = file.entry_at(offset)
-            except Corrupt:
-                self._mend(file)
-            else:
-                return entry if entry is not None and offset <= entry.last_offset else None
-        return None
-
-    def entry_since(self, timestamp_ms: int) -> RemoteLogIndexEntry | None:
-        """The first entry with a record at or above the timestamp, by the remotetimeindex."""
-        for file in tuple(self._files):
-            try:
-                entry = file.entry_since(timestamp_ms)
-            except Corrupt:
-                self._mend(file)
-                entry = file.entry_since(timestamp_ms)
-            if entry is not None:
-                return entry
-        return None
 
     def drop(self, ended: frozenset[bytes]) -> None:
         """Remove files of which all segments have ended, and segments at the end of the others."""
@@ -146,14 +115,14 @@ class PartitionIndex:
         at = self._file_number(start_offset)
         if at:
             file = self._files[at - 1]
-            for number, run in enumerate(file.runs):
-                if run.segment_id == segment_id:
-                    self._cut(file, number)
-                    return
+            number = _number(file.runs, segment_id, start_offset)
+            if number is not None:
+                self._cut(file, number)
 
     def _make_room(self, start: int, end: int) -> None:
         """Remove what overlaps the offsets [start, end), or lies behind them in the same file."""
-        for file in tuple(self._files):
+        first, last = max(self._file_number(start) - 1, 0), self._file_number(end - 1)
+        for file in self._files[first:last]:
             if file.next_offset > start and file.base_offset < end:
                 self._cut(file, sum(run.next_offset <= start for run in file.runs))
 
@@ -168,21 +137,50 @@ class PartitionIndex:
         """How many files begin at or below the offset."""
         return bisect_right(self._files, offset, key=lambda file: file.base_offset)
 
+    def _check(self, file: IndexFile) -> None:
+        if not file.is_checked:
+            with self._changing(file):
+                self.damaged += not file.check()
+
     def _mend(self, file: IndexFile) -> None:
         self.damaged += 1
-        file.mend()
-        self._drop_if_empty(file)
+        with self._changing(file):
+            file.mend()
 
     def _cut(self, file: IndexFile, count: int) -> None:
-        try:
-            file.cut(count)
-        except Corrupt:
-            self.damaged += 1
-            file.mend()
-            file.cut(count)
+        with self._changing(file):
+            try:
+                file.cut(count)
+            except Corrupt:
+                self.damaged += 1
+                file.mend()
+                file.cut(count)
         self._drop_if_empty(file)
 
     def _drop_if_empty(self, file: IndexFile) -> None:
         if not file.runs and file in self._files:
             self._files.remove(file)
+            self.disk_bytes -= file.noted_bytes
             file.delete()
+
+    @contextmanager
+    def _changing(self, file: IndexFile) -> Iterator[None]:
+        """Note what a change of a file, other than an append, does to it."""
+        before = {run.segment_id for run in file.runs}
+        try:
+            yield
+        finally:
+            now = {run.segment_id for run in file.runs}
+            self._changes.update(dict.fromkeys(before - now, False))
+            self._changes.update(dict.fromkeys(now - before, True))
+            self._measure(file)
+
+    def _measure(self, file: IndexFile) -> None:
+        before, file.noted_bytes = file.noted_bytes, file.disk_bytes()
+        self.disk_bytes += file.noted_bytes - before
+
+
+def _number(runs: Sequence[Run], segment_id: bytes, start_offset: int) -> int | None:
+    """Which of the segments of a file it is; None: none of them."""
+    at = bisect_left(runs, start_offset, key=lambda run: run.start_offset)
+    return at if at < len(runs) and runs[at].segment_id == segment_id else None

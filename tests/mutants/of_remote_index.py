@@ -59,7 +59,7 @@ EDITS: tuple[Edit, ...] = (
     ),
     *FILE.edits(
         (
-            "a lookup goes by a remote offset or time index that was damaged",
+            "a segment is appended to a remote offset or time index that was damaged",
             "if zlib.crc32(data) != self._index_crcs[number]:",
             "if zlib.crc32(data) < 0:",
         ),
@@ -71,9 +71,9 @@ EDITS: tuple[Edit, ...] = (
             "if file.next_offset > start and file.base_offset < start:",
         ),
         (
-            "an entry answers for an offset behind its records",
-            "if entry is not None and offset <= entry.last_offset else None",
-            "if entry is not None else None",
+            "a segment that was cut off with damage still counts as kept",
+            "dict.fromkeys(before - now, False)",
+            "dict.fromkeys(now - before, False)",
         ),
     ),
     *FORMAT.edits(

@@ -229,6 +229,9 @@ async def test_any_damaged_file_leads_to_the_store(local: Bench) -> None:
     await kept(local, segment)
     folder = local.root / FOLDER
     whole = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    next_log = batch(segment.next_offset, 2, value=b"next")
+    next_segment = await local.stored(next_log, number=2, entry_bytes=ENTRY_BYTES)
+    (next_object,) = (local.root / "store").rglob(f"*{next_segment.segment_id.id}.indexes")
     for path, data in whole.items():
         damaged = bytearray(data)
         damaged[rng.randrange(len(data))] ^= 16
@@ -237,7 +240,10 @@ async def test_any_damaged_file_leads_to_the_store(local: Bench) -> None:
         reader = local.reader(remote_index=files)
         asked = bounds(rng.randrange(100, segment.next_offset))
         assert await read(reader, segment, asked) == expected(log, asked)
+        files.keep(next_segment, next_object.read_bytes())  # checks all of the file before
         await files.written()
+        assert len(files.keys()) == 2
+        await files.discard(next_segment)
         assert {one: one.read_bytes() for one in whole} == whole, path
 
 
