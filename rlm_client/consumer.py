@@ -16,7 +16,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator, NoGroupCoordin
 
 from rlm_client.connection import service_connection
 from rlm_client.counters import ConsumerCounters
-from rlm_client.remote_log import PATIENCE_MS, RemoteLog, ServiceRemoteLog
+from rlm_client.remote_log import PATIENCE_MS, QUESTION_LIMIT_MS, RemoteLog, ServiceRemoteLog
 from rlm_client.tiered_fetcher import TieredFetcher
 from tiered_reads.fetch_client import FetchClient
 from tiered_reads.values import ReadMode, ServiceConnection
@@ -103,7 +103,7 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
 
     def _remote_log(self, connection: ServiceConnection) -> RemoteLog:
         return ServiceRemoteLog(
-            FetchClient(connection, patience_ms=PATIENCE_MS),
+            FetchClient(connection, patience_ms=PATIENCE_MS, question_limit_ms=QUESTION_LIMIT_MS),
             read_committed=self._isolation_level == "read_committed",
             max_bytes=self._max_partition_fetch_bytes,
         )

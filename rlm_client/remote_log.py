@@ -28,6 +28,8 @@ Items = Generator[Fetched | DataLoss, None, None]
 
 PATIENCE_MS = 5_000
 """How long a thread goes on with calls that fail; then it is free for other partitions."""
+QUESTION_LIMIT_MS = 10_000
+"""How long a service may take for bounds or an offset; then another one is asked."""
 _ANSWER_LIMIT_MS = 30_000
 
 

@@ -6,7 +6,7 @@ the next one is fetched; that is all that a stream holds. This module must not k
 
 import asyncio
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Any, Final, Generic, TypeVar
 
 from tiered_reads.stopping import Stop, Stopped
@@ -18,7 +18,7 @@ class RemoteStream(Generic[T]):
     """`open_items` is called in the pool; the Stop that it is handed ends its waits and calls."""
 
     def __init__(
-        self, open_items: Callable[[Stop], Generator[T, None, None]], pool: ThreadPoolExecutor
+        self, open_items: Callable[[Stop], Generator[T, None, None]], pool: Executor
     ) -> None:
         self._stop: Final = Stop()
         self._items = open_items(self._stop)

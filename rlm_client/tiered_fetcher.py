@@ -12,8 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from aiokafka import errors
 from aiokafka.consumer.fetcher import Fetcher, FetchResult, OffsetResetStrategy
@@ -21,25 +20,21 @@ from aiokafka.structs import TopicPartition
 from aiokafka.util import create_task
 
 from rlm_client.counters import ConsumerCounters
-from rlm_client.errors import RemoteTierError, RemoteTierUnavailable, is_passing, offsets_error
+from rlm_client.errors import RemoteTierError, RemoteTierUnavailable, is_passing
 from rlm_client.kafka_log import KafkaLog
+from rlm_client.lookups import Lookups
 from rlm_client.partition_read import POLL_MS, PartitionRead, Tier
 from rlm_client.pieces import PieceRecords, RecordFormat, Results
-from rlm_client.remote_log import Items, RemoteBounds, RemoteLog, range_of
+from rlm_client.read_threads import ReadThreads
+from rlm_client.remote_log import Items, RemoteLog, range_of
 from rlm_client.remote_stream import RemoteStream
-from tiered_reads import clock, values
-from tiered_reads.errors import ConnectorError, ServiceError
+from tiered_reads import clock
+from tiered_reads.errors import ConnectorError
 from tiered_reads.failover import SETTLE_MS
 from tiered_reads.stopping import Stop, Stopped
 from tiered_reads.values import DataLoss, Fetched, ReadMode
 
-THREADS: Final = 8
-"""That read from services; a call that waits for one holds its thread for PATIENCE_MS at most."""
-_FRESH_MS: Final = 1_000
-"""How long the bounds of a topic count, so that its partitions do not ask one by one."""
 _log: Final = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class _Reads(PartitionRead):
@@ -99,11 +94,11 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         self._settle_ms = settle_ms
         self._poll_ms = poll_ms
         self._kafka_log = KafkaLog(client)
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="rlm-client")
+        self._pool = ReadThreads()
         self._stop = Stop()
+        self._lookups = Lookups(remote_log, self._kafka_log, mode, self._pool, self._stop)
         self._reads: dict[TopicPartition, _Reads] = {}
         self._reads_of: Any = None
-        self._bounds: dict[str, tuple[int, dict[int, RemoteBounds] | None]] = {}
         super().__init__(client, subscriptions, auto_offset_reset="none", **options)
         self._records = Results(counters.kafka, lambda: self._loop.call_soon(self._wake))
         self._record_format = RecordFormat(
@@ -197,7 +192,8 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             for partition, timestamp in rows
             if is_alone or timestamp != OffsetResetStrategy.LATEST
         }
-        answers = await asyncio.gather(*(self._dated(one, at) for one, at in wanted.items()))
+        dated = self._lookups.dated
+        answers = await asyncio.gather(*(dated(one, at) for one, at in wanted.items()))
         for (topic_partition, timestamp), answer in zip(wanted.items(), answers, strict=True):
             if answer is not None:
                 found[topic_partition] = answer
@@ -268,7 +264,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         if read.is_denied:
             return await self._opened_denied(topic_partition, position, read, has_moved)
         now_ms = clock.monotonic_ms()
-        bounds = await self._bounds_of(topic_partition)
+        bounds = await self._lookups.bounds(topic_partition)
         if bounds is not None:
             await self._kafka_log.check_topic_id(topic_partition.topic, bounds.topic_id)
         if has_moved():
@@ -309,7 +305,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             await clock.pause_ms(self._retry_backoff * 1_000)
             read.goes_to_kafka(clock.monotonic_ms(), check_in_ms=0)
             return None
-        bounds = await self._bounds_of(topic_partition, is_topic_enough=True)
+        bounds = await self._lookups.bounds(topic_partition, is_topic_enough=True)
         topic_id = None if bounds is None else bounds.topic_id
         if topic_id is not None:
             await self._kafka_log.check_topic_id(topic_partition.topic, topic_id)
@@ -356,7 +352,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         has_moved: Callable[[], bool],
     ) -> bool:
         """It is certain that no tier of the mode has these offsets."""
-        earliest = await self._earliest(topic_partition)
+        earliest = await self._lookups.earliest(topic_partition)
         if has_moved():
             return False
         if state.position < earliest:
@@ -409,7 +405,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
     async def _check(self, topic_partition: TopicPartition, state: Any, read: _Reads) -> bool:
         """Whether the remote tier has come to have the position; Kafka is read meanwhile."""
         try:
-            bounds = await self._bounds_of(topic_partition)
+            bounds = await self._lookups.bounds(topic_partition)
         except asyncio.CancelledError:
             return False
         except (ConnectorError, Stopped) as error:
@@ -422,50 +418,6 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             self._counters.failovers += 1
             read.goes_to_remote()
         return False
-
-    async def _bounds_of(
-        self, topic_partition: TopicPartition, *, is_topic_enough: bool = False
-    ) -> RemoteBounds | None:
-        """None: the topic is not tiered, or nothing of the partition is remote. With
-        `is_topic_enough` those of any partition, for the topic's id.
-        """
-        topic = topic_partition.topic
-        at_ms, found = self._bounds.get(topic, (None, None))
-        if at_ms is None or clock.monotonic_ms() - at_ms >= _FRESH_MS:
-            found = await self._blocking(lambda: self._remote_log.bounds(topic, self._stop))
-            self._bounds[topic] = (clock.monotonic_ms(), found)
-        if found is None:
-            return None
-        own = found.get(topic_partition.partition)
-        return next(iter(found.values()), None) if own is None and is_topic_enough else own
-
-    async def _earliest(self, topic_partition: TopicPartition) -> int:
-        found = await self._dated(topic_partition, OffsetResetStrategy.EARLIEST)
-        if found is not None and found[0] >= 0:
-            return found[0]
-        if self._mode is ReadMode.REMOTE_ONLY:
-            raise RemoteTierUnavailable(f"nothing of {topic_partition} is remote yet")
-        return (await self._kafka_log.bounds(topic_partition)).start_offset
-
-    async def _dated(
-        self, topic_partition: TopicPartition, timestamp: int
-    ) -> tuple[int, int] | None:
-        """KafkaError, retriable where a service may answer later."""
-        asked = values.TopicPartition(topic_partition.topic, topic_partition.partition)
-        is_alone = self._mode is ReadMode.REMOTE_ONLY
-        try:
-            return await self._blocking(
-                lambda: self._remote_log.dated_offset(
-                    asked, timestamp, remote_only=is_alone, stop=self._stop
-                )
-            )
-        except ServiceError as error:
-            raise offsets_error(error) from error
-        except Stopped as stopped:
-            raise errors.ConsumerStoppedError from stopped
-
-    async def _blocking(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     # The partitions of the assignment.
 

@@ -67,10 +67,19 @@ class BeyondLogEnd(Exception):
 
 
 class FetchClient:
-    """Thread-safe. `patience_ms`: how long to go on without any progress."""
+    """Thread-safe. `patience_ms`: how long to go on without any progress. `question_limit_ms`: how
+    long to wait for the one answer of a service, if shorter than for a message of a stream.
+    """
 
-    def __init__(self, connection: ServiceConnection, *, patience_ms: int) -> None:
+    def __init__(
+        self,
+        connection: ServiceConnection,
+        *,
+        patience_ms: int,
+        question_limit_ms: int | None = None,
+    ) -> None:
         self._limit_ms = connection.call_timeout_ms
+        self._question_limit_ms = min(self._limit_ms, question_limit_ms or self._limit_ms)
         self._patience_ms = patience_ms
         self._channels = Channels(connection)
         self._watchdog = StallWatchdog()
@@ -211,7 +220,7 @@ class FetchClient:
         answer: pb.ListOffsetsResponse = self._result(
             lambda stub, **sent: stub.ListOffsets.future(request, **sent),
             address,
-            self._limit_ms,
+            self._question_limit_ms,
             stop,
         )
         return answer.offset
@@ -220,7 +229,7 @@ class FetchClient:
         while True:
             address = retry_policy.address()
             try:
-                return self._result(call, address, self._limit_ms, stop)
+                return self._result(call, address, self._question_limit_ms, stop)
             except _CallFailed as failed:
                 stop.wait(retry_policy.failed(address, failed.failure))
 
@@ -289,7 +298,7 @@ class FetchClient:
                 answer: pb.DescribeEndpointsResponse = self._result(
                     lambda stub, **sent: stub.DescribeEndpoints.future(request, **sent),
                     address,
-                    min(self._limit_ms, _DESCRIBE_LIMIT_MS),
+                    min(self._question_limit_ms, _DESCRIBE_LIMIT_MS),
                     stop,
                 )
             except _CallFailed as failed:

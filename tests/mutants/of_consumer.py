@@ -7,6 +7,10 @@ _FETCHER = Target("rlm_client/tiered_fetcher.py", _BORDER)
 _PIECES = Target("rlm_client/pieces.py", (*_BORDER, "tests/rlm_client/test_pieces.py"))
 _PARTITION = Target("rlm_client/partition_read.py", ("tests/rlm_client/test_partition_read.py",))
 _REMOTE = Target("rlm_client/remote_log.py", _BORDER)
+_THREADS = Target(
+    "rlm_client/read_threads.py",
+    ("tests/rlm_client/test_read_threads.py", "tests/rlm_client/test_positions.py"),
+)
 
 EDITS: tuple[Edit, ...] = (
     *_FETCHER.edits(
@@ -55,6 +59,18 @@ EDITS: tuple[Edit, ...] = (
             "H37: what the remote tier does not know yet counts as lost",
             "next_offset=absent.next_offset, is_certain=is_settled\n",
             "next_offset=absent.next_offset, is_certain=now_ms >= 0\n",
+        ),
+    ),
+    *_THREADS.edits(
+        (
+            "G10: calls to services that are silent stop all others",
+            "now_ms - at < self._silent_ms for at in",
+            "now_ms - at >= 0 for at in",
+        ),
+        (
+            "G10: every silent call gets one thread more",
+            "len(self._running) < self._most_threads\n        if not",
+            "len(self._running) >= 0\n        if not",
         ),
     ),
 )

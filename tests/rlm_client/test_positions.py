@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.structs import TopicPartition
 
 from rlm_client.counters import ConsumerCounters
+from rlm_client.read_threads import THREADS
 from rlm_client.tiered_fetcher import TieredFetcher
 from tests.rlm_client.world import FakeClient, World
 from tiered_reads.errors import ServiceError
@@ -17,6 +19,8 @@ from tiered_reads.stopping import Stop
 from tiered_reads.values import ReadMode
 
 KNOWN, UNKNOWN = TopicPartition("t", 0), TopicPartition("t", 1)
+MANY = [TopicPartition("t", number) for number in range(1, 2 * THREADS)]
+"""More than there are threads that work."""
 
 
 class _HalfLog:
@@ -43,11 +47,13 @@ class _HalfLog:
     def close(self) -> None: ...
 
 
-def _reading(log: _HalfLog) -> tuple[TieredFetcher, Any]:
+def _reading(
+    log: _HalfLog, unknown: Sequence[TopicPartition] = (UNKNOWN,)
+) -> tuple[TieredFetcher, Any]:
     subscription = SubscriptionState()
-    subscription.assign_from_user([KNOWN, UNKNOWN])
+    subscription.assign_from_user([*unknown, KNOWN])
     assignment = subscription.subscription.assignment
-    for one in (KNOWN, UNKNOWN):
+    for one in (*unknown, KNOWN):
         assignment.state_value(one).await_reset(OffsetResetStrategy.EARLIEST)
     fetcher = TieredFetcher(
         FakeClient(World()),
@@ -69,6 +75,17 @@ async def test_a_partition_without_an_answer_stops_no_other(is_away: bool) -> No
         await assignment.state_value(KNOWN).wait_for_position()
     assert assignment.state_value(KNOWN).position == 7
     assert not assignment.state_value(UNKNOWN).has_valid_position
+    await fetcher.close()
+
+
+async def test_more_silent_answers_than_threads_stop_no_other() -> None:
+    log = _HalfLog(is_away=False)
+    fetcher, assignment = _reading(log, MANY)
+    async with asyncio.timeout(60):
+        await asyncio.to_thread(log.asked.wait)
+        await assignment.state_value(KNOWN).wait_for_position()
+    assert assignment.state_value(KNOWN).position == 7
+    assert not any(assignment.state_value(one).has_valid_position for one in MANY)
     await fetcher.close()
 
 

@@ -3,7 +3,9 @@ once; a slow consumer is no stall; TLS, token and principal reach the service.
 """
 
 import itertools
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -234,6 +236,21 @@ def test_a_stall_ends_a_call_and_another_service_goes_on(service: FakeService) -
         answers = read(service.connection(other.address, call_timeout_ms=400), ask())
         assert_whole(answers)
         assert len(service.asked("Fetch")) + len(other.asked("Fetch")) >= 2
+
+
+def test_a_question_is_asked_elsewhere_when_a_service_says_nothing(service: FakeService) -> None:
+    """Long before a message of a stream counts as late."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        given = (f"127.0.0.1:{silent.getsockname()[1]}", service.address)
+        connection = replace(service.connection(call_timeout_ms=600_000), endpoints=given)
+        client = FetchClient(connection, patience_ms=60_000, question_limit_ms=300)
+        began_s = time.monotonic()
+        found = client.list_offset(
+            TOPIC_PARTITION, -1, remote_only=False, read_committed=False, stop=Stop()
+        )
+        client.close()
+    assert found == 30
+    assert time.monotonic() - began_s < 60
 
 
 def test_a_slow_consumer_is_no_stall(service: FakeService) -> None:
