@@ -1,4 +1,4 @@
-"""What the fetcher asks brokers besides records: the bounds of a log, and the id of a topic.
+"""What is asked of brokers besides records: a log's bounds, a topic's id and its retention.
 
 The requests go over the consumer's own connections. This module must not know the remote tier.
 """
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import errors
+from aiokafka.protocol.admin import DescribeConfigsRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition
 
@@ -16,6 +17,8 @@ from tiered_reads.errors import ServiceError
 from tiered_reads.kafka_requests import NO_TOPIC_ID, metadata_request
 
 _READ_UNCOMMITTED = 0
+_TOPIC_RESOURCE = 2
+_RETENTION = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,22 @@ class KafkaLog:
                 f"topic {topic}: Kafka knows it by id {known.hex()}, a service by "
                 f"{topic_id.hex()}: it was deleted and recreated",
             )
+
+    async def is_kept_for_ever(self, topic: str) -> bool:
+        """Whether brokers delete nothing of the topic by age or size, so that its log begins later
+        only where somebody has deleted records. False also where they do not say.
+        """
+        node = self._client.get_random_node()
+        if node is None:
+            raise errors.NodeNotReadyError("no broker is known")
+        wanted = [(_TOPIC_RESOURCE, topic, list(_RETENTION))]
+        try:
+            answer = await self._client.send(node, DescribeConfigsRequest(wanted))
+        except errors.IncompatibleBrokerVersion:
+            return False
+        [(error_code, _, _, _, entries)] = answer.resources
+        kept = {entry[0]: entry[1] for entry in entries}
+        return not error_code and kept == _RETENTION
 
     async def _topic_id(self, topic: str) -> bytes:
         node = self._client.get_random_node()

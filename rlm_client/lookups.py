@@ -1,4 +1,4 @@
-"""What is asked about a partition beside its records: bounds and offsets.
+"""What is asked about a partition beside its records: bounds, offsets, and whether it is tiered.
 
 Each question has a thread while it is asked, and a limit. This module must not know how records are
 read.
@@ -12,7 +12,7 @@ from aiokafka import errors
 from aiokafka.consumer.fetcher import OffsetResetStrategy
 from aiokafka.structs import TopicPartition
 
-from rlm_client.errors import RemoteTierUnavailable, offsets_error
+from rlm_client.errors import RemoteTierError, RemoteTierUnavailable, offsets_error
 from rlm_client.kafka_log import KafkaLog
 from rlm_client.read_threads import ReadThreads
 from rlm_client.remote_log import RemoteBounds, RemoteLog
@@ -84,7 +84,27 @@ class Lookups:
             return found[0]
         if self._is_alone:
             raise RemoteTierUnavailable(f"nothing of {topic_partition} is remote yet")
+        if found is None:
+            await self.check_untiered(topic_partition)
         return (await self._kafka_log.bounds(topic_partition)).start_offset
+
+    async def check_untiered(self, topic_partition: TopicPartition) -> None:
+        """RemoteTierError where services do not know a topic that seems to be tiered: Kafka keeps
+        its records for ever, and yet the log does not begin at 0.
+
+        A position at Kafka's log start would pass what only the remote tier has. Where brokers do
+        not say how long they keep the topic, nothing is known, and it counts as not tiered.
+        """
+        start = (await self._kafka_log.bounds(topic_partition)).start_offset
+        if start > 0 and await self._kafka_log.is_kept_for_ever(topic_partition.topic):
+            raise RemoteTierError(
+                f"topic {topic_partition.topic} is not tiered, its services say; but Kafka keeps "
+                f"its records for ever (retention.ms=-1), and partition "
+                f"{topic_partition.partition} begins at {start} all the same. Are rlm_endpoints "
+                "services of this cluster, and has rlm_principal the right to describe the topic? "
+                "If clients have deleted the records, read it with kafka_only or from a position "
+                "of its log"
+            )
 
     async def _blocking(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)

@@ -125,7 +125,11 @@ class ServiceRemoteLog:
         remote: TierReader = NotTieredReader(is_authoritative=False)
         if topic_id is not None:
             remote = self._reader(wanted, topic_id, remote_only=True)
-        leader = self._reader(wanted, topic_id, remote_only=False, is_authoritative=True)
+        leader: TierReader = self._reader(
+            wanted, topic_id, remote_only=False, is_authoritative=True
+        )
+        if topic_id is not None:
+            leader = DescribedTopicReader(leader, wanted.topic_partition)
         order = Order(readers=(remote,), authoritative=leader, settle_ms=self._settle_ms)
         yield from PieceIterator(wanted, order, stop)
 
@@ -177,6 +181,30 @@ class ServiceRemoteLog:
             remote_only=remote_only,
             is_authoritative=is_authoritative,
         )
+
+
+class DescribedTopicReader:
+    """Raises an error where a service does not know the id by which a topic was described: this
+    proves no loss. The topic was disabled meanwhile, or the caller may not see it any more.
+    """
+
+    def __init__(self, reader: TierReader, topic_partition: TopicPartition) -> None:
+        self.name = reader.name
+        self._reader = reader
+        self._topic_partition = topic_partition
+
+    def read(self, start_offset: int, end_offset: int, stop: Stop) -> Iterator[Fetched]:
+        """See TierReader. ServiceError, which may pass: the topic is to be described again."""
+        try:
+            yield from self._reader.read(start_offset, end_offset, stop)
+        except Absent as absent:
+            if not isinstance(absent.__cause__, ServiceError):
+                raise
+            raise ServiceError(
+                ErrorKind.UNAVAILABLE.name,
+                f"{self._topic_partition}: {absent.reason}, by which it was described: it was "
+                "disabled or deleted since, or this caller has lost the right to describe it",
+            ) from absent
 
 
 class SettledReader:

@@ -178,10 +178,21 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             if read is not None and read.lost_at is not None and state.has_valid_position:
                 self._counters.offsets_missed += max(0, state.position - read.lost_at)
                 read.lost_at = None
-        return needs_wakeup
+        return needs_wakeup or any(one in self._records for one in tps)
 
     async def _proc_offset_request(self, node_id: Any, topic_data: Any) -> Any:
-        """The offsets over the tiers of the mode."""
+        """The offsets over the tiers of the mode. aiokafka asks again for a position after every
+        error; what is the user's to mend is raised in the user's call, too.
+        """
+        try:
+            return await self._offsets_of_tiers(node_id, topic_data)
+        except RemoteTierError as error:
+            for topic_partition, read in self._reads.items():
+                if read.asking is asyncio.current_task() and not error.retriable:
+                    super()._set_error(topic_partition, error)
+            raise
+
+    async def _offsets_of_tiers(self, node_id: Any, topic_data: Any) -> Any:
         found: dict[TopicPartition, tuple[int, int | None]] = {}
         is_alone = self._mode is ReadMode.REMOTE_ONLY
         if not is_alone:
@@ -201,6 +212,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
                 raise RemoteTierUnavailable(f"topic {topic_partition.topic} is not tiered")
             else:
                 _log.info("event=topic_not_tiered topic=%s", topic_partition.topic)
+                await self._lookups.check_untiered(topic_partition)
             if is_alone and timestamp < 0 and found[topic_partition][0] < 0:
                 raise RemoteTierUnavailable(f"nothing of {topic_partition} is remote yet")
             self._refuse_late(topic_partition, timestamp)

@@ -7,6 +7,7 @@ _FETCHER = Target("rlm_client/tiered_fetcher.py", _BORDER)
 _PIECES = Target("rlm_client/pieces.py", (*_BORDER, "tests/rlm_client/test_pieces.py"))
 _PARTITION = Target("rlm_client/partition_read.py", ("tests/rlm_client/test_partition_read.py",))
 _REMOTE = Target("rlm_client/remote_log.py", _BORDER)
+_LOOKUPS = Target("rlm_client/lookups.py", _BORDER)
 _THREADS = Target(
     "rlm_client/read_threads.py",
     ("tests/rlm_client/test_read_threads.py", "tests/rlm_client/test_positions.py"),
@@ -23,6 +24,16 @@ EDITS: tuple[Edit, ...] = (
             "H20: Kafka's log start is taken for the start of the whole log",
             "            if answer is not None:\n",
             "            if answer is not None and is_alone:\n",
+        ),
+        (
+            "H20: without commits a group begins where Kafka does, as services deny the topic",
+            "                await self._lookups.check_untiered(topic_partition)\n",
+            "",
+        ),
+        (
+            "an error that the user must mend is logged without end, and raised in no call",
+            "read in self._reads.items():\n                if read.asking",
+            "read in ():\n                if read.asking",
         ),
         (
             "H06: a topic of another id is read",
@@ -59,6 +70,18 @@ EDITS: tuple[Edit, ...] = (
             "H37: what the remote tier does not know yet counts as lost",
             "next_offset=absent.next_offset, is_certain=is_settled\n",
             "next_offset=absent.next_offset, is_certain=now_ms >= 0\n",
+        ),
+        (
+            "H37: a topic that the caller may not describe any more counts as lost",
+            "        if topic_id is not None:\n            leader",
+            "        if topic_id is None:\n            leader",
+        ),
+    ),
+    *_LOOKUPS.edits(
+        (
+            "H20: the policy begins where Kafka does, as services deny the topic",
+            "        if found is None:\n            await self.check_untiered(topic_partition)\n",
+            "",
         ),
     ),
     *_THREADS.edits(

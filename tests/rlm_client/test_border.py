@@ -187,6 +187,51 @@ async def test_a_topic_that_is_not_tiered_is_read_as_by_aiokafka() -> None:
         assert reader.counters.offsets_missed == 15
 
 
+@pytest.mark.parametrize("committed", [0, None])
+async def test_a_topic_that_services_deny_and_kafka_keeps_is_an_error(
+    committed: int | None,
+) -> None:
+    """Else a caller of another cluster's services would begin where Kafka's log does."""
+    world = written(remote_end=15, kafka_start=15)
+    world.is_tiered = False
+    world.configs = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+    async with reading(
+        world, ReadMode.KAFKA_PREFERRED, committed=committed, policy="earliest"
+    ) as reader:
+        with pytest.raises(RemoteTierError, match="right to describe the topic"):
+            await reader.take_until(world.end)
+        assert reader.got == []
+        world.is_tiered = True
+        await reader.take_until(world.end)
+        assert reader.got == world.given
+        assert reader.counters.offsets_missed == 0
+
+
+@pytest.mark.parametrize("retention", [("604800000", "-1"), ("-1", "1073741824")])
+async def test_what_kafka_may_have_deleted_itself_is_no_error(retention: tuple[str, str]) -> None:
+    world = written(remote_end=15, kafka_start=15)
+    world.is_tiered = False
+    ms, size = retention
+    world.configs = {"cleanup.policy": "delete", "retention.bytes": size, "retention.ms": ms}
+    async with reading(world, ReadMode.KAFKA_PREFERRED, policy="earliest") as reader:
+        await reader.take_until(world.end)
+        assert reader.got == [offset for offset in world.given if offset >= 15]
+
+
+async def test_h37_an_id_that_services_deny_for_a_moment_loses_nothing() -> None:
+    """So a service answers a caller that has lost the right to describe the topic."""
+    world = written(kafka_start=21, remote_end=21)
+    async with reading(world, ReadMode.KAFKA_PREFERRED) as reader:
+        await reader.take_until(3)
+        world.hidden = 4
+        reader.fetcher.seek_to(PARTITION, 0)
+        reader.got.clear()
+        await reader.take_until(world.end)
+        assert reader.got == world.given
+        assert reader.counters.offsets_missed == 0
+        assert reader.counters.failed_reads >= 1 and world.hidden == 0
+
+
 async def test_h06_another_topic_of_the_name_is_not_read() -> None:
     world = written(kafka_start=15, remote_end=21)
     world.kafka_topic_id = bytes(16 * [9])

@@ -14,6 +14,7 @@ from typing import Any
 
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import NodeNotReadyError
+from aiokafka.protocol.admin import DescribeConfigsRequest
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -33,6 +34,7 @@ from tiered_reads.values import Fetched, ReadMode
 PARTITION = TopicPartition("t", 0)
 TOPIC_ID = bytes(range(16))
 OUT_OF_RANGE, NOT_LEADER = 1, 6
+_DENIED = 29
 _ABORT = 0
 _NODE = 1
 
@@ -42,6 +44,8 @@ class World:
     """Kafka has [kafka_start, end), the remote tier [remote_start, remote_end), of which a reader's
     service knows what is below `known_end`. `holes`: what no tier has. `away`, `leader_away`: how
     many calls to services, or to the leader's, fail; `refusing`: how many fetches Kafka refuses.
+    `hidden`: how many fetches by the topic's id are of an id that services do not know.
+    `configs`: what brokers say of the topic's, None = nothing.
     """
 
     kafka_start: int = 0
@@ -55,6 +59,8 @@ class World:
     away: int = 0
     leader_away: int = 0
     refusing: int = 0
+    hidden: int = 0
+    configs: dict[str, str] | None = None
     holes: list[tuple[int, int]] = field(default_factory=list)
     aborted: list[tuple[int, int]] = field(default_factory=list)
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
@@ -144,6 +150,8 @@ class FakeClient:
                 return self._fetched(request)
             if isinstance(request, OffsetRequest):
                 return self._listed(request)
+            if isinstance(request, DescribeConfigsRequest):
+                return self._configured()
             row = TopicMetadata(
                 error_code=0, name="t", topic_id=world.kafka_topic_id, leaders={0: _NODE}
             )
@@ -174,6 +182,14 @@ class FakeClient:
             for partition, at in partitions
         ]
         return SimpleNamespace(API_VERSION=3, topics=[("t", rows)])
+
+    def _configured(self) -> Any:
+        found = self._world.configs
+        entries: list[Any] = [
+            (name, value, False, 5, False, []) for name, value in (found or {}).items()
+        ]
+        denied = _DENIED if found is None else 0
+        return SimpleNamespace(API_VERSION=1, resources=[(denied, "", 2, "t", entries)])
 
 
 class FakeFetchApi:
@@ -218,6 +234,9 @@ class FakeFetchApi:
                 self._check(not ask.remote_only)
                 if not world.is_tiered:
                     raise ServiceError("NOT_FOUND", "topic t is not enabled")
+                if ask.topic_id is not None and world.hidden:
+                    world.hidden -= 1
+                    raise ServiceError("NOT_FOUND", "no topic has the id")
                 if position < world.remote_start:
                     raise BelowLogStart(world.remote_start, "below the log start")
                 known = world.known_end if ask.remote_only else world.end
