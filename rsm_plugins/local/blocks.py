@@ -3,10 +3,10 @@
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
 from rsm_plugins.blocks.plan import BlocksPlan
 from rsm_plugins.blocks.source import data_pieces
-from rsm_plugins.files.durable import make_durable, write_at
-from rsm_plugins.files.page_cache import drop_written
+from rsm_plugins.files.durable import write_at
 from rsm_plugins.files.store_tree import StoreTree
-from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.keys import data_objects_of, object_name
+from rsm_plugins.local.both_objects import write_both
 from rsm_plugins.threads import FileThreads, StopFlag
 
 
@@ -33,26 +33,15 @@ class LocalBlockObjects:
         index: bytes,
         flag: StopFlag,
     ) -> None:
-        folder, _, data_file = object_name(locator, ObjectKind.BLOCKS).rpartition("/")
-        index_file = object_name(locator, ObjectKind.BLOCKS_INDEX).rpartition("/")[2]
-        with (
-            self._tree.opened("copy to") as base,
-            self._tree.new_file(base, folder, data_file) as new,
-        ):
-            index_name, index_descriptor = new.temporary.create(index_file)
+        def write_blocks(descriptor: int) -> None:
             position = 0
             for piece in data_pieces(plan, data):
                 flag.check()
-                write_at(new.descriptor, piece, position)
+                write_at(descriptor, piece, position)
                 position += len(piece)
-            write_at(index_descriptor, index, 0)
-            make_durable(new.descriptor)
-            drop_written(new.descriptor)
-            make_durable(index_descriptor)
-            flag.check()
-            new.temporary.publish(index_name, index_file)
-            new.temporary.publish(new.name, data_file)
-            new.temporary.make_durable()
+
+        names = [object_name(locator, kind) for kind in data_objects_of(locator)]
+        write_both(self._tree, names, write_blocks, index, flag)
 
     async def read_object(self, name: str) -> bytes:
         """See BlockObjects."""

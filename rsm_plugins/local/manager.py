@@ -8,6 +8,7 @@ root must not be mistaken for an empty one. `KIND` declares the settings and ope
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,7 @@ from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, Layout, LogSegmentData, SegmentLocator
 from kip405.settings import PATH, REQUIRED, Setting, Table
 from rsm_plugins.blocks.segments import BlockSegments
-from rsm_plugins.files.durable import SourceCut, copy_bytes, make_durable, write_at
-from rsm_plugins.files.page_cache import drop_written
+from rsm_plugins.files.durable import SourceCut, copy_bytes
 from rsm_plugins.files.segment_files import open_source
 from rsm_plugins.files.store_tree import Entry, StoreTree, stored
 from rsm_plugins.layout.keys import (
@@ -49,6 +49,7 @@ from rsm_plugins.layout.manifest import check_manifest_size
 from rsm_plugins.layout.pinterest import refuse_marked
 from rsm_plugins.layout.stored import expected_sizes
 from rsm_plugins.local.blocks import LocalBlockObjects
+from rsm_plugins.local.both_objects import write_both
 from rsm_plugins.pinterest.local_objects import LocalUploadedObjects
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 from rsm_plugins.pinterest.settings import COMMON as PINTEREST_ROWS
@@ -120,24 +121,10 @@ class LocalRemoteStorageManager:
     def _copy(self, log_name: str, name: str, data: LogSegmentData, flag: StopFlag) -> None:
         if crc32c(data.indexes) != data.indexes_crc32c:
             raise Corrupt(f"the indexes object given as {name} does not have its CRC-32C")
-        folder, _, log = log_name.rpartition("/")
-        indexes = name.rpartition("/")[2]
         source = open_source(data.log.path)
         try:
-            with (
-                self._tree.opened("copy to") as base,
-                self._tree.new_file(base, folder, log) as new,
-            ):
-                indexes_name, indexes_descriptor = new.temporary.create(indexes)
-                _copy_log(source, data, new.descriptor, flag)
-                write_at(indexes_descriptor, data.indexes, 0)
-                make_durable(new.descriptor)
-                drop_written(new.descriptor)
-                make_durable(indexes_descriptor)
-                flag.check()
-                new.temporary.publish(indexes_name, indexes)
-                new.temporary.publish(new.name, log)
-                new.temporary.make_durable()
+            copied = partial(_copy_log, source, data, flag)
+            write_both(self._tree, (log_name, name), copied, data.indexes, flag)
         finally:
             os.close(source)
 
@@ -293,7 +280,7 @@ def presence_of(expected: ExpectedSegment, sizes: dict[ObjectKind, int | None]) 
     return SegmentPresence(presence=Presence.COMPLETE, manifest_present=manifest_present)
 
 
-def _copy_log(source: int, data: LogSegmentData, destination: int, flag: StopFlag) -> None:
+def _copy_log(source: int, data: LogSegmentData, flag: StopFlag, destination: int) -> None:
     log = data.log
     try:
         crc = copy_bytes(source, log.position, log.size_bytes, destination, flag.check)
