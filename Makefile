@@ -5,6 +5,8 @@
 #   make demo-spark       the same records read by Spark: DataFrame, stream, export; needs no Java
 #   make test             set-up, lint, then every test that CI runs; TESTS= and ARGS= narrow it
 #   make long             the tests with the full numbers, and the scenarios with proxy workers
+#   make long-layout      main job, conformance, faults, kills and audits with segments in blocks;
+#                         LAYOUT= names another layout, TESTS= other tests
 #   make mutants          takes one guard away at a time and sees which tests notice (ARGS=--help)
 #   make lint             format, lint, types, import rules, fresh generated code, locks, the site
 #   make check            the same and the tests of generated pages, locks, licences, known
@@ -47,6 +49,7 @@ WHEELHOUSE ?=
 TESTS = tests
 ARGS =
 WORKERS = 3
+LAYOUT = blocks
 export PYTHON KEEP STORE
 
 WITH_PYTHON = /bin/sh build_tools/with-python
@@ -58,7 +61,14 @@ PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --m
 ## From nothing each time: pages that are read from Sphinx's cache do not repeat their warnings.
 SITE = rm -rf build/docs && $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
 
-.PHONY: help setup setup-demo demo demo-spark test long lint check check-wheels
+## What `make long-layout` runs beside the conformance kit.
+OF_LAYOUT = tests/docs/test_read_real_topic.py tests/spark tests/scenarios/twins \
+	$(patsubst %,tests/scenarios/test_%.py,attached cluster copy_limit copy_mode deletions empty_segments \
+	h06_later_versions h06_ledger_rebuild h12_reconcile h24_kill_rounds h24_workers h26_delete_records kill_rounds \
+	kills layouts lineage lost_objects offload racks repeats restore retention rolls store_faults store_outage \
+	three_brokers transactions two_stores verify)
+
+.PHONY: help setup setup-demo demo demo-spark test long long-layout lint check check-wheels
 .PHONY: proto reference docs lock audit dist sbom clean
 .PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
 .PHONY: bench-stores bench-scale bench-ledger bench-ledger-snapshot bench-idle bench-pass-through bench-spark mutants
@@ -87,6 +97,11 @@ test: lint
 long: setup
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) -m long --timeout 7200 $(ARGS) $(TESTS)
 	@$(if $(filter tests,$(TESTS)),RLM_TEST_WORKERS=2 $(PYTEST) -m "integration and not long" $(ARGS) tests/scenarios)
+
+long-layout: setup
+	@$(PYTEST) -m "long or not long" -k test_contract_in_$(LAYOUT) tests/rsm_plugins/test_conformance.py
+	@RLM_TEST_LAYOUT=$(LAYOUT) $(PYTEST) -m "integration and not long" $(ARGS) \
+		$(if $(filter tests,$(TESTS)),$(OF_LAYOUT),$(TESTS))
 
 mutants: setup
 	@$(RUN) tests.mutants --workers 2 $(ARGS)
