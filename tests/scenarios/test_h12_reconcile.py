@@ -53,7 +53,7 @@ def _of_another_cluster(folder: Path) -> list[Path]:
     foreign = Manifest(**{**fields, "cluster_id": "another-cluster", "segment_id": segment_id})
     stray.write_bytes(build_manifest(foreign))
     (records,) = with_records(folder, manifest.stem)
-    ours = [stray, shutil.copy(records, stray.with_suffix(records.suffix))]
+    ours = [stray, Path(shutil.copy(records, stray.with_suffix(records.suffix)))]
     return [_aged(path) for path in (*ours, *other.iterdir())]
 
 
