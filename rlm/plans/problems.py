@@ -89,6 +89,7 @@ class ProblemKind(enum.Enum):
     RETENTION_REVERTED = "retention-reverted"
     LAG_UNKNOWN = "lag-unknown"
     NOTHING_COPIED = "nothing-copied"
+    PARTITION_LEFT_OUT = "partition-left-out"
     COPY_REFUSED = "copy-refused"
     CANNOT_COPY = "cannot-copy"
     OPEN_TRANSACTION = "open-transaction"
@@ -237,6 +238,11 @@ KINDS: Mapping[ProblemKind, KindRow] = {
         "The copy lag cannot be measured: the partition may not be copied at all."
     ),
     ProblemKind.NOTHING_COPIED: _alarm("There are closed segments, and none of them is copied."),
+    ProblemKind.PARTITION_LEFT_OUT: _warning(
+        "A program that embeds the RemoteLogManager has not added a partition that its broker "
+        "leads: nothing of it is copied or trimmed.",
+        Risk.AT_RISK,
+    ),
     ProblemKind.COPY_REFUSED: _alarm(
         "An enabled topic's configuration forbids copying, e.g. its cleanup.policy."
     ),

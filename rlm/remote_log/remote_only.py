@@ -6,7 +6,7 @@ the view answers with what it has, once it was ready. This module must not know 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -315,7 +315,7 @@ class RemoteReading:
 
     async def stream(
         self, ref: fetch_pb2.TopicRef, partition: int, request: ReadRequest
-    ) -> AsyncIterator[Piece]:
+    ) -> AsyncGenerator[Piece, None]:
         """Pieces in order up to the requested end or the remote end as it is now; nothing when it
         begins there. The last piece may have no batches: it shows that the stream is complete.
 

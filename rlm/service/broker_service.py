@@ -63,7 +63,7 @@ from rlm.service.lifetime import (
 from rlm.service.listeners import HealthState, Listening
 from rlm.service.log_dirs import LogDirReports
 from rlm.service.loop_watch import LoopWatch
-from rlm.service.metadata import remember_reads, remember_topics
+from rlm.service.metadata import BARRIER_DEADLINE_MS, remember_reads, remember_topics
 from rlm.service.metrics import ServiceMetrics
 from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problems import (
@@ -79,6 +79,7 @@ from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.service.tracing import close_tracer
+from rlm.tasks.assignment import Assignment
 from rlm.workers.ending import Ending
 from rlm.workers.inherited import CoreSettings, first_line, on_hang_up, say_ready
 
@@ -120,7 +121,10 @@ async def _serve(
     with service_threads(config) as threads:
 
         def make(tasks: asyncio.TaskGroup) -> BrokerService:
-            service = BrokerService(config, SystemClock(), tasks, threads, reread, core)
+            started = say_ready if core is not None else lambda: None
+            service = BrokerService(
+                config, SystemClock(), tasks, threads, reread, core, started=started
+            )
             on_hang_up(service.reload.request)
             return service
 
@@ -129,7 +133,9 @@ async def _serve(
 
 class BrokerService:
     """All components of one service. The caller that created it calls `close` at the end.
-    `reload` reads the settings again, by `reread`.
+    `reload` reads the settings again, by `reread`. `assignment` narrows what has tasks, and
+    `started` is called once the broker is known to be ours: both are for a program that embeds the
+    service.
     """
 
     def __init__(
@@ -140,13 +146,16 @@ class BrokerService:
         threads: ServiceThreads,
         reread: Callable[[], ServiceConfig],
         core: CoreSettings | None = None,
+        *,
+        assignment: Assignment | None = None,
+        started: Callable[[], None] = lambda: None,
     ) -> None:
         """Contacts nothing. `core`: this process is the core of proxy workers. Invalid: the token
         or principals file cannot be used, or see build_stores.
         """
         tokens = token_source(config.api_token_file, clock)
         self._callers = callers = build_callers(config, tokens, clock, threads.other)
-        self._config, self._core = config, core
+        self._config, self._started = config, started
         self._clock, self._loop_watch = clock, LoopWatch(clock)
         metrics = ServiceMetrics()
         self._dependencies = shared = build_dependencies(config, clock, tasks, threads)
@@ -157,7 +166,7 @@ class BrokerService:
         self._pools = pools = build_pools(config, clock, metrics.task_failed)
         self._peers = build_peers(shared, tokens)
         self._topics = build_topics(shared, PeerServicesAccess(self._peers))
-        self._tasks = TaskWiring(shared, pools, metrics, self._topics.retention)
+        self._tasks = TaskWiring(shared, pools, metrics, self._topics.retention, assignment)
         self._certificates = _certificates(config, clock, threads)
         self._clients = clients = build_clients(shared, metrics, tasks, core)
         self.reload = _reload(shared, reread, self._tasks, clients, tasks)
@@ -195,13 +204,22 @@ class BrokerService:
             *(partition_problems, log_dirs, problems.current, pools),
         )
 
+    @property
+    def dependencies(self) -> Dependencies:
+        """What its components are built on."""
+        return self._dependencies
+
+    @property
+    def tasks(self) -> TaskWiring:
+        """What copies, trims and cleans up."""
+        return self._tasks
+
     async def run(self, ending: Ending) -> None:
         """Start the proxy, then the checks that may refuse, then the rest until cancelled."""
         await self._clients.start()
         await self._listening.start()
         await self._check_broker()
-        if self._core is not None:
-            say_ready()
+        self._started()
         await keep_all_running(
             *(self._background_tasks(), self._clock, self._formats.check),
             drain=partial(ending.drain, self.drain),
@@ -269,6 +287,15 @@ class BrokerService:
                 with contextlib.suppress(RemoteStorageError):
                     await leadership.refresh()
             await settings.wait_changed()
+
+    async def ask_leaders(self) -> None:
+        """Know who leads the partitions of all topics on record now. Unavailable: Kafka does not
+        answer.
+        """
+        settings, leadership = self._dependencies.metadata.settings, self._dependencies.leadership
+        await settings.barrier(BARRIER_DEADLINE_MS)
+        leadership.want({record.name for record in settings.view.topics()})
+        await leadership.refresh()
 
     async def drain(self) -> None:
         """Give Kafka clients and callers of the API what is under way, and take no more of them."""
@@ -433,6 +460,7 @@ def _problem_sources(
             log_dirs.findings,
             dependencies.disk_pressure.findings,
             topics.giveback.findings,
+            tasks.findings,
             lambda: process_findings(clients.processes()),
         ),
     ).sources()

@@ -54,17 +54,22 @@ def build_fetch(
 
 def _remote(dependencies: Dependencies, gate: Gate, remote_logs: RemoteLogs) -> RemoteDependencies:
     """What the API answers without the broker, as a reader service does."""
-    metadata = dependencies.metadata
-    view = RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=dependencies.clock)
+    view = remote_view(dependencies)
     return RemoteDependencies(
         gate=gate,
         view=view,
         reading=RemoteReading(view=view, reader=dependencies.tier.lineage_reader),
-        ledger=metadata.manager,
+        ledger=dependencies.metadata.manager,
         objects=remote_logs,
         endpoints=endpoints(dependencies),
         throttle=dependencies.throttle,
     )
+
+
+def remote_view(dependencies: Dependencies) -> RemoteView:
+    """The remote tier alone, by ledger and settings."""
+    metadata = dependencies.metadata
+    return RemoteView(settings=metadata.settings, ledger=metadata.manager, clock=dependencies.clock)
 
 
 def endpoints(dependencies: Dependencies) -> Endpoints:

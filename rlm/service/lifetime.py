@@ -80,7 +80,7 @@ async def until_stopped(
             if is_child:
                 die_with_supervisor(loop)
     except* RemoteStorageError as group_of_errors:
-        raise _first(group_of_errors) from group_of_errors
+        raise first_error(group_of_errors) from group_of_errors
 
 
 class _Service(Protocol):
@@ -150,7 +150,8 @@ def _stop(serving: asyncio.Task[None], ending: Ending, signal_name: str) -> None
     serving.cancel()
 
 
-def _first(group: BaseExceptionGroup[RemoteStorageError]) -> RemoteStorageError:
+def first_error(group: BaseExceptionGroup[RemoteStorageError]) -> RemoteStorageError:
+    """The first error of the group, without it."""
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]

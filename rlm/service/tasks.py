@@ -1,17 +1,18 @@
 """Wires the copy and expiration tasks of one service over all of its stores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from kip405.errors import RemoteStorageError, Unavailable
-from kip405.ids import PartitionKey
+from kip405.errors import Fenced, RemoteStorageError, Unavailable
+from kip405.ids import PartitionKey, TopicPartition
 from rlm.broker.leadership import LedPartition
 from rlm.clock import Clock, backoff_ms
 from rlm.config import ServiceConfig
 from rlm.log_dir.rolls import Rolls
 from rlm.plans.copy import NeedsFlush
 from rlm.plans.expiry import ExpiryPlan, PartitionExpiry
+from rlm.plans.problems import Finding
 from rlm.remote_log.ports import ClusterRetention
 from rlm.service.dependencies import Dependencies, offload_policy
 from rlm.service.metadata import BARRIER_DEADLINE_MS
@@ -34,6 +35,7 @@ from rlm.service.watches import (
     segment_holds,
     transaction_watch,
 )
+from rlm.tasks.assignment import Assignment, left_out_findings
 from rlm.tasks.cleanup import CleanupTask
 from rlm.tasks.copy import CopyTask
 from rlm.tasks.copy_attempt import LiveAttempts, StoreWrites
@@ -59,6 +61,7 @@ from rlm.tasks.unreferenced import UnreferencedTask
 from rlmm.settings_records import TopicRecord
 
 _TASK_QUEUE_LIMIT = 10_000
+_ENDED_POLL_MS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +108,10 @@ def build_pools(
 
 
 class TaskWiring:
-    """Copies, trims and cleans the partitions led by this node; each segment in its own store."""
+    """Copies, trims and cleans the partitions led by this node; each segment in its own store.
+
+    `assignment` narrows them.
+    """
 
     def __init__(
         self,
@@ -113,9 +119,11 @@ class TaskWiring:
         pools: tuple[TaskPool, TaskPool],
         counts: SegmentCounts,
         retention: ClusterRetention,
+        assignment: Assignment | None = None,
     ) -> None:
         """`retention` is what all brokers say of their own."""
         self._dependencies = dependencies
+        self._assignment = assignment or Assignment(None)
         self.writes = StoreWrites()
         config = dependencies.config
         self.deletions = record_deletions(dependencies)
@@ -160,7 +168,7 @@ class TaskWiring:
         self._copy_watch = CopyWatch(
             task=self.partition_tasks.copy,
             pool=pools[0],
-            copy=self._unless_rival(self._run_copy_turn),
+            copy=self._if_it_may(self._run_copy_turn),
             clock=dependencies.clock,
             interval_ms=self._copy_interval_ms,
         )
@@ -244,14 +252,19 @@ class TaskWiring:
 
     def _new_copy_runs(self) -> CopyRuns:
         dependencies, tasks = self._dependencies, self.partition_tasks
+
+        async def copy(led: LedPartition, request: CopyRequest) -> None:
+            self._refuse_left_out(led)
+            await tasks.copy.run(led, request, lambda: tasks.copy_pool.waiting_count > 0)
+
+        async def trim(led: LedPartition, keep_local_bytes: int) -> None:
+            self._refuse_left_out(led)
+            await tasks.trim.run(led, keep_local_bytes)
+
         return CopyRuns(
-            led=lambda: led_rows(
-                dependencies.leadership, dependencies.metadata.settings, dependencies.config.node_id
-            ),
-            copy=lambda led, request: tasks.copy.run(
-                led, request, others_wait=lambda: tasks.copy_pool.waiting_count > 0
-            ),
-            trim=tasks.trim.run,
+            led=self.led,
+            copy=copy,
+            trim=trim,
             copied=tasks.copy.statuses,
             trimmed=tasks.trim.statuses,
             copy_pool=tasks.copy_pool,
@@ -262,32 +275,37 @@ class TaskWiring:
 
     async def run_copy(self, led: LedPartition, request: CopyRequest | None = None) -> None:
         """Copy what is eligible, or all that is closed where it was asked for, to the store that
-        the rules name, after its identity check (H11).
+        the rules name, after its identity check (H11). Fenced: the partition was left out.
         """
+        self._refuse_left_out(led)
         await self.partition_tasks.copy.run(led, request)
 
     async def _run_copy_turn(self, led: LedPartition) -> None:
         """As `run_copy`, but a partition with a backlog lets others copy, and comes again."""
         copy, pool = self.partition_tasks.copy, self.partition_tasks.copy_pool
-        await copy.run(led, others_wait=lambda: pool.waiting_count > 0)
+        await copy.run(
+            led, others_wait=lambda: pool.waiting_count > 0 or not self._assignment.holds(led)
+        )
         if copy.has_backlog(led.key):
             self._copy_watch.request(led)
 
     async def _see(self, led: LedPartition) -> Seen:
         self._refuse_rival()
+        self._refuse_left_out(led)
         return await self._expiration_task.see(led)
 
     async def _run_expiration(self, led: LedPartition, seen: Seen | None) -> None:
         """Trim, expire, clean up; a failure of one does not prevent the others."""
         self._refuse_rival()
-        await self._expiration_task.run(led, seen)
+        if self._assignment.holds(led):
+            await self._expiration_task.run(led, seen)
 
     async def plan_expiry(self, topic: TopicRecord) -> Sequence[PartitionExpiry]:
         """What the next run would delete of each partition of the topic that is led here."""
         node_id, leadership = self._dependencies.config.node_id, self._dependencies.leadership
         return [
             PartitionExpiry(partition=row.topic_id_partition.partition, plan=await self._plan(row))
-            for row in leadership.led_of(node_id, {topic.topic_id})
+            for row in self._assignment.held(leadership.led_of(node_id, {topic.topic_id}))
         ]
 
     async def _plan(self, led: LedPartition) -> ExpiryPlan | RemoteStorageError:
@@ -309,7 +327,7 @@ class TaskWiring:
             self._copy_interval_ms,
             forget,
         )
-        await schedule.run(self._unless_rival(self._copy_watch.scheduled))
+        await schedule.run(self._if_it_may(self._copy_watch.scheduled))
 
     async def watch_rolls(self) -> None:
         """Request a copy task for every new segment until cancelled."""
@@ -317,9 +335,7 @@ class TaskWiring:
         copy, pool = self.partition_tasks.copy, self.partition_tasks.copy_pool
         watch = RollWatch(
             rolls=Rolls([str(path) for path in config.log_dirs]),
-            led=lambda: led_rows(
-                dependencies.leadership, dependencies.metadata.settings, config.node_id
-            ),
+            led=self._assigned,
             request=self._copy_watch.request,
             is_open=lambda key: (
                 pool.is_running(key) or pool.is_waiting(key) or copy.waits_for_broker(key)
@@ -351,12 +367,60 @@ class TaskWiring:
         )
         await schedule.run_in_groups(self._see, self._run_expiration)
 
-    def _unless_rival(self, run: TaskRun) -> TaskRun:
+    def add(self, partitions: Collection[TopicPartition]) -> None:
+        """Have tasks for these partitions too, as far as they are led here, a copy at once."""
+        self._assignment.add(partitions)
+        for led in self._assigned():
+            if led.topic_partition in partitions:
+                self._copy_watch.request(led)
+
+    async def remove(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin no task of these partitions any more, and wait for those that run. Invalid: see
+        Assignment.
+        """
+        self._assignment.remove(partitions)
+        while self._is_any_running(partitions):
+            await self._dependencies.clock.sleep_ms(_ENDED_POLL_MS)
+
+    def _is_any_running(self, partitions: Collection[TopicPartition]) -> bool:
+        """Whether a task of them runs; one of a partition that is not known any more counts."""
+        known, tasks = self._dependencies.leadership.snapshot.partitions, self.partition_tasks
+        running = (known.get(key) for key in tasks.copy_pool.running | tasks.cleanup_pool.running)
+        return any(row is None or row.topic_partition in partitions for row in running)
+
+    def led(self) -> tuple[LedPartition, ...]:
+        """The partitions that this node leads of topics on record, also those left out."""
+        dependencies = self._dependencies
+        return led_rows(
+            dependencies.leadership, dependencies.metadata.settings, dependencies.config.node_id
+        )
+
+    def left_out(self) -> tuple[LedPartition, ...]:
+        """Those of them without tasks."""
+        return self._assignment.left_out(self.led())
+
+    def findings(self) -> Iterator[Finding]:
+        """What was left out."""
+        return left_out_findings(self.left_out())
+
+    def _assigned(self) -> tuple[LedPartition, ...]:
+        return self._assignment.held(self.led())
+
+    def _if_it_may(self, run: TaskRun) -> TaskRun:
+        """`run` where no rival lives, and only of what was not left out: nothing is between this
+        check and the moment at which the pool says that the task runs.
+        """
+
         async def checked(led: LedPartition) -> None:
             self._refuse_rival()
-            await run(led)
+            if self._assignment.holds(led):
+                await run(led)
 
         return checked
+
+    def _refuse_left_out(self, led: LedPartition) -> None:
+        if not self._assignment.holds(led):
+            raise Fenced(f"{led} was not added to the RemoteLogManager that works for its broker")
 
     def _refuse_rival(self) -> None:
         rival = self._dependencies.heartbeat.rival
@@ -379,4 +443,5 @@ class TaskWiring:
             clock=self._dependencies.clock,
             interval_ms=interval_ms,
             forget=forget,
+            takes=self._assignment.holds,
         )

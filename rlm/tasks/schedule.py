@@ -46,7 +46,10 @@ def led_rows(leadership: Leadership, settings: Settings, node_id: int) -> tuple[
 
 
 class Schedule:
-    """Submits one kind of task for the partitions of a node."""
+    """Submits one kind of task for the partitions of a node, as far as it `takes` them. What it
+    does not take is not forgotten while the node leads it: the files that are held open for its
+    records may be the last of them (rlm.tasks.segment_holds).
+    """
 
     def __init__(
         self,
@@ -58,7 +61,9 @@ class Schedule:
         clock: Clock,
         interval_ms: Callable[[], int],
         forget: Callable[[PartitionKey], None],
+        takes: Callable[[LedPartition], bool] = lambda _led: True,
     ) -> None:
+        self._takes = takes
         self._pool = pool
         self._leadership = leadership
         self._settings = settings
@@ -97,7 +102,7 @@ class Schedule:
     def _led(self) -> tuple[LedPartition, ...]:
         led = led_rows(self._leadership, self._settings, self._node_id)
         self._forget_others(row.key for row in led)
-        return led
+        return tuple(filter(self._takes, led))
 
     def _forget_others(self, keys: Iterable[PartitionKey]) -> None:
         """A run that ends after its partition was forgotten leaves something again: that goes in

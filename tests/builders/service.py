@@ -10,6 +10,7 @@ from rlm.clock import Clock
 from rlm.config import ServiceConfig
 from rlm.config.loader import from_mapping
 from rlm.service.broker_service import BrokerService
+from rlm.tasks.assignment import Assignment
 from rlm.workers.inherited import CoreSettings
 from tests.builders.threads import all_of, some_threads
 
@@ -55,6 +56,7 @@ async def built_service(
     address: Address = NOBODY,
     core: CoreSettings | None = None,
     reread: Callable[[], ServiceConfig] | None = None,
+    assignment: Assignment | None = None,
 ) -> AsyncIterator[BrokerService]:
     """A broker's service, closed afterwards. `path` is its state directory and its log.dir.
     `core`: it has proxy workers. `reread`: what a reload finds; without it, the same again.
@@ -63,7 +65,8 @@ async def built_service(
     with some_threads(1) as threads:
         async with asyncio.TaskGroup() as tasks:
             service = BrokerService(
-                config, clock, tasks, all_of(threads), reread or (lambda: config), core
+                *(config, clock, tasks, all_of(threads), reread or (lambda: config), core),
+                assignment=assignment,
             )
             try:
                 yield service

@@ -332,6 +332,35 @@ async def test_what_a_run_leaves_after_its_partition_was_forgotten_is_forgotten_
     assert seen == [{0}, {0}, {0}, {0}]
 
 
+async def test_h14_what_is_not_taken_has_no_task_and_is_not_forgotten_while_it_is_led() -> None:
+    """The files that are held open for its records may be the last of them."""
+    site = Site()
+    leadership = _Leadership([row(0), row(1)])
+    forgotten: list[PartitionKey] = []
+    fields: Any = {"pool": site.pool, "leadership": leadership, "settings": _Settings()}
+    schedule = Schedule(
+        **fields,
+        node_id=NODE,
+        clock=Steps(leadership, [[row(0), row(1)]]),
+        interval_ms=lambda: INTERVAL_MS,
+        forget=forgotten.append,
+        takes=lambda led: led.key != row(1).key,
+    )
+
+    async def task(led: LedPartition) -> None:
+        await site.task(led, "")
+
+    with suppress(Ended):
+        await schedule.run(task)
+    await site.work()
+    assert [partition for partition, _ in site.seen] == [0]
+    assert forgotten == []
+    leadership.lead([row(0)])
+    with suppress(Ended):
+        await schedule.run(task)
+    assert forgotten == [row(1).key], "another broker leads it now"
+
+
 @pytest.mark.parametrize("is_grouped", [False, True])
 async def test_led_partitions_of_enabled_topics_are_submitted_and_others_forgotten(
     is_grouped: bool,
