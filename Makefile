@@ -50,7 +50,10 @@ TESTS = tests
 ARGS =
 WORKERS = 3
 LAYOUT = blocks
-export PYTHON KEEP STORE
+## Compiled modules are kept for the next process, whatever the environment says: a run of the tests starts hundreds of
+## processes, and each would compile all that it imports again.
+PYTHONDONTWRITEBYTECODE =
+export PYTHON KEEP STORE PYTHONDONTWRITEBYTECODE
 
 WITH_PYTHON = /bin/sh build_tools/with-python
 BIN = .venv/bin
@@ -68,7 +71,8 @@ OF_LAYOUT = tests/docs/test_read_real_topic.py tests/spark tests/scenarios/twins
 	kills layouts lineage lost_objects offload racks repeats restore retention rolls store_faults store_outage \
 	three_brokers transactions two_stores verify)
 
-.PHONY: help setup setup-demo demo demo-spark test long long-layout lint check check-wheels
+.PHONY: help setup setup-demo demo demo-spark test long long-layout lint check types other-checks compiled-tests
+.PHONY: check-wheels
 .PHONY: proto reference docs lock audit dist sbom clean
 .PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
 .PHONY: bench-stores bench-scale bench-ledger bench-ledger-snapshot bench-idle bench-pass-through bench-spark mutants
@@ -90,9 +94,14 @@ demo-spark:
 	@$(WITH_PYTHON) -m build_tools.install demo spark
 	@STORE= $(RUN) rlm_sandbox.demo --spark $(ARGS)
 
-## The tests that `check` runs are among TESTS.
-test: lint
+## The tests that `check` runs are among TESTS. They are compiled beside mypy, which needs one core: workers that begin
+## together with nothing compiled would each compile all. What is wrong with a module, the run itself says.
+test: setup
+	@$(MAKE) --no-print-directory -j 2 types other-checks compiled-tests
 	@$(PYTEST) $(ARGS) $(TESTS)
+
+compiled-tests:
+	@$(BIN)/pytest --collect-only -qq -p no:cacheprovider $(TESTS) >/dev/null 2>&1 || true
 
 long: setup
 	@HYPOTHESIS_PROFILE=deep $(PYTEST) -m long --timeout 7200 $(ARGS) $(TESTS)
@@ -107,9 +116,14 @@ mutants: setup
 	@$(RUN) tests.mutants --workers 2 $(ARGS)
 
 lint: setup
+	@$(MAKE) --no-print-directory -j 2 types other-checks
+
+types:
+	$(RUN) mypy
+
+other-checks:
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
-	$(RUN) mypy
 	$(BIN)/lint-imports --no-logo
 	$(RUN) build_tools.proto --check
 	$(RUN) build_tools.wheels --check
