@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kip405.settings import Setting, rows_of
+from rlm.config.attached import AttachedConfig
 from rlm.config.draft_names import DRAFT_ROWS
 from rlm.config.history import HISTORY_ROWS
 from rlm.config.offload import OFFLOAD_ROWS
@@ -53,6 +54,17 @@ A reader with any of these settings does not start.
 | key | variable | value | default | changes while running | meaning |
 |---|---|---|---|---|---|
 """
+_ATTACHED = """\
+
+## `rlm attach`
+
+An attached reader has the settings of every role but those of Kafka, and these two, by which
+[Kafka clients](../disaster-recovery.md#kafka-clients) read what it serves.
+
+| key | variable | value | default | changes while running | meaning |
+|---|---|---|---|---|---|
+"""
+_ONLY_ATTACHED = ("proxy_listen", "proxy_advertised")
 _STORES = """\
 
 ## A store
@@ -167,6 +179,8 @@ def generate_service_docs() -> str:
     common = (row for name, row in in_every_role.items() if name not in secured)
     beside = (row for name, row in settings().items() if name not in in_every_role)
     rows = _rows(common) + _SECURED + _rows(secured.values()) + _BROKERS + _rows(beside)
+    attached = settings(AttachedConfig)
+    rows += _ATTACHED + _rows(attached[name] for name in _ONLY_ATTACHED)
     store = _STORES + _rows(STORE_ROWS) + _KIND
     rules = _RULES + _parts(RULE_ROWS) + _OFFLOAD + _parts(OFFLOAD_ROWS)
     rules += _HISTORY + _parts(HISTORY_ROWS)

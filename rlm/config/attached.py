@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kip405.addresses import Address
-from kip405.settings import ADDRESSES, TEXT, setting
+from kip405.settings import ADDRESSES, TCP, TEXT, setting
 from rlm.config.common import CommonConfig
 
 
@@ -20,4 +20,17 @@ class AttachedConfig(CommonConfig):
     )
     kafka_bootstrap_servers: tuple[Address, ...] = setting(
         "kafka.bootstrap.servers", ADDRESSES, "Not asked.", default=()
+    )
+    proxy_listen: Address | None = setting(
+        "proxy.listen",
+        TCP,
+        "Where Kafka clients read the history, without groups and without rights.",
+        default=None,
+    )
+    proxy_advertised: Address | None = setting(
+        "proxy.advertised",
+        TCP,
+        "The address by which they reach it.",
+        default=None,
+        default_doc="proxy.listen",
     )

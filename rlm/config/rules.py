@@ -144,6 +144,27 @@ def _check_no_broker_is_asked(config: AttachedConfig) -> None:
         )
 
 
+def _check_history_proxy(config: AttachedConfig) -> None:
+    """Kafka clients of an attached reader are nobody, so what is kept from some is kept from all of
+    them.
+    """
+    listen = config.proxy_listen
+    if listen is None or config.allow_insecure:
+        return
+    what = f"proxy.listen: {listen}"
+    if not listen.is_private:
+        raise Invalid(
+            f"{what} is not loopback, and everybody could read there; use a loopback address, or "
+            "set allow_insecure: true"
+        )
+    for name in ("api_token_file", "api_principals_file", "grpc_tls_client_ca_file"):
+        if getattr(config, name) is not None:
+            raise Invalid(
+                f"{what} asks nobody who he is, and {settings()[name].key} would be passed by; "
+                "take one of the two out, or set allow_insecure: true"
+            )
+
+
 SERVICE_RULES: tuple[Callable[[ServiceConfig], None], ...] = (
     _check_kafka_clients,
     _check_provider,
@@ -166,6 +187,7 @@ READER_RULES: tuple[Callable[[ReaderConfig], None], ...] = (
 
 ATTACHED_RULES: tuple[Callable[[AttachedConfig], None], ...] = (
     _check_no_broker_is_asked,
+    _check_history_proxy,
     _check_tls,
     _check_authorization,
     _check_exposure,

@@ -26,6 +26,8 @@ from rlm.clock import Clock, SystemClock, backoff_ms
 from rlm.config import AttachedConfig
 from rlm.config.machine import usable_memory_bytes
 from rlm.config.running import RunningConfig
+from rlm.history_proxy.answers import HistoryAnswers
+from rlm.history_proxy.listener import HistoryListener
 from rlm.log_dir.identity import ReaderLock
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.reading.throttle import ReadThrottle
@@ -79,6 +81,8 @@ _UNREADABLE_EVERY_MS = 60_000
 """How often manifests that could not be read are tried again, also without --refresh."""
 _MOST_LOGGED = 20
 _MOST_FINDINGS = 20
+_KAFKA_CLIENTS = "kafka-clients"
+"""The principal that quotas count all clients of proxy.listen as."""
 _ABSENT = "has no manifest in the attached stores"
 
 
@@ -185,11 +189,13 @@ class AttachedService:
         objects = RemoteObjects(
             cluster_id=config.cluster_id, ledgers=ledger, store=routed, threads=threads.reads
         )
+        reading = RemoteReading(view=view, reader=self.segments)
+        self._kafka = _kafka_listener(config, view, reading, throttle, clock, tasks)
         fetch = AttachedFetchService(
             RemoteDependencies(
                 gate=callers.gate,
                 view=view,
-                reading=RemoteReading(view=view, reader=self.segments),
+                reading=reading,
                 ledger=ledger,
                 objects=objects,
                 endpoints=_endpoints(config, settings, clock),
@@ -256,6 +262,8 @@ class AttachedService:
     async def run(self, ending: Ending) -> None:
         """Listen first, then read the manifests, then serve until cancelled."""
         await self._listening.start()
+        if self._kafka is not None:
+            await self._kafka.start()
         background = {
             **self._stores.opened.background_tasks(),
             "manifests": self._manifests.refresh,
@@ -272,6 +280,8 @@ class AttachedService:
 
     async def drain(self) -> None:
         """Give callers of the API what is under way, and take no more of them."""
+        if self._kafka is not None:
+            await self._kafka.close()
         await self._listening.close()
 
     async def close(self) -> None:
@@ -441,6 +451,29 @@ def _authorization(
         audit=None,
         clock=clock,
     )
+
+
+def _kafka_listener(
+    config: AttachedConfig,
+    view: RemoteView,
+    reading: RemoteReading,
+    throttle: ReadThrottle,
+    clock: Clock,
+    tasks: asyncio.TaskGroup,
+) -> HistoryListener | None:
+    """Where Kafka clients read, None without proxy.listen."""
+    listen, advertised = config.proxy_listen, config.proxy_advertised
+    if listen is None or advertised is None:
+        return None
+    answers = HistoryAnswers(
+        view=view,
+        reading=reading,
+        advertised=advertised,
+        cluster_id=config.cluster_id,
+        clock=clock,
+        pace=partial(throttle.pace, _KAFKA_CLIENTS, is_remote=True),
+    )
+    return HistoryListener(listen, answers, tasks)
 
 
 def _own_endpoint(config: AttachedConfig) -> Endpoint:

@@ -31,6 +31,7 @@ class AttachedReader:
     http: str
     process: "subprocess.Popen[bytes]"
     log: Path
+    kafka: str = ""
 
     def rlm(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """A command that asks this reader."""
@@ -56,16 +57,23 @@ def attached_settings(folder: Path, store: Path, grpc: int, http: int) -> dict[s
 
 @contextmanager
 def attached_reader(
-    folder: Path, store: Path, *options: str, settings: Mapping[str, Any] = MappingProxyType({})
+    folder: Path,
+    store: Path,
+    *options: str,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    serves_kafka: bool = False,
 ) -> Iterator[AttachedReader]:
-    """Gone afterwards; its end by SIGTERM must be orderly. `settings`: beside those of every
-    one.
+    """Gone afterwards; its end by SIGTERM must be orderly. `settings`: beside those of every one,
+    None takes one out.
     """
     with PortReservation() as ports:
-        grpc, http = ports.take(), ports.take()
-        ports.release(grpc, http)
+        grpc, http, kafka = ports.take(), ports.take(), ports.take()
+        ports.release(grpc, http, kafka)
     path, log = folder / "attached.yaml", folder / "attached.log"
-    content = {**attached_settings(folder, store, grpc, http), **settings}
+    given = {**attached_settings(folder, store, grpc, http), **settings}
+    if serves_kafka:
+        given["proxy.listen"] = loopback(kafka)
+    content = {key: value for key, value in given.items() if value is not None}
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     command = [*_COMMAND, "attach", "--from-store", "--config", str(path), *options]
     with log.open("wb") as output:
@@ -76,7 +84,8 @@ def attached_reader(
             assert process.poll() is None, log.read_text()[-2000:]
             assert time.monotonic() < deadline, log.read_text()[-2000:]
             time.sleep(_POLL_S)
-        yield AttachedReader(loopback(grpc), loopback(http), process, log)
+        address = loopback(kafka) if serves_kafka else ""
+        yield AttachedReader(loopback(grpc), loopback(http), process, log, address)
     finally:
         process.terminate()
         status = process.wait(_LIMIT_S)

@@ -48,18 +48,19 @@ class AttachedSite:
             clock=rig.clock,
             limits=ReadLimits(memory_bytes=1 << 26),
         )
-        view = RemoteView(
+        self.view = view = RemoteView(
             settings=settings,
             ledger=ledger,
             clock=rig.clock,
             doubts=self.log.doubts,
             absent="has no manifest",
         )
+        self.reading = RemoteReading(view=view, reader=LineageReader(reader, ledger))
         self.service = AttachedFetchService(
             RemoteDependencies(
                 gate=Gate(),
                 view=view,
-                reading=RemoteReading(view=view, reader=LineageReader(reader, ledger)),
+                reading=self.reading,
                 ledger=ledger,
                 objects=RemoteObjects(
                     cluster_id=CLUSTER_ID, ledgers=ledger, store=rig.store, threads=threads

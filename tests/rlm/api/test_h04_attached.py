@@ -61,7 +61,7 @@ async def attached(path: Path, **choices: Any) -> AsyncIterator[tuple[Site, Atta
                 await server.stop()
 
 
-def _manifest(site: Site, start_offset: int) -> str:
+def manifest_name(site: Site, start_offset: int) -> str:
     (found,) = [one for one in site.segments() if one.start_offset == start_offset]
     return object_name(found.locator(CLUSTER_ID), ObjectKind.MANIFEST)
 
@@ -207,7 +207,7 @@ async def test_h04_an_accepted_history_is_that_of_the_highest_epoch(tmp_path: Pa
 async def test_a_manifest_that_cannot_be_used_is_no_end(tmp_path: Path) -> None:
     """What follows it is refused, and so is an end that it hides."""
     async with attached(tmp_path) as (site, made):
-        name = _manifest(site, 250)
+        name = manifest_name(site, 250)
         whole, site.rig.store.objects[name] = site.rig.store.objects[name], b"{}"
         found = await made.read()
         assert len(found.unusable) == 1
@@ -224,7 +224,7 @@ async def test_a_manifest_that_cannot_be_used_is_no_end(tmp_path: Path) -> None:
 async def test_a_manifest_that_cannot_be_read_holds_up_nothing_else(tmp_path: Path) -> None:
     """As of an object that was archived: the store answers, and so do all other manifests."""
     async with attached(tmp_path) as (site, made):
-        store, name = site.rig.store, _manifest(site, 250)
+        store, name = site.rig.store, manifest_name(site, 250)
         store.errors[name] = Unavailable("it is archived")
         found = await made.read()
         assert (found.unreadable, found.new_segments) == (1, 2)
@@ -245,7 +245,7 @@ async def test_a_round_that_fails_need_not_be_begun_again(tmp_path: Path) -> Non
             await made.read()
         assert not made.log.is_ready
         store.identity = identity
-        store.errors = {_manifest(site, 0): Unavailable("is read twice")}
+        store.errors = {manifest_name(site, 0): Unavailable("is read twice")}
         assert (await made.read()).new_segments == 3
         assert offsets(await site.read(0)) == list(range(0, 400, 10))
 
@@ -280,7 +280,7 @@ async def test_a_partition_of_which_no_manifest_can_be_used_is_not_empty(tmp_pat
 async def test_a_topic_of_which_no_manifest_can_be_used_is_not_absent(tmp_path: Path) -> None:
     async with attached(tmp_path) as (site, made):
         objects = site.rig.store.objects
-        names = [_manifest(site, start) for start in (0, 100, 250)]
+        names = [manifest_name(site, start) for start in (0, 100, 250)]
         whole = [objects[name] for name in names]
         objects.update(dict.fromkeys(names, b"{}"))
         await made.read()

@@ -110,6 +110,9 @@ async def test_what_is_not_that_clusters_store_is_refused_with_one_line(tmp_path
     [
         ({"kafka.bootstrap.servers": "a:1"}, "an attached reader asks no broker; take it out"),
         ({"node.id": 1}, "a reader has no broker and copies nothing; take it out"),
+        ({"proxy.listen": "10.0.0.1:9092"}, "is not loopback, and everybody could read there"),
+        ({"proxy.listen": "0.0.0.0:9092"}, "proxy.advertised: must be an address to connect to"),
+        ({"proxy.listen": "127.0.0.1:1", "api.token.file": "/t"}, "api.token.file would be passed"),
         ({"api.authorization": "kafka", "api.token.file": "/t"}, "no brokers to ask for ACLs"),
     ],
 )

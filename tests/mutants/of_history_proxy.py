@@ -1,0 +1,68 @@
+"""Planted bugs in what Kafka clients of an attached reader are answered."""
+
+from tests.mutants.edits import Edit, Target
+
+_PROXY = "tests/rlm/history_proxy/test_history_proxy.py"
+_SETTINGS = "tests/rlm/cli/test_attach.py"
+ANSWERS = Target("rlm/history_proxy/answers.py", (_PROXY,))
+LISTENER = Target("rlm/history_proxy/listener.py", (_PROXY,))
+RULES = Target("rlm/config/rules.py", (_SETTINGS,))
+
+EDITS: tuple[Edit, ...] = (
+    *ANSWERS.edits(
+        (
+            "H04: an offset beyond a doubtful end is out of range, and a client resets",
+            "            state.refuse_doubtful_end()\n            raise OffsetOutOfRange(",
+            "            raise OffsetOutOfRange(",
+        ),
+        (
+            "H17: what was not read yet is no topic",
+            "code = LEADER_NOT_AVAILABLE if is_late else",
+            "code = UNKNOWN_TOPIC_OR_PARTITION if is_late else",
+        ),
+        (
+            "H17: what was not read yet is out of range",
+            "code = NOT_LEADER_OR_FOLLOWER if error.retriable",
+            "code = OFFSET_OUT_OF_RANGE if error.retriable",
+        ),
+        (
+            "H04: an error comes with an end",
+            '        "high_watermark": _UNKNOWN,\n',
+            '        "high_watermark": 0,\n',
+        ),
+        (
+            "H09: read_committed sees aborted records",
+            "                if read_committed:\n                    row[",
+            "                if not read_committed:\n                    row[",
+        ),
+        (
+            "a batch larger than the limit is never given",
+            "                    most = max(most, 1)",
+            "                    most = max(most, 0)",
+        ),
+        (
+            "an empty answer comes at once, and again",
+            'max(0, min(request["max_wait_ms"], MOST_WAIT_MS) - waited_ms)',
+            "0",
+        ),
+    ),
+    *LISTENER.edits(
+        (
+            "H36: connections are not bounded",
+            "        if len(self._open) >= MOST_CONNECTIONS:\n",
+            "        if len(self._open) > 2 * MOST_CONNECTIONS:\n",
+        ),
+    ),
+    *RULES.edits(
+        (
+            "everybody on the network reads the history",
+            "    if not listen.is_private:\n",
+            "    if listen.is_unix:\n",
+        ),
+        (
+            "the token of the API is passed by",
+            "        if getattr(config, name) is not None:\n",
+            "        if getattr(config, name) == 0:\n",
+        ),
+    ),
+)

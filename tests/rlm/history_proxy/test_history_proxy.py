@@ -1,0 +1,250 @@
+"""Kafka's protocol of an attached reader, in every version that it offers, over a real socket."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_protocol import error_codes
+from kafka_protocol.api_versions import UNSUPPORTED_VERSION
+from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from kafka_protocol.frames import decode_response, encode_request
+from kafka_protocol.schema import Api, Value
+from kip405.addresses import Address
+from kip405.batches import batch_headers
+from kip405.errors import Corrupt, Invalid
+from rlm.history_proxy import listener as listening
+from rlm.history_proxy.answers import OFFERED, HistoryAnswers
+from rlm.history_proxy.listener import HistoryListener
+from tests.builders.ledger import PARTITION
+from tests.builders.log_dir import CLUSTER_ID
+from tests.rlm.api.attached_site import AttachedSite
+from tests.rlm.api.remote_site import Site
+from tests.rlm.api.test_h04_attached import attached, manifest_name
+
+TOPIC, NUMBER = PARTITION.topic, PARTITION.partition
+END = 400
+_LENGTH_BYTES = 4
+_COMMITTED = 1
+
+
+class Client:
+    """One connection; each request waits for its answer."""
+
+    def __init__(self, port: int, made: AttachedSite) -> None:
+        self.made = made
+        self._port = port
+        self.given_bytes: list[int] = []
+
+    async def ask(self, api: Api, version: int, body: Mapping[str, Any]) -> Value:
+        frame = await self.raw(encode_request(api, version, 7, "tests", body))
+        correlation_id, value = decode_response(api, version, frame)
+        assert correlation_id == 7
+        return value
+
+    async def raw(self, request: bytes) -> bytes:
+        """IncompleteReadError: the connection was ended."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            writer.write(request)
+            size = int.from_bytes(await reader.readexactly(_LENGTH_BYTES))
+            return await reader.readexactly(size)
+        finally:
+            writer.transport.abort()
+
+    async def fetch(self, offset: int, version: int = 11, **fields: Any) -> Value:
+        asked = {"partition": NUMBER, "fetch_offset": offset, "partition_max_bytes": 700}
+        asked |= {name: fields.pop(name) for name in tuple(fields) if name in asked}
+        body = {"max_wait_ms": 500, "max_bytes": 1 << 20, **fields}
+        body["topics"] = [{"topic": TOPIC, "partitions": [asked]}]
+        answer = await self.ask(FETCH, version, body)
+        ((row,),) = (topic["partitions"] for topic in answer["responses"])
+        found: Value = row
+        return found
+
+    async def position(self, timestamp: int, version: int = 7) -> Value:
+        asked = {"partition_index": NUMBER, "timestamp": timestamp}
+        body = {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [asked]}]}
+        answer = await self.ask(LIST_OFFSETS, version, body)
+        ((row,),) = (topic["partitions"] for topic in answer["topics"])
+        found: Value = row
+        return found
+
+
+@asynccontextmanager
+async def proxy(path: Path) -> AsyncIterator[tuple[Site, Client]]:
+    async with attached(path) as (site, made), asyncio.TaskGroup() as tasks:
+        given: list[int] = []
+
+        async def pace(size_bytes: int) -> None:
+            given.append(size_bytes)
+
+        answers = HistoryAnswers(
+            view=made.view,
+            reading=made.reading,
+            advertised=Address(host="history.example", port=9),
+            cluster_id=CLUSTER_ID,
+            clock=site.rig.clock,
+            pace=pace,
+        )
+        listener = HistoryListener(Address(host="127.0.0.1", port=0), answers, tasks)
+        client = Client(await listener.start(), made)
+        client.given_bytes = given
+        try:
+            yield site, client
+        finally:
+            await listener.close()
+
+
+def bases(row: Value) -> list[int]:
+    return [header.base_offset for _, header in batch_headers(row["records"])]
+
+
+async def test_every_version_that_is_offered_is_answered(tmp_path: Path) -> None:
+    async with proxy(tmp_path) as (_, client):
+        await client.made.read()
+        for version in range(OFFERED[API_VERSIONS].high + 1):
+            found = await client.ask(API_VERSIONS, version, {})
+            assert {row["api_key"] for row in found["api_keys"]} == {api.key for api in OFFERED}
+        for version in range(OFFERED[METADATA].high + 1):
+            for asked in ([] if version == 0 else None, [{"name": TOPIC}]):
+                found = await client.ask(METADATA, version, {"topics": asked})
+                (topic,) = found["topics"]
+                assert (topic["name"], topic["error_code"]) == (TOPIC, 0)
+                if version >= 10:
+                    assert topic["topic_id"] == PARTITION.topic_id.raw
+                assert [row["leader_id"] for row in topic["partitions"]][NUMBER] == 0
+                assert (found["brokers"][0]["host"], found["brokers"][0]["port"]) == (
+                    "history.example",
+                    9,
+                )
+        span = OFFERED[LIST_OFFSETS]
+        for version in range(span.low, span.high + 1):
+            assert (await client.position(-2, version))["offset"] == 0
+            assert (await client.position(-1, version))["offset"] == END
+        span = OFFERED[FETCH]
+        for version in range(span.low, span.high + 1):
+            row = await client.fetch(0, version)
+            assert (row["error_code"], row["high_watermark"]) == (0, END)
+            assert bases(row)[0] == 0
+
+
+async def test_all_is_read_in_order_and_paced(tmp_path: Path) -> None:
+    async with proxy(tmp_path) as (_, client):
+        await client.made.read()
+        found, position = [], 0
+        while position < END:
+            row = await client.fetch(position)
+            found += bases(row)
+            *_, (_, last) = batch_headers(row["records"])
+            position = last.next_offset
+        assert found == list(range(0, END, 10))
+        assert sum(client.given_bytes) > 0
+        row = await client.fetch(155, partition_max_bytes=1, max_bytes=1)
+        assert bases(row) == [150], "the first batch comes whole, however small the limit"
+        assert row["aborted_transactions"] is None
+        row = await client.fetch(0, isolation_level=_COMMITTED)
+        assert row["aborted_transactions"] == []
+
+
+async def test_h17_nothing_is_known_before_the_manifests_are_read(tmp_path: Path) -> None:
+    """No list without topics, no end, no reset: errors after which clients ask again."""
+    async with proxy(tmp_path) as (_, client):
+        row = await client.fetch(0)
+        assert row["error_code"] == error_codes.NOT_LEADER_OR_FOLLOWER
+        assert (await client.position(-1))["error_code"] == error_codes.LEADER_NOT_AVAILABLE
+        found = await client.ask(METADATA, 9, {"topics": [{"name": TOPIC}]})
+        assert found["topics"][0]["error_code"] == error_codes.LEADER_NOT_AVAILABLE
+        with pytest.raises(asyncio.IncompleteReadError):
+            await client.ask(METADATA, 9, {"topics": None})
+
+
+async def test_an_end_is_waited_at_and_beyond_it_is_out_of_range(tmp_path: Path) -> None:
+    async with proxy(tmp_path) as (site, client):
+        await client.made.read()
+        began_ms = site.rig.clock.monotonic_ms()
+        row = await client.fetch(END)
+        assert (row["error_code"], row["records"], row["high_watermark"]) == (0, b"", END)
+        assert site.rig.clock.monotonic_ms() - began_ms == 500
+        row = await client.fetch(END + 1)
+        assert row["error_code"] == error_codes.OFFSET_OUT_OF_RANGE
+
+
+async def test_h04_a_doubtful_end_is_neither_an_end_nor_out_of_range(tmp_path: Path) -> None:
+    async with proxy(tmp_path) as (site, client):
+        site.rig.store.objects[manifest_name(site, 250)] = b"{}"
+        await client.made.read()
+        assert bases(await client.fetch(200, partition_max_bytes=1 << 20))[-1] == 240
+        for offset in (250, 260, END, END + 1):
+            row = await client.fetch(offset)
+            assert (row["error_code"], row["records"]) == (error_codes.KAFKA_STORAGE_ERROR, b"")
+            assert row["high_watermark"] == -1
+
+
+async def test_h25_lost_objects_are_an_error(tmp_path: Path) -> None:
+    async with proxy(tmp_path) as (site, client):
+        await client.made.read()
+        for name in [one for one in site.rig.store.objects if one.endswith(".log")]:
+            del site.rig.store.objects[name]
+        row = await client.fetch(0)
+        assert (row["error_code"], row["records"]) == (error_codes.UNKNOWN_SERVER_ERROR, b"")
+
+
+async def test_what_is_not_there_or_not_offered_is_refused(tmp_path: Path) -> None:
+    async with proxy(tmp_path) as (_, client):
+        await client.made.read()
+        found = await client.ask(METADATA, 12, {"topics": [{"name": "nothing"}]})
+        assert found["topics"][0]["error_code"] == error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        row = await client.fetch(0, partition=9)
+        assert row["error_code"] == error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        partition = {"index": NUMBER, "records": b""}
+        body = {"acks": -1, "topic_data": [{"name": TOPIC, "partition_data": [partition]}]}
+        for version in range(OFFERED[PRODUCE].high + 1):
+            answer = await client.ask(PRODUCE, version, body)
+            ((given,),) = (one["partition_responses"] for one in answer["responses"])
+            assert given["error_code"] == error_codes.TOPIC_AUTHORIZATION_FAILED
+        for api, version, asked in (
+            (PRODUCE, 3, {**body, "acks": 0}),
+            (PRODUCE, 13, {"acks": 1, "topic_data": []}),
+            (FETCH, 13, {"topics": []}),
+        ):
+            with pytest.raises(asyncio.IncompleteReadError):
+                await client.ask(api, version, asked)
+        for noise in (b"GET / HTTP/1.1\r\n\r\n", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x01\x00"):
+            with pytest.raises(asyncio.IncompleteReadError):
+                await client.raw(noise)
+        newer = bytearray(encode_request(API_VERSIONS, 5, 7, "tests", {}))
+        newer[6:8] = (99).to_bytes(2)
+        frame = await client.raw(bytes(newer))
+        assert decode_response(API_VERSIONS, 0, frame)[1]["error_code"] == UNSUPPORTED_VERSION
+
+
+async def test_h36_connections_are_bounded(tmp_path: Path) -> None:
+    async with proxy(tmp_path) as (_, client):
+        await client.made.read()
+        held = [
+            await asyncio.open_connection("127.0.0.1", client._port)
+            for _ in range(listening.MOST_CONNECTIONS)
+        ]
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await client.fetch(0)
+        for _, writer in held:
+            writer.transport.abort()
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = taken.sockets[0].getsockname()[1]
+    async with asyncio.TaskGroup() as tasks:
+        listener = HistoryListener(Address(host="127.0.0.1", port=port), _Nobody(), tasks)
+        with pytest.raises(Invalid, match=rf"proxy\.listen: cannot listen on 127.0.0.1:{port}"):
+            await listener.start()
+    taken.close()
+
+
+class _Nobody:
+    async def answer(self, api: Api, version: int, request: Value) -> Value:
+        raise Corrupt("nobody asks")
