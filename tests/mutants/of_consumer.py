@@ -3,7 +3,7 @@
 from tests.mutants.edits import Edit, Target
 
 _BORDER = ("tests/rlm_client/test_border.py",)
-_FETCHER = Target("rlm_client/tiered_fetcher.py", _BORDER)
+_FETCHER = Target("rlm_client/tiered_fetcher.py", (*_BORDER, "tests/rlm_client/test_rebalances.py"))
 _PIECES = Target("rlm_client/pieces.py", (*_BORDER, "tests/rlm_client/test_pieces.py"))
 _PARTITION = Target("rlm_client/partition_read.py", ("tests/rlm_client/test_partition_read.py",))
 _REMOTE = Target("rlm_client/remote_log.py", _BORDER)
@@ -36,6 +36,11 @@ EDITS: tuple[Edit, ...] = (
             "read in ():\n                if read.asking",
         ),
         (
+            "H37: the read of an assignment goes on in the next one, where it was",
+            "        if assignment is self._reads_of:\n            return\n        self._drop",
+            "        if self._reads:\n            return\n        self._drop",
+        ),
+        (
             "H06: a topic of another id is read",
             "        if topic_id is not None:\n",
             "        if topic_id is None:\n",
@@ -59,6 +64,16 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *_PIECES.edits(
+        (
+            "H37: the last record before the border of the tiers is dropped",
+            "            if record.offset >= end:\n",
+            "            if record.offset >= end - 1:\n",
+        ),
+        (
+            "H37: records beyond the border come from both tiers",
+            "            if record.offset >= end:\n",
+            "            if record.offset > end + 100:\n",
+        ),
         (
             "records before one that cannot be read are dropped, or those of other partitions",
             "            on_error(error)\n",

@@ -338,7 +338,7 @@ async def reading(
         isolation_level=isolation,
     )
     reader = Reader(fetcher, subscription, counters)
-    answering = asyncio.create_task(_answer_commits(subscription, committed))
+    answering = asyncio.create_task(answer_commits(subscription, committed))
     try:
         yield reader
     finally:
@@ -346,7 +346,8 @@ async def reading(
         await fetcher.close()
 
 
-async def _answer_commits(subscription: SubscriptionState, committed: int | None) -> None:
+async def answer_commits(subscription: SubscriptionState, committed: int | None) -> None:
+    """What the group has committed, for the assignment that is now."""
     assignment = subscription.subscription.assignment
     while True:
         await assignment.commit_refresh_needed.wait()
