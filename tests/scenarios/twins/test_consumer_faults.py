@@ -1,0 +1,196 @@
+"""Groups in every mode read a trimmed topic as aiokafka's read its full twin, whatever fails.
+
+Of three consumers each, members come, leave and are killed. Meanwhile trims move the border of
+the tiers, leaders move, a service and a broker are killed, and the store is away. Every record
+comes, in order, and none twice but after the last commit of a member that was lost.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rlm_sandbox.sandbox import Sandbox
+from tests.scenarios.cluster import Cluster
+from tests.scenarios.replicas import heal, lead, replicas, wait_isr
+from tests.scenarios.twins.deliveries import Deliveries, rebalances
+from tests.scenarios.twins.produced_twins import PARTITIONS, ProducedTwins, produced_twins
+from tests.scenarios.twins.read_group import ReadGroup, all_records, ended
+from tiered_reads.values import ReadMode
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(2_400)]
+
+_ISOLATIONS = ("read_uncommitted", "read_committed")
+_STORE_AWAY_S = 20
+_STEPS, _STEP_S = 40, 0.5
+"""Of what is read while something happens, which may last for 20 s."""
+_NODES = (1, 2, 3)
+
+
+@pytest.fixture
+def on_s3(three_on_s3: Sandbox) -> Iterator[Cluster]:
+    with Cluster(three_on_s3) as cluster:
+        try:
+            yield cluster
+        finally:
+            heal(cluster)
+            cluster.delete_topics()
+
+
+class Story:
+    """What happens to both topics and to all groups at the same time."""
+
+    def __init__(self, twins: ProducedTwins, groups: list[ReadGroup]) -> None:
+        self.twins = twins
+        self.cluster = twins.cluster
+        self.groups = groups
+        self.starts: list[dict[int, int]] = []
+        self._share = 0.0
+
+    async def run(self) -> None:
+        """Up to where most is read."""
+        await self._members("joins", "a")
+        await self._meanwhile(0.05)
+        await self._members("joins", "b")
+        await self._meanwhile(0.10)
+        await self._members("joins", "c", as_process=True)
+        await self._meanwhile(0.24, self._trim_to(3))
+        await self._meanwhile(0.34, self._leaders_move)
+        await self._members("leaves", "b")
+        await self._meanwhile(0.40, self._service_is_killed)
+        await self._meanwhile(0.46, self._trim_to(2))
+        await self._meanwhile(0.54, self._store_is_away)
+        await self._members("is_killed", "c")
+        await self._meanwhile(0.60)
+        await self._members("is_balanced")
+        await self._members("joins", "d")
+        await self._meanwhile(0.68, self._trim_to(1))
+        await self._meanwhile(0.85, self._broker_is_killed)
+
+    async def _members(self, verb: str, *names: str, **options: Any) -> None:
+        _print(f"{verb} {names}")
+        await asyncio.gather(*(getattr(one, verb)(*names, **options) for one in self.groups))
+
+    async def _meanwhile(self, share: float, happens: Callable[[], None] | None = None) -> None:
+        """It happens in the midst of reading up to that share: members read on as long as it lasts,
+        in small steps.
+        """
+        _print(f"reads up to {share}")
+        if happens is not None:
+            happening = asyncio.create_task(asyncio.to_thread(happens))
+            for step in range(_STEPS):
+                for one in self.groups:
+                    one.may_take(self._share + (share - self._share) * step / _STEPS)
+                if happening.done():
+                    break
+                await asyncio.wait((happening,), timeout=_STEP_S)
+            _print(f"taken meanwhile: {[one.share_taken for one in self.groups]}")
+            await happening
+        self._share = share
+        await asyncio.gather(*(one.reads(share) for one in self.groups))
+
+    def _trim_to(self, mib: int) -> Callable[[], None]:
+        return lambda: self.starts.append(self.twins.trim(mib))
+
+    def _leaders_move(self) -> None:
+        for topic in (self.twins.tiered, self.twins.plain):
+            for partition in (0, 3):
+                _, other, *_ = replicas(self.cluster, topic, partition)
+                lead(self.cluster, topic, other, partition)
+
+    def _service_is_killed(self) -> None:
+        self.cluster.sandbox.kill("rlm:1")
+        self.cluster.sandbox.start("rlm:1", wait=False)
+
+    def _store_is_away(self) -> None:
+        self.cluster.sandbox.kill("store")
+        time.sleep(_STORE_AWAY_S)  # so long it is away, whatever happens
+        self.cluster.sandbox.start("store")
+
+    def _broker_is_killed(self) -> None:
+        self.cluster.sandbox.kill("broker:2")
+        for topic in (self.twins.tiered, self.twins.plain):
+            for partition in range(PARTITIONS):
+                self.cluster.wait_for(
+                    lambda topic=topic, partition=partition: (  # type: ignore[misc]
+                        self.cluster.leader(topic, partition) in (1, 3)
+                    ),
+                    "another leader",
+                )
+        self.cluster.sandbox.start("broker:2", wait=False)
+        for topic in (self.twins.tiered, self.twins.plain):
+            for partition in range(PARTITIONS):
+                wait_isr(self.cluster, topic, set(_NODES), partition)
+
+
+@pytest.mark.parametrize("mode", ReadMode)
+async def test_h37_groups_read_as_aiokafkas_do_on_the_twin_whatever_fails(
+    on_s3: Cluster, mode: ReadMode
+) -> None:
+    twins = await asyncio.to_thread(produced_twins, on_s3, seed=405)
+    starts = await asyncio.to_thread(twins.trim, 4)
+    is_alone = mode is ReadMode.REMOTE_ONLY
+    ends = await asyncio.to_thread(twins.remote_ends if is_alone else twins.ends)
+    common: dict[str, Any] = {"bootstrap_servers": on_s3.direct}
+    services = [str(one["grpc"]) for one in on_s3.sandbox.json["brokers"]]
+    tiered = {"tiered_storage_mode": mode.value, "rlm_endpoints": services}
+    if mode is ReadMode.KAFKA_ONLY:
+        del tiered["rlm_endpoints"]
+    ours, theirs, groups = [], [], []
+    for isolation in _ISOLATIONS:
+        options = {**common, "isolation_level": isolation}
+        all_of = await all_records(twins.plain, twins.ends(), options)
+        wanted = {one: [row for row in rows if row[0] < ends[one]] for one, rows in all_of.items()}
+        assert all(len(rows) > 1_000 for rows in wanted.values())
+        ours.append(ReadGroup(twins.tiered, wanted, {**options, **tiered}))
+        theirs.append(ReadGroup(twins.plain, wanted, options))
+    groups = [*ours, *theirs]
+    story = Story(twins, groups)
+    async with ended(groups):
+        await story.run()
+        found = await asyncio.gather(*(one.reads_to_end(ends) for one in groups))
+        committed = await asyncio.gather(*(one.committed() for one in groups))
+    trimmed = story.starts[-1]
+    _print(f"began at {starts}, seams {story.starts}, ends {ends}")
+    for our, their in zip(ours, theirs, strict=True):
+        skips = trimmed if mode is ReadMode.KAFKA_ONLY else {}
+        _check(our, our._expected, skips)
+        _check(their, their._expected, {})
+        assert rebalances(our.events) == rebalances(their.events)
+        _check_counters(mode, our)
+    our_ends, their_ends = found[:2], found[2:]
+    assert our_ends == committed[:2] == [ends, ends]
+    if not is_alone:
+        assert our_ends == their_ends
+        assert committed[2:] == [ends, ends]
+
+
+def _check(group: ReadGroup, expected: Any, skips: dict[int, int]) -> None:
+    deliveries = Deliveries(expected, skips)
+    deliveries.check(group.events)
+    _print(
+        f"{group.topic} {group.group}: {sum(map(len, expected.values()))} records, "
+        f"{deliveries.stints} stints, {deliveries.reread} read again, {group.counters}, "
+        f"{len(group.failures)} failures: {sorted(set(group.failures))[:4]}"
+    )
+
+
+def _check_counters(mode: ReadMode, group: ReadGroup) -> None:
+    counters = list(group.counters.values())
+    assert len(counters) == 3, "of all members but the killed one"
+    kafka = sum(one.kafka.records for one in counters)
+    remote = sum(one.remote.records for one in counters)
+    assert sum(one.offsets_missed for one in counters) == 0
+    match mode:
+        case ReadMode.KAFKA_ONLY:
+            assert remote == 0
+        case ReadMode.REMOTE_ONLY:
+            assert remote > 0 and kafka == 0
+        case _:
+            assert remote > 0 and kafka > 0
+
+
+def _print(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
