@@ -6,9 +6,9 @@ remote logs, where nothing about them is doubtful.
 
 from kip405.errors import Elsewhere
 from kip405.ids import MAX_OFFSET
-from rlm.api import messages
 from rlm.api.calls import Answering
 from rlm.api.remote_fetch import RemoteFetchService
+from rlm.api.remote_log_messages import remote_log_message
 from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.remote_state import RemotePartitionState
 from rlm.v1 import fetch_pb2 as pb
@@ -18,20 +18,17 @@ from rsm_plugins.contract.answering import Context
 class AttachedFetchService(RemoteFetchService):
     """As a reader's, but for what a reader asks a leader for."""
 
-    async def DescribeRemoteLog(
-        self, request: pb.DescribeRemoteLogRequest, context: Context
-    ) -> pb.RemoteLog:
-        async with Answering(self._remote.gate, context, "describe remote log"):
-            state = await self._certain(request.topic, request.partition)
-            start = state.log_start_offset
-            described = RemoteLogDescription(
-                cluster_id=self._remote.objects.cluster_id,
-                remote_log_start_offset=start,
-                lineage=state.history.lineage,
-                segments=state.history.usable(start),
-            )
-            partition = state.topic_id_partition
-            return messages.remote_log_message(partition.topic, partition.key, described)
+    async def _leaders_remote_log(self, request: pb.DescribeRemoteLogRequest) -> pb.RemoteLog:
+        state = await self._certain(request.topic, request.partition)
+        start = state.log_start_offset
+        described = RemoteLogDescription(
+            cluster_id=self._remote.objects.cluster_id,
+            remote_log_start_offset=start,
+            lineage=state.history.lineage,
+            segments=state.history.usable(start),
+        )
+        partition = state.topic_id_partition
+        return remote_log_message(partition.topic, partition.key, described)
 
     async def BuildRemoteLogAuxState(
         self, request: pb.BuildRemoteLogAuxStateRequest, context: Context

@@ -16,6 +16,7 @@ from rlm.api.calls import Answering, Caller
 from rlm.api.peers import Peers
 from rlm.api.ports import Broker, CopyNow, PartitionStatuses
 from rlm.api.remote_fetch import RemoteDependencies, RemoteFetchService
+from rlm.api.remote_log_messages import remote_log_message
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.list_offsets import NOWHERE, BothTiers, Position, needs_view
 from rlm.remote_log.objects import RemoteLogs
@@ -106,15 +107,12 @@ class FetchService(RemoteFetchService):
             now = await self._dependencies.statuses.current(led.key)
             return messages.partition_message(now, self._dependencies.now_ms())
 
-    async def DescribeRemoteLog(
-        self, request: pb.DescribeRemoteLogRequest, context: Context
-    ) -> pb.RemoteLog:
-        async with Answering(self._remote.gate, context, "describe remote log"):
-            led = await self._dependencies.resolver.partition(request.topic, request.partition)
-            await self._require_enabled(led.key, led.topic_id_partition.topic)
-            self._require_led(led)
-            found = await self._dependencies.remote_logs.describe(led.key)
-            return messages.remote_log_message(led.topic_id_partition.topic, led.key, found)
+    async def _leaders_remote_log(self, request: pb.DescribeRemoteLogRequest) -> pb.RemoteLog:
+        led = await self._dependencies.resolver.partition(request.topic, request.partition)
+        await self._require_enabled(led.key, led.topic_id_partition.topic)
+        self._require_led(led)
+        found = await self._dependencies.remote_logs.describe(led.key)
+        return remote_log_message(led.topic_id_partition.topic, led.key, found)
 
     async def Copy(self, request: pb.CopyRequest, context: Context) -> pb.CopyResponse:
         async with Answering(self._remote.gate, context, "copy") as caller:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from kip405.acls import Acl
 from kip405.bytes_field import with_bytes_field
 from kip405.errors import Invalid
-from kip405.ids import PartitionKey, Uuid
+from kip405.ids import Uuid
 from kip405.segments import EpochEntry, Layout
 from rlm.api.deletion_messages import deletion_message
 from rlm.api.endpoints import Endpoint
@@ -20,7 +20,6 @@ from rlm.plans.verification import Issue
 from rlm.remote_log.aux_state import RemoteLogAuxState
 from rlm.remote_log.list_offsets import Position
 from rlm.remote_log.log_starts import Remains
-from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.reads import Piece
 from rlm.remote_log.remote_state import RemotePartitionState
 from rlm.stores.reports import StoreReport, StoreStatus
@@ -33,7 +32,6 @@ from rlm.topics.rules import Durability, RetentionOptions
 from rlm.topics.verbs import EnableOptions
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlmm.ledger import SegmentEntry
-from rlmm.records import encode_value
 from rlmm.settings_records import (
     FreezeRecord,
     OffloadThresholds,
@@ -293,25 +291,6 @@ def segment_message(topic: str, entry: SegmentEntry, stem: str) -> fetch_pb2.Seg
         objects_stem=stem,
         custom_metadata=metadata.custom_metadata or b"",
         event_timestamp_ms=metadata.event_timestamp_ms,
-    )
-
-
-def remote_log_message(
-    topic: str, key: PartitionKey, found: RemoteLogDescription
-) -> fetch_pb2.RemoteLog:
-    return fetch_pb2.RemoteLog(
-        cluster_id=found.cluster_id,
-        topic=topic,
-        topic_id=key.topic_id.raw,
-        partition=key.partition,
-        remote_log_start_offset=found.remote_log_start_offset,
-        leader_epochs=_epoch_entries(found.lineage.entries),
-        segments=[
-            fetch_pb2.ReadableSegment(
-                segment_metadata=encode_value(one.metadata), next_offset=one.next_offset
-            )
-            for one in found.segments
-        ],
     )
 
 

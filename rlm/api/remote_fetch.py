@@ -15,12 +15,14 @@ from rlm.api import messages
 from rlm.api.calls import Answering, Caller, Gate
 from rlm.api.endpoints import Endpoints
 from rlm.api.ports import Ledger
+from rlm.api.remote_log_messages import remote_window_message
 from rlm.clock import next_turn
 from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.aux_state import build_remote_log_aux_state
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.reads import Piece, ReadRequest
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
+from rlm.remote_log.remote_window import MOST_WINDOW_SEGMENTS, WINDOW_SEGMENTS, remote_window
 from rlm.v1 import fetch_pb2 as pb
 from rlm.v1 import fetch_pb2_grpc
 from rlmm.ledger import PartitionLedger, SegmentEntry, SortedPart
@@ -135,7 +137,19 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
         self, request: pb.DescribeRemoteLogRequest, context: Context
     ) -> pb.RemoteLog:
         async with Answering(self._remote.gate, context, "describe remote log"):
-            raise self._elsewhere("the leader's history is")
+            if request.tiers != pb.REMOTE_ONLY:
+                return await self._leaders_remote_log(request)
+            state = await self._remote.view.partition(request.topic, request.partition)
+            most = request.max_segments or WINDOW_SEGMENTS
+            if request.start_offset < 0 or not 0 < most <= MOST_WINDOW_SEGMENTS:
+                raise Invalid(
+                    f"from {request.start_offset}, {most} segments: at least 0, at most "
+                    f"{MOST_WINDOW_SEGMENTS} segments"
+                )
+            found = remote_window(state, request.start_offset, most)
+            return remote_window_message(
+                state.topic_id_partition, self._remote.objects.cluster_id, found
+            )
 
     async def ReadObject(
         self, request: pb.ReadObjectRequest, context: Context
@@ -180,6 +194,10 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
     ) -> pb.ListOffsetsResponse:
         """A position over both tiers, likewise."""
         raise self._elsewhere("the local tier is")
+
+    async def _leaders_remote_log(self, request: pb.DescribeRemoteLogRequest) -> pb.RemoteLog:
+        """All of it as the leader's history has it, likewise."""
+        raise self._elsewhere("the leader's history is")
 
     def _elsewhere(self, what: str) -> Elsewhere:
         """Why this service cannot answer, and who can."""

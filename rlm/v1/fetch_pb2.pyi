@@ -302,15 +302,21 @@ class EpochEntry(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
 
 class DescribeRemoteLogRequest(_message.Message):
-    __slots__ = ("topic", "partition")
+    __slots__ = ("topic", "partition", "tiers", "start_offset", "max_segments")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
+    TIERS_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     topic: TopicRef
     partition: int
-    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ...) -> None: ...
+    tiers: Tiers
+    start_offset: int
+    max_segments: int
+    def __init__(self, topic: _Optional[_Union[TopicRef, _Mapping]] = ..., partition: _Optional[int] = ..., tiers: _Optional[_Union[Tiers, str]] = ..., start_offset: _Optional[int] = ..., max_segments: _Optional[int] = ...) -> None: ...
 
 class RemoteLog(_message.Message):
-    __slots__ = ("cluster_id", "topic", "topic_id", "partition", "remote_log_start_offset", "leader_epochs", "segments")
+    __slots__ = ("cluster_id", "topic", "topic_id", "partition", "remote_log_start_offset", "leader_epochs", "segments", "tiers")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -318,6 +324,7 @@ class RemoteLog(_message.Message):
     REMOTE_LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCHS_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    TIERS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     topic: str
     topic_id: bytes
@@ -325,15 +332,18 @@ class RemoteLog(_message.Message):
     remote_log_start_offset: int
     leader_epochs: _containers.RepeatedCompositeFieldContainer[EpochEntry]
     segments: _containers.RepeatedCompositeFieldContainer[ReadableSegment]
-    def __init__(self, cluster_id: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., leader_epochs: _Optional[_Iterable[_Union[EpochEntry, _Mapping]]] = ..., segments: _Optional[_Iterable[_Union[ReadableSegment, _Mapping]]] = ...) -> None: ...
+    tiers: Tiers
+    def __init__(self, cluster_id: _Optional[str] = ..., topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., remote_log_start_offset: _Optional[int] = ..., leader_epochs: _Optional[_Iterable[_Union[EpochEntry, _Mapping]]] = ..., segments: _Optional[_Iterable[_Union[ReadableSegment, _Mapping]]] = ..., tiers: _Optional[_Union[Tiers, str]] = ...) -> None: ...
 
 class ReadableSegment(_message.Message):
-    __slots__ = ("segment_metadata", "next_offset")
+    __slots__ = ("segment_metadata", "next_offset", "shared_end_offset")
     SEGMENT_METADATA_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SHARED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     segment_metadata: bytes
     next_offset: int
-    def __init__(self, segment_metadata: _Optional[bytes] = ..., next_offset: _Optional[int] = ...) -> None: ...
+    shared_end_offset: int
+    def __init__(self, segment_metadata: _Optional[bytes] = ..., next_offset: _Optional[int] = ..., shared_end_offset: _Optional[int] = ...) -> None: ...
 
 class ReadObjectRequest(_message.Message):
     __slots__ = ("topic", "partition", "segment_id", "kind", "start_position", "end_position")

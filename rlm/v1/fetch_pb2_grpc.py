@@ -148,7 +148,8 @@ class FetchServiceServicer:
 
     def DescribeRemoteLog(self, request, context):
         """Lists what readers may read of a partition's remote tier, as the leader's service knows it: the segments inside the
-        leader's history, and up to which offset each counts. `rlm download` uses it. Errors are those of Fetch.
+        leader's history, and up to which offset each counts. `rlm download` uses it. With REMOTE_ONLY any service answers,
+        for clients that read the store themselves (rlm_client). Errors are those of Fetch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

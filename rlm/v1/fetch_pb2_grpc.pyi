@@ -63,7 +63,8 @@ class FetchServiceStub:
     """Lists the remote segments of a partition, or of all partitions of a topic, ascending."""
     DescribeRemoteLog: _grpc.UnaryUnaryMultiCallable[_fetch_pb2.DescribeRemoteLogRequest, _fetch_pb2.RemoteLog]
     """Lists what readers may read of a partition's remote tier, as the leader's service knows it: the segments inside the
-    leader's history, and up to which offset each counts. `rlm download` uses it. Errors are those of Fetch.
+    leader's history, and up to which offset each counts. `rlm download` uses it. With REMOTE_ONLY any service answers,
+    for clients that read the store themselves (rlm_client). Errors are those of Fetch.
     """
     ReadObject: _grpc.UnaryStreamMultiCallable[_fetch_pb2.ReadObjectRequest, _fetch_pb2.ReadObjectResponse]
     """Returns a range of one object of a segment, byte for byte as stored and not verified: the caller has the checksums
@@ -112,7 +113,8 @@ class FetchServiceAsyncStub(FetchServiceStub):
     """Lists the remote segments of a partition, or of all partitions of a topic, ascending."""
     DescribeRemoteLog: _aio.UnaryUnaryMultiCallable[_fetch_pb2.DescribeRemoteLogRequest, _fetch_pb2.RemoteLog]  # type: ignore[assignment]
     """Lists what readers may read of a partition's remote tier, as the leader's service knows it: the segments inside the
-    leader's history, and up to which offset each counts. `rlm download` uses it. Errors are those of Fetch.
+    leader's history, and up to which offset each counts. `rlm download` uses it. With REMOTE_ONLY any service answers,
+    for clients that read the store themselves (rlm_client). Errors are those of Fetch.
     """
     ReadObject: _aio.UnaryStreamMultiCallable[_fetch_pb2.ReadObjectRequest, _fetch_pb2.ReadObjectResponse]  # type: ignore[assignment]
     """Returns a range of one object of a segment, byte for byte as stored and not verified: the caller has the checksums
@@ -200,7 +202,8 @@ class FetchServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_fetch_pb2.RemoteLog, _abc.Awaitable[_fetch_pb2.RemoteLog]]:
         """Lists what readers may read of a partition's remote tier, as the leader's service knows it: the segments inside the
-        leader's history, and up to which offset each counts. `rlm download` uses it. Errors are those of Fetch.
+        leader's history, and up to which offset each counts. `rlm download` uses it. With REMOTE_ONLY any service answers,
+        for clients that read the store themselves (rlm_client). Errors are those of Fetch.
         """
 
     @_abc_1.abstractmethod
