@@ -17,11 +17,14 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator, NoGroupCoordin
 from rlm_client.connection import service_connection
 from rlm_client.counters import ConsumerCounters
 from rlm_client.remote_log import PATIENCE_MS, QUESTION_LIMIT_MS, RemoteLog, ServiceRemoteLog
+from rlm_client.store.opened import OpenStores
+from rlm_client.store.options import store_options
 from rlm_client.tiered_fetcher import TieredFetcher
 from tiered_reads.fetch_client import FetchClient
 from tiered_reads.values import ReadMode, ServiceConnection
 
-_RLM = "rlm_"
+SERVICE, STORE = "service", "store"
+_RLM, _RLM_STORE = "rlm_", "rlm_store"
 _REFUSED = "`auto_offset_reset` must be earliest, latest or none"
 
 
@@ -33,6 +36,9 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
     through them. Not needed for kafka_only.
     `rlm_principal`, `rlm_token_file`, `rlm_tls_ca_file`, `rlm_tls_cert_file`, `rlm_tls_key_file`,
     `rlm_tls_server_name`, `rlm_call_timeout_ms`: how services are reached.
+    `remote_reads`: service, or store: what services list of the remote tier is read from the store.
+    `rlm_stores`, `rlm_store_rules`, `rlm_store_provider`, `rlm_store_ahead_bytes`,
+    `rlm_store_memory_bytes`, `rlm_store_call_timeout_ms`: which stores, and how.
 
     ValueError for arguments that cannot be used. Calls may raise RemoteTierError, a KafkaError.
     """
@@ -44,18 +50,20 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
         *topics: str,
         tiered_storage_mode: str | ReadMode = ReadMode.KAFKA_PREFERRED,
         rlm_endpoints: str | Sequence[str] = (),
+        remote_reads: str = SERVICE,
         **options: Any,
     ) -> None:
         self._mode = ReadMode(tiered_storage_mode)
         self._counters = ConsumerCounters()
-        of_service = {
-            name.removeprefix(_RLM): options.pop(name)
-            for name in tuple(options)
-            if name.startswith(_RLM)
-        }
-        self._connection = None
+        of_store = _taken(options, _RLM_STORE)
+        of_service = _taken(options, _RLM)
+        self._connection = self._stores = None
+        if remote_reads not in (SERVICE, STORE):
+            raise ValueError(f"`remote_reads` must be {SERVICE} or {STORE}: {remote_reads!r}")
         if self._mode is not ReadMode.KAFKA_ONLY:
             self._connection = service_connection(rlm_endpoints, **of_service)
+            if remote_reads == STORE:
+                self._stores = store_options(of_store.pop("stores", None), **of_store)
         if str(options.get("auto_offset_reset", "latest")).lower() not in (
             *("earliest", "latest", "none"),
         ):
@@ -70,7 +78,12 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
     def counters(self) -> ConsumerCounters:
         """What has been read from each tier until now; in kafka_only they stay zero."""
         counters = self._counters
-        return replace(counters, kafka=replace(counters.kafka), remote=replace(counters.remote))
+        return replace(
+            counters,
+            kafka=replace(counters.kafka),
+            remote=replace(counters.remote),
+            store=replace(counters.store),
+        )
 
     async def start(self) -> None:
         """Connect to the brokers, and join the group if there is one; as AIOKafkaConsumer's."""
@@ -106,6 +119,7 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
             FetchClient(connection, patience_ms=PATIENCE_MS, question_limit_ms=QUESTION_LIMIT_MS),
             read_committed=self._isolation_level == "read_committed",
             max_bytes=self._max_partition_fetch_bytes,
+            stores=None if self._stores is None else OpenStores(self._stores),
         )
 
     def _tiered_fetcher(self, remote_log: RemoteLog) -> Fetcher:
@@ -145,3 +159,12 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
             rebalance_timeout_ms=self._rebalance_timeout_ms,
             max_poll_interval_ms=self._max_poll_interval_ms,
         )
+
+
+def _taken(options: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Those with the prefix, without `rlm_`; they are no arguments of aiokafka's."""
+    return {
+        name.removeprefix(_RLM): options.pop(name)
+        for name in tuple(options)
+        if name.startswith(prefix)
+    }

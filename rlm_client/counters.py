@@ -17,13 +17,15 @@ class TierCounters:
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerCounters:
-    """`failovers`: how often a partition went on in the other tier. `failed_reads`: reads of the
+    """`remote`: of the remote tier by services; `store`: of the remote tier from the store itself.
+    `failovers`: how often a partition went on in the other tier. `failed_reads`: reads of the
     remote tier that failed and were tried again. `offsets_missed`: offsets between two positions of
     a partition that no tier had (Pinterest's `offset.consumption.missed`).
     """
 
     kafka: TierCounters = field(default_factory=TierCounters)
     remote: TierCounters = field(default_factory=TierCounters)
+    store: TierCounters = field(default_factory=TierCounters)
     failovers: int = 0
     failed_reads: int = 0
     offsets_missed: int = 0

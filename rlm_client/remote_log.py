@@ -1,5 +1,6 @@
 """The remote log of partitions as the fetch API gives it: bounds, offsets, pieces of batches.
 
+With stores, pieces come from there as far as services list segments, and all else as without them.
 Calls block; the fetcher makes them in threads. What is read for certain, and when an offset counts
 as lost, is decided by `tiered_reads.failover`. This module must not know aiokafka.
 """
@@ -11,6 +12,8 @@ from typing import Any, Protocol
 
 from kafka_protocol.apis.offsets import EARLIEST_TIMESTAMP
 from kip405.errors import ErrorKind
+from rlm_client.store.opened import OpenStores
+from rlm_client.store.reader import StoreReader
 from tiered_reads import clock
 from tiered_reads.errors import ServiceError
 from tiered_reads.failover import SETTLE_MS, Absent, Order, PieceIterator, TierReader
@@ -80,7 +83,7 @@ class RemoteLog(Protocol):
 
 
 class ServiceRemoteLog:
-    """The remote log by the fetch API of services; closes its client."""
+    """The remote log by the fetch API of services, and `stores` where given; closes both."""
 
     def __init__(
         self,
@@ -89,7 +92,9 @@ class ServiceRemoteLog:
         read_committed: bool,
         max_bytes: int,
         settle_ms: int = SETTLE_MS,
+        stores: OpenStores | None = None,
     ) -> None:
+        self._stores = stores
         self._client = client
         self._read_committed = read_committed
         self._max_bytes = max_bytes
@@ -97,6 +102,8 @@ class ServiceRemoteLog:
 
     def close(self) -> None:
         """See RemoteLog."""
+        if self._stores is not None:
+            self._stores.close()
         self._client.close()
 
     def bounds(self, topic: str, stop: Stop) -> dict[int, RemoteBounds] | None:
@@ -116,7 +123,7 @@ class ServiceRemoteLog:
 
     def preferred(self, wanted: OffsetRange, topic_id: bytes, stop: Stop) -> Items:
         """See RemoteLog."""
-        reader = self._reader(wanted, topic_id, remote_only=True)
+        reader = self._remote_reader(wanted, topic_id)
         with contextlib.suppress(Absent):
             yield from reader.read(wanted.start_offset, wanted.end_offset, stop)
 
@@ -124,9 +131,9 @@ class ServiceRemoteLog:
         """See RemoteLog."""
         remote: TierReader = NotTieredReader(is_authoritative=False)
         if topic_id is not None:
-            remote = self._reader(wanted, topic_id, remote_only=True)
-        leader: TierReader = self._reader(
-            wanted, topic_id, remote_only=False, is_authoritative=True
+            remote = self._remote_reader(wanted, topic_id)
+        leader: TierReader = self._service_reader(
+            self._reading(wanted, topic_id), topic_id, remote_only=False, is_authoritative=True
         )
         if topic_id is not None:
             leader = DescribedTopicReader(leader, wanted.topic_partition)
@@ -135,7 +142,7 @@ class ServiceRemoteLog:
 
     def alone(self, wanted: OffsetRange, topic_id: bytes, stop: Stop) -> Items:
         """See RemoteLog."""
-        remote = self._reader(wanted, topic_id, remote_only=True)
+        remote = self._remote_reader(wanted, topic_id)
         order = Order(
             readers=(SettledReader(remote, self._settle_ms),), settle_ms=2 * self._settle_ms
         )
@@ -159,21 +166,30 @@ class ServiceRemoteLog:
             return None
         return (-1, -1) if found is None else found
 
-    def _reader(
-        self,
-        wanted: OffsetRange,
-        topic_id: bytes | None,
-        *,
-        remote_only: bool,
-        is_authoritative: bool = False,
-    ) -> ServiceReader:
-        reading = Reading(
+    def _remote_reader(self, wanted: OffsetRange, topic_id: bytes) -> TierReader:
+        reading = self._reading(wanted, topic_id)
+        service = self._service_reader(reading, topic_id, remote_only=True)
+        if self._stores is None:
+            return service
+        return StoreReader(self._client, self._stores, reading, topic_id, service)
+
+    def _reading(self, wanted: OffsetRange, topic_id: bytes | None) -> Reading:
+        return Reading(
             topic_partition=wanted.topic_partition,
             identity=Identity(wanted.topic_partition.topic, topic_id),
             read_committed=self._read_committed,
             poll_timeout_ms=_ANSWER_LIMIT_MS,
             max_bytes=self._max_bytes,
         )
+
+    def _service_reader(
+        self,
+        reading: Reading,
+        topic_id: bytes | None,
+        *,
+        remote_only: bool,
+        is_authoritative: bool = False,
+    ) -> ServiceReader:
         return ServiceReader(
             self._client,
             reading,

@@ -335,8 +335,9 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
                 f"{topic_partition}: a piece [{piece.start_offset}, {piece.next_offset}) came at "
                 f"offset {read.position}"
             )
-        self._counters.remote.bytes_read += len(piece.batches)
-        records = PieceRecords(topic_partition, piece, self._record_format, self._counters.remote)
+        counters = self._counters.store if piece.is_from_store else self._counters.remote
+        counters.bytes_read += len(piece.batches)
+        records = PieceRecords(topic_partition, piece, self._record_format, counters)
         self._records[topic_partition] = FetchResult(
             topic_partition,
             assignment=assignment,

@@ -191,6 +191,26 @@ class FetchClient:
             found.extend(row for row in answer.topics if not topics or row.topic in topics)
         return tuple(found)
 
+    def remote_window(
+        self, topic_partition: TopicPartition, topic_id: bytes, start_offset: int, stop: Stop
+    ) -> pb.RemoteLog | None:
+        """The segments that hold the offsets from `start_offset` on, for who reads the store
+        itself. None: a service of an older version has answered. ServiceError, also where the
+        remote tier does not have the offset; Stopped.
+        """
+        request = pb.DescribeRemoteLogRequest(
+            topic=pb.TopicRef(topic_id=topic_id),
+            partition=topic_partition.partition,
+            tiers=pb.REMOTE_ONLY,
+            start_offset=start_offset,
+        )
+        answer: pb.RemoteLog = self._unary(
+            self._retry_policy(topic_partition, True, stop),
+            lambda stub, **sent: stub.DescribeRemoteLog.future(request, **sent),
+            stop,
+        )
+        return answer if answer.tiers == pb.REMOTE_ONLY else None
+
     def _with_bounds(
         self, failure: Failure, address: str, ask: FetchAsk, position: int, stop: Stop
     ) -> Failure:

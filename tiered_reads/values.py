@@ -52,12 +52,14 @@ class Fetched:
     may begin below (another tier had those records, or they were deleted), the last may reach
     beyond the range. No two pieces of a read overlap. `aborted`: (producer id, first offset) of
     every aborted transaction that overlaps the batches. `next_offset`: where reading goes on.
+    `is_from_store`: its reader has read the store itself.
     """
 
     batches: ByteBuffer
     next_offset: int
     aborted: tuple[tuple[int, int], ...] = ()
     start_offset: int = 0
+    is_from_store: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

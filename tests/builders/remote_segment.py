@@ -19,6 +19,7 @@ from kip405.segments import (
     CustomMetadata,
     EpochEntry,
     FileSlice,
+    Layout,
     LogSegmentData,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
@@ -68,6 +69,7 @@ async def store_segment(
     number: int = 1,
     epochs: Mapping[int, int] | None = None,
     entry_bytes: int | None = None,
+    layout: Layout = Layout.KAFKA,
 ) -> RemoteLogSegmentMetadata:
     """Copy whole batches as the segment `number`; its metadata as FINISHED. `epochs`: {epoch:
     start offset}, by default epoch 0 alone. `entry_bytes`: with remote log index entries, one for
@@ -95,6 +97,7 @@ async def store_segment(
         indexes_size_bytes=len(indexes),
         log_crc32c=crc32c(log),
         indexes_crc32c=crc32c(indexes),
+        layout=layout,
     )
     segment = RemoteLogSegmentMetadata(
         segment_id=RemoteLogSegmentId(

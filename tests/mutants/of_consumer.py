@@ -12,6 +12,12 @@ _THREADS = Target(
     "rlm_client/read_threads.py",
     ("tests/rlm_client/test_read_threads.py", "tests/rlm_client/test_positions.py"),
 )
+_OF_STORE = ("tests/rlm_client/test_store_reader.py",)
+_READER = Target("rlm_client/store/reader.py", _OF_STORE)
+_WINDOWS = Target("rlm_client/store/windows.py", _OF_STORE)
+_OPENED = Target("rlm_client/store/opened.py", _OF_STORE)
+_LISTS = Target("rlm/remote_log/remote_window.py", ("tests/rlm/api/test_remote_window.py",))
+_AHEAD = Target("rlm_client/store/ahead.py", _OF_STORE)
 
 EDITS: tuple[Edit, ...] = (
     *_FETCHER.edits(
@@ -109,6 +115,96 @@ EDITS: tuple[Edit, ...] = (
             "G10: every silent call gets one thread more",
             "len(self._running) < self._most_threads\n        if not",
             "len(self._running) >= 0\n        if not",
+        ),
+    ),
+    *_READER.edits(
+        (
+            "H04: batches behind the end of what counts of a segment are given out",
+            "        upper = min(self._end_offset, segment.next_offset)\n",
+            "        upper = self._end_offset\n",
+        ),
+        (
+            "H04: a batch that lies across the end of what counts is given out",
+            "            if next_offset > segment.next_offset:\n",
+            "            if next_offset > segment.next_offset + (1 << 20):\n",
+        ),
+        (
+            "H04: what was read ahead counts though the list has other segments now",
+            "        if now[: len(before)] != before:\n",
+            "        if now[: len(before)] is None:\n",
+        ),
+        (
+            "H09: the copying leader's list counts for transactions behind its end in the history",
+            "if reading.read_committed and not landed.indexes.decides_aborted(",
+            "if reading.identity is None and not landed.indexes.decides_aborted(",
+        ),
+        (
+            "H09: committed reads get no aborted transactions",
+            "        if self._reading.read_committed:\n",
+            "        if not self._reading.read_committed:\n",
+        ),
+        (
+            "H11: a missing object is passed over as if there were no records",
+            "        self._window = None\n        self._tries",
+            "        self._tries",
+        ),
+        (
+            "a batch that two ranges share is lost",
+            "            self._rest = bytes(buffer[start:])\n",
+            '            self._rest = b""\n',
+        ),
+    ),
+    *_WINDOWS.edits(
+        (
+            "G9: indexes are not held against their checksum",
+            " or crc32c(data) != custom.indexes_crc32c:\n",
+            " or crc32c(data) < 0:\n",
+        ),
+        (
+            "H09: of a segment that is cut its own list counts",
+            "        return not is_cut and not _open_at(self.aborted, end)\n",
+            "        return not _open_at(self.aborted, end)\n",
+        ),
+    ),
+    *_OPENED.edits(
+        (
+            "G9: chunks are not held against their checksums",
+            "indexes.checksums.check((wanted.start + at) // size, view[at : at + size])",
+            "len(view[at : at + size])",
+        ),
+        (
+            "H11: a segment is looked for in a store that is another one",
+            "            if (identity.store_id, identity.cluster_id) == (store_id, cluster_id):\n",
+            "            if identity.cluster_id == cluster_id:\n",
+        ),
+        (
+            "G10: what is read ahead has no limit",
+            "            if not is_next and self._bytes + size_bytes > self._most_bytes:\n",
+            "            if not is_next and self._bytes < 0:\n",
+        ),
+    ),
+    *_AHEAD.edits(
+        (
+            "a read begins with a chunk behind its batch",
+            "    position = found // chunk * chunk\n",
+            "    position = min(-(-found // chunk) * chunk, size)\n",
+        ),
+    ),
+    *_LISTS.edits(
+        (
+            "H15: a list of segments goes on behind a hole",
+            "        if usable is None or usable.metadata.start_offset > offset:\n",
+            "        if usable is None:\n",
+        ),
+        (
+            "H02: segments below the remote log start are listed",
+            "    if start_offset < state.log_start_offset:\n",
+            "    if start_offset < 0:\n",
+        ),
+        (
+            "H09: lists do not say where a copying leader's log left the history",
+            "        shared_end = history.shared_end(usable)\n",
+            "        shared_end = None\n",
         ),
     ),
 )

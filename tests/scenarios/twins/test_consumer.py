@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+import yaml
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
@@ -95,6 +96,35 @@ async def test_h37_every_mode_gives_what_aiokafka_gives_on_the_twin(twins: TwinT
                 assert counters.remote.records > 0 and counters.kafka.records > 0
                 assert counters.offsets_missed == 0
         await _check_remote_only(twins, wanted, options)
+
+
+async def test_h37_what_the_store_has_is_the_same(twins: TwinTopics) -> None:
+    """Read by the consumer itself: every tier and epoch, transactions, and the border of tiers."""
+    cluster = twins.cluster
+    stores = _store(cluster)
+    for isolation in _ISOLATIONS:
+        options = {"isolation_level": isolation, "auto_offset_reset": "earliest"}
+        theirs = AIOKafkaConsumer(twins.plain, bootstrap_servers=cluster.direct, **options)
+        async with theirs:
+            wanted, ends = await _all_of(theirs, twins.plain)
+        for mode in _BOTH:
+            ours = _tiered(cluster, mode, remote_reads="store", rlm_stores=stores, **options)
+            ours.assign(_partitions(twins.tiered))
+            async with ours:
+                found, our_ends = await _all_of(ours, twins.tiered, most=97)
+                assert our_ends == ends
+                for one in range(PARTITIONS):
+                    assert _plain(found[one]) == _plain(wanted[one])
+                counters = ours.counters()
+                assert counters.store.records > counters.remote.records
+                assert counters.kafka.records > 0 and counters.offsets_missed == 0
+
+
+def _store(cluster: Cluster) -> dict[str, Any]:
+    """The store's settings, as its plugin has them."""
+    config = yaml.safe_load(cluster.sandbox.layout.plugin_config(1).read_text(encoding="utf-8"))
+    own = {key: value for key, value in config.items() if key.startswith("rsm.config.")}
+    return {"plugin": config.get("plugin", "local"), **own}
 
 
 async def _check_remote_only(
