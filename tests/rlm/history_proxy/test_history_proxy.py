@@ -143,7 +143,7 @@ async def test_all_is_read_in_order_and_paced(tmp_path: Path) -> None:
             position = last.next_offset
         assert found == list(range(0, END, 10))
         assert sum(client.given_bytes) > 0
-        row = await client.fetch(155, partition_max_bytes=1, max_bytes=1)
+        row = await client.fetch(155, partition_max_bytes=0, max_bytes=0)
         assert bases(row) == [150], "the first batch comes whole, however small the limit"
         assert row["aborted_transactions"] is None
         row = await client.fetch(0, isolation_level=_COMMITTED)
@@ -229,10 +229,14 @@ async def test_h36_connections_are_bounded(tmp_path: Path) -> None:
             await asyncio.open_connection("127.0.0.1", client._port)
             for _ in range(listening.MOST_CONNECTIONS)
         ]
-        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        was_refused = False
+        try:
             await client.fetch(0)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            was_refused = True
         for _, writer in held:
             writer.transport.abort()
+        assert was_refused
 
 
 async def test_a_port_that_is_taken_is_named() -> None:
