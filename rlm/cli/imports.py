@@ -79,8 +79,8 @@ def pinterest(
     Each log is read once and every byte is checked. Manifest and indexes go into our store; their
     bucket is only read, now and later. The same command continues after an interruption, and takes
     what was uploaded since. The settings of every store that reads the segments need the same
-    rsm.config.pinterest.* values. The exit status is 1 if a partition was refused or has segments
-    that must wait.
+    rsm.config.pinterest.* values. The exit status is 1 if a partition was refused, was stopped
+    by a log, or has segments that must wait.
     """
     from rlm.imports.run import ImportChoices
 
@@ -150,7 +150,10 @@ async def _opened(
         row = kind.settings[key]
         value = row.read(given[option])
         if store[key] not in (row.default, value):
-            raise Invalid(f"--{option.replace('_', '-')}: the file has {key}: {store[key]}")
+            raise Invalid(
+                f"--{option.replace('_', '-')} {value}: the file has {key}: {store[key]}; take one "
+                "of the two out"
+            )
         store[key] = value
     manager = (await kind.open(store, threads)).manager
     try:
@@ -231,7 +234,7 @@ def _show_done(plans: "Sequence[ImportPlan]", done: "Sequence[Imported]", *, as_
         for plan, one in rows:
             click.echo(_done_line(plan, one))
             _show_warnings((*plan.warnings, *(one.warnings if one else ())))
-    is_whole = all(one is not None and not one.held_back for _, one in rows)
+    is_whole = all(one is not None and not one.held_back and one.stopped is None for _, one in rows)
     return 0 if is_whole else EXIT_LEFT_OUT
 
 
@@ -241,6 +244,13 @@ def _done_line(plan: "ImportPlan", done: "Imported | None") -> str:
     line = f"{plan.partition.topic_partition}: {done.segments} segments imported"
     if not plan.new:
         line = f"{plan.partition.topic_partition}: nothing to do"
+    if plan.beyond:
+        line += f"; {plan.beyond} above offset.wm are left"
+    if done.stopped is not None:
+        line += (
+            f"; stopped: {done.stopped}. What is before it can be read; import again when it is "
+            "mended"
+        )
     if done.held_back:
         line += (
             f"; {done.held_back} wait for the end of the transaction that began at "
@@ -255,6 +265,7 @@ def _done_row(plan: "ImportPlan", done: "Imported | None") -> dict[str, Any]:
         row["imported"] = done.segments
         row["held_back"] = done.held_back
         row["open_since"] = done.open_since
+        row["stopped"] = done.stopped
         row["warnings"] = [*plan.warnings, *done.warnings]
     return row
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, Internal, NotFound
+from kip405.errors import Corrupt, Internal, Invalid, NotFound
 from kip405.ids import RemoteLogSegmentId, Uuid
 from kip405.lineage import Lineage, remote_lineage
 from kip405.rebuilt_indexes import TransactionTracker
@@ -57,7 +57,7 @@ class ImportTarget:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
     """What became of one partition. `held_back`: segments that wait for the end of the transaction
-    that began at `open_since`.
+    that began at `open_since`. `stopped`: what is wrong with the log that ended it.
     """
 
     plan: ImportPlan
@@ -65,6 +65,7 @@ class Imported:
     size_bytes: int = 0
     held_back: int = 0
     open_since: int | None = None
+    stopped: str | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -92,9 +93,15 @@ class PartitionImport:
         self._warnings: dict[int, str] = {}
 
     async def run(self) -> Imported:
-        """Import everything that is new. Corrupt, Invalid: a log cannot be taken; what is before
-        it was. Unavailable: begin again later.
+        """Import everything that is new. A log that cannot be taken stops the partition; what is
+        before it is imported. Unavailable: begin again later.
         """
+        try:
+            return await self._run()
+        except (Corrupt, Invalid, NotFound) as error:
+            return replace(self._state(TransactionTracker(), ()), stopped=str(error))
+
+    async def _run(self) -> Imported:
         logs = self._plan.logs
         first = next((at for at, one in enumerate(logs) if one.imported is None), len(logs))
         if first == len(logs):

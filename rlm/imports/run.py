@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kip405.contracts import StoreIdentity
-from kip405.errors import Invalid, NotFound
+from kip405.errors import Invalid, NotFound, RemoteStorageError
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import Clock
@@ -17,12 +17,23 @@ from rlm.plans.pinterest_import import (
     FoundSegment,
     ImportPlan,
     derived_topic_id,
+    in_words,
     plan_import,
 )
 from rlm.tasks.store_survey import StoreSurveyor
-from rsm_plugins.layout.pinterest import LOG, WATERMARK, parse_file, parse_folder, parse_watermark
+from rsm_plugins.layout.pinterest import (
+    LOG,
+    WATERMARK,
+    ObjectPlace,
+    parse_file,
+    parse_folder,
+    parse_watermark,
+    place_of,
+)
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 
+_MOST_SEEN = 1_000
+"""Objects that are looked at for a message; a listing of S3 has as many."""
 Segments = Mapping[TopicIdPartition, Mapping[int, RemoteLogSegmentMetadata]]
 
 
@@ -86,12 +97,13 @@ class BucketImport:
                     accepts_gaps=self._choices.accepts_gaps,
                 )
             )
-        self._check_found({plan.partition.topic for plan in plans})
+        await self._check_found({plan.partition.topic for plan in plans})
         return plans, imported
 
     async def run(self, reports: ImportReports) -> list[Imported]:
-        """Import what is new; a partition that is refused is left out. Errors name the partition
-        that ended it; those before it are done. Invalid: the store is another cluster's.
+        """Import what is new; a partition that is refused is left out, and one that is stopped by
+        its log does not stop others. Unavailable: a store is away. Invalid: ours is another
+        cluster's.
         """
         identity = await self._identity()
         plans, imported = await self.plans(identity)
@@ -203,10 +215,27 @@ class BucketImport:
         except NotFound:
             return None
 
-    def _check_found(self, topics: set[str]) -> None:
+    async def _check_found(self, topics: set[str]) -> None:
+        missing = sorted(set(self._choices.topics) - topics)
+        if topics and not missing:
+            return
         layout = self._store.layout
+        what = f"segment of {missing[0]}" if missing else "segment"
         where = f"of cluster {layout.cluster} with {layout.entropy_bits} bits of entropy"
-        for missing in sorted(set(self._choices.topics) - topics):
-            raise NotFound(f"their bucket has no segment of {missing} {where}")
-        if not topics:
-            raise NotFound(f"their bucket has no segment {where}")
+        try:
+            seen = await self._what_is_there()
+        except RemoteStorageError as error:  # with the right to list some names only
+            seen = f"what it has instead could not be listed: {error}"
+        raise NotFound(f"their bucket has no {what} {where}; {seen}")
+
+    async def _what_is_there(self) -> str:
+        """What the first objects of their bucket show of settings that would find them."""
+        objects, places = 0, set[ObjectPlace]()
+        async for stored in self._store.uploaded.listed(""):
+            objects += 1
+            place = place_of(stored.name)
+            if place is not None:
+                places.add(place)
+            if objects == _MOST_SEEN:
+                break
+        return in_words(self._store.layout, places, objects)

@@ -13,7 +13,7 @@ The rule, for one partition:
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kip405.errors import Corrupt, Invalid
@@ -21,8 +21,15 @@ from kip405.ids import MAX_OFFSET, TopicIdPartition, Uuid
 from kip405.lineage import Lineage
 from kip405.scan import SegmentScan
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata
-from rsm_plugins.layout.pinterest import LOG, OFFSET_INDEX, TIME_INDEX
+from rsm_plugins.layout.pinterest import (
+    LOG,
+    OFFSET_INDEX,
+    TIME_INDEX,
+    ObjectPlace,
+    PinterestLayout,
+)
 
+_MOST_SHOWN = 3
 _SUFFIXES = frozenset({LOG, OFFSET_INDEX, TIME_INDEX})
 
 
@@ -87,7 +94,10 @@ def plan_import(
     """`imported`: the segments that are in our store, by their start offset."""
     ordered = sorted(found, key=lambda one: one.base_offset)
     if watermark is None:
-        why = "it has no offset.wm: no segment is known to be whole"
+        why = (
+            "it has no offset.wm, which their uploader writes last, so no segment is known to be "
+            "whole: have it back in their bucket"
+        )
         return ImportPlan(partition=partition, watermark=None, refused=why)
     whole, warnings = _without_remains(ordered)
     with_log = [one for one in whole if LOG in one.suffixes]
@@ -151,7 +161,10 @@ def _refusal(
     accepts_gaps: bool,
 ) -> str | None:
     if watermark not in {one.base_offset for one in taken}:
-        return f"its offset.wm names {watermark}, and that segment has no log"
+        return (
+            f"its offset.wm names {watermark}, and that segment has no log: have one of the two "
+            "mended in their bucket"
+        )
     lost = [one.base_offset for one in whole if LOG not in one.suffixes]
     if lost and lost[0] < watermark and not accepts_gaps:
         return f"the segment at {lost[0]} has no log; --accept-gaps counts its records as lost"
@@ -160,7 +173,8 @@ def _refusal(
         if known is not None and known.segment_size_bytes != log.size_bytes:
             return (
                 f"the log at {log.base_offset} has {log.size_bytes} bytes, and had "
-                f"{known.segment_size_bytes} when it was imported: it was replaced"
+                f"{known.segment_size_bytes} when it was imported: it was replaced; have the "
+                "old one back"
             )
         if known is not None and known.next_offset > log.next_base_offset:
             return f"the log at {log.next_base_offset} lies in the imported {log.base_offset}"
@@ -169,6 +183,28 @@ def _refusal(
     if inside:
         return f"the log at {first} lies in the imported {inside[0].start_offset}"
     return None
+
+
+def in_words(layout: PinterestLayout, places: Collection[ObjectPlace], objects: int) -> str:
+    """What was seen instead of what the settings name, and what to do. `objects`: how many."""
+    if not objects:
+        return "nothing is below their prefix: is it the right one, and the right bucket?"
+    if not places:
+        return "what is below their prefix has other names: is it the right one?"
+    wanted = (layout.cluster, layout.entropy_bits, "")
+    topics = sorted({one.topic for one in places if _settings_of(one) == wanted})
+    if topics:
+        return f"it has topics of these, such as {', '.join(topics[:_MOST_SHOWN])}"
+    shown = [
+        f"--cluster {cluster} --entropy-bits {bits}"
+        + (f" and /{below} behind the prefix" if below else "")
+        for cluster, bits, below in sorted({_settings_of(one) for one in places})
+    ]
+    return f"what is there goes with {'; or '.join(shown[:_MOST_SHOWN])}"
+
+
+def _settings_of(place: ObjectPlace) -> tuple[str, int, str]:
+    return place.cluster, place.entropy_bits, place.below
 
 
 def check_follows(next_offset: int | None, log: UploadedLog, *, accepts_gaps: bool) -> None:

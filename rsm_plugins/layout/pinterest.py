@@ -111,6 +111,36 @@ def parse_folder(folder: str) -> tuple[str, int] | None:
         return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ObjectPlace:
+    """What the name of an object shows of their settings. `below`: what stands before it all."""
+
+    cluster: str
+    entropy_bits: int
+    topic: str
+    below: str = ""
+
+
+def place_of(name: str) -> ObjectPlace | None:
+    """Where an object lies, whatever the settings say; None: it has no name of theirs."""
+    *before, cluster, folder, file = ("", "", *name.split("/"))
+    partition = parse_folder(folder)
+    if partition is None or not cluster or (parse_file(file) is None and file != WATERMARK):
+        return None
+    below = [one for one in before if one]
+    digits = below[-1] if below else ""
+    if not 0 < len(digits) <= ENTROPY_BITS_MAX or digits != entropy_digits(
+        cluster, *partition, len(digits)
+    ):
+        digits = ""
+    return ObjectPlace(
+        cluster=cluster,
+        entropy_bits=len(digits),
+        topic=partition[0],
+        below="/".join(below[:-1] if digits else below),
+    )
+
+
 def parse_watermark(data: bytes, where: str) -> int:
     """The base offset of the last segment that was uploaded whole; Corrupt if it is no offset."""
     text = data.decode("ascii", errors="replace").strip()

@@ -21,6 +21,7 @@ class LocalUploadedObjects:
     """See UploadedObjects; below `root/prefix`."""
 
     def __init__(self, root: Path, prefix: str, threads: FileThreads) -> None:
+        self._root = root
         self._base = root / check_prefix(prefix) if prefix else root
         self._threads = threads
 
@@ -65,12 +66,12 @@ class LocalUploadedObjects:
     def _listed(self, folder: str) -> list[StoredObject]:
         found: list[StoredObject] = []
         try:
-            os.stat(self._base)
+            os.stat(self._root)  # a folder that is away is not empty
             if (self._base / folder).exists():
                 for at, _, files in os.walk(self._base / folder, onerror=_raised):
                     found += [self._stored(Path(at) / file) for file in files]
         except OSError as error:
-            raise error_of_os(error, "list", str(self._base / folder)) from error
+            raise error_of_os(error, "list", error.filename or str(self._root)) from error
         return sorted(found, key=lambda one: one.name)
 
     def _stored(self, path: Path) -> StoredObject:

@@ -3,11 +3,13 @@
 from tests.mutants.edits import Edit, Target
 
 _IMPORT = "tests/rlm/imports/test_import.py"
+_COMMAND = "tests/rlm/cli/test_import.py"
 _LAYOUT = "tests/rsm_plugins/test_pinterest_layout.py"
 _INDEXES = "tests/kip405/test_rebuilt_indexes.py"
 PLAN = Target("rlm/plans/pinterest_import.py", (_IMPORT,))
 PARTITION = Target("rlm/imports/partition.py", (_IMPORT,))
 MANAGER = Target("rsm_plugins/pinterest/manager.py", (_IMPORT,))
+COMMAND = Target("rlm/cli/imports.py", (_COMMAND,))
 OWN = Target("rsm_plugins/local/manager.py", (_IMPORT,))
 EVIDENCE = Target("rlm/tasks/evidence.py", (_IMPORT,))
 LAYOUT = Target("rsm_plugins/layout/pinterest.py", (_LAYOUT,))
@@ -51,6 +53,13 @@ EDITS: tuple[Edit, ...] = (
             "H9: transactions of logs that were imported before are not known",
             "            if reading.has_transactions and first > 0:\n",
             "            if reading.has_transactions and first < 0:\n",
+        ),
+    ),
+    *COMMAND.edits(
+        (
+            "a partition that was stopped by a damaged log counts as imported",
+            "not one.held_back and one.stopped is None for",
+            "not one.held_back for",
         ),
     ),
     *MANAGER.edits(

@@ -10,7 +10,15 @@ import yaml
 
 from tests.builders.attached_process import attached_reader
 from tests.builders.log_dir import CLUSTER_ID
-from tests.builders.pinterest import BITS, CLUSTER, PREFIX, TOPIC, ImportSite, upload_all
+from tests.builders.pinterest import (
+    BITS,
+    CLUSTER,
+    PREFIX,
+    TOPIC,
+    ImportSite,
+    TheirBucket,
+    upload_all,
+)
 from tests.kip405.batch_builder import batch, control_batch, log_of
 
 LOGS = (
@@ -79,3 +87,17 @@ def test_what_cannot_be_imported_is_said_in_one_line(tmp_path: Path) -> None:
     refused = run(site, "--cluster-id", CLUSTER_ID)
     assert refused.returncode == 1
     assert f"{TOPIC}-0: refused: it has no offset.wm" in refused.stdout
+
+
+def test_a_damaged_log_is_named_and_other_partitions_go_on(tmp_path: Path) -> None:
+    site = ImportSite(tmp_path)
+    upload_all(site.bucket, *LOGS)
+    upload_all(TheirBucket(site.bucket.root, partition=1), LOGS[0])
+    site.bucket.file(100).write_bytes(LOGS[1][:-1])
+    done = run(site, "--cluster-id", CLUSTER_ID)
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    stopped, other = done.stdout.splitlines()
+    assert stopped.startswith(f"{TOPIC}-0: 1 segments imported; stopped: ")
+    assert "00000000000000000100.log: at file position" in stopped
+    assert stopped.endswith("import again when it is mended")
+    assert other == f"{TOPIC}-1: 1 segments imported"
