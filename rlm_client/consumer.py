@@ -6,6 +6,7 @@ aiokafka has no other place to name it; tests/rlm_client/test_aiokafka.py notice
 This module uses private names of aiokafka.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -94,7 +95,10 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
             raise RuntimeError("the consumer was started before")
         await self._client.bootstrap()
         await self._wait_topics()
-        self._fetcher = self._tiered_fetcher(self._remote_log(self._connection))
+        stores = None if self._stores is None else OpenStores(self._stores)
+        self._fetcher = self._tiered_fetcher(self._remote_log(self._connection, stores))
+        if stores is not None:
+            await asyncio.wrap_future(stores.begin())
         subscription = self._subscription
         if self._group_id is None:
             self._coordinator = NoGroupCoordinator(
@@ -114,12 +118,12 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
                 subscription.subscription.assignment
             )
 
-    def _remote_log(self, connection: ServiceConnection) -> RemoteLog:
+    def _remote_log(self, connection: ServiceConnection, stores: OpenStores | None) -> RemoteLog:
         return ServiceRemoteLog(
             FetchClient(connection, patience_ms=PATIENCE_MS, question_limit_ms=QUESTION_LIMIT_MS),
             read_committed=self._isolation_level == "read_committed",
             max_bytes=self._max_partition_fetch_bytes,
-            stores=None if self._stores is None else OpenStores(self._stores),
+            stores=stores,
         )
 
     def _tiered_fetcher(self, remote_log: RemoteLog) -> Fetcher:

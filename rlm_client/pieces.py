@@ -1,21 +1,31 @@
 """Makes aiokafka's records of the stored batches of one piece, and counts those of both tiers.
 
-Deserializers, aborted transactions, control batches, checksums and positions are aiokafka's own, so
-that a record is the same whichever tier it comes from. Only the end is of a piece: its last batch
-may reach beyond it. This module must not know where a piece comes from.
+Deserializers, aborted transactions, control batches and positions are aiokafka's own, so that a
+record is the same whichever tier it comes from. Only the end is of a piece: its last batch may
+reach beyond it. Where there are no deserializers, which may fail in the midst of a batch, whole
+batches become lists of records: that takes half of the time that aiokafka takes for one record
+after the other. This module must not know where a piece comes from.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
-from aiokafka.consumer.fetcher import FetchError, FetchResult, PartitionRecords
+from aiokafka import errors
+from aiokafka.consumer.fetcher import READ_COMMITTED, FetchError, FetchResult, PartitionRecords
 from aiokafka.record.memory_records import MemoryRecords
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import ConsumerRecord, TopicPartition
 
+from kip405.batches import PREFIX_BYTES
+from kip405.crc import crc32c
 from rlm_client.counters import TierCounters
 from tiered_reads.values import Fetched
+
+_MAGIC_AT: Final = 16
+_MAGIC_V2: Final = 2
+_CRC_FROM: Final = 21
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +51,11 @@ class PieceRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka has no t
         counters: TierCounters,
     ) -> None:
         self._end_offset = piece.next_offset
+        self._data = bytes(piece.batches)
         self.counters = counters
         super().__init__(
             topic_partition,
-            MemoryRecords(bytes(piece.batches)),
+            MemoryRecords(self._data),
             list(piece.aborted),
             piece.start_offset,
             record_format.key_deserializer,
@@ -60,6 +71,151 @@ class PieceRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka has no t
                 break
             yield record
         self.next_fetch_offset = end
+
+
+class BatchRecords(PieceRecords):
+    """The same, a batch at a time; for records that are not deserialized."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.on_error: Callable[[Exception], None] | None = None
+        self.is_done = False
+        self._batches = self._decoded()
+        self._has_given = False
+        self._rows: list[ConsumerRecord] = []
+        self._row_at = 0
+        self._after_rows = self.next_fetch_offset
+
+    def __next__(self) -> ConsumerRecord:
+        found = self.take(1)
+        if not found:
+            raise StopIteration
+        return found[0]
+
+    def take(self, most: int | None = None) -> list[ConsumerRecord]:
+        """The next records; fewer than `most` only where there are no more. Errors are handled as
+        by `deferring_errors`.
+        """
+        taken: list[ConsumerRecord] = []
+        try:
+            while not self.is_done and (most is None or len(taken) < most):
+                rows, at = self._rows, self._row_at
+                if at == len(rows):
+                    self._next_batch()
+                    continue
+                end = len(rows) if most is None else min(at + most - len(taken), len(rows))
+                taken += rows[at:end]
+                self._row_at = end
+                self.next_fetch_offset = rows[end - 1].offset + 1
+        except Exception as error:  # noqa: BLE001 - as of one record after the other
+            self.is_done = True
+            if not (taken or self._has_given) and self.on_error is not None:
+                self.on_error(error)
+        self._has_given = self._has_given or bool(taken)
+        self.counters.records += len(taken)
+        return taken
+
+    def _next_batch(self) -> None:
+        """After the last record of a batch its end counts, which compaction may have left behind
+        that.
+        """
+        self.next_fetch_offset = self._after_rows
+        found = next(self._batches, None)
+        if found is None:
+            self.is_done = True
+            self.next_fetch_offset = self._end_offset
+        else:
+            (self._rows, self._after_rows), self._row_at = found, 0
+
+    def _decoded(self) -> Iterator[tuple[list[ConsumerRecord], int]]:
+        """The records of each batch, and the offset after it. As aiokafka's `_unpack_records`, but
+        for the checksum, which is computed by the processor.
+        """
+        (topic, partition), start, end = self._tp, self.next_fetch_offset, self._end_offset
+        position = 0
+        while self._records.has_next():
+            batch = self._records.next_batch()
+            position = self._checked(batch, position)
+            after = min(batch.next_offset, end)
+            if self._is_aborted(batch) or batch.is_control_batch:
+                yield [], after
+                continue
+            rows = [
+                ConsumerRecord(
+                    topic,
+                    partition,
+                    record.offset,
+                    record.timestamp,
+                    record.timestamp_type,
+                    (key := record.key),
+                    (value := record.value),
+                    record.checksum,
+                    -1 if key is None else len(key),
+                    -1 if value is None else len(value),
+                    tuple(record.headers),
+                )
+                for record in batch
+            ]
+            if rows and not start <= rows[0].offset <= rows[-1].offset < end:
+                rows = [one for one in rows if start <= one.offset < end]
+            yield rows, after
+
+    def _checked(self, batch: Any, position: int) -> int:
+        """Where the next batch begins. CorruptRecordException: its checksum is wrong."""
+        data = self._data
+        after = position + int.from_bytes(data[position + 8 : position + 12]) + PREFIX_BYTES
+        if not self._check_crcs:
+            return after
+        if data[position + _MAGIC_AT] >= _MAGIC_V2:
+            stored = int.from_bytes(data[position + 17 : position + _CRC_FROM])
+            is_right = crc32c(memoryview(data)[position + _CRC_FROM : after]) == stored
+        else:
+            is_right = batch.validate_crc()
+        if not is_right:
+            raise errors.CorruptRecordException(f"Invalid CRC - {self._tp}")
+        return after
+
+    def _is_aborted(self, batch: Any) -> bool:
+        if self._isolation_level != READ_COMMITTED or batch.producer_id is None:
+            return False
+        self._consume_aborted_up_to(batch.base_offset)
+        if batch.is_control_batch and self._contains_abort_marker(batch):
+            self._aborted_producers.discard(batch.producer_id)
+        return bool(batch.is_transactional and batch.producer_id in self._aborted_producers)
+
+
+def piece_result(
+    topic_partition: TopicPartition,
+    piece: Fetched,
+    record_format: RecordFormat,
+    counters: TierCounters,
+    *,
+    assignment: Any,
+    backoff: float,
+) -> FetchResult:
+    """A piece as a result of aiokafka's fetcher, whose type must be FetchResult itself."""
+    is_plain = record_format.key_deserializer is record_format.value_deserializer is None
+    kind = BatchRecords if is_plain else PieceRecords
+    records = kind(topic_partition, piece, record_format, counters)
+    result = FetchResult(
+        topic_partition, assignment=assignment, partition_records=records, backoff=backoff
+    )
+    if isinstance(records, BatchRecords):
+        result.getall = partial(_get_all, result, records)
+    return result
+
+
+def _get_all(
+    result: FetchResult, records: BatchRecords, max_records: int | None = None
+) -> list[ConsumerRecord]:
+    """As FetchResult.getall."""
+    if not result.check_assignment(result._topic_partition) or not result.has_more():
+        return []
+    found = records.take(max_records)
+    result._update_position()
+    if records.is_done:
+        result._partition_records = None
+    return found
 
 
 def deferring_errors(
@@ -101,11 +257,16 @@ class Results(OrderedDict[TopicPartition, Any]):
                 counters = found.counters
             else:
                 counters.bytes_read += found._records.size_in_bytes()
-            found._records_iterator = deferring_errors(
-                found._records_iterator,
-                counters,
-                lambda error: self._unreadable.update({topic_partition: error}),
-            )
+
+            def on_error(error: Exception) -> None:
+                self._unreadable[topic_partition] = error
+
+            if isinstance(found, BatchRecords):
+                found.on_error = on_error
+            else:
+                found._records_iterator = deferring_errors(
+                    found._records_iterator, counters, on_error
+                )
         super().__setitem__(topic_partition, result)
 
     def __delitem__(self, topic_partition: TopicPartition) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from aiokafka import errors
-from aiokafka.consumer.fetcher import Fetcher, FetchResult, OffsetResetStrategy
+from aiokafka.consumer.fetcher import Fetcher, OffsetResetStrategy
 from aiokafka.structs import TopicPartition
 from aiokafka.util import create_task
 
@@ -24,7 +24,7 @@ from rlm_client.errors import RemoteTierError, RemoteTierUnavailable, is_passing
 from rlm_client.kafka_log import KafkaLog
 from rlm_client.lookups import Lookups
 from rlm_client.partition_read import POLL_MS, PartitionRead, Tier
-from rlm_client.pieces import PieceRecords, RecordFormat, Results
+from rlm_client.pieces import RecordFormat, Results, piece_result
 from rlm_client.read_threads import ReadThreads
 from rlm_client.remote_log import Items, RemoteLog, range_of
 from rlm_client.remote_stream import RemoteStream
@@ -337,11 +337,12 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             )
         counters = self._counters.store if piece.is_from_store else self._counters.remote
         counters.bytes_read += len(piece.batches)
-        records = PieceRecords(topic_partition, piece, self._record_format, counters)
-        self._records[topic_partition] = FetchResult(
+        self._records[topic_partition] = piece_result(
             topic_partition,
+            piece,
+            self._record_format,
+            counters,
             assignment=assignment,
-            partition_records=records,
             backoff=self._prefetch_backoff,
         )
         read.position = piece.next_offset

@@ -8,6 +8,7 @@ it is the one that the segment was copied to, or a replica of it.
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Coroutine
@@ -25,6 +26,7 @@ from rsm_plugins.threads import FileThreads
 from tiered_reads.values import TopicPartition
 
 T = TypeVar("T")
+_log: Final = logging.getLogger(__name__)
 _LAST_S: Final = 5.0
 """How long the end waits for calls under way."""
 
@@ -93,6 +95,12 @@ class OpenStores:
         if self._thread is None or not self._thread.is_alive():
             self._loop.close()
 
+    def begin(self) -> "Future[None]":
+        """Connect to every store now; one that cannot be reached is only logged, and tried again
+        when it is read.
+        """
+        return self._submit(self._begin())
+
     def indexes(
         self, topic_partition: TopicPartition, cluster_id: str, segment: ListedSegment
     ) -> "Future[StoredIndexes]":
@@ -121,6 +129,14 @@ class OpenStores:
                 )
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(call, self._loop)
+
+    async def _begin(self) -> None:
+        for name in self._names:
+            try:
+                async with asyncio.timeout(self.call_timeout_ms / 1000):
+                    await self._identity(name)
+            except (RemoteStorageError, TimeoutError) as error:
+                _log.warning("event=store_not_reached store=%s error=%s", name, error)
 
     async def _indexes(
         self, topic_partition: TopicPartition, cluster_id: str, segment: ListedSegment

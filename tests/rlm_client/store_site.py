@@ -182,11 +182,12 @@ def read(
     read_committed: bool = False,
     fresh_ms: int = 60_000,
     between: Any = None,
+    opened: OpenStores | None = None,
     **options: Any,
 ) -> Read:
     """All of a range by a reader of its own; `between` is called after every piece."""
     found = Read()
-    stores = OpenStores(store_options(**{**site.options(), **options}))
+    stores = opened or OpenStores(store_options(**{**site.options(), **options}))
     reader = StoreReader(
         site,
         stores,

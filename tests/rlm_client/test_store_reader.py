@@ -1,11 +1,14 @@
 """The remote tier read from the store: the same batches, no others, and what a service reads."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kip405.indexes import AbortedTransaction
 from kip405.segments import Layout
+from rlm_client.store.opened import OpenStores
+from rlm_client.store.options import store_options
 from rsm_plugins.layout.keys import ObjectKind
 from tests.kip405.batch_builder import control_batch
 from tests.rlm_client.store_site import Site, log_of, read
@@ -223,3 +226,63 @@ def test_a_service_or_store_that_is_away_is_asked_again_later(site: Site) -> Non
     with pytest.raises(ServiceError, match="the store") as raised:
         read(site, 0, 60)
     assert raised.value.kind == "UNAVAILABLE"
+
+
+def test_a_store_that_is_away_at_the_start_is_read_later(site: Site) -> None:
+    site.add(1, log_of(0, 60))
+    away = site.root.parent / "away"
+    site.root.rename(away)
+    stores = OpenStores(store_options(**site.options()))
+    stores.begin().result(60)
+    away.rename(site.root)
+    assert read(site, 0, 60, opened=stores).from_store
+
+
+def test_g9_indexes_of_another_copy_are_not_those_that_were_stored(site: Site) -> None:
+    """They are whole and of the same log, and say otherwise of a transaction."""
+    log = log_of(0, 60)
+    first = site.add(
+        1, log, aborted=[AbortedTransaction(producer_id=7, first_offset=0, last_offset=10)]
+    )
+    second = site.add(
+        2, log, aborted=[AbortedTransaction(producer_id=8, first_offset=0, last_offset=10)]
+    )
+    site.listed.pop()
+    other = site.path(second, ObjectKind.INDEXES).read_bytes()
+    site.path(first, ObjectKind.INDEXES).write_bytes(other)
+    site.log = [log]
+    assert read(site, 0, 60, read_committed=True).from_store == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stores": None},
+        {"stores": {"plugin": "local"}},
+        {"stores": {"plugin": "nothing"}},
+        {"stores": {"a": "local"}},
+        {"stores": {"plugin": "local", "rsm.config.root": "/x", "rsm.config.rot": "/x"}},
+        {"store_rules": [{"topics": ".*", "store": "b"}]},
+        {"store_rules": [{"topic": ".*"}]},
+        {"store_provider": "nowhere:Provider"},
+        {"store_ahead_bytes": 0},
+    ],
+)
+def test_arguments_that_cannot_be_used(site: Site, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="rlm_store"):
+        store_options(**{**site.options(), **options})
+
+
+def test_nothing_says_a_secret() -> None:
+    secret = "very-secret"
+    stores = {
+        "plugin": "s3",
+        "rsm.config.s3.bucket.name": "b-1",
+        "rsm.config.aws.access.key.id": "key",
+        "rsm.config.aws.secret.access.key": secret,
+    }
+    made = store_options(stores)
+    assert secret not in repr(made) and secret not in str(made)
+    with pytest.raises(ValueError, match="unknown setting") as raised:
+        store_options({**stores, "rsm.config.nothing": secret})
+    assert secret not in str(raised.value)
