@@ -35,6 +35,7 @@ PARTITION = TopicPartition("t", 0)
 TOPIC_ID = bytes(range(16))
 OUT_OF_RANGE, NOT_LEADER = 1, 6
 _DENIED = 29
+_REFUSED_WITHIN_S = 60
 _ABORT = 0
 _NODE = 1
 
@@ -45,7 +46,8 @@ class World:
     service knows what is below `known_end`. `holes`: what no tier has. `away`, `leader_away`: how
     many calls to services, or to the leader's, fail; `refusing`: how many fetches Kafka refuses.
     `hidden`: how many fetches by the topic's id are of an id that services do not know.
-    `configs`: what brokers say of the topic's, None = nothing.
+    `configs`: what brokers say of the topic's, None = nothing. `refusal`: where it is given, the
+    next fetch is refused when it is set.
     """
 
     kafka_start: int = 0
@@ -61,6 +63,7 @@ class World:
     refusing: int = 0
     hidden: int = 0
     configs: dict[str, str] | None = None
+    refusal: threading.Event | None = None
     holes: list[tuple[int, int]] = field(default_factory=list)
     aborted: list[tuple[int, int]] = field(default_factory=list)
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
@@ -228,6 +231,10 @@ class FakeFetchApi:
 
     def fetch(self, ask: FetchAsk, stop: Stop) -> Generator[Answer, None, None]:
         world, position = self._world, ask.wanted.start_offset
+        refusal, world.refusal = world.refusal, None
+        if refusal is not None:
+            refusal.wait(_REFUSED_WITHIN_S)
+            raise ServiceError("INVALID", "the caller has no right")
         while position < ask.wanted.end_offset:
             stop.check()
             with world.lock:
