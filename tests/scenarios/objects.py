@@ -15,9 +15,8 @@ from tests.scenarios.cluster import Cluster
 from tests.service_log import events_of
 
 MANIFEST = ".rsm-manifest"
-RECORDS, INDEXES = (
-    tuple(f".{kinds[place].value}" for kinds in DATA_OBJECTS.values()) for place in (0, 1)
-)
+RECORDS = tuple(f".{kinds[0].value}" for kinds in DATA_OBJECTS.values())
+INDEXES = tuple(f".{kinds[1].value}" for kinds in DATA_OBJECTS.values())
 """Suffixes of the objects that have the records of a segment, and its indexes, in all layouts."""
 
 
