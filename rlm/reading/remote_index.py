@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -25,8 +25,9 @@ from kip405.segments import RemoteLogSegmentMetadata
 from rlm.reading.chunk_cache import ChunkKey
 from rlm.reading.remote_index_partition import PartitionIndex, Rotation
 from rlm.reading.segment_indexes import SegmentIndexes, checked_custom
-from rsm_plugins.threads import Threads
+from rsm_plugins.threads import Job, Threads
 
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 FOLDER: Final = "remote-index"
 _MOST_WAIT_MS = 2_000
@@ -235,19 +236,31 @@ class RemoteIndex:
         if self.files.is_loaded and segment.segment_id.id.raw not in self.files.partition_of:
             self.counts.absent += 1
             return None
-        try:
-            async with asyncio.timeout(_MOST_WAIT_MS / 1000):
-                return await self._threads.run(self.files.indexes, segment)
-        except (TimeoutError, RemoteStorageError):  # the threads are busy, or hang
-            return None
+        job = await self._soon(partial(self.files.indexes, segment))
+        return None if job is None else job.future.result()
 
     async def discard(self, segment: RemoteLogSegmentMetadata) -> None:
         """Forget a segment whose entries turned out to be wrong; waits as long as `indexes`."""
-        try:
-            async with asyncio.timeout(_MOST_WAIT_MS / 1000):
-                await self._threads.run(self.files.discard, segment)
-        except (TimeoutError, RemoteStorageError):
+        if await self._soon(partial(self.files.discard, segment)) is None:
             self.counts.failed += 1
+
+    async def _soon(self, work: Callable[[], T]) -> Job[T] | None:
+        """Work that is done; None: not soon enough, as the threads are busy, or hang. A read may
+        begin outside of a task, so there is no asyncio.timeout here (`rlm.proxy.begun`).
+        """
+        try:
+            job = self._threads.begin(work)
+        except RemoteStorageError:
+            return None
+        try:
+            done, _ = await asyncio.wait((job.future,), timeout=_MOST_WAIT_MS / 1000)
+        except asyncio.CancelledError:
+            self._threads.drop(job)
+            raise
+        if not done:
+            self._threads.drop(job)
+            return None
+        return job
 
     def keep(self, segment: RemoteLogSegmentMetadata, indexes_object: bytes) -> None:
         """Keep what a verified indexes object has, in the background."""

@@ -53,8 +53,14 @@ EDITS: tuple[Edit, ...] = (
     *FILES.edits(
         (
             "G6: a read waits for the remote index files on a disk that hangs",
-            "timeout(_MOST_WAIT_MS / 1000):\n                return",
-            "timeout(None):\n                return",
+            "timeout=_MOST_WAIT_MS / 1000",
+            "timeout=None",
+        ),
+        (
+            "a read through the proxy fails where it may wait for the remote index files",
+            "            job = self._threads.begin(work)",
+            "            async with asyncio.timeout(60):\n"
+            "                job = self._threads.begin(work)",
         ),
     ),
     *FILE.edits(

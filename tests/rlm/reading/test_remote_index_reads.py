@@ -3,8 +3,9 @@
 import asyncio
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,6 +16,7 @@ from kip405.errors import NotFound
 from kip405.indexes import AbortedTransaction, IndexesObject, build_indexes_object
 from kip405.remote_index import RemoteLogIndexEntry, decode_entries
 from kip405.segments import RemoteLogSegmentMetadata
+from rlm.proxy.begun import Begun, begin
 from rlm.reading.ended_segments import EndedSegments
 from rlm.reading.remote_index import FOLDER, RemoteIndex, RemoteIndexFiles, RemoteIndexLimits
 from rlm.reading.remote_index_partition import Rotation
@@ -24,6 +26,7 @@ from tests.builders.threads import some_threads
 from tests.kip405.batch_builder import batch
 from tests.rlm.reading.local_bench import ALL, CHUNK, Bench, bounds, expected, mixed_log, read
 
+T = TypeVar("T")
 ENTRY_BYTES = 700
 LIMITS = RemoteIndexLimits(
     rotation=Rotation(segment_bytes=1 << 20, segment_ms=1 << 40), most_bytes=1 << 20
@@ -329,6 +332,38 @@ async def test_g06_a_disk_that_hangs_holds_up_no_read(
                 assert await read(reader, segment, bounds(100)) == expected(log, bounds(100))
         finally:
             answers.set()
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+async def test_a_read_by_the_files_begins_outside_of_a_task(local: Bench, is_wrong: bool) -> None:
+    """As the proxy begins them (`rlm.proxy.begun`)."""
+    log = mixed_log()
+    segment = await local.stored(log, entry_bytes=ENTRY_BYTES)
+    await kept(local, segment)
+    files = files_of(local)
+    await files.load()
+    loop = asyncio.get_running_loop()
+
+    async def outside(work: Coroutine[Any, None, T]) -> T:
+        first_step: asyncio.Future[T | Begun[T]] = loop.create_future()
+
+        def step() -> None:
+            try:
+                first_step.set_result(begin(work))
+            except Exception as error:  # noqa: BLE001 - it is the awaiter's
+                first_step.set_exception(error)
+
+        loop.call_soon(step)
+        found = await first_step
+        return await found if isinstance(found, Begun) else found
+
+    if is_wrong:
+        await outside(files.discard(segment))
+    reader = local.reader(remote_index=files)
+    read_once = reader.read(segment, bounds(150, 500), read_committed=False)
+    found = await outside(read_once)
+    assert b"".join(found.records) == expected(log, bounds(150, 500))[0][: found.size_bytes]
+    assert found.size_bytes and local.store.indexes_fetched == int(is_wrong)
 
 
 async def test_readers_of_many_segments_at_once(local: Bench) -> None:
