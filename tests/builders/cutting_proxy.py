@@ -63,7 +63,7 @@ class CuttingProxy:
         self.port = 0
         self.faults: list[Fault] = []
         self.requests: Counter[str] = Counter()
-        self.asked: set[Asked] = set()
+        self.asked: Counter[Asked] = Counter()
         self.statuses: Counter[int] = Counter()
         self.connections = 0
         self.bytes_up = 0
@@ -143,7 +143,7 @@ class CuttingProxy:
         """One request and its answer; whether the connection may be used again."""
         name = operation(head)
         self.requests[name] += 1
-        self.asked.add(asked(head))
+        self.asked[asked(head)] += 1
         action = next((fault.action for fault in self.faults if fault.applies(name)), None)
         if isinstance(action, Delay):
             await asyncio.sleep(action.seconds)
