@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
@@ -22,6 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import STORE_PROCESSES
+from tests.forked_commands import run_command
 from tests.scenarios.local_logs import is_beyond_retention
 
 STORES = tuple(STORE_PROCESSES)
@@ -142,14 +142,8 @@ class Cluster:
         self, *arguments: str, check: bool = True, timeout_s: float = _COMMAND_TIMEOUT_S
     ) -> subprocess.CompletedProcess[str]:
         """Run an `rlm` command against this sandbox; `status` may find alarms (1)."""
-        done = subprocess.run(
-            [sys.executable, "-m", "rlm.cli.main", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            env={**os.environ, "RLM_SANDBOX": str(self.sandbox.json["dir"])},
-            check=False,
-        )
+        environ = {**os.environ, "RLM_SANDBOX": str(self.sandbox.json["dir"])}
+        done = run_command(arguments, environ, timeout_s)
         if check:
             allowed = (0, 1) if arguments[0] == "status" and not done.stderr else (0,)
             assert done.returncode in allowed, f"rlm {arguments}: {done.stdout}{done.stderr}"
