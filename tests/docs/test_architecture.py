@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.docs.site import text_of
-from tests.project.tree import PACKAGES, ROOT, parse, show, sources
+from tests.project.tree import GROUP, PACKAGES, ROOT, findings, rule, show
+
+pytestmark = GROUP
 
 _LINE = re.compile(r"^\| `([\w/.]+/)` \| \S", re.MULTILINE)
 _MAPPED = {*PACKAGES, "bench", "build_tools"}
@@ -31,6 +33,7 @@ def folders() -> set[str]:
     return {f"{show(path.parent)}/" for path in modules}
 
 
+@rule
 def poor_heads(module: ast.Module) -> Iterator[str]:
     """What keeps the head of a module's docstring from being a sentence that says what it is."""
     docstring = ast.get_docstring(module)
@@ -53,12 +56,7 @@ def test_every_folder_has_its_line_in_the_map_once() -> None:
 
 
 def test_every_module_says_what_it_is() -> None:
-    found = [
-        f"{show(path)} {what}"
-        for path in sources(with_tests=False)
-        for what in poor_heads(parse(path))
-    ]
-    assert found == []
+    assert [f"{show(path)} {what}" for path, what in findings(poor_heads)] == []
 
 
 @pytest.mark.parametrize("name", MAX_LINES)

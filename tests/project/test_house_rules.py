@@ -2,12 +2,26 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.project.tree import PACKAGES, ROOT, parse, show, sources, texts
+from tests.project.tree import (
+    GROUP,
+    PACKAGES,
+    ROOT,
+    Rule,
+    findings,
+    parse,
+    rule,
+    rule_of_tests_too,
+    show,
+    sources,
+    texts,
+)
+
+pytestmark = GROUP
 
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 70
@@ -165,6 +179,7 @@ def impurities(module: ast.Module) -> Iterator[str]:
         )
 
 
+@rule_of_tests_too
 def long_functions(module: ast.Module) -> Iterator[str]:
     """Each function that is longer than the house allows."""
     for node in ast.walk(module):
@@ -174,6 +189,7 @@ def long_functions(module: ast.Module) -> Iterator[str]:
                 yield f"line {node.lineno}: {node.name} has {length} lines"
 
 
+@rule
 def prints(module: ast.Module) -> Iterator[str]:
     """Each call of print."""
     for node in ast.walk(module):
@@ -185,6 +201,7 @@ def prints(module: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}: print()"
 
 
+@rule
 def threads_made(module: ast.Module) -> Iterator[str]:
     """Each way into asyncio's own threads, which all share, or to threads of one's own."""
     for node in ast.walk(module):
@@ -195,6 +212,7 @@ def threads_made(module: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}: {name}"
 
 
+@rule
 def unimplemented(module: ast.Module) -> Iterator[str]:
     """Each mention of the error that is raised for work not done."""
     for node in ast.walk(module):
@@ -202,13 +220,9 @@ def unimplemented(module: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}: {node.id}"
 
 
-def in_sources(rule: Callable[[ast.Module], Iterator[str]], *, with_tests: bool) -> list[str]:
-    """What a rule finds in every Python file written by hand."""
-    return [
-        f"{show(path)}: {found}"
-        for path in sources(with_tests=with_tests)
-        for found in rule(parse(path))
-    ]
+def in_sources(of: Rule) -> list[str]:
+    """What a rule finds in every Python file written by hand that it is for."""
+    return [f"{show(path)}: {found}" for path, found in findings(of)]
 
 
 def test_pure_modules_are_pure() -> None:
@@ -228,7 +242,7 @@ def test_files_are_short() -> None:
 
 
 def test_functions_are_short() -> None:
-    assert in_sources(long_functions, with_tests=True) == []
+    assert in_sources(long_functions) == []
 
 
 def test_nothing_is_left_unfinished() -> None:
@@ -238,11 +252,11 @@ def test_nothing_is_left_unfinished() -> None:
         if show(path).split("/")[0] != "tests"
         for line in lines_matching(path, UNFINISHED)
     ]
-    assert found + in_sources(unimplemented, with_tests=False) == []
+    assert found + in_sources(unimplemented) == []
 
 
 def test_products_do_not_print() -> None:
-    found = in_sources(prints, with_tests=False)
+    found = in_sources(prints)
     assert [line for line in found if line.split("/")[0] in PACKAGES] == []
 
 
@@ -252,7 +266,7 @@ def test_h17_threads_are_made_in_one_module() -> None:
     others = ("rlm_sandbox/", "rlm_sandbox/demo/")
     found = [
         line
-        for line in in_sources(threads_made, with_tests=False)
+        for line in in_sources(threads_made)
         if line.startswith(services)
         and not line.startswith(others)
         and line.partition(":")[0] not in MAY_MAKE_THREADS

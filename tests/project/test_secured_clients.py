@@ -1,8 +1,12 @@
 """No client of brokers in the product is without the security that the configuration asks for."""
 
 import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from tests.project.tree import parse, show, sources
+from tests.project.tree import GROUP, findings, rule, show
+
+pytestmark = GROUP
 
 CLIENTS = {
     "AllowedOperations",
@@ -18,38 +22,46 @@ MAKES_THEM = {"rlmm/clients.py"}
 """It makes each of them one of ours, with the security of its settings."""
 
 
-def calls(module: ast.Module, names: set[str]) -> list[ast.Call]:
-    return [
-        node
-        for node in ast.walk(module)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A call of one of these classes."""
+
+    name: str
+    line: int
+    is_secured: bool
+
+
+@rule
+def clients_made(module: ast.Module) -> Iterator[Made]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name = node.func.id
+            if name in CLIENTS | AIOKAFKA | {"_make_ours"}:
+                is_secured = any(keyword.arg == "security" for keyword in node.keywords)
+                yield Made(name=name, line=node.lineno, is_secured=is_secured)
 
 
 def test_every_client_is_given_its_security() -> None:
-    found, without = 0, []
-    for path in sources(with_tests=False):
-        if not show(path).startswith(PRODUCTS):
-            continue
-        for call in calls(parse(path), CLIENTS):
-            found += 1
-            if all(keyword.arg != "security" for keyword in call.keywords):
-                without.append(f"{show(path)}:{call.lineno}")
-    assert without == []
-    assert found >= 10, "the classes have other names now: name them here"
+    found = [
+        (path, made)
+        for path, made in findings(clients_made)
+        if show(path).startswith(PRODUCTS) and made.name in CLIENTS
+    ]
+    assert [f"{show(path)}:{made.line}" for path, made in found if not made.is_secured] == []
+    assert len(found) >= 10, "the classes have other names now: name them here"
 
 
 def test_aiokafkas_own_clients_are_made_in_one_module() -> None:
     found = [
-        f"{show(path)}:{call.lineno}"
-        for path in sources(with_tests=False)
+        f"{show(path)}:{made.line}"
+        for path, made in findings(clients_made)
         if show(path).startswith((*PRODUCTS, "rlm_spark/", "tiered_reads/"))
         and show(path) not in MAKES_THEM
-        for call in calls(parse(path), AIOKAFKA)
+        and made.name in AIOKAFKA
     ]
     assert found == []
 
 
 def test_all_that_are_made_there_are_secured() -> None:
-    module = next(parse(path) for path in sources(with_tests=False) if show(path) in MAKES_THEM)
-    assert len(calls(module, AIOKAFKA)) == len(calls(module, {"_make_ours"})) == 3
+    there = [made.name for path, made in findings(clients_made) if show(path) in MAKES_THEM]
+    assert sum(name in AIOKAFKA for name in there) == there.count("_make_ours") == 3

@@ -1,9 +1,12 @@
 """The files of this project that could be committed, found without git."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
@@ -48,10 +51,45 @@ def sources(*, with_tests: bool) -> Iterator[Path]:
             yield path
 
 
-@cache
 def parse(path: Path) -> ast.Module:
-    """The syntax tree of a Python file."""
+    """The syntax tree of a Python file. Nobody keeps it: all trees take half a gigabyte, which each
+    collection of garbage would walk through.
+    """
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+Rule = Callable[[ast.Module], Iterator[Any]]
+GROUP = pytest.mark.xdist_group("syntax trees")
+"""The mark of modules with rules: one worker parses all files, once for all rules."""
+
+_rules: list[Rule] = []
+_rules_of_tests: list[Rule] = []
+
+
+def rule(function: Rule) -> Rule:
+    """A rule that `findings` applies to sources that are no tests."""
+    _rules.append(function)
+    return function
+
+
+def rule_of_tests_too(function: Rule) -> Rule:
+    """A rule that `findings` applies to every source."""
+    _rules_of_tests.append(function)
+    return rule(function)
+
+
+def findings(of: Rule) -> Iterator[tuple[Path, Any]]:
+    """What a rule finds in each file that it is for."""
+    for path in sources(with_tests=of in _rules_of_tests):
+        yield from ((path, found) for found in _findings(path)[of])
+
+
+@cache
+def _findings(path: Path) -> dict[Rule, list[Any]]:
+    """Of all rules that are known when the first asks: tests are collected before one runs."""
+    module = parse(path)
+    is_test = path.relative_to(ROOT).parts[0] == "tests"
+    return {one: list(one(module)) for one in (_rules_of_tests if is_test else _rules)}
 
 
 def show(path: Path) -> str:
