@@ -59,6 +59,7 @@ class RemoteFetchService(fetch_pb2_grpc.FetchServiceServicer):
         """Answers are bytes as they go over the wire: see rlm.api.server."""
         async with Answering(self._remote.gate, context, "fetch") as caller:
             wanted = _read_request(request)
+            pieces: AsyncIterator[Piece]
             if request.tiers == pb.REMOTE_ONLY:
                 pieces = self._remote.reading.stream(request.topic, request.partition, wanted)
             else:

@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -77,8 +76,8 @@ class RemoteLogManager:
         clock: Clock | None = None,
     ) -> None:
         """Invalid: settings that cannot be used, or that need processes of their own."""
-        self._reread = partial(load, settings) if isinstance(settings, Path) else lambda: settings
-        self._config: ServiceConfig = self._reread()
+        self._settings = settings
+        self._config = self._reread()
         if self._config.proxy_workers:
             raise Invalid("proxy.workers: a program that embeds the service is one process; set 0")
         for store in self._config.stores:
@@ -136,6 +135,10 @@ class RemoteLogManager:
         self._view = remote_view(self._service.dependencies)
         await self._service.dependencies.metadata.log.wait_ready()
         await self._service.ask_leaders()
+
+    def _reread(self) -> ServiceConfig:
+        given = self._settings
+        return load(given) if isinstance(given, Path) else given
 
     async def _serve(self, started: asyncio.Event) -> None:
         with service_threads(self._config) as threads:

@@ -47,13 +47,13 @@ def closed_segments(cluster: Cluster, topic: str) -> bytes:
 
 async def read_whole(manager: RemoteLogManager, partition: TopicPartition) -> bytes:
     found, offset = bytearray(), 0
-    while piece := await manager.read(partition, offset, 300_000):
+    while True:
+        piece = await manager.read(partition, offset, 300_000)
         if not piece.records:
             assert offset == piece.next_offset == piece.remote_next_offset
             return bytes(found)
         found += piece.records
         offset = piece.next_offset
-    raise AssertionError
 
 
 async def refused(settings: Path) -> bool:

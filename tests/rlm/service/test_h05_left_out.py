@@ -1,7 +1,7 @@
 """Partitions that the embedding program has not added have no task, by whatever way it comes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -116,7 +116,7 @@ async def test_commands_copy_and_trim_nothing_of_it(tmp_path: Path) -> None:
         tasks = service.tasks
         assert LEFT_OUT in tasks.copy_runs._led(), "so that its report says why"
         request = CopyRequest(up_to_offset=None)
-        refused = (
+        refused: tuple[Callable[[], Awaitable[None]], ...] = (
             lambda: tasks.run_copy(LEFT_OUT, request),
             lambda: tasks.copy_runs._copy(LEFT_OUT, request),
             lambda: tasks.copy_runs._trim(LEFT_OUT, 0),

@@ -11,6 +11,7 @@ import pytest
 from kip405.addresses import Address
 from kip405.errors import Fenced, Invalid, RemoteStorageError, Unavailable
 from kip405.ids import TopicPartition
+from rlm.config import ServiceConfig
 from rlm.log_dir.identity import BrokerIdentity, ServiceLock
 from rlm.remote_log.reads import Piece, ReadRequest
 from rlm.service.broker_service import BrokerService
@@ -25,7 +26,7 @@ IDENTITY = BrokerIdentity(cluster_id="ours", node_id=NODE_ID)
 PIECE_BYTES = (b"first", memoryview(b"second"))
 
 
-def settings(path: Path, address: Address = NOBODY, **more: object) -> Any:
+def settings(path: Path, address: Address = NOBODY, *, workers: int = 0) -> ServiceConfig:
     (path / "meta.properties").write_text(
         f"version=1\ncluster.id={IDENTITY.cluster_id}\nnode.id={IDENTITY.node_id}\n"
     )
@@ -34,12 +35,12 @@ def settings(path: Path, address: Address = NOBODY, **more: object) -> Any:
     ports.lend(proxy, grpc, http)
     listen = {"proxy.listen": proxy, "grpc.listen": grpc, "http.listen": http}
     given = {key: f"127.0.0.1:{port}" for key, port in listen.items()}
-    return broker_config(path, {**given, **more}, address)
+    return broker_config(path, {**given, "proxy.workers": workers}, address)
 
 
 def test_proxy_workers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"proxy\.workers"):
-        RemoteLogManager(settings(tmp_path, **{"proxy.workers": 2}))
+        RemoteLogManager(settings(tmp_path, workers=2))
 
 
 async def test_h13_a_second_one_of_the_broker_is_refused_in_the_same_process_too(
@@ -116,6 +117,11 @@ class Ended(RemoteLogManager):
             missing=((4, 5),),
         )
 
+    async def _nothing(self, partition: TopicPartition, offset: int) -> LogReadResult:
+        return LogReadResult(
+            records=b"", next_offset=offset, log_start_offset=3, remote_next_offset=90
+        )
+
 
 async def test_what_ends_the_service_cancels_the_block_and_is_raised_as_it_is(
     tmp_path: Path,
@@ -183,14 +189,7 @@ async def test_a_read_that_makes_no_sense_is_invalid(
 async def test_a_hard_limit_gives_no_batch_that_is_larger(tmp_path: Path) -> None:
     async with Ended(tmp_path) as manager:
         manager.is_found.set()
-        nothing = LogReadResult(
-            records=b"", next_offset=10, log_start_offset=3, remote_next_offset=90
-        )
-
-        async def none(*_: object) -> LogReadResult:
-            return nothing
-
-        manager._nothing = none  # type: ignore[method-assign]
+        nothing = await manager._nothing(PARTITION, 10)
         assert await manager.read(PARTITION, 10, 10, hard_max_bytes=True) == nothing
         whole = await manager.read(PARTITION, 10, 11, hard_max_bytes=True)
         assert whole.records == b"firstsecond"
