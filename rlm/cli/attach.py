@@ -63,9 +63,10 @@ def attach(
     """Serve what the stores of a cluster have, without Kafka, until SIGTERM or Ctrl-C.
 
     All manifests are read first; /readyz says when that is done. Then the gRPC API answers reads of
-    the remote tier, as a service without a broker does. Nothing is written or deleted, in no store
-    either. SIGHUP reads the settings again. The exit status is 2 if the settings or the stores
-    cannot be used; one line says why.
+    the remote tier, as a service without a broker does, and with proxy.listen Kafka clients read
+    there, without groups. Nothing is written or deleted, in no store either. SIGHUP reads the
+    settings again. The exit status is 2 if the settings or the stores cannot be used; one line says
+    why.
     """
     from rlm.config import load_attached
     from rlm.service.attached_service import AttachOptions, run

@@ -8,10 +8,10 @@ end and never a reset.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -31,6 +31,7 @@ from kafka_protocol.schema import Api, Value, VersionRange
 from kip405.addresses import Address
 from kip405.errors import Fenced, NotFound, OffsetOutOfRange, RemoteStorageError, Unavailable
 from rlm.clock import Clock
+from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.reads import ReadRequest
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
 from rlm.v1 import fetch_pb2
@@ -39,10 +40,15 @@ from rlmm.settings_records import TopicRecord
 log = structlog.get_logger(__name__)
 
 NODE_ID = 0
+PRINCIPAL = "kafka-clients"
+"""What quotas count all clients as."""
 MOST_ANSWER_BYTES = 4 << 20
 """Of the records in one answer, except for a larger batch; held until the client has it."""
-MOST_WAIT_MS = 20_000
-"""For one partition of a request: less than the 30 s after which clients ask again."""
+MOST_WAIT_MS = 10_000
+"""For one partition, for the quota, and until no further partition is read. All three together are
+less than the 30 s after which clients give up a request, so that a slow store or a full quota makes
+them slow and does not have them ask for the same again and again.
+"""
 OFFERED = {
     # librdkafka takes a node without it for one that has no batches; every request is refused.
     PRODUCE: VersionRange(0, 8),
@@ -98,8 +104,37 @@ class Log:
         return f"{self.topic}-{self.partition}"
 
 
+class Quota(Protocol):
+    """What clients may read together."""
+
+    async def wait(self) -> None:
+        """Until there is room for more."""
+        ...
+
+    def took(self, size_bytes: int) -> None:
+        """So much was given out."""
+        ...
+
+
+class SharedQuota:
+    """One for all Kafka clients, as nobody proves who he is. What one has read is waited for before
+    the next read.
+    """
+
+    def __init__(self, throttle: ReadThrottle) -> None:
+        self._throttle = throttle
+
+    async def wait(self) -> None:
+        """See Quota."""
+        await self._throttle.pace(PRINCIPAL, 0, is_remote=True)
+
+    def took(self, size_bytes: int) -> None:
+        """See Quota."""
+        self._throttle.took(PRINCIPAL, size_bytes)
+
+
 class HistoryAnswers:
-    """`pace` waits for the quota of a client before so many bytes are given to it."""
+    """Owns nothing of what it is given."""
 
     def __init__(
         self,
@@ -109,14 +144,14 @@ class HistoryAnswers:
         advertised: Address,
         cluster_id: str,
         clock: Clock,
-        pace: Callable[[int], Awaitable[None]],
+        quota: Quota,
     ) -> None:
         self._view = view
         self._reading = reading
         self._advertised = advertised
         self._cluster_id = cluster_id
         self._clock = clock
-        self._pace = pace
+        self._quota = quota
 
     async def answer(self, api: Api, version: int, request: Value) -> Value:
         """The answer to a request that is offered."""
@@ -162,22 +197,28 @@ class HistoryAnswers:
         return _topic_row(record, partitions)
 
     async def _list_offsets(self, request: Value) -> Value:
+        until_ms = self._clock.monotonic_ms() + MOST_WAIT_MS
         return {
             "topics": [
                 {
                     "name": topic["name"],
                     "partitions": [
-                        await self._position(Log(topic=topic["name"], partition=index), timestamp)
+                        await self._position(
+                            Log(topic=topic["name"], partition=row["partition_index"]),
+                            row["timestamp"],
+                            until_ms,
+                        )
                         for row in topic["partitions"]
-                        for index, timestamp in [(row["partition_index"], row["timestamp"])]
                     ],
                 }
                 for topic in request["topics"]
             ]
         }
 
-    async def _position(self, of: Log, timestamp: int) -> Value:
+    async def _position(self, of: Log, timestamp: int, until_ms: int) -> Value:
         try:
+            if self._clock.monotonic_ms() >= until_ms:
+                raise Unavailable(f"{of}: the partitions before it took too long")
             found = await self._limited(of, self._reading.position(of.ref, of.partition, timestamp))
         except RemoteStorageError as error:
             code = LEADER_NOT_AVAILABLE if error.retriable else _code(error)
@@ -192,8 +233,9 @@ class HistoryAnswers:
 
     async def _fetch(self, request: Value) -> Value:
         """Records of the partitions in the order asked; empty after max_wait_ms without any."""
-        began_ms = self._clock.monotonic_ms()
         left_bytes = min(request["max_bytes"], MOST_ANSWER_BYTES)
+        may_read = await self._has_quota()
+        began_ms = self._clock.monotonic_ms()
         read_committed = request["isolation_level"] == _READ_COMMITTED
         topics, given_bytes = [], 0
         for topic in request["topics"]:
@@ -203,11 +245,13 @@ class HistoryAnswers:
                 most = min(asked["partition_max_bytes"], left_bytes - given_bytes)
                 if not given_bytes:
                     most = max(most, 1)  # the first batch comes whole, however large (KIP-74)
+                if not may_read or self._clock.monotonic_ms() - began_ms >= MOST_WAIT_MS:
+                    most = 0
                 row = await self._records(of, asked["fetch_offset"], most, read_committed)
                 given_bytes += len(row["records"])
                 rows.append(row)
             topics.append({"topic": topic["topic"], "partitions": rows})
-        await self._pace(given_bytes)
+        self._quota.took(given_bytes)
         if not given_bytes:
             # Also with an error: a client that asks again at once would not stop.
             waited_ms = self._clock.monotonic_ms() - began_ms
@@ -215,6 +259,15 @@ class HistoryAnswers:
                 max(0, min(request["max_wait_ms"], MOST_WAIT_MS) - waited_ms)
             )
         return {"responses": topics}
+
+    async def _has_quota(self) -> bool:
+        """False: clients have read more than they may, for longer than one of them can wait."""
+        try:
+            async with asyncio.timeout(MOST_WAIT_MS / 1_000):
+                await self._quota.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def _records(self, of: Log, offset: int, most: int, read_committed: bool) -> Value:
         try:

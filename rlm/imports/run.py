@@ -24,11 +24,11 @@ from rlm.tasks.store_survey import StoreSurveyor
 from rsm_plugins.layout.pinterest import (
     LOG,
     WATERMARK,
-    ObjectPlace,
+    UploadedName,
     parse_file,
     parse_folder,
+    parse_name,
     parse_watermark,
-    place_of,
 )
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 
@@ -230,12 +230,12 @@ class BucketImport:
 
     async def _what_is_there(self) -> str:
         """What the first objects of their bucket show of settings that would find them."""
-        objects, places = 0, set[ObjectPlace]()
+        objects, names = 0, set[UploadedName]()
         async for stored in self._store.uploaded.listed(""):
             objects += 1
-            place = place_of(stored.name)
-            if place is not None:
-                places.add(place)
+            parsed = parse_name(stored.name)
+            if parsed is not None:
+                names.add(parsed)
             if objects == _MOST_SEEN:
                 break
-        return in_words(self._store.layout, places, objects)
+        return in_words(self._store.layout, names, objects)

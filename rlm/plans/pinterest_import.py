@@ -25,8 +25,8 @@ from rsm_plugins.layout.pinterest import (
     LOG,
     OFFSET_INDEX,
     TIME_INDEX,
-    ObjectPlace,
     PinterestLayout,
+    UploadedName,
 )
 
 _MOST_SHOWN = 3
@@ -185,26 +185,26 @@ def _refusal(
     return None
 
 
-def in_words(layout: PinterestLayout, places: Collection[ObjectPlace], objects: int) -> str:
+def in_words(layout: PinterestLayout, names: Collection[UploadedName], objects: int) -> str:
     """What was seen instead of what the settings name, and what to do. `objects`: how many."""
     if not objects:
         return "nothing is below their prefix: is it the right one, and the right bucket?"
-    if not places:
+    if not names:
         return "what is below their prefix has other names: is it the right one?"
     wanted = (layout.cluster, layout.entropy_bits, "")
-    topics = sorted({one.topic for one in places if _settings_of(one) == wanted})
+    topics = sorted({one.topic for one in names if _settings_of(one) == wanted})
     if topics:
         return f"it has topics of these, such as {', '.join(topics[:_MOST_SHOWN])}"
     shown = [
         f"--cluster {cluster} --entropy-bits {bits}"
         + (f" and /{below} behind the prefix" if below else "")
-        for cluster, bits, below in sorted({_settings_of(one) for one in places})
+        for cluster, bits, below in sorted({_settings_of(one) for one in names})
     ]
     return f"what is there goes with {'; or '.join(shown[:_MOST_SHOWN])}"
 
 
-def _settings_of(place: ObjectPlace) -> tuple[str, int, str]:
-    return place.cluster, place.entropy_bits, place.below
+def _settings_of(name: UploadedName) -> tuple[str, int, str]:
+    return name.cluster, name.entropy_bits, name.below
 
 
 def check_follows(next_offset: int | None, log: UploadedLog, *, accepts_gaps: bool) -> None:

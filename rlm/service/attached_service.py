@@ -26,7 +26,7 @@ from rlm.clock import Clock, SystemClock, backoff_ms
 from rlm.config import AttachedConfig
 from rlm.config.machine import usable_memory_bytes
 from rlm.config.running import RunningConfig
-from rlm.history_proxy.answers import HistoryAnswers
+from rlm.history_proxy.answers import HistoryAnswers, SharedQuota
 from rlm.history_proxy.listener import HistoryListener
 from rlm.log_dir.identity import ReaderLock
 from rlm.plans.problems import Finding, ProblemKind
@@ -81,8 +81,6 @@ _UNREADABLE_EVERY_MS = 60_000
 """How often manifests that could not be read are tried again, also without --refresh."""
 _MOST_LOGGED = 20
 _MOST_FINDINGS = 20
-_KAFKA_CLIENTS = "kafka-clients"
-"""The principal that quotas count all clients of proxy.listen as."""
 _ABSENT = "has no manifest in the attached stores"
 
 
@@ -471,7 +469,7 @@ def _kafka_listener(
         advertised=advertised,
         cluster_id=config.cluster_id,
         clock=clock,
-        pace=partial(throttle.pace, _KAFKA_CLIENTS, is_remote=True),
+        quota=SharedQuota(throttle),
     )
     return HistoryListener(listen, answers, tasks)
 

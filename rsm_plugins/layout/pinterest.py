@@ -112,7 +112,7 @@ def parse_folder(folder: str) -> tuple[str, int] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class ObjectPlace:
+class UploadedName:
     """What the name of an object shows of their settings. `below`: what stands before it all."""
 
     cluster: str
@@ -121,7 +121,7 @@ class ObjectPlace:
     below: str = ""
 
 
-def place_of(name: str) -> ObjectPlace | None:
+def parse_name(name: str) -> UploadedName | None:
     """Where an object lies, whatever the settings say; None: it has no name of theirs."""
     *before, cluster, folder, file = ("", "", *name.split("/"))
     partition = parse_folder(folder)
@@ -133,7 +133,7 @@ def place_of(name: str) -> ObjectPlace | None:
         cluster, *partition, len(digits)
     ):
         digits = ""
-    return ObjectPlace(
+    return UploadedName(
         cluster=cluster,
         entropy_bits=len(digits),
         topic=partition[0],

@@ -41,6 +41,16 @@ EDITS: tuple[Edit, ...] = (
             "                    most = max(most, 0)",
         ),
         (
+            "a client gives up a request of many slow partitions, and asks for all of it again",
+            ">= MOST_WAIT_MS:\n                    most = 0",
+            "< 0:\n                    most = 0",
+        ),
+        (
+            "quotas of Kafka clients do not count",
+            "                if not may_read or ",
+            "                if ",
+        ),
+        (
             "an empty answer comes at once, and again",
             'max(0, min(request["max_wait_ms"], MOST_WAIT_MS) - waited_ms)',
             "0",

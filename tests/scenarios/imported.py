@@ -49,10 +49,10 @@ class Theirs:
     def folder(self, partition: int) -> Path:
         return self.root / folder_of(self.topic, partition)
 
-    def settings(self, place: Mapping[str, Any]) -> dict[str, Any]:
-        """What a store needs to read them; `place`: the row with bucket or directory."""
+    def settings(self, bucket_row: Mapping[str, Any]) -> dict[str, Any]:
+        """What a store needs to read them; `bucket_row`: the row with bucket or directory."""
         return {
-            **place,
+            **bucket_row,
             "rsm.config.pinterest.prefix": PREFIX,
             "rsm.config.pinterest.cluster": THEIR_CLUSTER,
             "rsm.config.pinterest.entropy.bits": BITS,

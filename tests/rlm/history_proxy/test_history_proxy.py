@@ -17,7 +17,7 @@ from kip405.addresses import Address
 from kip405.batches import batch_headers
 from kip405.errors import Corrupt, Invalid
 from rlm.history_proxy import listener as listening
-from rlm.history_proxy.answers import OFFERED, HistoryAnswers
+from rlm.history_proxy.answers import MOST_WAIT_MS, OFFERED, HistoryAnswers
 from rlm.history_proxy.listener import HistoryListener
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
@@ -31,13 +31,28 @@ _LENGTH_BYTES = 4
 _COMMITTED = 1
 
 
+class _Quota:
+    """`is_used_up`: nobody may read for longer than a client waits."""
+
+    def __init__(self) -> None:
+        self.taken_bytes = 0
+        self.is_used_up = False
+
+    async def wait(self) -> None:
+        if self.is_used_up:
+            raise TimeoutError
+
+    def took(self, size_bytes: int) -> None:
+        self.taken_bytes += size_bytes
+
+
 class Client:
     """One connection; each request waits for its answer."""
 
     def __init__(self, port: int, made: AttachedSite) -> None:
         self.made = made
         self._port = port
-        self.given_bytes: list[int] = []
+        self.quota = _Quota()
 
     async def ask(self, api: Api, version: int, body: Mapping[str, Any]) -> Value:
         frame = await self.raw(encode_request(api, version, 7, "tests", body))
@@ -77,22 +92,18 @@ class Client:
 @asynccontextmanager
 async def proxy(path: Path) -> AsyncIterator[tuple[Site, Client]]:
     async with attached(path) as (site, made), asyncio.TaskGroup() as tasks:
-        given: list[int] = []
-
-        async def pace(size_bytes: int) -> None:
-            given.append(size_bytes)
-
+        quota = _Quota()
         answers = HistoryAnswers(
             view=made.view,
             reading=made.reading,
             advertised=Address(host="history.example", port=9),
             cluster_id=CLUSTER_ID,
             clock=site.rig.clock,
-            pace=pace,
+            quota=quota,
         )
         listener = HistoryListener(Address(host="127.0.0.1", port=0), answers, tasks)
         client = Client(await listener.start(), made)
-        client.given_bytes = given
+        client.quota = quota
         try:
             yield site, client
         finally:
@@ -142,7 +153,7 @@ async def test_all_is_read_in_order_and_paced(tmp_path: Path) -> None:
             *_, (_, last) = batch_headers(row["records"])
             position = last.next_offset
         assert found == list(range(0, END, 10))
-        assert sum(client.given_bytes) > 0
+        assert client.quota.taken_bytes > 0
         row = await client.fetch(155, partition_max_bytes=0, max_bytes=0)
         assert bases(row) == [150], "the first batch comes whole, however small the limit"
         assert row["aborted_transactions"] is None
@@ -191,6 +202,37 @@ async def test_h25_lost_objects_are_an_error(tmp_path: Path) -> None:
             del site.rig.store.objects[name]
         row = await client.fetch(0)
         assert (row["error_code"], row["records"]) == (error_codes.UNKNOWN_SERVER_ERROR, b"")
+
+
+async def test_a_used_up_quota_is_an_empty_answer_and_no_end(tmp_path: Path) -> None:
+    async with proxy(tmp_path) as (_, client):
+        await client.made.read()
+        client.quota.is_used_up = True
+        row = await client.fetch(0)
+        assert (row["error_code"], row["records"], row["high_watermark"]) == (0, b"", END)
+        client.quota.is_used_up = False
+        assert bases(await client.fetch(0))[0] == 0
+
+
+async def test_no_further_partition_is_read_once_one_took_long(tmp_path: Path) -> None:
+    """A client that gives a request up would ask for all of it again."""
+    async with proxy(tmp_path) as (site, client):
+        await client.made.read()
+        read, clock = client.made.reading.stream, site.rig.clock
+
+        def slow(*of: Any) -> Any:
+            clock.advance(MOST_WAIT_MS)
+            return read(*of)
+
+        client.made.reading.stream = slow  # type: ignore[method-assign, assignment]
+        asked = {"partition": NUMBER, "fetch_offset": 0, "partition_max_bytes": 700}
+        body: dict[str, Any] = {"max_wait_ms": 500, "max_bytes": 1 << 20}
+        body["topics"] = [{"topic": TOPIC, "partitions": [asked, asked]}]
+        answer = await client.ask(FETCH, 11, body)
+        ((first, second),) = (topic["partitions"] for topic in answer["responses"])
+        assert bases(first)[0] == 0
+        assert (second["error_code"], second["records"]) == (0, b"")
+        assert second["high_watermark"] == END
 
 
 async def test_what_is_not_there_or_not_offered_is_refused(tmp_path: Path) -> None:
