@@ -27,6 +27,7 @@ from tests.scenarios.imported import (
     plugin_file,
 )
 from tests.scenarios.test_restore import without_offsets
+from tests.store_servers import S3Server
 
 pytestmark = pytest.mark.integration
 
@@ -34,19 +35,35 @@ COMMITTED = "read_committed"
 
 
 def test_an_imported_bucket_reads_equal_to_its_broker(one: Cluster, tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    store.mkdir()
-    theirs = made_by_a_broker(one, fresh("theirs"), tmp_path / "bucket")
-    rows = theirs.settings({"rsm.config.pinterest.root": str(theirs.root)})
-    ours = {"plugin": "local", "rsm.config.root": str(store), **rows}
-    config = plugin_file(tmp_path / "plugin.yaml", ours)
-    imported(one, theirs, config)
+    root = tmp_path / "bucket"
+    theirs = made_by_a_broker(one, fresh("theirs"), root)
+    ours = {"plugin": "local", "rsm.config.root": str(tmp_path / "store")}
+    (tmp_path / "store").mkdir()
+    bucket_row = {"rsm.config.pinterest.root": str(root)}
+    _read_by_everybody(one, theirs, theirs.settings({**ours, **bucket_row}), tmp_path)
+
+
+@pytest.mark.long
+def test_so_it_does_from_s3(one: Cluster, s3_server: S3Server, tmp_path: Path) -> None:
+    ours, name = s3_server.bucket(), s3_server.bucket()
+    theirs = made_by_a_broker(one, fresh("theirs"), s3_server.folder / "buckets" / name)
+    rows = {"plugin": "s3", **s3_server.settings(ours), "rsm.config.prefix": "archive"}
+    bucket_row = {"rsm.config.pinterest.bucket": name}
+    _read_by_everybody(one, theirs, theirs.settings({**rows, **bucket_row}), tmp_path)
+
+
+def _read_by_everybody(
+    cluster: Cluster, theirs: Theirs, settings: dict[str, Any], folder: Path
+) -> None:
+    config = plugin_file(folder / "plugin.yaml", settings)
+    imported(cluster, theirs, config)
     before = theirs.content()
-    with attached_reader(tmp_path, store, settings=rows, serves_kafka=True) as reader:
-        _read_by_librdkafka(one, theirs, reader)
-        asyncio.run(_read_by_aiokafka(one, theirs, reader))
-        asyncio.run(_read_by_a_group(one, theirs, reader))
-    _restored(one, theirs, config)
+    given = {"rsm.config.root": None, **settings}
+    with attached_reader(folder, folder, settings=given, serves_kafka=True) as reader:
+        _read_by_librdkafka(cluster, theirs, reader)
+        asyncio.run(_read_by_aiokafka(cluster, theirs, reader))
+        asyncio.run(_read_by_a_group(cluster, theirs, reader))
+    _restored(cluster, theirs, config)
     assert theirs.content() == before
 
 
