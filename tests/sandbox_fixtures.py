@@ -2,7 +2,8 @@
 
 RLM_KEEP_SANDBOX=1 leaves the directories (not the processes) behind, to look at the logs.
 RLM_TEST_WORKERS=N gives every service so many proxy workers; with RLM_TEST_LAYOUT=blocks new
-segments have that layout where a test does not choose one.
+segments have that layout where a test does not choose one; with RLM_TEST_REMOTE_INDEX=on services
+keep remote index files.
 """
 
 import os
@@ -22,12 +23,13 @@ SandboxFactory = Callable[..., Sandbox]
 
 
 def with_workers(spec: SandboxSpec, count: str | None = None) -> SandboxSpec:
-    """The spec with so many proxy workers, by default as RLM_TEST_WORKERS says, and with the layout
-    of RLM_TEST_LAYOUT.
+    """The spec with so many proxy workers, by default as RLM_TEST_WORKERS says, with the layout of
+    RLM_TEST_LAYOUT, and with remote index files as RLM_TEST_REMOTE_INDEX says.
     """
     asked = {
         "proxy.workers": count or os.environ.get("RLM_TEST_WORKERS"),
         "storage.layout": os.environ.get("RLM_TEST_LAYOUT"),
+        "remote.index.files": os.environ.get("RLM_TEST_REMOTE_INDEX"),
     }
     if not spec.services:
         return spec

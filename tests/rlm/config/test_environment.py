@@ -208,6 +208,7 @@ def test_what_no_setting_can_hold_is_refused(given: dict[str, Any], key: str, va
         *(
             "RLM_TEST_WORKERS",
             "RLM_TEST_LAYOUT",
+            "RLM_TEST_REMOTE_INDEX",
             "RLM_KEEP_SANDBOX",
             "RLM_ONE_SANDBOX",
             "RLM_SCENARIO_SANDBOX",
