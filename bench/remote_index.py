@@ -2,41 +2,58 @@
 
 In one process, over a local store whose every read is delayed, as another machine's would be. Each
 first read has a reader with nothing in memory; offsets are random, and record sizes grow along a
-segment, so that a position cannot be guessed from an offset alone. Memory is that of what a service
-knows of segments after their first reads: parsed indexes, or the table of the files.
+segment, so that a position cannot be guessed from an offset alone. Passes with and without
+alternate, and every value is kept. Memory is the RSS that a process of its own gains when it reads
+the indexes of so many segments of 64 MiB through the cache of a service (32 MiB), by the files or
+by indexes objects.
 """
 
 import argparse
 import asyncio
+import dataclasses
+import gc
+import json
 import random
+import subprocess
 import sys
 import tempfile
 import time
-import tracemalloc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import psutil
 
 from bench.command import document, measure, parser, say
 from bench.machine import load_in_words
 from kip405.contracts import IndexType, StoreIdentity
 from kip405.crc import crc32c
-from kip405.indexes import ChunkChecksums, build_indexes_object
-from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, SegmentLocator
+from kip405.ids import Uuid
+from kip405.indexes import ChunkChecksums, build_indexes_object, encode_aborted
+from kip405.remote_index import RemoteLogIndexEntry, rdi_of
+from kip405.segments import (
+    ByteRange,
+    CustomMetadata,
+    FileSlice,
+    RemoteLogSegmentMetadata,
+    SegmentLocator,
+)
 from rlm.clock import SystemClock
 from rlm.plans.fetch import ReadBounds
+from rlm.reading.chunk_cache import SingleFlightCache
 from rlm.reading.reader import RemoteReader
 from rlm.reading.remote_index import RemoteIndex, RemoteIndexFiles, RemoteIndexLimits
 from rlm.reading.remote_index_partition import Rotation
+from rlm.reading.segment_indexes import SegmentIndexes
 from rlm.reading.values import ReadLimits
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.threads import Threads
+from tests.builders.ledger import metadata
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.remote_segment import store_segment
 from tests.builders.store import STORE_ID
 from tests.kip405.batch_builder import batch
-from tests.rlm.reading.index_truth import new_segment
 
 _MIB = 1 << 20
 _LIMITS = RemoteIndexLimits(
@@ -73,6 +90,7 @@ class FirstReads:
     delay_ms: int
     median_ms: float
     p95_ms: float
+    raw_ms: list[float]
     ranges_per_read: float
     indexes_per_read: float
     whole_requests_per_gib: float
@@ -81,12 +99,15 @@ class FirstReads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What so many segments take in memory, traced by Python; loading the files in s."""
+    """What so many segments take: RSS gained, of it before any read, and bytes of the files; `load`
+    of the files in s.
+    """
 
     files: str
     segments: int
-    memory_bytes: int
-    disk_bytes: int
+    gained_rss_bytes: int
+    gained_before_reads_bytes: int
+    file_bytes: int
     load_s: float
 
 
@@ -97,6 +118,10 @@ def _log(size_bytes: int) -> bytes:
         parts.append(batch(offset, 4, value=bytes(256 + 8_000 * size // size_bytes)))
         offset, size = offset + 4, size + len(parts[-1])
     return b"".join(parts)
+
+
+def _nothing_follows(_: int) -> None:
+    """The segment is the last one; it is read ahead to its end."""
 
 
 async def _first_reads(
@@ -123,7 +148,10 @@ async def _first_reads(
                     bounds = ReadBounds(
                         offset=offset, upper_offset=1 << 62, max_bytes=most, at_least_one=True
                     )
-                    found = await reader.read(segment, bounds, read_committed=True)
+                    found = await reader.read(
+                        segment, bounds, read_committed=True,
+                        following=_nothing_follows if number == given.reads else None,
+                    )  # fmt: skip
                     offset = found.next_offset
                     if number < given.reads:
                         break
@@ -140,6 +168,7 @@ async def _first_reads(
         files=files,
         delay_ms=delay_ms,
         median_ms=round(median(taken_ms), 2),
+        raw_ms=[round(one, 2) for one in taken_ms],
         p95_ms=round(sorted(taken_ms)[int(len(taken_ms) * 0.95)], 2),
         ranges_per_read=round(ranges / given.reads, 2),
         indexes_per_read=round(indexes / given.reads, 2),
@@ -148,43 +177,81 @@ async def _first_reads(
     )
 
 
-def _held(folder: Path, segments: int) -> Held:
-    """What a service that begins holds of the files of so many segments of one partition."""
-    rng = random.Random(1)
+def _segment(number: int) -> tuple[RemoteLogSegmentMetadata, bytes]:
+    """A segment of 64 MiB with Kafka's indexes, an entry for 4 KiB, and one of ours for a MiB."""
+    count, start = 64, number * 64_000
+    name = f"store/{CLUSTER_ID}/topic/0/{start:020d}-{number:022d}.log"
+    entries = b"".join(
+        RemoteLogIndexEntry(
+            first_offset=start + at * 1_000, last_offset=start + at * 1_000 + 999,
+            first_timestamp_ms=start + at, last_timestamp_ms=start + at,
+            data_size_bytes=_MIB, rdi=rdi_of(name, at * _MIB),
+        ).encode()
+        for at in range(count)
+    )  # fmt: skip
+    indexes = build_indexes_object(
+        {
+            IndexType.OFFSET: bytes(8 * 256 * count),
+            IndexType.TIMESTAMP: bytes(12 * 256 * count),
+            IndexType.ABORTED_TRANSACTIONS: encode_aborted(()),
+            IndexType.CHUNK_CHECKSUMS: ChunkChecksums(
+                chunk_size_bytes=_MIB, crcs=(0,) * count
+            ).encode(),
+            IndexType.REMOTE_LOG_INDEX: entries,
+        }
+    )
+    custom = CustomMetadata(
+        store_id=STORE_ID, indexes_size_bytes=len(indexes), indexes_crc32c=crc32c(indexes)
+    )
+    made = metadata(number + 1, start, start + 64_000, {0: start})
+    return (
+        replace(made, segment_size_bytes=count * _MIB, custom_metadata=custom.encode()),
+        indexes,
+    )
+
+
+def _held(folder: Path, files: str, segments: int) -> Held:
+    """In a process of its own; the files are there."""
+    limits = ReadLimits(memory_bytes=1 << 28)
+    cache: SingleFlightCache[Uuid, SegmentIndexes] = SingleFlightCache(
+        capacity_bytes=limits.index_bytes,
+        weigh=lambda one: one.size_bytes + limits.index_objects_bytes,
+    )
+    _segment(0)
+    gc.collect()
+    before = psutil.Process().memory_info().rss
+    began, kept = time.perf_counter(), RemoteIndexFiles(folder, _LIMITS, lambda: 0)
+    if files == "on":
+        kept.load()
+    load_s = time.perf_counter() - began
+    loaded = psutil.Process().memory_info().rss
+    for number in range(segments):
+        segment, data = _segment(number)
+        found = kept.indexes(segment) if files == "on" else SegmentIndexes.parse(data, segment)
+        assert found is not None
+        cache.put(segment.segment_id.id, found, 1)
+    gc.collect()
+    return Held(
+        files=files,
+        segments=segments,
+        gained_rss_bytes=psutil.Process().memory_info().rss - before,
+        gained_before_reads_bytes=loaded - before,
+        file_bytes=kept.counts.file_bytes,
+        load_s=round(load_s, 3),
+    )
+
+
+def _held_by_processes(folder: Path, segments: int) -> list[Held]:
     files = RemoteIndexFiles(folder, _LIMITS, lambda: 0)
     for number in range(segments):
-        one = new_segment(rng, number + 1, number * 100, number * 100 + 100)
-        files.keep(one.metadata, one.indexes_object)
-    tracemalloc.start()
-    began = time.perf_counter()
-    again = RemoteIndexFiles(folder, _LIMITS, lambda: 0)
-    again.load()
-    taken_s, (memory_bytes, _) = time.perf_counter() - began, tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(again.partition_of) == segments
-    return Held(
-        files="on",
-        segments=segments,
-        memory_bytes=memory_bytes,
-        disk_bytes=again.counts.file_bytes,
-        load_s=round(taken_s, 3),
-    )
-
-
-def _parsed_bytes(segments: int, segment_bytes: int) -> Held:
-    """What the cache of parsed indexes would weigh: Kafka's indexes, an entry for 4 KiB."""
-    entries = segment_bytes // 4096
-    sections = {
-        IndexType.OFFSET: bytes(8 * entries),
-        IndexType.TIMESTAMP: bytes(12 * entries),
-        IndexType.CHUNK_CHECKSUMS: ChunkChecksums(
-            chunk_size_bytes=_MIB, crcs=(crc32c(b""),) * (segment_bytes // _MIB)
-        ).encode(),
-    }
-    size = len(build_indexes_object(sections))
-    return Held(
-        files="off", segments=segments, memory_bytes=size * segments, disk_bytes=0, load_s=0.0
-    )
+        files.keep(*_segment(number))
+    found = []
+    for chosen in ("off", "on"):
+        command = [sys.executable, "-m", "bench.remote_index", "--held", chosen]
+        command += ["--folder", str(folder), "--segments", str(segments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        found.append(Held(**json.loads(done.stdout)))
+    return found
 
 
 async def _run(given: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
@@ -209,8 +276,7 @@ async def _run(given: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
                     runs.append(await _first_reads(folder, store, segment, files, given, delay_ms))
                     say(str(runs[-1]))
         await store.close()
-        runs.append(_held(folder / "many", given.segments))
-        runs.append(_parsed_bytes(given.segments, 64 * _MIB))
+        runs += await asyncio.to_thread(_held_by_processes, folder / "many", given.segments)
         for one in runs[-2:]:
             say(str(one))
     options = ("segment_mib", "reads", "passes", "segments")
@@ -221,12 +287,18 @@ def main() -> int:
     """0 when everything was measured, whatever the numbers say."""
     made = parser("python -m bench.remote_index", __doc__)
     made.add_argument("--segment-mib", type=int, default=64, help="MiB of the segment (64)")
-    made.add_argument("--reads", type=int, default=40, help="first reads of a kind (40)")
-    made.add_argument("--passes", type=int, default=2)
+    made.add_argument("--reads", type=int, default=15, help="first reads of a kind (15)")
+    made.add_argument("--passes", type=int, default=6, help="pairs with and without (6)")
+    made.add_argument("--held", choices=("on", "off"), help=argparse.SUPPRESS)
+    made.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     made.add_argument("--segments", type=int, default=10_000, help="segments held (10000)")
     given = made.parse_args()
     if given.quick:
         given.segment_mib, given.reads, given.passes, given.segments = 4, 4, 1, 100
+    if given.held:
+        held = _held(given.folder, given.held, given.segments)
+        print(json.dumps(dataclasses.asdict(held)))
+        return 0
     return measure(given, "remote-index", lambda: asyncio.run(_run(given)))
 
 
