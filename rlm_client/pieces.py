@@ -8,8 +8,9 @@ after the other. This module must not know where a piece comes from.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -21,11 +22,13 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 from kip405.batches import PREFIX_BYTES
 from kip405.crc import crc32c
 from rlm_client.counters import TierCounters
-from tiered_reads.values import Fetched
+from tiered_reads.values import DataLoss, Fetched
 
 _MAGIC_AT: Final = 16
 _MAGIC_V2: Final = 2
+_CRC_AT: Final = 17
 _CRC_FROM: Final = 21
+Items = Generator[Fetched | DataLoss, None, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,7 @@ class PieceRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka has no t
         counters: TierCounters,
     ) -> None:
         self._end_offset = piece.next_offset
-        self._data = bytes(piece.batches)
+        self._data = bytes(piece.batches)  # copies nothing that `ready` has made
         self.counters = counters
         super().__init__(
             topic_partition,
@@ -60,7 +63,7 @@ class PieceRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka has no t
             piece.start_offset,
             record_format.key_deserializer,
             record_format.value_deserializer,
-            record_format.check_crcs,
+            record_format.check_crcs and not piece.is_checked,
             record_format.isolation_level,
         )
 
@@ -162,13 +165,11 @@ class BatchRecords(PieceRecords):
 
     def _checked(self, batch: Any, position: int) -> int:
         """Where the next batch begins. CorruptRecordException: its checksum is wrong."""
-        data = self._data
-        after = position + int.from_bytes(data[position + 8 : position + 12]) + PREFIX_BYTES
         if not self._check_crcs:
-            return after
-        if data[position + _MAGIC_AT] >= _MAGIC_V2:
-            stored = int.from_bytes(data[position + 17 : position + _CRC_FROM])
-            is_right = crc32c(memoryview(data)[position + _CRC_FROM : after]) == stored
+            return 0
+        after = _end_of_batch(self._data, position)
+        if self._data[position + _MAGIC_AT] >= _MAGIC_V2:
+            is_right = _has_right_crc(self._data, position, after)
         else:
             is_right = batch.validate_crc()
         if not is_right:
@@ -216,6 +217,44 @@ def _get_all(
     if records.is_done:
         result._partition_records = None
     return found
+
+
+def ready(items: Items, *, check_crcs: bool) -> Items:
+    """The items with their batches as bytes of their own, and those of them checked: this costs a
+    thread of reads what it would cost the event loop. What is wrong the records raise in their
+    turn.
+    """
+    with closing(items):
+        for item in items:
+            if not isinstance(item, Fetched):
+                yield item
+                continue
+            data = bytes(item.batches)
+            is_checked = check_crcs and all(_checks(data))
+            yield replace(item, batches=data, is_checked=is_checked)
+
+
+def _checks(data: bytes) -> Iterator[bool]:
+    """For each batch, whether it is whole and has its checksum; False for the older format."""
+    position = 0
+    while position + _CRC_FROM <= len(data):
+        after = _end_of_batch(data, position)
+        yield (
+            data[position + _MAGIC_AT] >= _MAGIC_V2
+            and position + _CRC_FROM <= after <= len(data)
+            and _has_right_crc(data, position, after)
+        )
+        position = after
+    yield position == len(data)
+
+
+def _end_of_batch(data: bytes, position: int) -> int:
+    return position + int.from_bytes(data[position + 8 : position + 12]) + PREFIX_BYTES
+
+
+def _has_right_crc(data: bytes, position: int, after: int) -> bool:
+    stored = int.from_bytes(data[position + _CRC_AT : position + _CRC_FROM])
+    return crc32c(memoryview(data)[position + _CRC_FROM : after]) == stored
 
 
 def deferring_errors(

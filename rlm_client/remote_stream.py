@@ -31,12 +31,14 @@ class RemoteStream(Generic[T]):
 
     async def next(self) -> T | None:
         """The next item, None after the last. What the generator raises; then it has ended."""
-        waiting = asyncio.wrap_future(self._ahead)
-        # Waited for and not awaited: a cancelled caller must not cancel the reading, because
-        # another one may come for the item.
-        waiting.add_done_callback(_retrieve)
-        await asyncio.wait((waiting,))
-        item = waiting.result()
+        ahead = self._ahead
+        if not ahead.done():
+            waiting = asyncio.wrap_future(ahead)
+            # Waited for and not awaited: a cancelled caller must not cancel the reading, because
+            # another one may come for the item.
+            waiting.add_done_callback(_retrieve)
+            await asyncio.wait((waiting,))
+        item = ahead.result()
         if item is not None and not self._stop.is_set:
             self._ahead = self._pool.submit(self._advance)
         return item

@@ -24,7 +24,7 @@ from rlm_client.errors import RemoteTierError, RemoteTierUnavailable, is_passing
 from rlm_client.kafka_log import KafkaLog
 from rlm_client.lookups import Lookups
 from rlm_client.partition_read import POLL_MS, PartitionRead, Tier
-from rlm_client.pieces import RecordFormat, Results, piece_result
+from rlm_client.pieces import RecordFormat, Results, piece_result, ready
 from rlm_client.read_threads import ReadThreads
 from rlm_client.remote_log import Items, RemoteLog, range_of
 from rlm_client.remote_stream import RemoteStream
@@ -244,7 +244,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
                 items = await self._opened(topic_partition, position, read, has_moved)
                 if items is None or has_moved():
                     return topic_partition in self._records
-                read.stream, read.position = RemoteStream(items, self._pool), position
+                read.stream, read.position = self._stream(items), position
             item = await read.stream.next()
             if has_moved() or read.position != position:
                 read.close_stream()
@@ -264,6 +264,10 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         except Exception as error:  # noqa: BLE001 - raised in the user's call, or tried again
             read.close_stream()
             return self._failed(topic_partition, read, error)
+
+    def _stream(self, items: Callable[[Stop], Items]) -> RemoteStream[Fetched | DataLoss]:
+        check = self._check_crcs
+        return RemoteStream(lambda stop: ready(items(stop), check_crcs=check), self._pool)
 
     async def _opened(
         self,

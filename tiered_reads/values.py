@@ -52,7 +52,8 @@ class Fetched:
     may begin below (another tier had those records, or they were deleted), the last may reach
     beyond the range. No two pieces of a read overlap. `aborted`: (producer id, first offset) of
     every aborted transaction that overlaps the batches. `next_offset`: where reading goes on.
-    `is_from_store`: its reader has read the store itself.
+    `is_from_store`: its reader has read the store itself. `is_checked`: the checksum of each batch
+    is known to be right.
     """
 
     batches: ByteBuffer
@@ -60,6 +61,7 @@ class Fetched:
     aborted: tuple[tuple[int, int], ...] = ()
     start_offset: int = 0
     is_from_store: bool = False
+    is_checked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """A record that cannot be read takes none of another partition with it."""
 
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +12,13 @@ from aiokafka.structs import TopicPartition
 
 from kip405.batches import batch_headers
 from rlm_client.counters import ConsumerCounters, TierCounters
-from rlm_client.pieces import PieceRecords, RecordFormat, Results, piece_result
+from rlm_client.pieces import PieceRecords, RecordFormat, Results, piece_result, ready
 from rlm_client.tiered_fetcher import TieredFetcher
 from tests.kip405.batch_builder import batch, legacy
 from tests.rlm_client.world import FakeClient, World
 from tests.rlm_spark.decode.encoding import ABORT, Batch, Rec, control
-from tiered_reads.values import Fetched, ReadMode
+from tiered_reads import values
+from tiered_reads.values import DataLoss, Fetched, ReadMode
 
 READABLE, UNREADABLE = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -187,3 +189,24 @@ async def test_g9_records_before_a_damaged_batch_come_and_its_error_after_them(
     result._partition_records.on_error = raised.append
     assert result.getall(most) == [] and state.position == 3
     assert [type(one) for one in raised] == [CorruptRecordException]
+
+
+def test_batches_are_checked_once_and_what_is_wrong_is_left_to_the_records() -> None:
+    good, older = batch(0, 3) + batch(3, 3), legacy(0)
+    bad = bytes([*good[:-2], good[-2] ^ 1, good[-1]])
+    loss = DataLoss(
+        topic_partition=values.TopicPartition("t", 0), start_offset=6, end_offset=7, reason=""
+    )
+
+    def items() -> Generator[Fetched | DataLoss, None, None]:
+        for data in (good, bad, older, good[:-1], b""):
+            yield Fetched(batches=memoryview(data), start_offset=0, next_offset=6)
+        yield loss
+
+    found = list(ready(items(), check_crcs=True))
+    assert found[-1] is loss
+    pieces = [one for one in found if isinstance(one, Fetched)]
+    assert [one.is_checked for one in pieces] == [True, False, False, False, True]
+    assert [one.batches for one in pieces] == [good, bad, older, good[:-1], b""]
+    unchecked = [one for one in ready(items(), check_crcs=False) if isinstance(one, Fetched)]
+    assert not any(one.is_checked for one in unchecked)
