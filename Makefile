@@ -21,6 +21,7 @@
 #   make bench-ledger     the ledger of a million segments beside Kafka's own cache of them
 #   make bench-ledger-snapshot  the same ledger, ready from its snapshot
 #   make bench-pass-through  what the proxy costs where it only passes bytes on
+#   make bench-client     the consumer for Python, by services and by the store, beside aiokafka
 #   make bench-floors     what the machine takes at least for the same bytes
 #   make bench-connections  thousands of waiting connections, fifty readers of remote data
 #   make bench-idle-connections  what clients that are silent cost the memory of a service
@@ -76,7 +77,7 @@ OF_LAYOUT = tests/docs/test_read_real_topic.py tests/spark tests/scenarios/twins
 .PHONY: proto reference docs lock audit dist sbom clean
 .PHONY: bench bench-copying bench-native bench-latency bench-rolls bench-leadership
 .PHONY: bench-stores bench-scale bench-ledger bench-ledger-snapshot bench-idle bench-pass-through bench-spark mutants
-.PHONY: bench-connections bench-idle-connections bench-floors bench-all
+.PHONY: bench-client bench-connections bench-idle-connections bench-floors bench-all
 
 help:
 	@$(WITH_PYTHON) -c "print(*[line[2:].rstrip() for line in open('Makefile') if line.startswith('# ')], sep='\n')"
@@ -138,6 +139,9 @@ check-wheels: setup
 
 bench: setup
 	@$(RUN) bench $(ARGS)
+
+bench-client: setup
+	@$(RUN) bench.client $(ARGS)
 
 bench-copying: setup
 	@$(RUN) bench.copying $(ARGS)

@@ -101,6 +101,7 @@ PARTS = (
     Part(name="rolls", module="bench.rolls", arguments=("--rounds", "3")),
     Part(name="leadership", module="bench.leadership", arguments=("--rounds", "5")),
     Part(name="deleting", module="bench.deleting"),
+    Part(name="client", module="bench.client"),
     Part(name="scale", module="bench.scale"),
     Part(name="ledger", module="bench.ledger_native"),
     Part(name="ledger-snapshot", module="bench.ledger_snapshot"),

@@ -82,8 +82,28 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "records before one that cannot be read are dropped, or those of other partitions",
-            "            on_error(error)\n",
-            "            raise\n",
+            "        if not has_given:\n            on_error(error)\n",
+            "        if not has_given:\n            raise\n",
+        ),
+        (
+            "H37: a read of whole batches gives out records behind the piece's end again",
+            "start <= rows[0].offset <= rows[-1].offset < end:\n",
+            "start <= rows[0].offset <= rows[-1].offset:\n",
+        ),
+        (
+            "H37: the position jumps over the records of a batch that were not taken yet",
+            "                self.next_fetch_offset = rows[end - 1].offset + 1\n",
+            "                self.next_fetch_offset = self._after_rows\n",
+        ),
+        (
+            "H09: whole batches of aborted transactions are given out",
+            "            if self._is_aborted(batch) or batch.is_control_batch:\n",
+            "            if batch.is_control_batch:\n",
+        ),
+        (
+            "G9: a batch counts as checked that is cut short or of the older format",
+            "            is_checked = check_crcs and all(_checks(data))\n",
+            "            is_checked = check_crcs\n",
         ),
     ),
     *_REMOTE.edits(
