@@ -34,7 +34,7 @@ class ReadGroup:
         self.events: list[Event] = []
         self.failures: list[str] = []
         self.counters: dict[str, Any] = {}
-        self._expected = expected
+        self.expected = expected
         self._options = options
         self._last = dict.fromkeys(expected, -1)
         self._members: dict[str, GroupMember] = {}
@@ -88,30 +88,30 @@ class ReadGroup:
             lambda: (
                 all(self._assigned.values())
                 and sorted(one for part in self._assigned.values() for one in part)
-                == sorted(self._expected)
+                == sorted(self.expected)
             ),
             "balanced",
         )
 
     def may_take(self, share: float) -> None:
         """That much of all records, together with those that were taken before."""
-        wanted = int(share * sum(map(len, self._expected.values())))
+        wanted = int(share * sum(map(len, self.expected.values())))
         self._left = max(0, wanted - self._taken)
         self._change()
 
     async def reads(self, share: float) -> None:
         """Until so much was taken, or the end."""
         self.may_take(share)
-        wanted = int(share * sum(map(len, self._expected.values())))
+        wanted = int(share * sum(map(len, self.expected.values())))
         await self.wait_for(lambda: self._taken >= wanted or self.is_at_end, f"taken {wanted}")
 
     @property
     def share_taken(self) -> float:
-        return round(self._taken / sum(map(len, self._expected.values())), 3)
+        return round(self._taken / sum(map(len, self.expected.values())), 3)
 
     @property
     def is_at_end(self) -> bool:
-        return all(rows[-1][0] <= self._last[one] for one, rows in self._expected.items())
+        return all(rows[-1][0] <= self._last[one] for one, rows in self.expected.items())
 
     async def reads_to_end(self, ends: Mapping[int, int]) -> dict[int, int]:
         """All that is left; the positions when they are where the log ends. Then all are committed
@@ -190,6 +190,7 @@ class ReadGroup:
     # What members ask.
 
     async def _room(self, name: str) -> int:
+        await asyncio.sleep(0)  # whoever waits comes first
         while self._left <= 0 and name not in self._leaving:
             await self._changed.wait()
         if name in self._leaving:

@@ -61,13 +61,13 @@ class Story:
         await self._members("leaves", "b")
         await self._meanwhile(0.40, self._service_is_killed)
         await self._meanwhile(0.46, self._trim_to(2))
-        await self._meanwhile(0.54, self._store_is_away)
+        await self._meanwhile(0.64, self._store_is_away)
         await self._members("is_killed", "c")
-        await self._meanwhile(0.60)
+        await self._meanwhile(0.68)
         await self._members("is_balanced")
         await self._members("joins", "d")
-        await self._meanwhile(0.68, self._trim_to(1))
-        await self._meanwhile(0.85, self._broker_is_killed)
+        await self._meanwhile(0.74, self._trim_to(1))
+        await self._meanwhile(0.90, self._broker_is_killed)
 
     async def _members(self, verb: str, *names: str, **options: Any) -> None:
         _print(f"{verb} {names}")
@@ -105,7 +105,10 @@ class Story:
         self.cluster.sandbox.start("rlm:1", wait=False)
 
     def _store_is_away(self) -> None:
+        """And a service has lost what it had of it in memory."""
         self.cluster.sandbox.kill("store")
+        self.cluster.sandbox.kill("rlm:2")
+        self.cluster.sandbox.start("rlm:2", wait=False)
         time.sleep(_STORE_AWAY_S)  # so long it is away, whatever happens
         self.cluster.sandbox.start("store")
 
@@ -131,44 +134,48 @@ async def test_h37_groups_read_as_aiokafkas_do_on_the_twin_whatever_fails(
 ) -> None:
     twins = await asyncio.to_thread(produced_twins, on_s3, seed=405)
     starts = await asyncio.to_thread(twins.trim, 4)
-    is_alone = mode is ReadMode.REMOTE_ONLY
-    ends = await asyncio.to_thread(twins.remote_ends if is_alone else twins.ends)
-    common: dict[str, Any] = {"bootstrap_servers": on_s3.direct}
-    services = [str(one["grpc"]) for one in on_s3.sandbox.json["brokers"]]
-    tiered = {"tiered_storage_mode": mode.value, "rlm_endpoints": services}
-    if mode is ReadMode.KAFKA_ONLY:
-        del tiered["rlm_endpoints"]
-    ours, theirs, groups = [], [], []
+    ends = log_ends = await asyncio.to_thread(twins.ends)
+    if mode is ReadMode.REMOTE_ONLY:
+        ends = await asyncio.to_thread(twins.remote_ends)
+    begins = starts if mode is ReadMode.KAFKA_ONLY else dict.fromkeys(starts, 0)
+    ours, theirs = [], []
     for isolation in _ISOLATIONS:
-        options = {**common, "isolation_level": isolation}
-        all_of = await all_records(twins.plain, twins.ends(), options)
-        wanted = {one: [row for row in rows if row[0] < ends[one]] for one, rows in all_of.items()}
+        options = {"bootstrap_servers": on_s3.direct, "isolation_level": isolation}
+        there = await all_records(twins.plain, log_ends, options)
+        wanted = {
+            one: [row for row in rows if begins[one] <= row[0] < ends[one]]
+            for one, rows in there.items()
+        }
         assert all(len(rows) > 1_000 for rows in wanted.values())
-        ours.append(ReadGroup(twins.tiered, wanted, {**options, **tiered}))
-        theirs.append(ReadGroup(twins.plain, wanted, options))
-    groups = [*ours, *theirs]
-    story = Story(twins, groups)
-    async with ended(groups):
+        ours.append(ReadGroup(twins.tiered, wanted, {**options, **_tiered(on_s3, mode)}))
+        theirs.append(ReadGroup(twins.plain, there, options))
+    story = Story(twins, [*ours, *theirs])
+    async with ended(story.groups):
         await story.run()
-        found = await asyncio.gather(*(one.reads_to_end(ends) for one in groups))
-        committed = await asyncio.gather(*(one.committed() for one in groups))
-    trimmed = story.starts[-1]
-    _print(f"began at {starts}, seams {story.starts}, ends {ends}")
+        our_ends = await asyncio.gather(*(one.reads_to_end(ends) for one in ours))
+        their_ends = await asyncio.gather(*(one.reads_to_end(log_ends) for one in theirs))
+        committed = await asyncio.gather(*(one.committed() for one in story.groups))
+    _print(f"began at {starts}, then {story.starts}, ends {ends}")
     for our, their in zip(ours, theirs, strict=True):
-        skips = trimmed if mode is ReadMode.KAFKA_ONLY else {}
-        _check(our, our._expected, skips)
-        _check(their, their._expected, {})
+        _check(our, story.starts[-1] if mode is ReadMode.KAFKA_ONLY else {})
+        _check(their, {})
         assert rebalances(our.events) == rebalances(their.events)
         _check_counters(mode, our)
-    our_ends, their_ends = found[:2], found[2:]
     assert our_ends == committed[:2] == [ends, ends]
-    if not is_alone:
-        assert our_ends == their_ends
-        assert committed[2:] == [ends, ends]
+    assert their_ends == committed[2:] == [log_ends, log_ends]
 
 
-def _check(group: ReadGroup, expected: Any, skips: dict[int, int]) -> None:
-    deliveries = Deliveries(expected, skips)
+def _tiered(cluster: Cluster, mode: ReadMode) -> dict[str, Any]:
+    services = [str(one["grpc"]) for one in cluster.sandbox.json["brokers"]]
+    return {
+        "tiered_storage_mode": mode.value,
+        **({} if mode is ReadMode.KAFKA_ONLY else {"rlm_endpoints": services}),
+    }
+
+
+def _check(group: ReadGroup, trimmed_to: dict[int, int]) -> None:
+    expected = group.expected
+    deliveries = Deliveries(expected, trimmed_to)
     deliveries.check(group.events)
     _print(
         f"{group.topic} {group.group}: {sum(map(len, expected.values()))} records, "
