@@ -9,6 +9,8 @@ import ast
 import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -46,8 +48,16 @@ class Edit:
     def check(self, root: Path = ROOT) -> None:
         """DoesNotApply unless it leaves a program, and another one than before."""
         text = (root / self.file).read_text(encoding="utf-8")
+        changed = self.applied(text)
+        if not _is_other_statement(text, self.old, self.new):
+            self._check_whole(text, changed)
+        for test in self.tests:
+            if not (root / test).exists():
+                raise DoesNotApply(f"{self.name}: there is no {test}")
+
+    def _check_whole(self, text: str, changed_text: str) -> None:
         try:
-            changed = ast.parse(self.applied(text))
+            changed = ast.parse(changed_text)
         except SyntaxError as error:
             raise DoesNotApply(f"{self.name}: {error}") from error
         before = ast.parse(text)
@@ -55,9 +65,60 @@ class Edit:
             raise DoesNotApply(f"{self.name}: it changes nothing")
         if unknown := _used(changed) - _used(before) - _bound(changed) - set(dir(builtins)):
             raise DoesNotApply(f"{self.name}: nothing has these names: {sorted(unknown)}")
-        for test in self.tests:
-            if not (root / test).exists():
-                raise DoesNotApply(f"{self.name}: there is no {test}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Where the lines of a statement begin in the text, and end without the last line feed."""
+
+    begin: int
+    end: int
+    is_of_class: bool
+
+
+def _is_other_statement(text: str, old: str, new: str) -> bool:
+    """Whether the edit is within one statement and makes it another, with names that the file has.
+
+    That is nearly always so, and needs no tree of the whole file, of which there are thousands of
+    edits; otherwise the whole file decides.
+    """
+    spans, used = _known(text)
+    begin = text.index(old)
+    end = begin + len(old)
+    around = [one for one in spans if one.begin <= begin and end <= one.end]
+    if not around:
+        return False
+    span = min(around, key=lambda one: one.end - one.begin)
+    head = "class _:\n" if span.is_of_class else ""
+    changed_text = text[span.begin : begin] + new + text[end : span.end]
+    try:
+        changed = ast.parse(head + changed_text)
+    except SyntaxError:
+        return False
+    if span.is_of_class and len(changed.body) != 1:
+        return False  # it has left its class
+    is_other = ast.dump(changed) != _dump(head + text[span.begin : span.end])
+    return is_other and not _used(changed) - used - set(dir(builtins))
+
+
+@lru_cache(maxsize=1)
+def _known(text: str) -> tuple[list[_Span], set[str]]:
+    """The statements of a file and of its classes, and the names that it uses."""
+    module = ast.parse(text)
+    begins = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+    found: list[_Span] = []
+    for statement in module.body:
+        inner = statement.body if isinstance(statement, ast.ClassDef) else []
+        for one in (statement, *inner):
+            first = min([one.lineno, *(each.lineno for each in getattr(one, "decorator_list", []))])
+            last = one.end_lineno or one.lineno
+            found.append(_Span(begins[first - 1], begins[last] - 1, one is not statement))
+    return found, _used(module)
+
+
+@lru_cache(maxsize=64)
+def _dump(text: str) -> str:
+    return ast.dump(ast.parse(text))
 
 
 def _used(module: ast.Module) -> set[str]:

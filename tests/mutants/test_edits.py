@@ -120,6 +120,47 @@ def test_h43_an_edit_that_does_not_fit_is_an_error(tree: Path, wrong: Edit, why:
         wrong.check(tree)
 
 
+CLASS = """class Limits:
+    def __init__(self) -> None:
+        self.most = 1
+
+    @property
+    def least(self) -> int:
+        return 0
+
+    def all(self) -> list[int]:
+        return [self.least, self.most]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("return 0", "return return 0", "invalid syntax"),
+        ("return 0", "return 0\nleft = 1", "unexpected indent"),
+        ("return 0\n\n", "return 0", "invalid syntax"),
+        ("return 0", "return  0", "changes nothing"),
+        ("return 0", "return self.other", "nothing has these names: ..other"),
+        ("    @property\n", "@property\n", "expected an indented block|unexpected|unindent"),
+        ("return 0", "return self.most", ""),
+        ("    @property\n", "", ""),
+        ("return 0\n\n    def all", "return 1\n\n    def both", ""),
+        ("return 0", "other = 1\n        return other", ""),
+        ("class Limits:", "class Limits(Exception):", ""),
+    ],
+)
+def test_h43_an_edit_within_a_class_fits_as_one_of_the_whole_file(
+    tree: Path, old: str, new: str, why: str
+) -> None:
+    (tree / "limits.py").write_text(CLASS)
+    made = edit(old, new)
+    if not why:
+        made.check(tree)
+        return
+    with pytest.raises(DoesNotApply, match=why):
+        made.check(tree)
+
+
 def test_h43_an_edit_whose_test_is_gone_is_an_error(tree: Path) -> None:
     (tree / "test_limits.py").unlink()
     with pytest.raises(DoesNotApply, match="there is no test_limits"):
