@@ -91,6 +91,11 @@ class FindingKind(enum.Enum):
     REPLICATION = "replication"
 
 
+NEEDED_VERSIONS = "Enabled, as the layout pinterest needs it"
+UNFIT_VERSIONS = "unfit"
+"""States of the versioning of a store whose segments are versions of objects."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFinding:
     """One fact about the present set-up of the store; values only, the caller evaluates them.

@@ -86,6 +86,7 @@ class Layout(enum.IntEnum):
 
     KAFKA = 0
     BLOCKS = 1
+    PINTEREST = 2
 
     def __str__(self) -> str:
         return self.name.lower()

@@ -57,6 +57,15 @@ class S3Server:
         client = _client(self.endpoint, self.access_key, self.secret_key)
         client.put_bucket_policy(Bucket=bucket, Policy=json.dumps(policy))
 
+    def enable_versioning(self, bucket: str) -> None:
+        """Every put of an object in the bucket makes a version of it from now on."""
+        self.set_versioning(bucket, "Enabled")
+
+    def set_versioning(self, bucket: str, status: str) -> None:
+        """Enabled or Suspended."""
+        client = _client(self.endpoint, self.access_key, self.secret_key)
+        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": status})
+
     def settings(self, bucket: str) -> dict[str, object]:
         """The `rsm.config.*` rows that lead a plugin here."""
         return {

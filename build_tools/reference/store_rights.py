@@ -5,7 +5,14 @@ from collections.abc import Iterator, Sequence
 
 from build_tools.reference.markdown import table
 from rsm_plugins.hdfs.rights import FILE_MODE, FOLDER_MODE, HDFS_RIGHTS, commands
-from rsm_plugins.s3.rights import RIGHTS, PolicyScope, StoreRole, policy
+from rsm_plugins.s3.rights import (
+    RIGHTS,
+    VERSION_RIGHTS,
+    PolicyScope,
+    Right,
+    StoreRole,
+    policy,
+)
 
 _HEAD = (
     "# Rights in stores\n\n"
@@ -30,6 +37,12 @@ _BUCKET = (
     "could look at. So names below other prefixes can be seen, and no object there can be read. "
     "With a role, the first credentials need `sts:AssumeRole`.\n"
 )
+_VERSIONS = (
+    "\n### The layout `pinterest`\n\n"
+    "Its segments are versions of objects. `rlm bucket-policy --versions` prints a policy with "
+    "these rights too. Where `rsm.config.pinterest.prefix` is not below `rsm.config.prefix`, print "
+    "one for each of the two.\n\n"
+)
 _HDFS = (
     "\n## HDFS\n\n"
     "Owner, group and mode of the root folder decide. The service is its owner, readers are in its "
@@ -52,14 +65,15 @@ def generate_docs() -> str:
     policies = "".join(map(_policy, StoreRole))
     columns_of_hdfs = ("folder or file", "role", "rights", "for", "without it")
     return (
-        f"{_HEAD}{_S3}{table(columns, _s3_rows())}{_BUCKET}{policies}"
+        f"{_HEAD}{_S3}{table(columns, _s3_rows(RIGHTS))}{_BUCKET}{policies}"
+        f"{_VERSIONS}{table(columns, _s3_rows(VERSION_RIGHTS))}"
         f"{_HDFS}{table(columns_of_hdfs, _hdfs_rows())}"
         f"\n```bash\n{commands('/kafka', user='rlm', group='rlm-readers')}```\n{_HDFS_TAIL}"
     )
 
 
-def _s3_rows() -> Iterator[Sequence[str]]:
-    for row in RIGHTS:
+def _s3_rows(rights: Sequence[Right]) -> Iterator[Sequence[str]]:
+    for row in rights:
         roles = ", ".join(role.value for role in row.roles)
         yield (
             *(row.operation, f"`{row.action}`", row.resource.value, roles),

@@ -29,13 +29,25 @@ from rsm_plugins.s3.rights import PolicyScope, StoreRole, policy
     "a default of the bucket.",
 )
 @click.option(
+    "--versions",
+    is_flag=True,
+    help="With the rights on versions of objects that the layout pinterest needs. Its keys must be "
+    "below the prefix too (rsm.config.pinterest.prefix), or have a policy of their own.",
+)
+@click.option(
     "--principal",
     metavar="ARN",
     help="Print the policy of the bucket, which gives this principal the rights, instead of one "
     "that is attached to a role or user.",
 )
 def bucket_policy(
-    *, bucket: str, prefix: str, role: str, kms_key: str | None, principal: str | None
+    *,
+    bucket: str,
+    prefix: str,
+    role: str,
+    kms_key: str | None,
+    versions: bool,
+    principal: str | None,
 ) -> None:
     """Print the policy with the least rights that a store in S3 needs, as JSON.
 
@@ -44,5 +56,10 @@ def bucket_policy(
     """
     from rsm_plugins.s3.settings import BUCKET
 
-    scope = PolicyScope(bucket=BUCKET.read(bucket, "--bucket"), prefix=prefix, kms_key=kms_key)
+    scope = PolicyScope(
+        bucket=BUCKET.read(bucket, "--bucket"),
+        prefix=prefix,
+        kms_key=kms_key,
+        versions=versions,
+    )
     click.echo(json.dumps(policy(StoreRole(role), scope, principal), indent=2))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from kip405.contracts import FindingKind, StoreFinding
+from kip405.contracts import UNFIT_VERSIONS, FindingKind, StoreFinding
 from kip405.ids import Uuid
 from rsm_plugins.layout.keys import IDENTITY_NAME, is_entropy_folder, with_prefix
 
@@ -199,6 +199,8 @@ def _multipart(finding: StoreFinding, *, is_there: bool) -> Verdict:
 
 
 def _versioning(finding: StoreFinding, noncurrent: Sequence[StoreFinding]) -> Verdict:
+    if finding.state.startswith(UNFIT_VERSIONS):
+        return _verdict(Level.ALARM, f"versioning is {finding.state}")
     if finding.state.lower() != "enabled":
         return _verdict(Level.FACT, f"versioning: {finding.state}")
     if not noncurrent:

@@ -110,7 +110,7 @@ async def failures_leave_no_files(subject: Subject) -> None:
     """Cancelled and repeated copies and the delete leave nothing at all behind."""
     faults = _faults(subject)
     before = faults.names()
-    segment = subject.segment(log_size_bytes=8 << 20)
+    segment = subject.segment(subject.partition("failures"), log_size_bytes=8 << 20)
     for delay in (0.0, 0.002, 0.01):
         await give_up(subject, segment, delay)
     await subject.complete(segment)

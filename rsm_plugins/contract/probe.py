@@ -88,10 +88,12 @@ class Capability(enum.Enum):
     INSPECT = pb.CAPABILITY_INSPECT
     BATCH_DELETE = pb.CAPABILITY_BATCH_DELETE
     LAYOUT_BLOCKS = pb.CAPABILITY_LAYOUT_BLOCKS
+    LAYOUT_PINTEREST = pb.CAPABILITY_LAYOUT_PINTEREST
 
 
 LAYOUT_CAPABILITIES = {
     Layout.BLOCKS: Capability.LAYOUT_BLOCKS,
+    Layout.PINTEREST: Capability.LAYOUT_PINTEREST,
 }
 """Every plugin has the layout `kafka`."""
 

@@ -314,6 +314,14 @@ class StoreTree:
             with suppress(OSError):  # not empty, or already gone
                 os.rmdir(folder, dir_fd=base)
 
+    def below_root(self, folder: str, *, make: bool) -> int:
+        """Descriptor of a folder below the root; FileNotFoundError, unless it is made durably."""
+        root = os.open(self.root, _DIRECTORY)
+        try:
+            return _walk(root, folder, self._step if make else _open_folder).descriptor
+        finally:
+            os.close(root)
+
     def space(self) -> tuple[int, int]:
         """Free bytes and all bytes on the volume of a store that is there."""
         with self.opened("look into") as base:
@@ -375,12 +383,21 @@ class TemporaryFiles:
         self._open[name] = descriptor
         return name, descriptor
 
-    def publish(self, name: str, file: str) -> None:
-        """Rename it to its own name, over an existing file; Unavailable if it was removed
-        meanwhile.
+    def link(self, existing: str, file: str) -> str:
+        """A further name of a file of the folder, which will become `file`."""
+        name = temporary_name(file)
+        folders = {"src_dir_fd": self._folder, "dst_dir_fd": self._folder}
+        os.link(existing, name, follow_symlinks=False, **folders)
+        self._open[name] = os.open(name, _READ, dir_fd=self._folder)
+        return name
+
+    def publish(self, name: str, file: str, into: int | None = None) -> None:
+        """Rename it to its own name, over an existing file, in another folder if one is given;
+        Unavailable if it was removed meanwhile.
         """
+        folder = self._folder if into is None else into
         try:
-            os.rename(name, file, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            os.rename(name, file, src_dir_fd=self._folder, dst_dir_fd=folder)
         except FileNotFoundError as error:
             raise Unavailable(f"{file} was deleted while it was being copied") from error
         os.close(self._open.pop(name))

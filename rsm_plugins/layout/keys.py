@@ -3,7 +3,8 @@
     [prefix/][entropy digits/]cluster id/topic-topicId/partition/FILE
     FILE = 20-digit start offset-segment id.SUFFIX
     SUFFIX = {log,indexes,rsm-manifest} in the layout `kafka`,
-             {blocks,blocks-index,rsm-manifest} in the layout `blocks`
+             {blocks,blocks-index,rsm-manifest} in the layout `blocks`,
+             {pinterest-log,pinterest-indexes,rsm-manifest} in the layout `pinterest`
 
 The layout of a segment is in its custom metadata. `objects_of` is the one place that knows which
 objects a segment has; whoever copies, checks, lists or deletes segments goes through it.
@@ -50,12 +51,15 @@ class ObjectKind(enum.Enum):
     INDEXES = "indexes"
     BLOCKS = "blocks"
     BLOCKS_INDEX = "blocks-index"
+    PINTEREST_LOG = "pinterest-log"
+    PINTEREST_INDEXES = "pinterest-indexes"
     MANIFEST = "rsm-manifest"
 
 
 DATA_OBJECTS: dict[Layout, tuple[ObjectKind, ...]] = {
     Layout.KAFKA: (ObjectKind.LOG, ObjectKind.INDEXES),
     Layout.BLOCKS: (ObjectKind.BLOCKS, ObjectKind.BLOCKS_INDEX),
+    Layout.PINTEREST: (ObjectKind.PINTEREST_LOG, ObjectKind.PINTEREST_INDEXES),
 }
 """What one copy stores, in the order of the manifest's `objects`; the manifest itself follows. The
 first has the records, and only that one may be written in parts.

@@ -4,8 +4,12 @@
     FILE = 20-digit base offset.{log,index,timeindex}, offset.wm, or _metadata
 
 The entropy digits are those of our own keys. The cluster is what their uploader is told, which need
-not be Kafka's id. A segment of ours whose log is such an object has a mark in its custom metadata,
-and in place of its own log a *reference*, one line of JSON (docs/reference/formats.md). Pure.
+not be Kafka's id. A segment of ours whose log is such an object of theirs has a mark in its custom
+metadata, and in place of its own log a *reference*, one line of JSON (docs/reference/formats.md).
+
+A segment in the layout `pinterest` has such names too, written by us. None of them has the id of
+the attempt, so several attempts share them; what is the truth is named by the attempt's own keys
+(rsm_plugins/local/views.py, rsm_plugins/s3/pinterest.py). Pure.
 Source: S3StorageServiceEndpoint, Utils and WatermarkFileHandler of pinterest/tiered-storage.
 """
 
@@ -32,6 +36,9 @@ MANIFEST_LAYOUT = "pinterest"
 """The layout that the manifest of an imported segment names; what is ours of it is `kafka`."""
 REFERENCE_VERSION = 1
 PARTITION_MAX = 2**31 - 1
+
+VERSION_ID_MAX_BYTES = 38
+"""Of a version of an object in S3: what is left of the plugin's bytes beside the contents."""
 
 _MARK = b"pinterest\x01"
 _DIGEST_BYTES = 16
@@ -77,6 +84,16 @@ class PinterestLayout:
         """Name of the log of a segment."""
         partition = locator.segment_id.topic_id_partition
         return self.file(partition.topic, partition.partition, locator.start_offset)
+
+    def folder_of(self, locator: SegmentLocator) -> str:
+        """Name of the folder of a segment's partition."""
+        partition = locator.segment_id.topic_id_partition
+        return self.folder(partition.topic, partition.partition)
+
+    def view_of(self, locator: SegmentLocator, suffix: str) -> str:
+        """Name of one file of a segment."""
+        partition = locator.segment_id.topic_id_partition
+        return self.file(partition.topic, partition.partition, locator.start_offset, suffix)
 
     def listed_folders(self, topics: Collection[str], partition: int | None) -> tuple[str, ...]:
         """What to list, each with its slash, to see the partition of these topics, else all of
@@ -154,6 +171,34 @@ def encode_watermark(base_offset: int) -> bytes:
     return f"{base_offset:020d}".encode("ascii")
 
 
+def upload_reference(key: str, upload: str) -> bytes:
+    """What an attempt in S3 stores under its own name before its log: which key, below the bucket,
+    gets a version with the attempt's id, and by which upload.
+    """
+    fields = {
+        "v": REFERENCE_VERSION,
+        "kind": "upload",
+        "layout": MANIFEST_LAYOUT,
+        "key": key,
+        "upload": upload,
+    }
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def parse_upload_reference(data: bytes, where: str) -> tuple[str, str]:
+    """Key and id of the upload; Corrupt for anything else."""
+    try:
+        fields = json.loads(data)
+        if (fields["v"], fields["kind"]) != (REFERENCE_VERSION, "upload"):
+            raise ValueError(f"it is no upload of version {REFERENCE_VERSION}")
+        key, upload = fields["key"], fields["upload"]
+        if not (isinstance(key, str) and isinstance(upload, str)):
+            raise ValueError("key or upload is no text")
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"{where} cannot be used: {error}") from error
+    return key, upload
+
+
 def mark_of(name: str) -> bytes:
     """The plugin's bytes of a segment whose log is the object of this name."""
     return _MARK + hashlib.sha256(name.encode()).digest()[:_DIGEST_BYTES]
@@ -173,7 +218,8 @@ def refuse_marked(locator: SegmentLocator) -> None:
     if is_marked(locator):
         raise Invalid(
             f"segment {locator.segment_id} is imported: its log is in a bucket of Pinterest's "
-            "uploader, which the store's settings do not name (rsm.config.pinterest.cluster)"
+            "uploader, which the store's settings do not name (rsm.config.pinterest.bucket or "
+            "rsm.config.pinterest.root, and rsm.config.pinterest.cluster)"
         )
 
 

@@ -17,7 +17,12 @@ from dataclasses import dataclass
 
 from kip405.contracts import ExpectedSegment
 from kip405.errors import Invalid
-from kip405.segments import PLUGIN_METADATA_MAX_BYTES, Layout, SegmentLocator
+from kip405.segments import (
+    PLUGIN_METADATA_MAX_BYTES,
+    Layout,
+    LogSegmentData,
+    SegmentLocator,
+)
 from rsm_plugins.layout.keys import ObjectKind, data_objects_of, layout_of, required_custom
 
 CONTENTS_VERSION = 1
@@ -62,6 +67,29 @@ def stored_contents(
             f"{custom.layout} has {len(kinds)}"
         )
     return dict(zip(kinds, found, strict=True))
+
+
+def given_contents(data: LogSegmentData) -> tuple[ObjectContent, ObjectContent]:
+    """Log and indexes object as they were given to the copy."""
+    return (
+        ObjectContent(size_bytes=data.log.size_bytes, crc32c=data.log_crc32c),
+        ObjectContent(size_bytes=len(data.indexes), crc32c=data.indexes_crc32c),
+    )
+
+
+def own_metadata(locator: SegmentLocator) -> bytes:
+    """What the plugin added to the contents; empty before the copy answered. Invalid as
+    `stored_contents`.
+    """
+    if locator.custom_metadata is None or not (plugin := required_custom(locator).plugin):
+        return b""
+    stored_contents(locator, 0)
+    return plugin[contents_size(len(data_objects_of(locator))) :]
+
+
+def contents_size(count: int) -> int:
+    """Bytes of the contents of so many objects, without what the plugin adds."""
+    return _HEAD.size + count * _CONTENT.size
 
 
 def expected_sizes(expected: ExpectedSegment) -> dict[ObjectKind, int]:

@@ -46,20 +46,21 @@ from rsm_plugins.layout.keys import (
     segment_stem,
 )
 from rsm_plugins.layout.manifest import check_manifest_size
-from rsm_plugins.layout.pinterest import refuse_marked
-from rsm_plugins.layout.stored import expected_sizes
+from rsm_plugins.layout.pinterest import PinterestLayout, refuse_marked
+from rsm_plugins.layout.stored import encode_contents, expected_sizes, given_contents
 from rsm_plugins.local.blocks import LocalBlockObjects
 from rsm_plugins.local.both_objects import write_both
+from rsm_plugins.local.views import LocalViews
 from rsm_plugins.pinterest.local_objects import LocalUploadedObjects
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 from rsm_plugins.pinterest.settings import COMMON as PINTEREST_ROWS
 from rsm_plugins.pinterest.settings import PREFIX as PINTEREST_PREFIX
-from rsm_plugins.pinterest.settings import pinterest_layout
+from rsm_plugins.pinterest.settings import layouts_with, pinterest_layout, written_layout
+from rsm_plugins.pinterest.views import needs_views, not_configured
 from rsm_plugins.segment_deletes import delete_each
 from rsm_plugins.store_kinds import (
     BLOCK_SIZE_BYTES,
     BLOCK_SIZE_SETTING,
-    LAYOUTS_OF_OURS,
     PREFIX_SETTING,
     OpenStore,
     StoreKind,
@@ -80,8 +81,13 @@ class LocalRemoteStorageManager:
         shared: bool = True,
         threads: FileThreads | None = None,
         block_size_bytes: int = BLOCK_SIZE_BYTES,
+        pinterest: PinterestLayout | None = None,
+        pinterest_prefix: str = "",
     ) -> None:
         self._tree = StoreTree(root, prefix)
+        self._views = None
+        if pinterest is not None:
+            self._views = LocalViews(self._tree, pinterest, pinterest_prefix)
         self._shared = shared
         self._threads = FileThreads() if threads is None else threads
         self._owns_threads = threads is None
@@ -113,10 +119,20 @@ class LocalRemoteStorageManager:
         """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
         if layout_of(locator) is Layout.BLOCKS:
             return await self._blocks.copy(locator, data)
-        name = object_name(locator, ObjectKind.LOG)
-        indexes_name = object_name(locator, ObjectKind.INDEXES)
+        views = self._views_of(locator)
+        if views is not None:
+            await self._threads.run(views.withdraw, locator)
+        name, indexes_name = (object_name(locator, kind) for kind in data_objects_of(locator))
         await self._threads.run_stoppable(lambda flag: self._copy(name, indexes_name, data, flag))
-        return b""
+        return b"" if views is None else encode_contents(given_contents(data))
+
+    def _views_of(self, locator: SegmentLocator) -> LocalViews | None:
+        """What publishes names of Pinterest's form for a segment that has such names."""
+        if not needs_views(locator):
+            return None
+        if self._views is None:
+            raise not_configured(locator)
+        return self._views
 
     def _copy(self, log_name: str, name: str, data: LogSegmentData, flag: StopFlag) -> None:
         if crc32c(data.indexes) != data.indexes_crc32c:
@@ -132,7 +148,12 @@ class LocalRemoteStorageManager:
         """See RemoteStorageManager; Invalid for an empty one or one over 1 MiB."""
         check_manifest_size(manifest)
         name = object_name(locator, ObjectKind.MANIFEST)
+        views = self._views_of(locator)
+        if views is not None:
+            await self._threads.run(views.publish, locator)
         await self._threads.run(self._tree.write, name, manifest, "write a manifest to")
+        if views is not None:
+            await self._threads.run(views.raise_watermark, locator)
 
     async def read_manifest(self, locator: SegmentLocator) -> bytes:
         """See RemoteStorageManager."""
@@ -146,7 +167,7 @@ class LocalRemoteStorageManager:
         if layout_of(locator) is Layout.BLOCKS:
             return await self._blocks.fetch_log(locator, byte_range)
         refuse_marked(locator)
-        name = object_name(locator, ObjectKind.LOG)
+        name = object_name(locator, data_objects_of(locator)[0])
         start, end = byte_range.start, byte_range.end
         if not self._shared:
             return await self._threads.run(self._tree.read, name, "fetch from", start, end)
@@ -158,7 +179,7 @@ class LocalRemoteStorageManager:
         """See RemoteStorageManager."""
         if layout_of(locator) is Layout.BLOCKS:
             return await self._blocks.fetch_indexes(locator)
-        name = object_name(locator, ObjectKind.INDEXES)
+        name = object_name(locator, data_objects_of(locator)[1])
         return await self._threads.run(self._tree.read, name, "fetch indexes from")
 
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
@@ -218,14 +239,20 @@ class LocalRemoteStorageManager:
         """See RemoteStorageManager; a copy of the same attempt that is still running cannot finish
         after it.
         """
-        folder, _, stem = segment_stem(locator).rpartition("/")
-        await self._threads.run(self._delete, folder, stem, data_objects_of(locator))
+        await self._threads.run(self._delete, locator, self._views_of(locator))
 
-    def _delete(self, folder: str, stem: str, data_objects: tuple[ObjectKind, ...]) -> None:
+    def _delete(self, locator: SegmentLocator, views: LocalViews | None) -> None:
         """The manifest first: if it cannot be removed, the other objects stay too."""
-        for kinds in ((ObjectKind.MANIFEST,), data_objects):
-            suffixes = tuple(kind.value for kind in kinds)
-            self._tree.remove_segment(folder, stem, suffixes, "delete from")
+        self._remove(locator, (ObjectKind.MANIFEST,))
+        if views is None:
+            self._remove(locator, data_objects_of(locator))
+        else:
+            views.remove(locator)
+
+    def _remove(self, locator: SegmentLocator, kinds: tuple[ObjectKind, ...]) -> None:
+        folder, _, stem = segment_stem(locator).rpartition("/")
+        suffixes = tuple(kind.value for kind in kinds)
+        self._tree.remove_segment(folder, stem, suffixes, "delete from")
 
     async def delete_log_segments(
         self, locators: Sequence[SegmentLocator]
@@ -319,11 +346,14 @@ PINTEREST_ROOT = Setting(
 
 async def open_local(settings: Mapping[str, Any], threads: FileThreads) -> OpenStore:
     """The store below `rsm.config.root`, which may be away."""
+    written = written_layout(settings, PINTEREST_ROOT.key)
     store = LocalRemoteStorageManager(
         settings[ROOT_SETTING.key],
         settings[PREFIX_SETTING.key],
         threads=threads,
         block_size_bytes=settings[BLOCK_SIZE_SETTING.key],
+        pinterest=written,
+        pinterest_prefix=settings[PINTEREST_PREFIX.key],
     )
     layout = pinterest_layout(settings, PINTEREST_ROOT.key)
     manager: RemoteStorageManager = store
@@ -336,7 +366,7 @@ async def open_local(settings: Mapping[str, Any], threads: FileThreads) -> OpenS
         uri=store.uri,
         objects_folder=store.folder,
         sweep=store.sweep,
-        layouts=LAYOUTS_OF_OURS,
+        layouts=layouts_with(written),
     )
 
 

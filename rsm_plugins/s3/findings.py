@@ -13,7 +13,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from kip405.contracts import FindingKind, StoreFinding
+from kip405.contracts import NEEDED_VERSIONS, UNFIT_VERSIONS, FindingKind, StoreFinding
 from kip405.errors import RemoteStorageError
 from rsm_plugins.s3.calls import together
 from rsm_plugins.s3.errors import code_of
@@ -25,6 +25,10 @@ EXPIRATION = "Expiration"
 NONCURRENT = "NoncurrentVersionExpiration"
 ABORT = "AbortIncompleteMultipartUpload"
 TRANSITION = "Transition"
+ENABLED = "Enabled"
+_NONCURRENT_ACTIONS = (NONCURRENT, "NoncurrentVersionTransitions")
+_WITHOUT_RULES = ("unknown: NotImplemented", "unknown: MethodNotAllowed")
+"""A server that has no lifecycle rules deletes nothing by them."""
 _EXPIRING = (EXPIRATION, TRANSITION, NONCURRENT)
 _NONE_SET = ("NoSuchLifecycleConfiguration", "ObjectLockConfigurationNotFoundError")
 _DAYS_OF_YEAR = 365
@@ -33,6 +37,19 @@ _QUESTIONS = (
     ("GetObjectLockConfiguration", "get_object_lock_configuration"),
     ("GetBucketLifecycleConfiguration", "get_bucket_lifecycle_configuration"),
 )
+
+
+async def findings_with_versions(
+    objects: Objects, prefix: str, versions_prefix: str
+) -> tuple[StoreFinding, ...]:
+    """The same of a bucket below one of whose prefixes segments are versions of objects."""
+    problem = await problem_of_versions(objects, versions_prefix)
+    state = NEEDED_VERSIONS if problem is None else f"{UNFIT_VERSIONS}: {problem}"
+    found = await findings_of(objects, prefix)
+    return (
+        StoreFinding(kind=FindingKind.VERSIONING, state=state, applies_to=versions_prefix),
+        *(one for one in found if one.kind is not FindingKind.VERSIONING),
+    )
 
 
 async def findings_of(objects: Objects, prefix: str) -> tuple[StoreFinding, ...]:
@@ -46,6 +63,44 @@ async def findings_of(objects: Objects, prefix: str) -> tuple[StoreFinding, ...]
         *_lifecycle(lifecycle, prefix, FindingKind.LIFECYCLE_EXPIRY, _EXPIRING),
         *_lifecycle(lifecycle, prefix, FindingKind.MULTIPART_ABORT, (ABORT,)),
     )
+
+
+async def problem_of_versions(objects: Objects, prefix: str) -> str | None:
+    """Why versions of objects below a prefix are not safe until they are deleted, and what to do;
+    None: they are.
+    """
+    versioning, _, lifecycle = await together(
+        _asked(objects, operation, method) for operation, method in _QUESTIONS
+    )
+    state = _versioning(versioning).state
+    if state == ENABLED:
+        return problem_of_rules(lifecycle, prefix)
+    return (
+        f"the layout pinterest needs versioning, which is {state}: aws s3api "
+        f"put-bucket-versioning --bucket {objects.bucket} "
+        f"--versioning-configuration Status={ENABLED}"
+    )
+
+
+def problem_of_rules(lifecycle: Mapping[str, Any] | str, prefix: str) -> str | None:
+    """The same of the lifecycle rules, or of the reason why they cannot be read."""
+    if isinstance(lifecycle, str):
+        if lifecycle in _WITHOUT_RULES:
+            return None
+        return (
+            "it is not known whether a lifecycle rule deletes noncurrent versions, and with them "
+            f"segments of the layout pinterest ({lifecycle}): it needs the permission "
+            "s3:GetLifecycleConfiguration"
+        )
+    for rule in lifecycle.get("Rules", ()):
+        for action in _NONCURRENT_ACTIONS:
+            if rule.get(action) and _may_touch(rule, prefix):
+                return (
+                    f"the lifecycle rule {action} for keys {_prefix_of(rule)!r} takes segments of "
+                    "the layout pinterest away, as their versions are not always the current "
+                    "ones: end it, or limit it to other keys"
+                )
+    return None
 
 
 async def _asked(objects: Objects, operation: str, method: str) -> Mapping[str, Any] | str:

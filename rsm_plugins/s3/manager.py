@@ -7,6 +7,7 @@ which bytes are in the ledger must not change under it. A bucket is believed onl
 otherwise it is Unavailable, never empty. `KIND` declares the settings and opens the store.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,6 +30,7 @@ from rsm_plugins.layout.keys import (
     IDENTITY_NAME,
     ObjectKind,
     check_cluster_id,
+    data_objects_of,
     is_segment_object,
     layout_of,
     object_name,
@@ -38,10 +40,11 @@ from rsm_plugins.layout.manifest import check_manifest_size, decode_identity, en
 from rsm_plugins.layout.pinterest import refuse_marked
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 from rsm_plugins.pinterest.settings import PREFIX as PINTEREST_PREFIX
-from rsm_plugins.pinterest.settings import pinterest_layout
+from rsm_plugins.pinterest.settings import layouts_with, pinterest_layout
+from rsm_plugins.pinterest.views import needs_views, not_configured
 from rsm_plugins.s3.blocks import S3BlockObjects
 from rsm_plugins.s3.calls import Calls, Connection, Pause, pause, quiet_library, together
-from rsm_plugins.s3.findings import findings_of
+from rsm_plugins.s3.findings import findings_of, findings_with_versions
 from rsm_plugins.s3.objects import (
     AlreadyThere,
     Objects,
@@ -49,11 +52,14 @@ from rsm_plugins.s3.objects import (
     end_offset_of,
     segment_metadata,
 )
-from rsm_plugins.s3.presence import listed, presence_in
+from rsm_plugins.s3.pinterest import PinterestSegments
+from rsm_plugins.s3.presence import REQUESTS_AT_ONCE, listed, presence_in
 from rsm_plugins.s3.settings import PINTEREST_BUCKET, SETTINGS, S3Settings, s3_settings
 from rsm_plugins.s3.uploaded import S3UploadedObjects
 from rsm_plugins.s3.uploads import Uploads
-from rsm_plugins.store_kinds import LAYOUTS_OF_OURS, OpenStore, StoreKind
+from rsm_plugins.s3.versions import Versions
+from rsm_plugins.segment_deletes import delete_each
+from rsm_plugins.store_kinds import OpenStore, StoreKind
 from rsm_plugins.threads import FileThreads
 
 
@@ -81,6 +87,20 @@ class S3RemoteStorageManager:
             S3BlockObjects(self._objects, self._uploads, threads),
             threads,
             block_size_bytes=settings.block_size_bytes,
+        )
+        self._pinterest = self._pinterest_segments(settings, calls)
+
+    def _pinterest_segments(self, settings: S3Settings, calls: Calls) -> PinterestSegments | None:
+        if settings.pinterest is None:
+            return None
+        objects = Objects(calls, replace(settings, prefix=settings.pinterest_prefix))
+        return PinterestSegments(
+            layout=settings.pinterest,
+            own=self._objects,
+            objects=objects,
+            uploads=self._uploads.of(objects),
+            versions=Versions(objects, settings.pinterest_prefix),
+            own_versions=Versions(self._objects, settings.prefix),
         )
 
     async def read_identity(self) -> StoreIdentity | None:
@@ -111,6 +131,9 @@ class S3RemoteStorageManager:
         """See RemoteStorageManager; Fenced where the file to copy is gone or cut short."""
         if layout_of(locator) is Layout.BLOCKS:
             return await self._blocks.copy(locator, data)
+        pinterest = self._pinterest_of(locator)
+        if pinterest is not None:
+            return await pinterest.copy(locator, data)
         log = object_name(locator, ObjectKind.LOG)
         indexes = object_name(locator, ObjectKind.INDEXES)
         if crc32c(data.indexes) != data.indexes_crc32c:
@@ -159,6 +182,9 @@ class S3RemoteStorageManager:
         check_manifest_size(manifest)
         name = object_name(locator, ObjectKind.MANIFEST)
         metadata = segment_metadata(locator, end_offset_of(manifest))
+        pinterest = self._pinterest_of(locator)
+        if pinterest is not None:
+            await pinterest.publish(locator)
         try:
             await self._write_new(name, manifest, metadata)
         except AlreadyThere as error:
@@ -167,6 +193,16 @@ class S3RemoteStorageManager:
                     f"{self._objects.location(name)} is there already and is another one: somebody "
                     "else finished this copy"
                 ) from error
+        if pinterest is not None:
+            await pinterest.raise_watermark(locator)
+
+    def _pinterest_of(self, locator: SegmentLocator) -> PinterestSegments | None:
+        """What copies, reads and deletes a segment in the layout `pinterest`."""
+        if not needs_views(locator):
+            return None
+        if self._pinterest is None:
+            raise not_configured(locator)
+        return self._pinterest
 
     async def _write_new(self, name: str, body: bytes, metadata: UserMetadata) -> None:
         await self._objects.write(
@@ -183,6 +219,9 @@ class S3RemoteStorageManager:
         """See RemoteStorageManager; always in memory."""
         if layout_of(locator) is Layout.BLOCKS:
             return await self._blocks.fetch_log(locator, byte_range)
+        pinterest = self._pinterest_of(locator)
+        if pinterest is not None:
+            return await pinterest.fetch_log(locator, byte_range)
         refuse_marked(locator)
         return await self._objects.read_range(object_name(locator, ObjectKind.LOG), byte_range)
 
@@ -190,11 +229,24 @@ class S3RemoteStorageManager:
         """See RemoteStorageManager."""
         if layout_of(locator) is Layout.BLOCKS:
             return await self._blocks.fetch_indexes(locator)
-        return await self._objects.read(object_name(locator, ObjectKind.INDEXES))
+        return await self._objects.read(object_name(locator, data_objects_of(locator)[1]))
 
     async def stat(self, segments: Sequence[ExpectedSegment]) -> tuple[SegmentPresence, ...]:
         """See RemoteStorageManager."""
-        return await presence_in(self._objects, tuple(segments))
+        found = await presence_in(self._objects, tuple(segments))
+        logs = [self._pinterest_of(expected.locator) for expected in segments]
+        if not any(logs):
+            return found
+        slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
+
+        async def with_log(at: int, one: SegmentPresence) -> SegmentPresence:
+            pinterest = logs[at]
+            if pinterest is None:
+                return one
+            async with slots:
+                return await pinterest.presence(segments[at], one)
+
+        return tuple(await together(with_log(at, one) for at, one in enumerate(found)))
 
     async def list_objects(
         self, cluster_id: str, partition: TopicIdPartition | None = None
@@ -207,6 +259,10 @@ class S3RemoteStorageManager:
         """See RemoteStorageManager; unfinished uploads of its data are aborted too, so that such a
         copy of the same attempt cannot finish after it.
         """
+        pinterest = self._pinterest_of(locator)
+        if pinterest is not None:
+            await pinterest.delete(locator)
+            return
         names = object_names(locator)
         await self._objects.remove(names.pop(ObjectKind.MANIFEST))
         data = next(iter(names.values()))
@@ -217,8 +273,19 @@ class S3RemoteStorageManager:
     async def delete_log_segments(
         self, locators: Sequence[SegmentLocator]
     ) -> tuple[RemoteStorageError | None, ...]:
-        """See RemoteStorageManager; all manifests in one request, then the unfinished uploads of
-        the data, then all other objects. What keeps one object keeps the rest of its segment.
+        """See RemoteStorageManager; those in the layout `pinterest` one by one, some at once."""
+        one_by_one = [_is_deleted_alone(locator) for locator in locators]
+        alone = [one for one, is_alone in zip(locators, one_by_one, strict=True) if is_alone]
+        others = [one for one, is_alone in zip(locators, one_by_one, strict=True) if not is_alone]
+        of_alone = iter(await delete_each(self.delete_log_segment_data, alone))
+        of_others = iter(await self._delete_together(others))
+        return tuple(next(of_alone if is_alone else of_others) for is_alone in one_by_one)
+
+    async def _delete_together(
+        self, locators: Sequence[SegmentLocator]
+    ) -> tuple[RemoteStorageError | None, ...]:
+        """All manifests in one request, then the unfinished uploads of the data, then all other
+        objects. What keeps one object keeps the rest of its segment.
         """
         named = [_names_or_error(locator) for locator in locators]
         wanted = {
@@ -255,20 +322,35 @@ class S3RemoteStorageManager:
 
     async def inspect(self) -> tuple[StoreFinding, ...]:
         """See RemoteStorageManager."""
-        return await findings_of(self._objects, self._settings.prefix)
+        settings = self._settings
+        if settings.pinterest is None:
+            return await findings_of(self._objects, settings.prefix)
+        return await findings_with_versions(
+            self._objects, settings.prefix, settings.pinterest_prefix
+        )
 
     async def sweep(self, grace_ms: int) -> int:
         """Abort uploads of our own names that began longer ago than the grace, and than
         `rsm.config.s3.stale.upload.age.ms`, by the server's clock; how many.
         """
         age_ms = max(grace_ms, self._settings.stale_upload_age_ms)
-        return await self._uploads.abort_all(
+        aborted = await self._uploads.abort_all(
             "", lambda name, began_ms, now_ms: is_stale(name, began_ms, now_ms, age_ms)
         )
+        if self._pinterest is not None:
+            aborted += await self._pinterest.sweep(age_ms)
+        return aborted
 
     async def close(self) -> None:
         """See RemoteStorageManager."""
         await self._connection.close()
+
+
+def _is_deleted_alone(locator: SegmentLocator) -> bool:
+    try:
+        return needs_views(locator)
+    except Invalid:
+        return False  # which is the answer for it then
 
 
 def _names_or_error(locator: SegmentLocator) -> dict[ObjectKind, str] | RemoteStorageError:
@@ -298,7 +380,7 @@ async def open_s3(values: Mapping[str, Any], threads: FileThreads) -> OpenStore:
         manager=manager,
         uri=settings.uri,
         sweep=store.sweep,
-        layouts=LAYOUTS_OF_OURS,
+        layouts=layouts_with(settings.pinterest),
     )
 
 

@@ -2,8 +2,8 @@
 
 The length of every body is checked; the server verifies what is written by its CRC-32C. User
 metadata describes the objects for people and tools that see only the bucket: everything in it is
-also in the object's name or in the manifest, and no code of this product reads it. This module must
-not know what a segment is.
+also in the object's name or in the manifest, and no code of this product reads it, but for the id
+of an attempt where a key has none (pinterest.py). This module must not know what a segment is.
 """
 
 import base64
@@ -114,9 +114,10 @@ class Objects:
         """Bucket and key, for messages."""
         return f"s3://{self._bucket}/{self.key(name)}"
 
-    def target(self, name: str) -> dict[str, str]:
-        """The arguments that identify an object."""
-        return {"Bucket": self._bucket, "Key": self.key(name)}
+    def target(self, name: str, version: str | None = None) -> dict[str, str]:
+        """The arguments that identify an object, or one version of it."""
+        found = {"Bucket": self._bucket, "Key": self.key(name)}
+        return found if version is None else {**found, "VersionId": version}
 
     @property
     def bucket(self) -> str:
@@ -142,14 +143,16 @@ class Objects:
 
         return await self.calls.run("GetObject", self.location(name), request)
 
-    async def read_range(self, name: str, wanted: ByteRange) -> ByteBuffer:
-        """The range clipped to the object's size; NotFound."""
+    async def read_range(
+        self, name: str, wanted: ByteRange, version: str | None = None
+    ) -> ByteBuffer:
+        """The range clipped to the object's size, of one version if one is given; NotFound."""
         last = max(wanted.start, min(wanted.end, _OPEN_END) - 1)
         header = f"bytes={wanted.start}-{last}"
 
         async def request(client: Any) -> ByteBuffer:
             try:
-                answer = await client.get_object(**self.target(name), Range=header)
+                answer = await client.get_object(**self.target(name, version), Range=header)
             except ClientError as error:
                 if code_of(error) in _PAST_THE_END or status_of(error) == 416:
                     return b""

@@ -128,6 +128,38 @@ RIGHTS: tuple[Right, ...] = (
     ),
 )
 
+_NOT_WRITTEN = "Nothing is copied in the layout `pinterest`."
+VERSION_RIGHTS: tuple[Right, ...] = (
+    *_rows(
+        Resource.BUCKET,
+        _BOTH,
+        (
+            "ListObjectVersions",
+            "s3:ListBucketVersions",
+            "versions.py",
+            "Segments in the layout `pinterest` cannot be deleted, nor those of unfinished copies "
+            "read.",
+        ),
+    ),
+    *_rows(
+        Resource.OBJECTS,
+        _BOTH,
+        (
+            "GetObject",
+            "s3:GetObjectVersion",
+            "objects.py",
+            "Segments in the layout `pinterest` are unavailable.",
+        ),
+    ),
+    *_rows(
+        Resource.OBJECTS,
+        _SERVICE,
+        ("HeadObject", "s3:GetObjectVersion", "versions.py", _NOT_WRITTEN),
+        ("DeleteObject", "s3:DeleteObjectVersion", "versions.py", _NOT_DELETED),
+    ),
+)
+"""What the layout `pinterest` needs beside `RIGHTS`."""
+
 _ASKED_FOR_KEYS = ("GetObject", "HeadObject")
 """Their refusal may mean that the key is missing and the bucket may not be listed."""
 
@@ -144,7 +176,8 @@ def permission_of(operation: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyScope:
-    """What a policy is for: a bucket, the prefix of the store's keys, and the KMS key of objects.
+    """What a policy is for: a bucket, the prefix of the store's keys, and the KMS key of objects;
+    with `versions`, for the layout `pinterest` too.
 
     Invalid: the prefix or the ARN of the key cannot be one.
     """
@@ -152,6 +185,7 @@ class PolicyScope:
     bucket: str
     prefix: str = ""
     kms_key: str | None = None
+    versions: bool = False
 
     def __post_init__(self) -> None:
         check_prefix(self.prefix)
@@ -169,9 +203,12 @@ class PolicyScope:
         return f"{bucket}/{with_prefix(letters, '*')}"
 
 
-def actions_of(role: StoreRole, resource: Resource) -> tuple[str, ...]:
-    """The actions that a role needs on a resource, in the order of the table."""
-    rows = (row for row in RIGHTS if role in row.roles and row.resource is resource)
+def actions_of(role: StoreRole, resource: Resource, *, versions: bool = False) -> tuple[str, ...]:
+    """The actions that a role needs on a resource, in the order of the table; with `versions`, for
+    the layout `pinterest` too.
+    """
+    table = (*RIGHTS, *VERSION_RIGHTS) if versions else RIGHTS
+    rows = (row for row in table if role in row.roles and row.resource is resource)
     return tuple(dict.fromkeys(row.action for row in rows))
 
 
@@ -186,6 +223,6 @@ def policy(role: StoreRole, scope: PolicyScope, principal: str | None = None) ->
         arn = scope.arn(resource)
         if arn is not None:
             who = {} if principal is None else {"Principal": {"AWS": [principal]}}
-            actions = list(actions_of(role, resource))
+            actions = list(actions_of(role, resource, versions=scope.versions))
             statements.append({"Effect": "Allow", **who, "Action": actions, "Resource": arn})
     return {"Version": "2012-10-17", "Statement": statements}

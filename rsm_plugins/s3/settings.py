@@ -12,7 +12,10 @@ from urllib.parse import urlsplit
 
 from kip405.errors import Invalid
 from kip405.settings import FLAG, PATH, REQUIRED, Kind, Setting, Table, as_text, choice, integer
+from rsm_plugins.layout.pinterest import PinterestLayout
 from rsm_plugins.pinterest.settings import COMMON as PINTEREST_ROWS
+from rsm_plugins.pinterest.settings import PREFIX as PINTEREST_PREFIX
+from rsm_plugins.pinterest.settings import written_layout
 from rsm_plugins.store_kinds import BLOCK_SIZE_BYTES, BLOCK_SIZE_SETTING, PREFIX_SETTING
 
 MIB = 1024 * 1024
@@ -285,6 +288,8 @@ class S3Settings:
     attempt_timeout_ms: int = 30_000
     stale_upload_age_ms: int = 86_400_000
     credentials: CredentialSettings = CredentialSettings()
+    pinterest: PinterestLayout | None = None
+    pinterest_prefix: str = ""
 
     def __post_init__(self) -> None:
         if self.sse_key is not None and self.sse_type != "aws:kms":
@@ -334,4 +339,6 @@ def s3_settings(values: Mapping[str, Any]) -> S3Settings:
         attempt_timeout_ms=values[ATTEMPT_TIMEOUT.key],
         stale_upload_age_ms=values[STALE_UPLOAD_AGE.key],
         credentials=credentials,
+        pinterest=written_layout(values, PINTEREST_BUCKET.key),
+        pinterest_prefix=values[PINTEREST_PREFIX.key],
     )

@@ -11,6 +11,7 @@ import base64
 import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -19,7 +20,7 @@ import structlog
 from botocore.exceptions import ClientError
 
 from kip405.crc import crc32c, joined_crc32c
-from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.errors import Corrupt, Internal, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.segments import LogSegmentData
 from rsm_plugins.files.segment_files import source_pieces
 from rsm_plugins.s3.bodies import Body, Pieces
@@ -47,6 +48,7 @@ SETTLE_SECONDS = 0.5
 _WHOLE_NAMES_ONLY = "minio"
 """A server that calls itself so lists the uploads of a whole name, and none of a shorter prefix."""
 log = structlog.get_logger(__name__)
+Begun = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,12 @@ class Uploads:
         self._permits = asyncio.Semaphore(concurrency)
         self._lists_whole_names_only = False
 
+    def of(self, objects: Objects) -> "Uploads":
+        """The same of other objects, with the same permits."""
+        found = copy(self)
+        found._objects = objects
+        return found
+
     def body_of(self, data: LogSegmentData) -> LogBody:
         """The body of a log that is sent in one request; see `permits`."""
         return LogBody(data, self._threads)
@@ -154,9 +162,19 @@ class Uploads:
         """One permit is needed for each part in memory, and for each log on its way."""
         return self._permits
 
-    async def upload(self, name: str, data: LogSegmentData, metadata: UserMetadata) -> "Upload":
-        """Send all parts and prove them; nothing is visible yet."""
-        return await self._upload(name, metadata, lambda upload: self._send(upload, data))
+    async def upload(
+        self, name: str, data: LogSegmentData, metadata: UserMetadata, begun: Begun | None = None
+    ) -> "Upload":
+        """Send all parts and prove them; nothing is visible yet. `begun` gets the id of the upload
+        before the first part is sent.
+        """
+
+        async def send(upload: "Upload") -> None:
+            if begun is not None:
+                await begun(upload.id)
+            await self._send(upload, data)
+
+        return await self._upload(name, metadata, send)
 
     async def upload_parts(
         self, name: str, parts: Sequence[tuple[Body, int]], metadata: UserMetadata
@@ -191,7 +209,7 @@ class Uploads:
     async def _send(self, upload: "Upload", data: LogSegmentData) -> None:
         reader = SourceReader(data, self._threads)
         size_bytes = part_size(data.log.size_bytes, self._part_size_bytes)
-        count = -(-data.log.size_bytes // size_bytes)
+        count = max(1, -(-data.log.size_bytes // size_bytes))
         try:
             async with asyncio.TaskGroup() as group:
                 for number in range(1, count + 1):
@@ -307,6 +325,13 @@ class Upload:
         self._parts: dict[int, Part] = {}
         self._cut_off = False
 
+    @property
+    def id(self) -> str:
+        """The server's id of an upload that has begun."""
+        if self._id is None:
+            raise Internal(f"{self._objects.location(self._name)}: the upload has not begun")
+        return self._id
+
     async def begin(self, metadata: UserMetadata) -> None:
         """Request an upload; one that was created although the caller was cancelled is known
         too.
@@ -347,22 +372,38 @@ class Upload:
         """Make the object visible; an upload that was completed by a try whose answer was lost is
         success.
         """
+        await self._complete(self._check_visible)
+
+    async def complete_version(self) -> str | None:
+        """The same for an object that has versions of others: the version's id, None where the
+        answer was lost or has none. The caller finds out then whether there is one.
+        """
+
+        async def believe(client: Any, error: ClientError) -> None:
+            """Which version an object is now proves nothing of this upload."""
+
+        return await self._complete(believe)
+
+    async def _complete(self, check: Callable[[Any, ClientError], Awaitable[None]]) -> str | None:
         tried = 0
         parts = [self._parts[number].fields() for number in sorted(self._parts)]
 
-        async def request(client: Any) -> None:
+        async def request(client: Any) -> str | None:
             nonlocal tried
             tried += 1
             try:
-                await client.complete_multipart_upload(
+                answer = await client.complete_multipart_upload(
                     **self._target(), UploadId=self._id, MultipartUpload={"Parts": parts}
                 )
             except ClientError as error:
                 if code_of(error) != "NoSuchUpload" or tried == 1:
                     raise
-                await self._check_visible(client, error)
+                await check(client, error)
+                return None
+            return None if answer.get("VersionId") is None else str(answer["VersionId"])
 
-        await self._run("CompleteMultipartUpload", request)
+        completed: str | None = await self._run("CompleteMultipartUpload", request)
+        return completed
 
     async def _check_visible(self, client: Any, error: ClientError) -> None:
         """Raise the error unless the object there has the checksum of our parts."""

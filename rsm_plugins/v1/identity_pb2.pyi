@@ -17,6 +17,7 @@ class Capability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CAPABILITY_INSPECT: _ClassVar[Capability]
     CAPABILITY_BATCH_DELETE: _ClassVar[Capability]
     CAPABILITY_LAYOUT_BLOCKS: _ClassVar[Capability]
+    CAPABILITY_LAYOUT_PINTEREST: _ClassVar[Capability]
 
 class FindingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -34,6 +35,7 @@ CAPABILITY_SCRATCH: Capability
 CAPABILITY_INSPECT: Capability
 CAPABILITY_BATCH_DELETE: Capability
 CAPABILITY_LAYOUT_BLOCKS: Capability
+CAPABILITY_LAYOUT_PINTEREST: Capability
 FINDING_KIND_UNSPECIFIED: FindingKind
 FINDING_KIND_VERSIONING: FindingKind
 FINDING_KIND_OBJECT_LOCK: FindingKind

@@ -29,7 +29,11 @@ from rsm_plugins.layout.stored import ObjectContent, encode_contents, expected_s
 from rsm_plugins.segment_deletes import delete_each
 
 STORE_ID = Uuid(b"\x51" * 16)
-_HEADS = {Layout.KAFKA: b"", Layout.BLOCKS: b"\xfb\xdb\xab\xcb" * 32}
+_HEADS = {
+    Layout.KAFKA: b"",
+    Layout.BLOCKS: b"\xfb\xdb\xab\xcb" * 32,
+    Layout.PINTEREST: b"",
+}
 """What precedes log and indexes object in the stored ones, so that each layout has other sizes."""
 
 

@@ -36,8 +36,11 @@ class DirectoryFaults:
     def bring_back(self) -> None:
         self._away.rename(self._root)
 
+    def path_of(self, name: str) -> Path:
+        return self._base / name
+
     def remove(self, name: str) -> None:
-        (self._base / name).unlink()
+        self.path_of(name).unlink()
 
     def truncate(self, name: str, size_bytes: int) -> None:
         os.truncate(self._base / name, size_bytes)

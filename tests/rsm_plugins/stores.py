@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import grpc
@@ -48,12 +48,32 @@ class StoreRig:
     secrets: tuple[str, ...] = ()
     many: int = MANY_OBJECTS
     layout: Layout = Layout.KAFKA
+    server: S3Server | None = None
 
     @property
     def hands(self) -> StoreFaults:
         """`faults` of a store that has them."""
         assert self.faults is not None
         return self.faults
+
+    def in_pinterests_form(self) -> "StoreRig":
+        """The same with keys of Pinterest's form below the store's prefix, and segments in that
+        layout.
+        """
+        rows = {
+            "rsm.config.pinterest.cluster": "kafkaCluster1",
+            "rsm.config.pinterest.prefix": f"{PREFIX}/custom-prefix",
+            "rsm.config.pinterest.entropy.bits": 5,
+        }
+        if self.server is not None:
+            bucket = str(self.rows["rsm.config.s3.bucket.name"])
+            self.server.enable_versioning(bucket)
+            scope = PolicyScope(bucket=bucket, prefix=PREFIX, versions=True)
+            self.server.put_policy(bucket, policy(StoreRole.SERVICE, scope, SERVICE))
+        faults = self.faults
+        if self.kind == "local":
+            faults = ViewFaults(Path(str(self.rows["rsm.config.root"])))
+        return replace(self, rows={**self.rows, **rows}, faults=faults, layout=Layout.PINTEREST)
 
     def content(self, **others: object) -> dict[str, object]:
         """A plugin's whole YAML content, on a free loopback port."""
@@ -90,6 +110,7 @@ def s3_rig(server: S3Server) -> StoreRig:
         rows=rows,
         faults=BucketFaults(server.folder / "buckets" / bucket),
         secrets=(service.secret_key,),
+        server=server,
     )
 
 
@@ -105,6 +126,20 @@ def hdfs_rig(server: HdfsServer) -> StoreRig:
     }
     faults = HdfsFaults(Client(server.url), root)
     return StoreRig(kind="hdfs", rows=rows, faults=faults, many=FEW)
+
+
+class ViewFaults(DirectoryFaults):
+    """StoreFaults of a directory where a log has a further name in Pinterest's form: what is lost
+    is lost under both, and what is beside the further name goes too.
+    """
+
+    def remove(self, name: str) -> None:
+        lost = self.path_of(name)
+        for view in self.path_of("").rglob("*.log"):
+            if view.samefile(lost):
+                for beside in (*view.parent.glob(f"{view.stem}.*"), view.parent / "offset.wm"):
+                    beside.unlink(missing_ok=True)
+        super().remove(name)
 
 
 class HdfsFaults:

@@ -116,6 +116,30 @@ async def test_contract_in_blocks(rig: StoreRig, mode: str, tmp_path: Path) -> N
         await _passes(replace(subject, many=min(subject.many, FEW)), mode)
 
 
+# The layout `pinterest`: directly; the other modes differ in what is below it.
+PINTEREST_IN_CI = (
+    ("local", DIRECT),
+    ("s3", DIRECT),
+    *(
+        pytest.param(kind, mode, marks=pytest.mark.long)
+        for kind, mode in (
+            ("local", BYTES),
+            ("local", FILES),
+            ("local", PROCESS),
+            ("s3", FILES),
+            ("s3", PROCESS),
+        )
+    ),
+)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("rig", "mode"), PINTEREST_IN_CI, indirect=["rig"])
+async def test_contract_in_pinterests_form(rig: StoreRig, mode: str, tmp_path: Path) -> None:
+    async with opened(rig.in_pinterests_form(), mode, tmp_path) as subject:
+        await _passes(replace(subject, many=min(subject.many, FEW)), mode)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mode", MODES)

@@ -1,0 +1,225 @@
+"""Names of Pinterest's form in a directory: views of segments whose files have names of their own.
+
+The log of an attempt is a file under a name with the attempt's id, as in the layout `kafka`. The
+`.log` of Pinterest's form is a hard link to it: to lose or replace the link loses nothing, and two
+attempts of one base offset never touch each other's files. The triple of a base offset is that of
+the attempt whose file its `.log` is. Nothing but the owner of the triple removes it.
+
+Who publishes or removes holds a lock on the store's identity object, so that the triple and
+`offset.wm` change one after the other, whichever process does it. `offset.wm` only rises; it goes
+with the last log of its partition. Blocking; this module must not know gRPC or asyncio.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from kip405.errors import NotFound
+from kip405.segments import SegmentLocator
+from rsm_plugins.files.durable import make_durable, read_at, write_at
+from rsm_plugins.files.store_tree import StoreTree
+from rsm_plugins.layout.keys import (
+    IDENTITY_NAME,
+    ObjectKind,
+    data_objects_of,
+    object_name,
+    parse_name,
+    segment_stem,
+    with_prefix,
+)
+from rsm_plugins.layout.pinterest import (
+    LOG,
+    OFFSET_INDEX,
+    TIME_INDEX,
+    WATERMARK,
+    PinterestLayout,
+    encode_watermark,
+    parse_watermark,
+)
+from rsm_plugins.pinterest.views import index_views
+
+_OWN = ObjectKind.PINTEREST_LOG
+_WATERMARK_MAX_BYTES = 64
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class LocalViews:
+    """The views of one store, below `prefix` in its root."""
+
+    def __init__(self, tree: StoreTree, layout: PinterestLayout, prefix: str) -> None:
+        self._tree = tree
+        self._layout = layout
+        self._prefix = prefix
+
+    def publish(self, locator: SegmentLocator) -> None:
+        """Publish `.index`, `.timeindex` and `.log` of a copied segment, in place of those of
+        another attempt. Nothing happens where the attempt has stored nothing, or is deleted.
+        """
+        with self._tree.opened("publish a segment of") as base, self._locked(base):
+            self._publish(base, locator)
+
+    def _publish(self, base: int, locator: SegmentLocator) -> None:
+        indexes_name = object_name(locator, ObjectKind.PINTEREST_INDEXES)
+        folder, _, stem = segment_stem(locator).rpartition("/")
+        try:
+            indexes = self._tree.read(indexes_name, "publish a segment of")
+            files = index_views(indexes, self._tree.path_of(indexes_name))
+            with (
+                self._tree.new_file(base, folder, f"{stem}.{OFFSET_INDEX}") as new,
+                self._made_folder(locator) as views,
+            ):
+                log = new.temporary.link(f"{stem}.{_OWN.value}", f"{stem}.{LOG}")
+                times, times_descriptor = new.temporary.create(f"{stem}.{TIME_INDEX}")
+                write_at(new.descriptor, files[OFFSET_INDEX], 0)
+                write_at(times_descriptor, files[TIME_INDEX], 0)
+                make_durable(new.descriptor)
+                make_durable(times_descriptor)
+                new.temporary.publish(new.name, _file(locator, OFFSET_INDEX), views)
+                new.temporary.publish(times, _file(locator, TIME_INDEX), views)
+                if not self._is_own(base, views, locator):  # else rename would do nothing
+                    new.temporary.publish(log, _file(locator, LOG), views)
+                make_durable(views)
+        except (NotFound, FileNotFoundError):
+            return  # nothing was copied, or it was deleted
+
+    def raise_watermark(self, locator: SegmentLocator) -> None:
+        """Raise `offset.wm` to the segment, unless it is there or beyond, or the segment is gone.
+
+        Corrupt where the file has no offset: nothing says that another one would not be lower.
+        """
+        folder, _, stem = segment_stem(locator).rpartition("/")
+        with self._tree.opened("publish a segment of") as base, self._locked(base):
+            if self._tree.size_of(base, object_name(locator, _OWN)) is None:
+                return
+            with self._made_folder(locator) as views:
+                found = self._watermark(views, locator)
+                if found is not None and found >= locator.start_offset:
+                    return
+                with self._tree.new_file(base, folder, f"{stem}.wm") as new:
+                    write_at(new.descriptor, encode_watermark(locator.start_offset), 0)
+                    make_durable(new.descriptor)
+                    new.temporary.publish(new.name, WATERMARK, views)
+                    make_durable(views)
+
+    def withdraw(self, locator: SegmentLocator) -> None:
+        """Remove the views of an attempt that is about to be copied again."""
+        with self._tree.opened("copy to") as base, self._locked(base):
+            self._unlink(base, locator)
+
+    def remove(self, locator: SegmentLocator) -> None:
+        """Remove the views of an attempt, and then its own files, its manifest aside. Where another
+        attempt of the same base offset is complete, its views take the place.
+        """
+        folder, _, stem = segment_stem(locator).rpartition("/")
+        suffixes = tuple(kind.value for kind in data_objects_of(locator))
+        with self._tree.opened("delete from") as base, self._locked(base):
+            heir = self._heir(locator) if self._unlink(base, locator) else None
+            if heir is not None:
+                self._publish(base, heir)
+            self._tree.remove_segment(folder, stem, suffixes, "delete from")
+
+    def _heir(self, locator: SegmentLocator) -> SegmentLocator | None:
+        """Another attempt of the same partition and base offset that has a manifest."""
+        folder, _, stem = segment_stem(locator).rpartition("/")
+        for entry in self._tree.entries(folder, "delete from"):
+            name = f"{folder}/{entry.name}"
+            if not entry.name.endswith(f".{ObjectKind.MANIFEST.value}"):
+                continue
+            found = parse_name(name)
+            if found.start_offset == locator.start_offset and not entry.name.startswith(stem):
+                segment_id = replace(locator.segment_id, id=found.segment_id)
+                return replace(locator, segment_id=segment_id)
+        return None
+
+    def _unlink(self, base: int, locator: SegmentLocator) -> bool:
+        """Remove the triple if it is the attempt's own, and say whether it was. The log goes last,
+        as it says whose the triple is. With the last triple of the partition its watermark and
+        folder go.
+        """
+        folder = self._folder(locator)
+        try:
+            views = self._tree.below_root(folder, make=False)
+        except FileNotFoundError:
+            return False
+        try:
+            if not self._is_own(base, views, locator):
+                return False
+            for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):
+                with suppress(FileNotFoundError):
+                    os.unlink(_file(locator, suffix), dir_fd=views)
+            if not _has_files(views):
+                with suppress(FileNotFoundError):
+                    os.unlink(WATERMARK, dir_fd=views)
+            make_durable(views)
+        finally:
+            os.close(views)
+        with suppress(OSError):  # not empty
+            os.rmdir(self._tree.root / folder)
+        return True
+
+    def _is_own(self, base: int, views: int, locator: SegmentLocator) -> bool:
+        """Whether the `.log` in the folder of views is the very file of this attempt."""
+        own = _inode(object_name(locator, _OWN), base)
+        return own is not None and own == _inode(_file(locator, LOG), views)
+
+    def _watermark(self, views: int, locator: SegmentLocator) -> int | None:
+        try:
+            descriptor = os.open(WATERMARK, _READ, dir_fd=views)
+        except FileNotFoundError:
+            return None
+        try:
+            data = read_at(descriptor, 0, _WATERMARK_MAX_BYTES)
+        finally:
+            os.close(descriptor)
+        return parse_watermark(data, f"{self._tree.root / self._folder(locator) / WATERMARK}")
+
+    def _folder(self, locator: SegmentLocator) -> str:
+        return with_prefix(self._prefix, self._layout.folder_of(locator))
+
+    @contextmanager
+    def _made_folder(self, locator: SegmentLocator) -> Iterator[int]:
+        descriptor = self._tree.below_root(self._folder(locator), make=True)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _locked(self, base: int) -> Iterator[None]:
+        """Wait until no other thread or process holds the lock. On NFS it needs a descriptor that
+        may write.
+        """
+        try:
+            descriptor = os.open(IDENTITY_NAME, os.O_RDWR | os.O_CLOEXEC, dir_fd=base)
+        except PermissionError:
+            descriptor = os.open(IDENTITY_NAME, _READ, dir_fd=base)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _file(locator: SegmentLocator, suffix: str) -> str:
+    return f"{locator.start_offset:020d}.{suffix}"
+
+
+def _inode(name: str, folder: int) -> tuple[int, int] | None:
+    """Which file has this name; opened for it, as a network file system may remember another."""
+    try:
+        descriptor = os.open(name, _READ, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    try:
+        found = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    return found.st_dev, found.st_ino
+
+
+def _has_files(views: int) -> bool:
+    """Whether anything but the watermark is in the folder."""
+    with os.scandir(views) as entries:
+        return any(entry.name != WATERMARK for entry in entries)

@@ -1,0 +1,309 @@
+"""Segments in the layout `pinterest` in a bucket: a log is one version of an object.
+
+Keys of Pinterest's form have no id of an attempt, so several attempts share them. The bucket's
+versioning keeps them apart. The `.log` of an attempt is a version with the attempt's id in its user
+metadata, and the id of the version is in the segment's custom metadata: reads, presence and
+deletions name it. What is at the key without it may be any attempt's, and is for Pinterest's
+consumer only, like `.index`, `.timeindex` and `offset.wm` beside it.
+
+    <start offset>-<attempt>.pinterest-log      which key, and by which upload (small)
+    <start offset>-<attempt>.pinterest-indexes  our indexes object
+
+The log is always an upload of parts, whose id is stored before the first part is sent. So a
+deletion aborts it, and a writer that was thought dead cannot make its log visible afterwards.
+Versions of an attempt that did not record one are found by the id in their user metadata.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from kip405.contracts import ExpectedSegment, Presence, SegmentPresence
+from kip405.crc import ByteBuffer, crc32c
+from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
+from rsm_plugins.layout.keys import ObjectKind, object_name, segment_stem
+from rsm_plugins.layout.pinterest import (
+    LOG,
+    OFFSET_INDEX,
+    TIME_INDEX,
+    VERSION_ID_MAX_BYTES,
+    WATERMARK,
+    PinterestLayout,
+    encode_watermark,
+    parse_file,
+    parse_upload_reference,
+    parse_watermark,
+    upload_reference,
+)
+from rsm_plugins.layout.stored import ObjectContent, encode_contents, own_metadata
+from rsm_plugins.pinterest.views import index_views
+from rsm_plugins.s3.calls import to_its_end, together
+from rsm_plugins.s3.objects import Objects, UserMetadata, segment_metadata
+from rsm_plugins.s3.uploads import ABORT_SECONDS, Upload, Uploads
+from rsm_plugins.s3.versions import Version, Versions
+
+ATTEMPT_KEY = "rlm-segment"
+_SUFFIXES = (OFFSET_INDEX, TIME_INDEX, LOG)
+_NO_VERSION = ("", "null")
+_WATERMARK_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinterestSegments:
+    """`own`: objects under keys of ours. `objects`: those below the prefix of Pinterest's form."""
+
+    layout: PinterestLayout
+    own: Objects
+    objects: Objects
+    uploads: Uploads
+    versions: Versions
+    own_versions: Versions
+
+    async def copy(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
+        """As `copy_log_segment_data`; the answer has the id of the version."""
+        indexes_name = object_name(locator, ObjectKind.PINTEREST_INDEXES)
+        if crc32c(data.indexes) != data.indexes_crc32c:
+            raise Corrupt(f"the indexes object given as {indexes_name} does not have its CRC-32C")
+        await self.versions.check_bucket()
+        metadata = _metadata(locator, data.end_offset)
+        name = self.layout.view_of(locator, LOG)
+        contents = [ObjectContent(size_bytes=len(data.indexes), crc32c=data.indexes_crc32c)]
+
+        async def begun(upload_id: str) -> None:
+            text = upload_reference(self.objects.key(name), upload_id)
+            contents.insert(0, ObjectContent(size_bytes=len(text), crc32c=crc32c(text)))
+            reference_name = object_name(locator, ObjectKind.PINTEREST_LOG)
+            await self.own.write(
+                reference_name, text, metadata=metadata, checksum=contents[0].crc32c
+            )
+
+        try:
+            upload = await self.uploads.upload(name, data, metadata, begun)
+            try:
+                await self._write_indexes(indexes_name, data, metadata)
+                version_id = await upload.complete_version()
+            except BaseException:
+                await upload.abort()
+                raise
+        except BaseException:
+            await to_its_end(self._forget(locator), ABORT_SECONDS)
+            raise
+        if version_id is None:
+            version_id = (await self._found(locator)).version_id
+        self._check_id(name, version_id)
+        return encode_contents(contents, version_id.encode())
+
+    async def _write_indexes(self, name: str, data: LogSegmentData, metadata: UserMetadata) -> None:
+        await self.own.write(
+            name, data.indexes, metadata=metadata, checksum=data.indexes_crc32c, data=True
+        )
+
+    async def _forget(self, locator: SegmentLocator) -> None:
+        """Remove what says where the log goes, if there is no log; else a deletion needs it."""
+        with suppress(RemoteStorageError):
+            if [one async for one in self._of_attempt(locator, (LOG,))]:
+                return
+            name = object_name(locator, ObjectKind.PINTEREST_LOG)
+            await self.own_versions.remove([one async for one in self.own_versions.listed(name)])
+
+    def _check_id(self, name: str, version_id: str) -> None:
+        if version_id in _NO_VERSION:
+            raise Invalid(
+                f"{self.objects.location(name)}: the server made no version of its own of it: the "
+                "layout pinterest needs a bucket whose versioning is enabled"
+            )
+        if len(version_id.encode()) > VERSION_ID_MAX_BYTES:
+            raise Invalid(
+                f"{self.objects.location(name)}: the server's ids of versions have "
+                f"{len(version_id)} bytes; the layout pinterest takes {VERSION_ID_MAX_BYTES}"
+            )
+
+    async def fetch_log(self, locator: SegmentLocator, wanted: ByteRange) -> ByteBuffer:
+        """As `fetch_log_segment`: of the attempt's own version."""
+        version = await self._version(locator)
+        try:
+            return await self.objects.read_range(version.name, wanted, version.version_id)
+        except NotFound:
+            await self._check_settings(locator)
+            raise
+
+    async def presence(self, expected: ExpectedSegment, found: SegmentPresence) -> SegmentPresence:
+        """That of a segment whose objects under our own keys are `found`: with its log."""
+        if found.presence is not Presence.COMPLETE:
+            return found
+        try:
+            version = await self._version(expected.locator)
+            head = await self.versions.head(version)
+        except NotFound:
+            head = None
+        name = self.layout.view_of(expected.locator, LOG)
+        if head is None:
+            await self._check_settings(expected.locator)
+            await self.objects.page("", most=1)  # Unavailable if it is the bucket that is missing
+            return replace(found, presence=Presence.MISSING, detail=f"{name} has no such version")
+        if head.size_bytes != expected.log_size_bytes:
+            detail = f"{name} has {head.size_bytes} bytes instead of {expected.log_size_bytes}"
+            return replace(found, presence=Presence.DIFFERENT, detail=detail)
+        return found
+
+    async def publish(self, locator: SegmentLocator) -> None:
+        """Put `.index` and `.timeindex` of a copied segment; nothing where there is no copy."""
+        indexes_name = object_name(locator, ObjectKind.PINTEREST_INDEXES)
+        try:
+            indexes = await self.own.read(indexes_name)
+        except NotFound:
+            return
+        metadata = _metadata(locator, None)
+        for suffix, data in index_views(indexes, self.own.location(indexes_name)).items():
+            name = self.layout.view_of(locator, suffix)
+            await self.versions.put(name, data, metadata=metadata, checksum=crc32c(data))
+
+    async def raise_watermark(self, locator: SegmentLocator) -> None:
+        """Raise `offset.wm` to a copied segment, unless it is beyond. It is written again where it
+        is the same, so that who finds an empty folder removes no watermark that is in use.
+        """
+        if await self.own.size_of(object_name(locator, ObjectKind.PINTEREST_LOG)) is None:
+            return
+        name = f"{self.layout.folder_of(locator)}/{WATERMARK}"
+        data, metadata = encode_watermark(locator.start_offset), _metadata(locator, None)
+        for _ in range(_WATERMARK_TRIES):
+            before = await self.versions.current(name)
+            if before is not None:
+                there = parse_watermark(before.body, self.objects.location(name))
+                if there > locator.start_offset:
+                    return
+            if await self.versions.replace(
+                name, data, metadata=metadata, checksum=crc32c(data), before=before
+            ):
+                if before is not None and ATTEMPT_KEY in before.metadata:
+                    await self.versions.remove([Version(name=name, version_id=before.version_id)])
+                return
+        raise Unavailable(f"{self.objects.location(name)}: others keep writing it")
+
+    async def delete(self, locator: SegmentLocator) -> None:
+        """As `delete_log_segment_data`: the manifest, views and log of this attempt alone, and last
+        what says that there is an attempt. Nothing where the settings are not those of the copy.
+        """
+        reference_name = object_name(locator, ObjectKind.PINTEREST_LOG)
+        manifest_name = object_name(locator, ObjectKind.MANIFEST)
+        ended = await self._abort_of(locator)
+        own = [one async for one in self.own_versions.listed(f"{segment_stem(locator)}.")]
+        await self.own_versions.remove([one for one in own if one.name == manifest_name])
+        await ended()
+        theirs = [one async for one in self._of_attempt(locator, _SUFFIXES)]
+        await self.versions.remove(theirs)
+        if theirs:
+            await self._remove_watermark(locator)
+        left = [one for one in own if one.name not in (manifest_name, reference_name)]
+        await self.own_versions.remove(left)
+        await self.own_versions.remove([one for one in own if one.name == reference_name])
+
+    async def sweep(self, age_ms: int) -> int:
+        """Abort uploads of logs that began longer ago; how many."""
+
+        def is_stale(name: str, began_ms: int, now_ms: int) -> bool:
+            return now_ms - began_ms > age_ms and self._is_log(name)
+
+        return await self.uploads.abort_all("", is_stale)
+
+    def _is_log(self, name: str) -> bool:
+        *above, cluster, _, file = ["", "", *name.split("/")]
+        parsed = parse_file(file)
+        return (
+            len(above) <= 3
+            and cluster == self.layout.cluster
+            and parsed is not None
+            and parsed.suffix == LOG
+        )
+
+    async def _abort_of(self, locator: SegmentLocator) -> Callable[[], Awaitable[object]]:
+        """What aborts the upload of an attempt, so that it cannot be completed afterwards. Where it
+        is not known which it is, all uploads of the key end: other attempts begin again.
+        """
+        name = self.layout.view_of(locator, LOG)
+        try:
+            upload_id = await self._reference(locator)
+        except Corrupt:
+            return lambda: self.uploads.abort_all(name, lambda found, _began, _now: found == name)
+        if upload_id is None:
+            return _nothing
+        return Upload(self.objects, name, upload_id).abort_now
+
+    async def _reference(self, locator: SegmentLocator) -> str | None:
+        """The id of the attempt's upload, None where it has begun none. Invalid where it went to
+        another key than the settings say.
+        """
+        name = object_name(locator, ObjectKind.PINTEREST_LOG)
+        try:
+            data = await self.own.read(name)
+        except NotFound:
+            return None
+        key, upload_id = parse_upload_reference(data, self.own.location(name))
+        wanted = self.objects.key(self.layout.view_of(locator, LOG))
+        if key != wanted:
+            raise Invalid(
+                f"segment {locator.segment_id} is at {key}, and by the store's settings at "
+                f"{wanted}: cluster, prefix or entropy bits (rsm.config.pinterest.*) are others"
+            )
+        return upload_id
+
+    async def _check_settings(self, locator: SegmentLocator) -> None:
+        """Invalid where the log is not found because the settings have changed."""
+        await self._reference(locator)
+
+    async def _version(self, locator: SegmentLocator) -> Version:
+        """The version that the custom metadata names; that of an attempt that has none yet is
+        found. NotFound.
+        """
+        version_id = own_metadata(locator)
+        if version_id:
+            name = self.layout.view_of(locator, LOG)
+            return Version(name=name, version_id=version_id.decode("ascii", errors="replace"))
+        return await self._found(locator)
+
+    async def _found(self, locator: SegmentLocator) -> Version:
+        """The newest version of the attempt's log; NotFound, too where it has begun none."""
+        if await self._reference(locator) is not None:
+            async for one in self._of_attempt(locator, (LOG,)):
+                return one
+        name = self.objects.location(self.layout.view_of(locator, LOG))
+        raise NotFound(f"{name} has no version of segment {locator.segment_id}")
+
+    async def _of_attempt(
+        self, locator: SegmentLocator, suffixes: Sequence[str]
+    ) -> AsyncIterator[Version]:
+        """The versions with the attempt's id in their user metadata, of one name newest first."""
+        names = [self.layout.view_of(locator, suffix) for suffix in suffixes]
+        beginning = names[0] if len(names) == 1 else self.layout.view_of(locator, "")
+        found = [one async for one in self.versions.listed(beginning)]
+        there = [one for one in found if one.name in names and not one.is_marker]
+        heads = await together(map(self.versions.head, there))
+        for one, head in zip(there, heads, strict=True):
+            if head is not None and head.metadata.get(ATTEMPT_KEY) == _attempt(locator):
+                yield one
+
+    async def _remove_watermark(self, locator: SegmentLocator) -> None:
+        """Remove the watermark of a partition that has no other file. It is read before the folder
+        is listed: one that was written since then is another version, and stays.
+        """
+        folder = self.layout.folder_of(locator)
+        name = f"{folder}/{WATERMARK}"
+        before = await self.versions.current(name)
+        if before is None or ATTEMPT_KEY not in before.metadata:
+            return
+        page = await self.objects.page(f"{folder}/", most=2)
+        if [one.name for one in page.objects] == [name]:
+            await self.versions.remove([Version(name=name, version_id=before.version_id)])
+
+
+async def _nothing() -> None:
+    """No upload is to be aborted."""
+
+
+def _metadata(locator: SegmentLocator, end_offset: int | None) -> UserMetadata:
+    return segment_metadata(locator, end_offset) | {ATTEMPT_KEY: _attempt(locator)}
+
+
+def _attempt(locator: SegmentLocator) -> str:
+    return str(locator.segment_id.id)
