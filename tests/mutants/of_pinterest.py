@@ -1,0 +1,88 @@
+"""Planted bugs in the layout `pinterest`: what keeps attempts of one base offset apart."""
+
+from tests.mutants.edits import Edit, Target
+
+_TESTS = ("tests/rsm_plugins/pinterest/test_written.py",)
+VIEWS = Target("rsm_plugins/local/views.py", _TESTS)
+LOCAL = Target("rsm_plugins/local/manager.py", _TESTS)
+SEGMENTS = Target("rsm_plugins/s3/pinterest.py", _TESTS)
+VERSIONS = Target("rsm_plugins/s3/versions.py", _TESTS)
+FINDINGS = Target("rsm_plugins/s3/findings.py", _TESTS)
+
+EDITS: tuple[Edit, ...] = (
+    *VIEWS.edits(
+        (
+            "H12: the view of another attempt is removed",
+            "            if not self._is_own(base, views, locator):\n                return",
+            "            if not views:\n                return",
+        ),
+        (
+            "offset.wm falls to an older segment",
+            "found is not None and found >= locator.start_offset:",
+            "found is not None and found == locator.start_offset:",
+        ),
+        (
+            "a complete attempt has no view after another one of its offset was deleted",
+            "self._heir(locator) if self._unlink(base, locator) else None",
+            "None if self._unlink(base, locator) else None",
+        ),
+    ),
+    *LOCAL.edits(
+        (
+            "a deleted segment leaves its views, and its bytes with them",
+            "        if views is None:\n            self._remove(",
+            "        if views is not locator:\n            self._remove(",
+        ),
+    ),
+    *SEGMENTS.edits(
+        (
+            "H12: a version of another attempt is read",
+            "read_range(version.name, wanted, version.version_id)",
+            "read_range(version.name, wanted)",
+        ),
+        (
+            "H12: versions of other attempts are deleted",
+            "head.metadata.get(ATTEMPT_KEY) == _attempt(locator)",
+            "head.metadata.get(ATTEMPT_KEY) != ATTEMPT_KEY",
+        ),
+        (
+            "H12: a writer that was thought dead completes its upload after the deletion",
+            "        await ended()\n",
+            "",
+        ),
+        (
+            "offset.wm falls to an older segment in S3",
+            "                if there > locator.start_offset:\n",
+            "                if there > locator.start_offset + 10**6:\n",
+        ),
+        (
+            "H11: a log counts as missing because the settings are others",
+            "        if key != wanted:\n",
+            "        if key == name:\n",
+        ),
+        (
+            "H11: a segment whose version is gone is complete",
+            "        if head is None:\n            await self._check_settings(",
+            "        if head is None and not name:\n            await self._check_settings(",
+        ),
+        (
+            "segments are copied to a bucket that keeps no versions",
+            "        await self.versions.check_bucket()\n",
+            "",
+        ),
+    ),
+    *VERSIONS.edits(
+        (
+            "H12: the current version is deleted, whosever it is",
+            "client.delete_object(**self.objects.target(version.name, version.version_id))",
+            "client.delete_object(**self.objects.target(version.name))",
+        ),
+    ),
+    *FINDINGS.edits(
+        (
+            "a lifecycle rule that takes shadowed versions away is accepted",
+            "            if rule.get(action) and _may_touch(rule, prefix):\n",
+            "            if rule.get(action) and not rule:\n",
+        ),
+    ),
+)
