@@ -1,13 +1,13 @@
 """Real Kafka for tests: session-wide clusters that are gone, with their data, when the tests are.
 
 RLM_KEEP_SANDBOX=1 leaves the directories (not the processes) behind, to look at the logs.
-RLM_TEST_WORKERS=N gives every service so many proxy workers; with RLM_TEST_LAYOUT=blocks new
-segments have that layout where a test does not choose one; with RLM_TEST_REMOTE_INDEX=on services
-keep remote index files.
+RLM_TEST_WORKERS=N gives every service so many proxy workers; with RLM_TEST_LAYOUT=blocks or
+=pinterest new segments have that layout where a test does not choose one; with
+RLM_TEST_REMOTE_INDEX=on services keep remote index files.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,16 @@ import pytest
 
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override, SandboxSpec
+from rlm_sandbox.stores.objects import s3_client
 from tests.endings import ended_early
 
+PINTEREST = "pinterest"
+_KEYS = {
+    "rsm.config.pinterest.cluster": "their-cluster",
+    "rsm.config.pinterest.prefix": "their-prefix",
+    "rsm.config.pinterest.entropy.bits": "3",
+}
+"""Settings of a store without which it does not write that layout."""
 SandboxFactory = Callable[..., Sandbox]
 """Keyword arguments of SandboxSpec; `overrides` as strings like `broker.KEY=V`."""
 
@@ -34,6 +42,8 @@ def with_workers(spec: SandboxSpec, count: str | None = None) -> SandboxSpec:
     if not spec.services:
         return spec
     chosen = [Override(scope="rlm", key=key, value=one) for key, one in asked.items() if one]
+    if asked["storage.layout"] == PINTEREST:
+        chosen += [Override(scope="store", key=key, value=one) for key, one in _KEYS.items()]
     return replace(spec, overrides=(*spec.overrides, *chosen))
 
 
@@ -91,7 +101,20 @@ def sandbox_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbo
 def _up(root: Path, *, overrides: tuple[str, ...] = (), **options: Any) -> Sandbox:
     parsed = tuple(Override.parse(text) for text in overrides)
     spec = SandboxSpec(**{"jvm": "quick", **options}, overrides=parsed)
-    return Sandbox.up(root, with_workers(spec))
+    made = Sandbox.up(root, with_workers(spec))
+    if os.environ.get("RLM_TEST_LAYOUT") == PINTEREST and made.json["store"]["kind"] == "s3":
+        enable_versioning(made.json["store"])
+    return made
+
+
+def enable_versioning(store: Mapping[str, Any]) -> None:
+    """Every put in the bucket of a sandbox makes a version from now on: before anything is copied,
+    since topics are enabled later.
+    """
+    client = s3_client(store)
+    client.put_bucket_versioning(
+        Bucket=store["bucket"], VersioningConfiguration={"Status": "Enabled"}
+    )
 
 
 def _down(made: Sandbox) -> None:
