@@ -64,7 +64,7 @@ class LogReadResult:
 class RemoteLogManager:
     """Tiers partitions of one broker from within a program; an async context manager, entered once.
 
-    `settings` are those of `rlm serve`, or the path of its file (the draft's `configure`).
+    `settings` are those of `rlm serve`, or the path of its file (`configure` of KIP-405).
     `partitions` have tasks from the beginning; None = all that the broker leads, also later.
     """
 
@@ -159,7 +159,7 @@ class RemoteLogManager:
 
     async def add_partitions(self, partitions: Iterable[TopicPartition]) -> bool:
         """Have tasks for these partitions: copy what is closed at once, then at intervals; trim and
-        expire as the topics say (the draft's `addPartitions`).
+        expire as the topics say (`addPartitions` of KIP-405).
 
         Whether all of them are led here now, of topics that were enabled (`rlm topics enable`).
         Where one is not, its tasks begin as soon as it is. Followers need no call: every service
@@ -173,7 +173,7 @@ class RemoteLogManager:
 
     async def remove_partitions(self, partitions: Iterable[TopicPartition]) -> bool:
         """Begin no task for these partitions any more, and wait until those that run have ended:
-        segments that are being copied are copied whole, as in the draft (`removePartitions`).
+        segments that are being copied are copied whole (`removePartitions` of KIP-405).
 
         Whether any of them is still led here: the broker's log then grows, and `rlm status` has a
         problem, until it is added again. A caller that gives up waiting has removed them.
@@ -201,8 +201,8 @@ class RemoteLogManager:
         hard_max_bytes: bool = False,
         read_committed: bool = False,
     ) -> LogReadResult:
-        """Read a partition of the cluster from the remote tier, whoever leads it, added or not (the
-        draft's `read`, which has a partition for each entry of a list).
+        """Read a partition of the cluster from the remote tier, whoever leads it, added or not
+        (`read` of KIP-405's first draft, which takes a list of partitions).
 
         The first batch comes whole, however large, unless `hard_max_bytes`. At the end of the
         remote log and beyond, no records: a broker has them in its own log, or nobody yet.
@@ -252,7 +252,7 @@ class RemoteLogManager:
 
     async def shutdown(self) -> None:
         """Finish reads and answers under way within `shutdown.timeout.ms`, stop all tasks and close
-        everything (the draft's `shutdown`). A second call waits for the first; leaving the block
+        everything (`shutdown` of KIP-405). A second call waits for the first; leaving the block
         calls it, too.
         """
         self._is_open = False

@@ -83,8 +83,8 @@ async def test_the_schedules_begin_tasks_of_what_was_added_alone(tmp_path: Path)
     async with leading(tmp_path, Assignment([ADDED.topic_partition])) as service:
         tasks = service.tasks
         copies, cleanups = pools(tasks)
-        lives = [copies.run(), cleanups.run(), tasks.run_copies(), tasks.run_cleanups()]
-        running = [asyncio.ensure_future(one) for one in lives]
+        works = [copies.run(), cleanups.run(), tasks.run_copies(), tasks.run_cleanups()]
+        running = [asyncio.ensure_future(one) for one in works]
         await until(lambda: copies.last_errors and cleanups.last_errors)
         for one in running:
             one.cancel()
