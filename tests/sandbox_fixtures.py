@@ -7,7 +7,7 @@ RLM_TEST_REMOTE_INDEX=on services keep remote index files.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,20 +101,19 @@ def sandbox_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbo
 def _up(root: Path, *, overrides: tuple[str, ...] = (), **options: Any) -> Sandbox:
     parsed = tuple(Override.parse(text) for text in overrides)
     spec = SandboxSpec(**{"jvm": "quick", **options}, overrides=parsed)
-    made = Sandbox.up(root, with_workers(spec))
-    if os.environ.get("RLM_TEST_LAYOUT") == PINTEREST and made.json["store"]["kind"] == "s3":
-        enable_versioning(made.json["store"])
-    return made
+    return with_versions(Sandbox.up(root, with_workers(spec)))
 
 
-def enable_versioning(store: Mapping[str, Any]) -> None:
-    """Every put in the bucket of a sandbox makes a version from now on: before anything is copied,
-    since topics are enabled later.
+def with_versions(made: Sandbox) -> Sandbox:
+    """The same sandbox, whose bucket has versions if RLM_TEST_LAYOUT needs them. Nothing is copied
+    yet: topics are enabled later.
     """
-    client = s3_client(store)
-    client.put_bucket_versioning(
-        Bucket=store["bucket"], VersioningConfiguration={"Status": "Enabled"}
-    )
+    store = made.json["store"]
+    if os.environ.get("RLM_TEST_LAYOUT") == PINTEREST and store["kind"] == "s3":
+        s3_client(store).put_bucket_versioning(
+            Bucket=store["bucket"], VersioningConfiguration={"Status": "Enabled"}
+        )
+    return made
 
 
 def _down(made: Sandbox) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.endings import ended_early
-from tests.sandbox_fixtures import with_workers
+from tests.sandbox_fixtures import with_versions, with_workers
 from tests.scenarios.client_threads import clients_come_to, open_clients
 from tests.scenarios.cluster import STORES, WORKERS, Cluster
 from tests.scenarios.faults import whole
@@ -107,7 +107,7 @@ def one_broker(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
         yield request.getfixturevalue("sandbox")
         return
     folder = request.getfixturevalue("tmp_path_factory").mktemp(kind)
-    made = Sandbox.up(folder, spec)
+    made = with_versions(Sandbox.up(folder, spec))
     try:
         yield made
     finally:

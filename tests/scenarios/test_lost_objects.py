@@ -10,6 +10,7 @@ from aiokafka import TopicPartition as AioPartition
 
 from kafka_protocol.error_codes import NONE, UNKNOWN_SERVER_ERROR
 from kip405.ids import Uuid
+from rlm_sandbox.stores.objects import S3Objects
 from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.objects import RECORDS, finished_segments, names_of, objects_of
@@ -31,7 +32,17 @@ def _delete(cluster: Cluster, topic: str, offset: int) -> str:
         if name.endswith(RECORDS) and name.rpartition("/")[2].startswith(f"{offset:020}-")
     ]
     objects.delete([name])
+    if isinstance(objects, S3Objects) and name.endswith(".pinterest-log"):
+        _delete_versions(objects, f"/{topic}-0/{offset:020}.log")
     return name
+
+
+def _delete_versions(objects: S3Objects, ending: str) -> None:
+    """Every version of the one object whose name ends so, which is where its log is."""
+    [name] = [name for name in objects.sizes() if name.endswith(ending)]
+    where = {"Bucket": objects.bucket}
+    for found in objects.client.list_object_versions(Prefix=name, **where)["Versions"]:
+        objects.client.delete_object(Key=name, VersionId=found["VersionId"], **where)
 
 
 @ON_S3
