@@ -61,6 +61,8 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
         self._connection = self._stores = None
         if remote_reads not in (SERVICE, STORE):
             raise ValueError(f"`remote_reads` must be {SERVICE} or {STORE}: {remote_reads!r}")
+        if remote_reads == SERVICE and any(value is not None for value in of_store.values()):
+            raise ValueError(f"`{_RLM_STORE}*` arguments need remote_reads={STORE!r}")
         if self._mode is not ReadMode.KAFKA_ONLY:
             self._connection = service_connection(rlm_endpoints, **of_service)
             if remote_reads == STORE:

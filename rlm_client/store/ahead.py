@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from kip405.crc import ByteBuffer
 from kip405.errors import Unavailable
@@ -179,8 +179,8 @@ class RangesAhead:
             self._indexes = self._stores.indexes(
                 self._topic_partition, self._cluster_id, self._segments[0]
             )
-        if self._flying and not self._indexes.done():
-            return False
+        if self._flying and not _is_there(self._indexes):
+            return False  # where it has failed, that is said once all before it is given out
         indexes = self._result(self._indexes, stop)
         self._indexes = None
         segment = self._segments.popleft()
@@ -203,6 +203,10 @@ class RangesAhead:
         except CancelledError as error:
             stop.check()
             raise Unavailable("the stores were closed") from error
+
+
+def _is_there(future: "Future[Any]") -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None
 
 
 def _planned(segment: ListedSegment, indexes: StoredIndexes, offset: int) -> _Planned:

@@ -11,13 +11,13 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from kip405.contracts import SegmentReader, StoreIdentity
 from kip405.crc import ByteBuffer
-from kip405.errors import Corrupt, NotFound, RemoteStorageError, Unavailable
+from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.segments import ByteRange, FileSlice
 from rlm_client.store.options import StoreOptions
 from rlm_client.store.windows import ListedSegment, StoredIndexes, stored_indexes
@@ -32,7 +32,9 @@ _LAST_S: Final = 5.0
 
 
 class MissingStore(Exception):
-    """None of the consumer's stores is the one that has the segment."""
+    """None of the consumer's stores is the one that has the segment, or its settings lack what it
+    takes to read it, as those of an imported one may.
+    """
 
 
 class AheadMemory:
@@ -142,7 +144,9 @@ class OpenStores:
         self, topic_partition: TopicPartition, cluster_id: str, segment: ListedSegment
     ) -> StoredIndexes:
         store = await self._store_of(topic_partition, cluster_id, segment)
-        data = await store.fetch_indexes(segment.metadata.locator(cluster_id))
+        locator = segment.metadata.locator(cluster_id)
+        with _refused():
+            data = await store.fetch_indexes(locator)
         return await self._threads.run(stored_indexes, data, segment)
 
     async def _log(
@@ -154,7 +158,9 @@ class OpenStores:
         indexes: StoredIndexes,
     ) -> ByteBuffer:
         store = await self._store_of(topic_partition, cluster_id, segment)
-        found = await store.fetch_log_segment(segment.metadata.locator(cluster_id), wanted)
+        locator = segment.metadata.locator(cluster_id)
+        with _refused():
+            found = await store.fetch_log_segment(locator, wanted)
         return await self._threads.run(_checked, found, wanted, segment, indexes)
 
     async def _store_of(
@@ -205,6 +211,14 @@ class OpenStores:
             await asyncio.wait(running, timeout=_LAST_S)
         for opened in self._open.values():
             await opened.manager.close()
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except Invalid as error:
+        raise MissingStore(str(error)) from error
 
 
 def _checked(

@@ -90,6 +90,9 @@ def test_arguments_that_cannot_be_used_are_refused() -> None:
         {"rlm_endpoints": ""},
         {"rlm_endpoints": "nowhere"},
         {"rlm_endpoints": "a:1", "auto_offset_reset": "first"},
+        {"rlm_endpoints": "a:1", "remote_reads": "bucket"},
+        {"rlm_endpoints": "a:1", "remote_reads": "store"},
+        {"rlm_endpoints": "a:1", "rlm_stores": {"plugin": "local"}},
     ):
         with pytest.raises(ValueError, match=r"."):
             BlockingTieredStorageConsumer(**options)

@@ -1,15 +1,19 @@
 """The remote tier read from the store: the same batches, no others, and what a service reads."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kip405.errors import Invalid
 from kip405.indexes import AbortedTransaction
-from kip405.segments import Layout
+from kip405.segments import ByteRange, Layout, SegmentLocator
 from rlm_client.store.opened import OpenStores
 from rlm_client.store.options import store_options
 from rsm_plugins.layout.keys import ObjectKind
+from rsm_plugins.local.manager import LocalRemoteStorageManager
+from rsm_plugins.store_kinds import OpenStore
 from tests.kip405.batch_builder import control_batch
 from tests.rlm_client.store_site import Site, log_of, read
 from tiered_reads.errors import ServiceError
@@ -141,8 +145,11 @@ def test_h11_an_object_that_is_deleted_in_the_midst_of_a_read(site: Site) -> Non
         for kind in (ObjectKind.LOG, ObjectKind.INDEXES):
             site.path(second, kind).unlink(missing_ok=True)
 
-    found = read(site, 0, 300, between=deleted, store_ahead_bytes=1)
-    assert found.data == b"".join(logs) + site.log[0]
+    for ahead_bytes in (1, 1 << 20):
+        found = read(site, 0, 300, between=deleted, store_ahead_bytes=ahead_bytes)
+        assert found.data == b"".join(logs) + site.log[0]
+        assert {one.start_offset for one in found.pieces if not one.is_from_store} >= {297}
+        assert min(site.read_at) >= 150, "the segments before it are read from the store"
 
 
 @pytest.mark.parametrize("kind", [ObjectKind.LOG, ObjectKind.INDEXES])
@@ -226,6 +233,24 @@ def test_a_service_or_store_that_is_away_is_asked_again_later(site: Site) -> Non
     with pytest.raises(ServiceError, match="the store") as raised:
         read(site, 0, 60)
     assert raised.value.kind == "UNAVAILABLE"
+
+
+class _Refusing(LocalRemoteStorageManager):
+    async def fetch_log_segment(self, locator: SegmentLocator, byte_range: ByteRange) -> Any:
+        raise Invalid("its log is in a bucket that the settings do not name")
+
+
+def test_a_segment_that_the_settings_cannot_read_is_read_by_the_service(site: Site) -> None:
+    async def opened(values: Any, threads: Any) -> OpenStore:
+        return OpenStore(manager=_Refusing(site.root, threads=threads), uri="")
+
+    site.add(1, log_of(0, 60))
+    site.log = [log_of(0, 60)]
+    options = store_options(**site.options())
+    kind = replace(options.stores[0].kind, open=opened)
+    stores = (replace(options.stores[0], kind=kind),)
+    found = read(site, 0, 60, opened=OpenStores(replace(options, stores=stores)))
+    assert found.data == log_of(0, 60) and found.from_store == []
 
 
 def test_a_store_that_is_away_at_the_start_is_read_later(site: Site) -> None:
