@@ -9,7 +9,7 @@ import pytest
 from kip405.errors import Invalid
 from kip405.indexes import AbortedTransaction
 from kip405.segments import ByteRange, Layout, SegmentLocator
-from rlm_client.store.opened import OpenStores
+from rlm_client.store.opened import AheadMemory, OpenStores
 from rlm_client.store.options import store_options
 from rsm_plugins.layout.keys import ObjectKind
 from rsm_plugins.local.manager import LocalRemoteStorageManager
@@ -60,6 +60,15 @@ def test_little_memory_is_enough(site: Site) -> None:
     logs = three_segments(site)
     found = read(site, 0, 150, store_ahead_bytes=1, store_memory_bytes=1)
     assert found.data == b"".join(logs) and found.taken_bytes == 0
+
+
+def test_g10_what_is_read_ahead_has_a_limit_but_for_what_a_partition_waits_for() -> None:
+    memory = AheadMemory(10)
+    assert memory.take(8, is_next=False)
+    assert not memory.take(3, is_next=False)
+    assert memory.take(3, is_next=True) and memory.taken_bytes == 11
+    memory.give_back(8)
+    assert memory.take(7, is_next=False) and memory.taken_bytes == 10
 
 
 def test_the_end_is_what_a_service_says(site: Site) -> None:
