@@ -4,7 +4,7 @@ import hashlib
 import inspect
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.consumer.fetcher import Fetcher, FetchResult
+from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
 
 _START = "2f1ba70443327538"
 _READ_WHOLE = (
@@ -28,3 +28,8 @@ def test_the_fetcher_is_the_one_that_ours_extends() -> None:
     """A new one: read rlm_client/tiered_fetcher.py beside it, then name its hashes here."""
     assert [(name, _hash(getattr(Fetcher, name))) for name, _ in _READ_WHOLE] == [*_READ_WHOLE]
     assert _hash(FetchResult) == "d7db13f06de8248c"
+
+
+def test_records_are_made_as_ours_of_whole_batches() -> None:
+    """New ones: read rlm_client/pieces.py beside them, then name their hash here."""
+    assert _hash(PartitionRecords) == "94aa0da0dbec8d1b"
