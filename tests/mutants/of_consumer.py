@@ -43,8 +43,11 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H37: the read of an assignment goes on in the next one, where it was",
-            "        if assignment is self._reads_of:\n            return\n        self._drop",
-            "        if self._reads:\n            return\n        self._drop",
+            "        self._reads = {one: _Reads(self._mode) for one in assignment.tps}\n",
+            "        kept = self._reads\n"
+            "        self._reads = {one: _Reads(self._mode) for one in assignment.tps}\n"
+            "        for one in kept.keys() & self._reads.keys():\n"
+            "            assignment.state_value(one).seek(max(kept[one].position, 0))\n",
         ),
         (
             "H06: a topic of another id is read",
