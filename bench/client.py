@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 when everything was measured, whatever the numbers say."""
     given = _parser().parse_args(arguments)
     if given.quick:
-        given.mib, given.passes = min(given.mib, 16), min(given.passes, 1)
+        given.mib, given.segment_mib, given.passes = 16, 4, 1
 
     def run() -> tuple[list[str], dict[str, Any]]:
         with tempfile.TemporaryDirectory(prefix="rlm-bench-") as folder:

@@ -8,6 +8,7 @@ from typing import Any
 
 from kip405.batches import batch_headers
 from kip405.contracts import StoreIdentity
+from kip405.ids import Uuid
 from kip405.indexes import AbortedTransaction
 from kip405.segments import Layout, RemoteLogSegmentMetadata
 from rlm.v1 import fetch_pb2 as pb
@@ -61,9 +62,9 @@ class Site:
     def options(self, **options: Any) -> dict[str, Any]:
         return {"stores": {"plugin": "local", "rsm.config.root": str(self.root)}, **options}
 
-    def prepare(self) -> None:
+    def prepare(self, store_id: Uuid = STORE_ID) -> None:
         self.root.mkdir(exist_ok=True)
-        identity = StoreIdentity(store_id=STORE_ID, cluster_id=CLUSTER_ID, created_ms=0)
+        identity = StoreIdentity(store_id=store_id, cluster_id=CLUSTER_ID, created_ms=0)
         asyncio.run(self.store.create_identity(identity))
 
     def add(

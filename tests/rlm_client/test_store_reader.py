@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kip405.errors import Invalid
+from kip405.ids import Uuid
 from kip405.indexes import AbortedTransaction
 from kip405.segments import ByteRange, Layout, SegmentLocator
 from rlm_client.store.opened import AheadMemory, OpenStores
@@ -211,7 +212,7 @@ def test_a_segment_of_another_store_is_read_by_the_service(site: Site, tmp_path:
     site.add(1, log)
     site.log = [log]
     other = Site(tmp_path / "other")
-    other.root.mkdir()
+    other.prepare(Uuid(b"\x05" * 16))
     found = read(site, 0, 60, **other.options())
     assert found.data == log and found.from_store == []
     both = {"near": other.options()["stores"], "far": site.options()["stores"]}
