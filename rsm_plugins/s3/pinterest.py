@@ -158,6 +158,9 @@ class PinterestSegments:
         for suffix, data in index_views(indexes, self.own.location(indexes_name)).items():
             name = self.layout.view_of(locator, suffix)
             await self.versions.put(name, data, metadata=metadata, checksum=crc32c(data))
+        if await self.own.size_of(indexes_name) is None:  # deleted meanwhile, and its views before
+            views = [one async for one in self._of_attempt(locator, (OFFSET_INDEX, TIME_INDEX))]
+            await self.versions.remove(views)
 
     async def raise_watermark(self, locator: SegmentLocator) -> None:
         """Raise `offset.wm` to a copied segment, unless it is beyond. It is written again where it
@@ -191,12 +194,13 @@ class PinterestSegments:
         own = [one async for one in self.own_versions.listed(f"{segment_stem(locator)}.")]
         await self.own_versions.remove([one for one in own if one.name == manifest_name])
         await ended()
+        # The indexes before the views: who publishes views looks for the indexes afterwards.
+        left = [one for one in own if one.name not in (manifest_name, reference_name)]
+        await self.own_versions.remove(left)
         theirs = [one async for one in self._of_attempt(locator, _SUFFIXES)]
         await self.versions.remove(theirs)
         if theirs:
             await self._remove_watermark(locator)
-        left = [one for one in own if one.name not in (manifest_name, reference_name)]
-        await self.own_versions.remove(left)
         await self.own_versions.remove([one for one in own if one.name == reference_name])
 
     async def sweep(self, age_ms: int) -> int:
