@@ -1,4 +1,4 @@
-"""A record that cannot be read takes none of another partition with it."""
+"""Records of a piece lie between its offsets; one that cannot be read takes no other with it."""
 
 from collections.abc import Generator
 from types import SimpleNamespace
@@ -55,6 +55,18 @@ async def _filled(*partitions: TopicPartition) -> TieredFetcher:
             one, assignment=assignment, partition_records=records, backoff=0
         )
     return fetcher
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_h37_records_of_a_piece_end_where_it_does(start: int) -> None:
+    """Inside a batch, as where Kafka's log begins: the other tier has the rest."""
+    piece = Fetched(batches=batch(0, 6), start_offset=start, next_offset=4)
+    form = RecordFormat(
+        key_deserializer=None, value_deserializer=None, check_crcs=True, isolation_level=0
+    )
+    records = PieceRecords(READABLE, piece, form, TierCounters())
+    assert [record.offset for record in records] == list(range(start, 4))
+    assert records.next_fetch_offset == 4
 
 
 @pytest.mark.parametrize("order", [(READABLE, UNREADABLE), (UNREADABLE, READABLE)])
