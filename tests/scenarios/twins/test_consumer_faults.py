@@ -102,7 +102,7 @@ class Story:
 
     def _service_is_killed(self) -> None:
         self.cluster.sandbox.kill("rlm:1")
-        self.cluster.sandbox.start("rlm:1", wait=False)
+        self.cluster.sandbox.start("rlm:1")
 
     def _store_is_away(self) -> None:
         """And a service has lost what it had of it in memory."""
