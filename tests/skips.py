@@ -17,6 +17,7 @@ REASONS = (
     "there is no git",
     "there is no kustomize and no kubectl",
     "there are no namespaces of Linux to run pods in",
+    "there are no mount namespaces",
     "there is no promtool",
     "needs a device that is always full",
     "bash is older than 4.4",

@@ -9,6 +9,7 @@ import pytest
 
 from rlm.service.metrics import TABLE
 from rlm_client.connection import service_connection
+from rlm_client.store.options import store_options
 from rlm_sandbox.demo.__main__ import main as demo
 from tests.docs import reading
 from tests.docs.command_lines import PROGRAMS, every_command, options_of, resolve
@@ -34,6 +35,8 @@ OTHERS_OPTIONS = {"--skip-message-on-error", "--to-earliest", "--to-datetime"}
 OF_THE_CONSUMER = {
     *("rlm_client", "rlm_endpoints"),
     *(f"rlm_{name}" for name in inspect.signature(service_connection).parameters),
+    *(f"rlm_{name}" for name in inspect.signature(store_options).parameters),
+    "rlm_stores",
 }
 """The package, and arguments of TieredStorageConsumer."""
 

@@ -90,8 +90,8 @@ EDITS: tuple[Edit, ...] = (
     *_POLICIES.edits(
         (
             "a reader may write objects",
-            "rows = (row for row in RIGHTS if role in row.roles and row.resource is resource)",
-            "rows = (row for row in RIGHTS if row.resource is resource)",
+            "rows = (row for row in table if role in row.roles and row.resource is resource)",
+            "rows = (row for row in table if row.resource is resource)",
         ),
         (
             "a policy reaches the objects of every prefix",

@@ -338,7 +338,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a completion whose answer was lost counts as failed",
-            "                await self._check_visible(client, error)\n",
+            "                await check(client, error)\n",
             "                raise\n",
         ),
         (

@@ -400,12 +400,8 @@ EDITS: tuple[Edit, ...] = (
     *BROKER_SERVICE.edits(
         (
             "H23: a core says that it is ready before it knows its broker",
-            "        await self._check_broker()\n"
-            "        if self._core is not None:\n"
-            "            say_ready()\n",
-            "        if self._core is not None:\n"
-            "            say_ready()\n"
-            "        await self._check_broker()\n",
+            "        await self._check_broker()\n        self._started()\n",
+            "        self._started()\n        await self._check_broker()\n",
         ),
     ),
 )
