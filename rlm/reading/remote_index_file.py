@@ -105,7 +105,8 @@ class IndexFile:
                 found.append(one)  # noqa: PERF402 - what was found before an error counts
         sound_bytes = decode_entry(data, found[-1][0])[1] if found else 0
         kept = [run for run in self.runs if run.end <= sound_bytes]
-        is_whole = len(kept) == len(self.runs) and sound_bytes == len(data)
+        # entries behind the last segment are of one whose append failed, however sound they are
+        is_whole = len(kept) == len(self.runs) and self.size_bytes == len(data)
         if not is_whole:
             self.runs = kept
             self._truncate()

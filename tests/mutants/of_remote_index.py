@@ -65,6 +65,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *FILE.edits(
         (
+            "offset and time index have entries of a segment whose append failed",
+            "self.size_bytes == len(data)\n",
+            "sound_bytes == len(data)\n",
+        ),
+        (
             "a segment is appended to a remote offset or time index that was damaged",
             "if zlib.crc32(data) != self._index_crcs[number]:",
             "if zlib.crc32(data) < 0:",
