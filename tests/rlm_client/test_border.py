@@ -187,16 +187,19 @@ async def test_a_topic_that_is_not_tiered_is_read_as_by_aiokafka() -> None:
         assert reader.counters.offsets_missed == 15
 
 
-@pytest.mark.parametrize("committed", [0, None])
+@pytest.mark.parametrize(
+    ("committed", "policy"), [(0, "earliest"), (None, "earliest"), (0, "latest")]
+)
 async def test_a_topic_that_services_deny_and_kafka_keeps_is_an_error(
     committed: int | None,
+    policy: str,
 ) -> None:
     """Else a caller of another cluster's services would begin where Kafka's log does."""
     world = written(remote_end=15, kafka_start=15)
     world.is_tiered = False
     world.configs = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
     async with reading(
-        world, ReadMode.KAFKA_PREFERRED, committed=committed, policy="earliest"
+        world, ReadMode.KAFKA_PREFERRED, committed=committed, policy=policy
     ) as reader:
         with pytest.raises(RemoteTierError, match="right to describe the topic"):
             await reader.take_until(world.end)
