@@ -134,11 +134,6 @@ EDITS: tuple[Edit, ...] = (
             "now_ms - at < self._silent_ms for at in",
             "now_ms - at >= 0 for at in",
         ),
-        (
-            "G10: every silent call gets one thread more",
-            "len(self._running) < self._most_threads\n        if not",
-            "len(self._running) >= 0\n        if not",
-        ),
     ),
     *_READER.edits(
         (
