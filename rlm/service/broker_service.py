@@ -121,10 +121,7 @@ async def _serve(
     with service_threads(config) as threads:
 
         def make(tasks: asyncio.TaskGroup) -> BrokerService:
-            started = say_ready if core is not None else lambda: None
-            service = BrokerService(
-                config, SystemClock(), tasks, threads, reread, core, started=started
-            )
+            service = BrokerService(config, SystemClock(), tasks, threads, reread, core)
             on_hang_up(service.reload.request)
             return service
 
@@ -148,14 +145,15 @@ class BrokerService:
         core: CoreSettings | None = None,
         *,
         assignment: Assignment | None = None,
-        started: Callable[[], None] = lambda: None,
+        started: Callable[[], None] | None = None,
     ) -> None:
         """Contacts nothing. `core`: this process is the core of proxy workers. Invalid: the token
         or principals file cannot be used, or see build_stores.
         """
         tokens = token_source(config.api_token_file, clock)
         self._callers = callers = build_callers(config, tokens, clock, threads.other)
-        self._config, self._started = config, started
+        self._config = config
+        self._started = started or (say_ready if core is not None else _nothing)
         self._clock, self._loop_watch = clock, LoopWatch(clock)
         metrics = ServiceMetrics()
         self._dependencies = shared = build_dependencies(config, clock, tasks, threads)
@@ -489,3 +487,7 @@ def _statuses(
 def _health(tier: LocalTier, problems: ProblemWatch) -> HealthState:
     """Ready once clients can be served; problems for operators do not make it unready."""
     return HealthState(alive=True, ready=tier.ready(), problems=problems.current())
+
+
+def _nothing() -> None:
+    """Nobody waits until the broker is known."""

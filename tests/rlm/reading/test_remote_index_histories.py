@@ -58,13 +58,14 @@ class History:
         self.living: dict[bytes, Segment] = {}
         self.made = 0
         self.end = self.rng.randrange(50)
-        self.has_failed = False
+        self.has_failed = self.is_flipped = False
         self.steps: Counter[str] = Counter()
         self.start_process()
 
     def start_process(self) -> None:
         self.files = RemoteIndexFiles(self.path, _LIMITS, lambda: self.now_ms)
         self.files.load()
+        self.is_flipped = False
 
     def kept(self) -> list[Segment]:
         found = [self.living[raw] for raw in self.files.partition_of if raw in self.living]
@@ -142,9 +143,9 @@ class History:
         self.now_ms += self.rng.randrange(2_000)
 
     def crash(self) -> None:
-        before = set(self.files.partition_of)
+        before, may_be_less = set(self.files.partition_of), self.has_failed or self.is_flipped
         self.start_process()
-        assert set(self.files.partition_of) == before or self.has_failed
+        assert set(self.files.partition_of) == before or may_be_less
 
     def killed(self) -> None:
         """At any change of any file while a segment is kept, or others are dropped."""
@@ -191,6 +192,7 @@ class History:
             data = bytearray(path.read_bytes())
             data[self.rng.randrange(len(data))] ^= 1 << self.rng.randrange(8)
             path.write_bytes(data)
+            self.is_flipped = True  # nobody may read it before the next start
         if self.rng.random() < 0.5:
             self.start_process()
 
