@@ -31,7 +31,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 Q = TypeVar("Q")
 A = TypeVar("A")
 _OPTIONS = (("grpc.max_receive_message_length", 128 << 20),)
-_TRY_SECONDS = 1.5
+_TRIES_SECONDS = (1.5, 5.0)
+"""How long each of several services may take; on a busy machine some need the second time."""
 _GRPC_SAYS = ("", "Method not found!", "Method not implemented!")
 _BUSY_PAUSE_SECONDS = 0.2
 _BUSY_PAUSE_MOST_SECONDS = 2.0
@@ -122,10 +123,11 @@ class Connect:
         addresses = self._addresses()
         if len(addresses) == 1:
             return addresses[0]  # a single token is used without a choice
-        for address in addresses:
-            with self._channel(address) as channel:
-                if answers(channel, _TRY_SECONDS):
-                    return address
+        for limit_s in _TRIES_SECONDS:
+            for address in addresses:
+                with self._channel(address) as channel:
+                    if answers(channel, min(limit_s, self.timeout_s)):
+                        return address
         raise Unavailable(f"no service is reachable at {', '.join(addresses)}")
 
     def _channel(self, address: str) -> grpc.Channel:

@@ -84,6 +84,13 @@ def _fill(cluster: Cluster, topic: str) -> list[Row]:
     return sorted(rows, key=lambda row: row.offset)
 
 
+def _commit(archive: Archive, consumer: Consumer, offset: int) -> None:
+    offsets = [TopicPartition(archive.topic, 0, offset)]
+    archive.cluster.wait_for(
+        lambda: bool(consumer.commit(offsets=offsets, asynchronous=False)), "a coordinator", 60
+    )
+
+
 def _consumer(archive: Archive, client_id: str, group: str, **config: Any) -> Consumer:
     return Consumer(
         {
@@ -160,7 +167,7 @@ def test_java_begins_where_its_client_id_may(archive: Archive) -> None:
 def test_a_committed_position_below_stays_and_its_client_gets_an_error(archive: Archive) -> None:
     group = fresh("behind")
     before = _consumer(archive, "all", group)
-    before.commit(offsets=[TopicPartition(archive.topic, 0, 5)], asynchronous=False)
+    _commit(archive, before, 5)
     before.close()
     limited = _consumer(archive, "local-2", group, **{"auto.offset.reset": "error"})
     limited.subscribe([archive.topic])
@@ -187,7 +194,7 @@ def test_a_committed_position_below_stays_and_its_client_gets_an_error(archive: 
 def test_rlm_clients_shows_who_reads_and_who_reads_past_the_proxy(archive: Archive) -> None:
     group, past = fresh("seen"), fresh("past")
     direct = _consumer(archive, "d", past, **{"bootstrap.servers": archive.cluster.direct})
-    direct.commit(offsets=[TopicPartition(archive.topic, 0, 7)], asynchronous=False)
+    _commit(archive, direct, 7)
     direct.close()
     consumer = _consumer(archive, "reader-1", group)
     try:

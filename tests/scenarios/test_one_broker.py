@@ -77,7 +77,10 @@ def test_h19_groups_below_the_first_trim_are_listed(one: Cluster) -> None:
     one.create_topic(topic)
     one.fill(topic, mib=3)
     consumer = Consumer({"bootstrap.servers": one.direct, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(topic, 0, 17)], asynchronous=False)
+    offsets = [TopicPartition(topic, 0, 17)]
+    one.wait_for(
+        lambda: bool(consumer.commit(offsets=offsets, asynchronous=False)), "a coordinator", 60
+    )
     consumer.close()
     options = ("topics", "enable", topic, "--trim", "--local-retention-bytes", "1048576")
     refused = one.rlm(*options, check=False)
