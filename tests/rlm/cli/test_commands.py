@@ -233,7 +233,7 @@ async def test_a_sandbox_names_its_services(node: Node, tmp_path: Path) -> None:
     document = {"brokers": [{"grpc": "127.0.0.1:1"}, {"grpc": node.address}]}
     (tmp_path / "sandbox.json").write_text(json.dumps(document))
     result = await rlm("topics", "list", env={"RLM_SANDBOX": str(tmp_path)})
-    assert result.stdout == "no topic is enabled\n"
+    assert result.stdout == "no topic is enabled\n", result.output
 
 
 async def test_serve_names_the_bad_setting(tmp_path: Path) -> None:
