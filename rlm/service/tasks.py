@@ -276,7 +276,9 @@ class TaskWiring:
     async def run_copy(self, led: LedPartition, request: CopyRequest | None = None) -> None:
         """Copy what is eligible, or all that is closed where it was asked for, to the store that
         the rules name, after its identity check (H11). Fenced: the partition was left out.
+        Unavailable: a rival lives.
         """
+        self._refuse_rival()
         self._refuse_left_out(led)
         await self.partition_tasks.copy.run(led, request)
 

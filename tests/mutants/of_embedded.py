@@ -5,6 +5,7 @@ from tests.mutants.edits import Edit, Target
 _ASSIGNMENT = Target("rlm/tasks/assignment.py", ("tests/rlm/tasks/test_h05_assignment.py",))
 _SCHEDULE = Target("rlm/tasks/schedule.py", ("tests/rlm/tasks/test_schedule.py",))
 _TASKS = Target("rlm/service/tasks.py", ("tests/rlm/service/test_h05_left_out.py",))
+_BESIDE_A_RIVAL = Target("rlm/service/tasks.py", ("tests/rlm/service/test_h13_rival.py",))
 _ROOT = Target("rlm/service/broker_service.py", ("tests/rlm/service/test_h05_left_out.py",))
 _MANAGER = Target(
     "rlm/service/remote_log_manager.py", ("tests/rlm/service/test_remote_log_manager.py",)
@@ -77,6 +78,15 @@ EDITS: tuple[Edit, ...] = (
             "H38: nobody hears of what was left out",
             "return left_out_findings(self.left_out())",
             "return left_out_findings(())",
+        ),
+    ),
+    *_BESIDE_A_RIVAL.edits(
+        (
+            "H13: a call copies beside a second service of the node",
+            "        self._refuse_rival()\n"
+            "        self._refuse_left_out(led)\n"
+            "        await self.partition_tasks.copy.run(",
+            "        self._refuse_left_out(led)\n        await self.partition_tasks.copy.run(",
         ),
     ),
     *_ROOT.edits(
