@@ -64,7 +64,8 @@ class HistoryListener:
             return
         self._server.close()
         serving = tuple(self._open.values())
-        for task in serving:
+        for writer, task in self._open.items():
+            writer.transport.abort()  # a task that is cancelled before it began does not
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
         await self._server.wait_closed()

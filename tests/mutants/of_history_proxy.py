@@ -12,8 +12,18 @@ EDITS: tuple[Edit, ...] = (
     *ANSWERS.edits(
         (
             "H04: an offset beyond a doubtful end is out of range, and a client resets",
-            "            state.refuse_doubtful_end()\n            raise OffsetOutOfRange(",
-            "            raise OffsetOutOfRange(",
+            "        if offset >= state.next_offset:\n            state.refuse",
+            "        if offset == state.next_offset:\n            state.refuse",
+        ),
+        (
+            "H04: a doubtful end is an end for a client that may read nothing now",
+            "        if offset >= state.next_offset:\n            state.refuse",
+            "        if offset > state.next_offset:\n            state.refuse",
+        ),
+        (
+            "H04: a doubtful end is the latest offset, and what follows is left out",
+            "            if timestamp in _OF_THE_END:\n",
+            "            if timestamp not in _OF_THE_END:\n",
         ),
         (
             "H17: what was not read yet is no topic",
@@ -57,6 +67,11 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *LISTENER.edits(
+        (
+            "a connection that has just begun outlives the listener",
+            "            writer.transport.abort()  # a task",
+            "            pass  # a task",
+        ),
         (
             "H36: connections are not bounded",
             "        if len(self._open) >= MOST_CONNECTIONS:\n",

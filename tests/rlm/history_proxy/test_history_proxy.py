@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from kafka_protocol.schema import Api, Value
 from kip405.addresses import Address
 from kip405.batches import batch_headers
 from kip405.errors import Corrupt, Invalid
+from rlm.clock import next_turn
 from rlm.history_proxy import listener as listening
 from rlm.history_proxy.answers import MOST_WAIT_MS, OFFERED, HistoryAnswers
 from rlm.history_proxy.listener import HistoryListener
@@ -195,6 +196,23 @@ async def test_h04_a_doubtful_end_is_neither_an_end_nor_out_of_range(tmp_path: P
             assert row["high_watermark"] == -1
 
 
+async def test_h04_no_position_and_no_used_up_quota_makes_a_doubtful_end_an_end(
+    tmp_path: Path,
+) -> None:
+    """Clients that read up to the latest offset would take it for all there was."""
+    async with proxy(tmp_path) as (site, client):
+        site.rig.store.objects[manifest_name(site, 250)] = b"{}"
+        await client.made.read()
+        assert (await client.position(-2))["offset"] == 0
+        for of_the_end in (-1, -3):
+            row = await client.position(of_the_end)
+            assert (row["error_code"], row["offset"]) == (error_codes.KAFKA_STORAGE_ERROR, -1)
+        client.quota.is_used_up = True
+        for offset in (250, END):
+            row = await client.fetch(offset)
+            assert row["error_code"] == error_codes.KAFKA_STORAGE_ERROR
+
+
 async def test_h25_lost_objects_are_an_error(tmp_path: Path) -> None:
     async with proxy(tmp_path) as (site, client):
         await client.made.read()
@@ -279,6 +297,23 @@ async def test_h36_connections_are_bounded(tmp_path: Path) -> None:
         for _, writer in held:
             writer.transport.abort()
         assert was_refused
+
+
+async def test_a_connection_that_was_only_just_accepted_is_ended() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        listener = HistoryListener(Address(host="127.0.0.1", port=0), _Nobody(), tasks)
+        port = await listener.start()
+        connecting = asyncio.ensure_future(asyncio.open_connection("127.0.0.1", port))
+        async with asyncio.timeout(60):
+            while not listener._open:
+                await next_turn()
+            await listener.close()
+            reader, writer = await connecting
+            try:
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+            finally:
+                writer.transport.abort()
 
 
 async def test_a_port_that_is_taken_is_named() -> None:
