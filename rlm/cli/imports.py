@@ -248,7 +248,7 @@ def _done_line(plan: "ImportPlan", done: "Imported | None") -> str:
         line += f"; {plan.beyond} above offset.wm are left"
     if done.stopped is not None:
         line += (
-            f"; stopped: {done.stopped}. What is before it can be read; import again when it is "
+            f"; stopped: {done.stopped}. What was imported can be read; import again when it is "
             "mended"
         )
     if done.held_back:

@@ -11,6 +11,7 @@ imported are read again, but not written.
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Internal, Invalid, NotFound
@@ -91,6 +92,8 @@ class PartitionImport:
         self._segments = 0
         self._size_bytes = 0
         self._warnings: dict[int, str] = {}
+        self._tracker = TransactionTracker()
+        self._waiting: deque[ScannedLog] = deque()
 
     async def run(self) -> Imported:
         """Import everything that is new. A log that cannot be taken stops the partition; what is
@@ -99,7 +102,7 @@ class PartitionImport:
         try:
             return await self._run()
         except (Corrupt, Invalid, NotFound) as error:
-            return replace(self._state(TransactionTracker(), ()), stopped=str(error))
+            return replace(self._state(self._tracker, self._waiting), stopped=str(error))
 
     async def _run(self) -> Imported:
         logs = self._plan.logs
@@ -115,10 +118,11 @@ class PartitionImport:
 
     async def _run_from(self, first: int) -> Imported | None:
         """None where transactions need the logs before `first` too."""
-        tracker = TransactionTracker()
-        waiting: deque[ScannedLog] = deque()
-        next_offset, lineage = self._before(self._plan.logs[first].base_offset)
-        for log in self._plan.logs[first:]:
+        self._tracker = tracker = TransactionTracker()
+        self._waiting = waiting = deque[ScannedLog]()
+        logs = self._plan.logs[first:]
+        next_offset, lineage = self._before(logs[0].base_offset)
+        for log, following in zip_longest(logs, logs[1:]):
             check_follows(next_offset, log, accepts_gaps=self._accepts_gaps)
             reading = LogReading(log, tracker)
             await self._compare(reading, log)
@@ -130,6 +134,8 @@ class PartitionImport:
             offsets, times = reading.indexes()
             lineage = lineage_with(lineage, log, scan)
             next_offset = scan.last_offset + 1
+            if following is not None:  # before it is written: it may be this one that was cut short
+                check_follows(next_offset, following, accepts_gaps=self._accepts_gaps)
             waiting.append(
                 ScannedLog(
                     log=log, scan=scan, offset_index=offsets, time_index=times, lineage=lineage

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kip405.contracts import StoreIdentity
-from kip405.errors import Invalid, NotFound, RemoteStorageError
+from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import Clock
@@ -86,14 +86,19 @@ class BucketImport:
             partition = TopicIdPartition(
                 topic_id=self._topic_id(topic), topic=topic, partition=number
             )
-            watermark = watermarks.get((topic, number))
-            known = imported.get(partition, {})
+            name = watermarks.get((topic, number))
+            try:
+                watermark = None if name is None else await self._watermark(name)
+            except Corrupt as error:
+                why = f"{error}: have it mended in their bucket"
+                plans.append(ImportPlan(partition=partition, watermark=None, refused=why))
+                continue
             plans.append(
                 plan_import(
                     partition,
                     segments.values(),
-                    None if watermark is None else await self._watermark(watermark),
-                    known,
+                    watermark,
+                    imported.get(partition, {}),
                     accepts_gaps=self._choices.accepts_gaps,
                 )
             )

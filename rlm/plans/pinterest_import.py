@@ -215,8 +215,8 @@ def check_follows(next_offset: int | None, log: UploadedLog, *, accepts_gaps: bo
         raise Invalid(f"the log at {log.base_offset} overlaps the one before: it ends below it")
     if not accepts_gaps:
         raise Invalid(
-            f"no log has the offsets {next_offset} to {log.base_offset - 1}; --accept-gaps counts "
-            "them as lost"
+            f"no log has the offsets {next_offset} to {log.base_offset - 1}: one is missing, or "
+            "the one before them is cut short; --accept-gaps counts them as lost"
         )
 
 

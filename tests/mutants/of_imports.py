@@ -3,10 +3,14 @@
 from tests.mutants.edits import Edit, Target
 
 _IMPORT = "tests/rlm/imports/test_import.py"
+_WRONG_USE = "tests/rlm/imports/test_wrong_use.py"
 _COMMAND = "tests/rlm/cli/test_import.py"
 _LAYOUT = "tests/rsm_plugins/test_pinterest_layout.py"
 _INDEXES = "tests/kip405/test_rebuilt_indexes.py"
 PLAN = Target("rlm/plans/pinterest_import.py", (_IMPORT,))
+
+RUN = Target("rlm/imports/run.py", (_WRONG_USE,))
+STOPPED = Target("rlm/imports/partition.py", (_WRONG_USE,))
 PARTITION = Target("rlm/imports/partition.py", (_IMPORT,))
 MANAGER = Target("rsm_plugins/pinterest/manager.py", (_IMPORT,))
 COMMAND = Target("rlm/cli/imports.py", (_COMMAND,))
@@ -53,6 +57,25 @@ EDITS: tuple[Edit, ...] = (
             "H9: transactions of logs that were imported before are not known",
             "            if reading.has_transactions and first > 0:\n",
             "            if reading.has_transactions and first < 0:\n",
+        ),
+    ),
+    *STOPPED.edits(
+        (
+            "a log that was cut short at a batch is imported, and cannot be mended any more",
+            "            if following is not None:",
+            "            if following is None:",
+        ),
+        (
+            "segments that wait before a damaged log are not reported",
+            "self._state(self._tracker, self._waiting)",
+            "self._state(TransactionTracker(), ())",
+        ),
+    ),
+    *RUN.edits(
+        (
+            "a damaged watermark stops all partitions",
+            "            except Corrupt as error:\n                why",
+            "            except NotFound as error:\n                why",
         ),
     ),
     *COMMAND.edits(

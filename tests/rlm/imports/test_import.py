@@ -318,8 +318,9 @@ async def test_gaps_are_accepted_by_an_operator_alone(tmp_path: Path) -> None:
     site = site_with(tmp_path, FIRST, THIRD)
     (stopped,) = await site.run()
     assert "no log has the offsets 100 to 199" in (stopped.stopped or "")
+    assert stopped.segments == 0, "the log before a gap may be the one that is not whole"
     (done,) = await site.run(site.work(accepts_gaps=True))
-    assert done.segments == 1
+    assert done.segments == 2
     assert [one.start_offset for one in await segments(site)] == [0, 200]
 
 

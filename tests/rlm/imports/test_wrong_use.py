@@ -11,7 +11,7 @@ from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 from rsm_plugins.threads import FileThreads
 from tests.builders.pinterest import BITS, CLUSTER, LAYOUT, TOPIC, ImportSite, TheirBucket
 from tests.builders.pinterest import upload_all as upload
-from tests.kip405.batch_builder import log_of
+from tests.kip405.batch_builder import batch, log_of
 
 FIRST, SECOND, THIRD = (log_of(base, [40, 60]) for base in (0, 100, 200))
 
@@ -94,6 +94,38 @@ async def test_a_damaged_log_stops_its_partition_and_no_other(tmp_path: Path) ->
     site.bucket.put(100, SECOND)
     mended, other = await site.run()
     assert (mended.segments, mended.stopped, other.segments) == (2, None, 0)
+
+
+async def test_a_log_that_was_cut_at_a_batch_can_be_mended(tmp_path: Path) -> None:
+    """It looks like one behind which another one is missing; once imported it could not change."""
+    site = site_with(tmp_path, FIRST, SECOND, THIRD)
+    site.bucket.put(100, log_of(100, [40]))
+    (stopped,) = await site.run()
+    assert "no log has the offsets 140 to 199" in (stopped.stopped or "")
+    assert stopped.segments == 1
+    site.bucket.put(100, SECOND)
+    (mended,) = await site.run()
+    assert (mended.segments, mended.stopped) == (2, None)
+
+
+async def test_what_waits_before_a_damaged_log_is_said(tmp_path: Path) -> None:
+    opened = batch(100, 10, transactional=True, producer_id=7) + batch(110, 90)
+    site = site_with(tmp_path, FIRST, opened, THIRD)
+    site.bucket.file(200).write_bytes(THIRD[:-5])
+    (stopped,) = await site.run()
+    assert "batch cut short" in (stopped.stopped or "")
+    assert (stopped.segments, stopped.held_back, stopped.open_since) == (1, 1, 100)
+
+
+async def test_a_damaged_watermark_refuses_its_partition_and_no_other(tmp_path: Path) -> None:
+    site = site_with(tmp_path, FIRST)
+    later = TheirBucket(site.bucket.root, partition=1)
+    upload(later, FIRST, SECOND)
+    (site.bucket.folder / "offset.wm").write_bytes(b"\0" * 20)
+    (other,) = await site.run()
+    assert (other.plan.partition.partition, other.segments) == (1, 2)
+    refused, _ = site.planned
+    assert "not an offset: have it mended" in (refused.refused or "")
 
 
 async def test_a_watermark_below_the_last_segment_leaves_the_rest(tmp_path: Path) -> None:
