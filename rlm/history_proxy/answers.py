@@ -9,7 +9,7 @@ end and never a reset.
 
 import asyncio
 from collections.abc import Awaitable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -171,7 +171,7 @@ class HistoryAnswers:
         if wants_all:
             topics = await self._all_topics()
         else:
-            topics = [await self._topic(one, version) for one in asked]
+            topics = await self._topics(asked, version)
         host, port = self._advertised.host, self._advertised.port
         return {
             "brokers": [{"node_id": NODE_ID, "host": host, "port": port}],
@@ -185,10 +185,27 @@ class HistoryAnswers:
         found = await self._view.topics(())
         return [_topic_row(record, partitions) for record, partitions in found]
 
-    async def _topic(self, asked: Value, version: int) -> Value:
+    async def _topics(self, asked: list[Value], version: int) -> list[Value]:
+        """Of many, the partitions are found in one pass over all segments and starts."""
+        until_ms = self._clock.monotonic_ms() + MOST_WAIT_MS
+        known: dict[str, Value] = {}
+        if len(asked) > 1:
+            with suppress(RemoteStorageError):  # each of them says why
+                found = await self._view.topics(())
+                known = {record.name: _topic_row(record, numbers) for record, numbers in found}
+        rows: list[Value] = []
+        for one in asked:
+            row = known.get(one["name"])
+            is_late = self._clock.monotonic_ms() >= until_ms
+            rows.append(row or await self._topic(one, version, is_late=is_late))
+        return rows
+
+    async def _topic(self, asked: Value, version: int, *, is_late: bool) -> Value:
         name, topic_id = asked["name"], bytes(asked["topic_id"])
         ref = fetch_pb2.TopicRef(name=name) if name is not None else _by_id(topic_id)
         try:
+            if is_late:
+                raise Unavailable("the topics before it took too long")
             record, partitions = await self._view.partitions(ref)
         except RemoteStorageError as error:
             # A name that Kafka itself refuses is one that nothing is stored under.

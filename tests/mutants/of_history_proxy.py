@@ -61,6 +61,11 @@ EDITS: tuple[Edit, ...] = (
             "                if ",
         ),
         (
+            "H36: each of many topics is searched for among all partitions",
+            "        if len(asked) > 1:\n",
+            "        if not asked:\n",
+        ),
+        (
             "an empty answer comes at once, and again",
             'max(0, min(request["max_wait_ms"], MOST_WAIT_MS) - waited_ms)',
             "0",

@@ -20,6 +20,7 @@ from rlm.clock import next_turn
 from rlm.history_proxy import listener as listening
 from rlm.history_proxy.answers import MOST_WAIT_MS, OFFERED, HistoryAnswers
 from rlm.history_proxy.listener import HistoryListener
+from rlmm.settings_records import TopicRecord
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.rlm.api.attached_site import AttachedSite
@@ -280,6 +281,35 @@ async def test_what_is_not_there_or_not_offered_is_refused(tmp_path: Path) -> No
         newer[6:8] = (99).to_bytes(2)
         frame = await client.raw(bytes(newer))
         assert decode_response(API_VERSIONS, 0, frame)[1]["error_code"] == UNSUPPORTED_VERSION
+
+
+async def test_h36_many_topics_are_found_at_once_and_within_the_limit(tmp_path: Path) -> None:
+    async with proxy(tmp_path) as (site, client):
+        await client.made.read()
+        passes, view = list[int](), client.made.view
+        find = view._with_partitions
+
+        async def counted(records: list[TopicRecord]) -> Any:
+            passes.append(len(records))
+            return await find(records)
+
+        view._with_partitions = counted  # type: ignore[method-assign]
+        asked = [{"name": TOPIC}, {"name": "nothing"}, *({"name": TOPIC} for _ in range(50))]
+        found = (await client.ask(METADATA, 9, {"topics": asked}))["topics"]
+        assert passes == [1]
+        codes = [topic["error_code"] for topic in found]
+        assert codes == [0, error_codes.UNKNOWN_TOPIC_OR_PARTITION, *([0] * 50)]
+        assert [row["leader_id"] for row in found[-1]["partitions"]][NUMBER] == 0
+
+        async def slow(ref: Any) -> Any:
+            site.rig.clock.advance(MOST_WAIT_MS)
+            raise Corrupt("slow")
+
+        view.partitions = slow  # type: ignore[method-assign]
+        found = (await client.ask(METADATA, 9, {"topics": [{"name": "a"}, {"name": "b"}]}))[
+            "topics"
+        ]
+        assert found[1]["error_code"] == error_codes.LEADER_NOT_AVAILABLE
 
 
 async def test_h36_connections_are_bounded(tmp_path: Path) -> None:
