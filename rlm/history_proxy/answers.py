@@ -17,7 +17,6 @@ import structlog
 
 from kafka_protocol.api_versions import UNSUPPORTED_VERSION
 from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
-from kafka_protocol.apis.offsets import LATEST_TIMESTAMP, MAX_TIMESTAMP
 from kafka_protocol.error_codes import (
     KAFKA_STORAGE_ERROR,
     LEADER_NOT_AVAILABLE,
@@ -60,7 +59,6 @@ OFFERED = {
     FETCH: VersionRange(4, 12),
 }
 _BY_KEY = {api.key: api for api in OFFERED}
-_OF_THE_END = frozenset({LATEST_TIMESTAMP, MAX_TIMESTAMP})
 _READ_COMMITTED = 1
 _UNKNOWN = -1
 _FIRST_WITHOUT_NAME = 12
@@ -238,8 +236,6 @@ class HistoryAnswers:
         try:
             if self._clock.monotonic_ms() >= until_ms:
                 raise Unavailable(f"{of}: the partitions before it took too long")
-            if timestamp in _OF_THE_END:
-                await self._limited(of, self._refuse_doubtful_end(of))
             found = await self._limited(of, self._reading.position(of.ref, of.partition, timestamp))
         except RemoteStorageError as error:
             code = LEADER_NOT_AVAILABLE if error.retriable else _code(error)
@@ -251,10 +247,6 @@ class HistoryAnswers:
             "timestamp": found.timestamp_ms,
             "offset": found.offset,
         }
-
-    async def _refuse_doubtful_end(self, of: Log) -> None:
-        """Fenced: a client that reads up to the latest offset would take it for all there was."""
-        (await self._view.partition(of.ref, of.partition)).refuse_doubtful_end()
 
     async def _fetch(self, request: Value) -> Value:
         """Records of the partitions in the order asked; empty after max_wait_ms without any."""

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import structlog
 
-from kafka_protocol.apis.offsets import MAX_TIMESTAMP
+from kafka_protocol.apis.offsets import LATEST_TIERED_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition, Uuid
@@ -51,6 +51,7 @@ BARRIER_DEADLINE_MS = 2_000
 QUIET_MS = 5_000
 """How long Kafka is not asked again after it did not answer, so that calls do not all wait."""
 _NOTHING = -1
+_OF_THE_END = frozenset({LATEST_TIMESTAMP, LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP})
 Doubts = Callable[[PartitionKey], tuple[Doubt, ...]]
 log = structlog.get_logger()
 
@@ -405,10 +406,13 @@ class RemoteReading:
         """Offset of a timestamp or a special position; -1 where no remote record matches.
 
         Latest is the remote end and earliest the remote log start; they are equal where there is no
-        remote record. Invalid: a special position that only a broker knows.
+        remote record. Invalid: a special position that only a broker knows. Fenced: it depends on
+        an end that is doubtful, and who reads up to it would take it for all there was.
         """
         state = await self._view.partition(ref, partition)
         state.refuse_unreadable()
+        if timestamp in _OF_THE_END:
+            state.refuse_doubtful_end()
         find = partial(self._offset_for_timestamp, state)
         if timestamp != MAX_TIMESTAMP:
             return await remote_position(state, find, timestamp)

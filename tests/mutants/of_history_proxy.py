@@ -5,6 +5,7 @@ from tests.mutants.edits import Edit, Target
 _PROXY = "tests/rlm/history_proxy/test_history_proxy.py"
 _SETTINGS = "tests/rlm/cli/test_attach.py"
 ANSWERS = Target("rlm/history_proxy/answers.py", (_PROXY,))
+READING = Target("rlm/remote_log/remote_only.py", (_PROXY, "tests/rlm/api/test_h04_attached.py"))
 LISTENER = Target("rlm/history_proxy/listener.py", (_PROXY,))
 RULES = Target("rlm/config/rules.py", (_SETTINGS,))
 
@@ -19,11 +20,6 @@ EDITS: tuple[Edit, ...] = (
             "H04: a doubtful end is an end for a client that may read nothing now",
             "        if offset >= state.next_offset:\n            state.refuse",
             "        if offset > state.next_offset:\n            state.refuse",
-        ),
-        (
-            "H04: a doubtful end is the latest offset, and what follows is left out",
-            "            if timestamp in _OF_THE_END:\n",
-            "            if timestamp not in _OF_THE_END:\n",
         ),
         (
             "H17: what was not read yet is no topic",
@@ -69,6 +65,13 @@ EDITS: tuple[Edit, ...] = (
             "an empty answer comes at once, and again",
             'max(0, min(request["max_wait_ms"], MOST_WAIT_MS) - waited_ms)',
             "0",
+        ),
+    ),
+    *READING.edits(
+        (
+            "H04: a doubtful end is the latest offset, and what follows is left out",
+            "        if timestamp in _OF_THE_END:\n",
+            "        if timestamp not in _OF_THE_END:\n",
         ),
     ),
     *LISTENER.edits(
