@@ -422,11 +422,15 @@ def tiered_topic_message(
             fetch_pb2.TieredPartition(
                 partition=one.topic_id_partition.partition,
                 remote_log_start_offset=-1 if one.written_start is None else one.written_start,
-                remote_next_offset=one.next_offset if one.has_records else -1,
+                remote_next_offset=_shown_end(one),
             )
             for one in partitions
         ],
     )
+
+
+def _shown_end(state: RemotePartitionState) -> int:
+    return state.least_end if state.least_end > state.log_start_offset else -1
 
 
 def endpoint_message(endpoint: Endpoint) -> fetch_pb2.Endpoint:

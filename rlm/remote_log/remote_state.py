@@ -64,6 +64,15 @@ class RemotePartitionState:
         """The remote end; the remote log start if there is nothing above it."""
         return max(self.history.next_offset or 0, self.log_start_offset)
 
+    @property
+    def least_end(self) -> int:
+        """The remote end as far as it is known: where a doubt hides it, beyond the first offset of
+        that, so that who reads up to it meets the doubt, and does not take less for all.
+        """
+        start, end = self.log_start_offset, self.next_offset
+        hidden = (max(one.start, start) + 1 for one in self.doubts if one.next_offset > end)
+        return max(end, max(hidden, default=end))
+
     def certain_end(self, offset: int) -> int:
         """Up to where what follows the offset is certain. Fenced: the offset itself is not."""
         for doubt in self.doubts:

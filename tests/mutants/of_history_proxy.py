@@ -6,6 +6,7 @@ _PROXY = "tests/rlm/history_proxy/test_history_proxy.py"
 _SETTINGS = "tests/rlm/cli/test_attach.py"
 ANSWERS = Target("rlm/history_proxy/answers.py", (_PROXY,))
 READING = Target("rlm/remote_log/remote_only.py", (_PROXY, "tests/rlm/api/test_h04_attached.py"))
+STATE = Target("rlm/remote_log/remote_state.py", ("tests/rlm/api/test_h04_attached.py",))
 LISTENER = Target("rlm/history_proxy/listener.py", (_PROXY,))
 RULES = Target("rlm/config/rules.py", (_SETTINGS,))
 
@@ -72,6 +73,13 @@ EDITS: tuple[Edit, ...] = (
             "H04: a doubtful end is the latest offset, and what follows is left out",
             "        if timestamp in _OF_THE_END:\n",
             "        if timestamp not in _OF_THE_END:\n",
+        ),
+    ),
+    *STATE.edits(
+        (
+            "H04: Spark takes what is before a doubtful end for all there was",
+            "for one in self.doubts if one.next_offset > end)",
+            "for one in self.doubts if one.next_offset < end)",
         ),
     ),
     *LISTENER.edits(

@@ -204,6 +204,14 @@ async def test_h04_an_accepted_history_is_that_of_the_highest_epoch(tmp_path: Pa
         assert (await site.ask("ListOffsets", positions(-1))).leader_epoch == 6
 
 
+async def _described_end(site: Site, partition: int = 0) -> int:
+    (found,) = (await site.ask("DescribeTopics", pb.DescribeTopicsRequest())).topics
+    ends: list[int] = [
+        row.remote_next_offset for row in found.partitions if row.partition == partition
+    ]
+    return ends[0]
+
+
 async def test_a_manifest_that_cannot_be_used_is_no_end(tmp_path: Path) -> None:
     """What follows it is refused, and so is an end that it hides."""
     async with attached(tmp_path) as (site, made):
@@ -217,6 +225,9 @@ async def test_a_manifest_that_cannot_be_used_is_no_end(tmp_path: Path) -> None:
         for of_the_end in (-1, -3, -5, 1 << 50):
             with pytest.raises(Fenced, match="doubtful"):
                 await site.ask("ListOffsets", positions(of_the_end))
+        end = await _described_end(site)
+        with pytest.raises(Fenced, match="doubtful"):  # as Spark does that reads up to it
+            await site.read(0, end_offset=end)
         site.rig.store.objects[name] = whole
         await made.read()
         assert offsets(await site.read(0)) == list(range(0, 400, 10))
@@ -276,6 +287,8 @@ async def test_a_partition_of_which_no_manifest_can_be_used_is_not_empty(tmp_pat
         await made.read()
         with pytest.raises(Fenced, match="offsets from 0 on are doubtful"):
             await site.read(0, partition=3)
+        with pytest.raises(Fenced, match="offsets from 0 on are doubtful"):
+            await site.read(0, partition=3, end_offset=await _described_end(site, 3))
 
 
 async def test_a_topic_of_which_no_manifest_can_be_used_is_not_absent(tmp_path: Path) -> None:
