@@ -107,6 +107,11 @@ def size_at(buffer: ByteBuffer, position: int, end: int | None = None) -> int | 
     return _whole_size(length, position)
 
 
+def base_offset_at(buffer: ByteBuffer, position: int) -> int:
+    """First 8 bytes of the batch that begins at `position`, which must be there."""
+    return int(_INT64.unpack_from(buffer, position)[0])
+
+
 def _whole_size(length: int, position: int) -> int:
     size = int(length) + PREFIX_BYTES
     if size < _MIN_BYTES[0]:

@@ -90,6 +90,14 @@ class OffsetIndex:
         at = bisect_left(range(len(self)), next_offset, key=self._offset)
         return self._position(at) if at < len(self) else None
 
+    def end_position(self, next_offset: int) -> int | None:
+        """Byte position behind every batch that begins below `next_offset`; None: up to the
+        segment's end. An entry has the position of the first batch and the last offset of all that
+        were appended at once (LogSegment.append before 4.0), so only the entry after it is behind.
+        """
+        at = bisect_left(range(len(self)), next_offset, key=self._offset) + 1
+        return self._position(at) if at < len(self) else None
+
     def upper_offset(self, position: int) -> int | None:
         """Offset of the first entry at or above a byte position; None beyond the last
         (fetchUpperBoundOffset).

@@ -27,15 +27,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRange:
-    """Bytes of a segment's log; `skipped` of them are before the batch that is read first.
-    `is_last`: nothing more of the segment follows.
+    """Bytes of a segment's log up to `end`; `skipped` of them are before the batch that is read
+    first. `is_last`: nothing more of the segment follows.
     """
 
     segment: ListedSegment
     indexes: StoredIndexes
     data: ByteBuffer
     skipped: int
+    end: int
     is_last: bool
+
+    @property
+    def is_end_of_log(self) -> bool:
+        """Whether the segment has no byte behind it."""
+        return self.end >= self.segment.metadata.segment_size_bytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +70,7 @@ class _Flying:
     indexes: StoredIndexes
     size_bytes: int
     skipped: int
+    end: int
     is_last: bool
     future: "Future[ByteBuffer]"
 
@@ -119,6 +126,7 @@ class RangesAhead:
                     indexes=first.indexes,
                     data=data,
                     skipped=first.skipped,
+                    end=first.end,
                     is_last=first.is_last,
                 )
             finally:
@@ -164,6 +172,7 @@ class RangesAhead:
                 indexes=planned.indexes,
                 size_bytes=wanted.size_bytes,
                 skipped=skipped,
+                end=wanted.end,
                 is_last=is_last,
                 future=future,
             )
@@ -217,7 +226,7 @@ def _planned(segment: ListedSegment, indexes: StoredIndexes, offset: int) -> _Pl
     found = indexes.offsets.lookup(offset)
     end = size
     if segment.next_offset < segment.metadata.next_offset:
-        upper = indexes.offsets.upper_position(segment.next_offset)
+        upper = indexes.offsets.end_position(segment.next_offset)
         end = size if upper is None else min(-(-upper // chunk) * chunk, size)
     position = found // chunk * chunk
     return _Planned(

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
-from kip405.batches import PREFIX_BYTES, cut_batches, size_at
+from kip405.batches import PREFIX_BYTES, base_offset_at, cut_batches, size_at
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, ErrorKind, NotFound, RemoteStorageError
 from kip405.ids import Uuid
@@ -79,22 +79,29 @@ class StoreReader:
             if listed and listed[0].id not in self._left:
                 pieces = self._from_store(listed, position, end_offset, stop)
             else:
-                bound = listed[0].next_offset if listed else position + 1
+                # Without a list up to the end: a hole is to be known as far as it goes.
+                bound = listed[0].next_offset if listed else end_offset
                 pieces = self._service.read(position, min(bound, end_offset), stop)
             for piece in pieces:
                 yield piece
                 position = piece.next_offset
+                if not listed and not self._is_without_lists:
+                    break
 
     def _listed(self, position: int, stop: Stop) -> Listed:
         """The segments from a position on as a service has just listed them; empty: the service
         reader is to say what is there.
         """
-        now_ms = clock.monotonic_ms()
-        if self._no_lists_until_ms is not None and now_ms < self._no_lists_until_ms:
+        if self._is_without_lists:
             return ()
-        if not self._is_fresh(now_ms) or not self._known(position):
+        if not self._is_fresh(clock.monotonic_ms()) or not self._known(position):
             self._ask(position, stop)
         return self._known(position)
+
+    @property
+    def _is_without_lists(self) -> bool:
+        until_ms = self._no_lists_until_ms
+        return until_ms is not None and clock.monotonic_ms() < until_ms
 
     def _known(self, position: int) -> Listed:
         return () if self._window is None else self._window.from_offset(position)
@@ -207,9 +214,18 @@ class _Cut:
         self._reading = reading
         self._end_offset = end_offset
         self._rest = b""
+        self._is_over = False
 
     def pieces(self, landed: LogRange) -> Iterator[Fetched]:
         """What the range completes. Corrupt: its bytes are not the batches they should be."""
+        was_over = self._is_over
+        if not was_over:
+            yield from self._completed(landed)
+        if not was_over and (landed.is_last or self._is_over):
+            yield from self._last(landed)
+        self._is_over = self._is_over and not landed.is_last
+
+    def _completed(self, landed: LogRange) -> Iterator[Fetched]:
         data = memoryview(landed.data)[landed.skipped :]
         if self._rest:
             size = self._rest_size(data)
@@ -221,10 +237,8 @@ class _Cut:
                 first, self._rest = b"".join((self._rest, data[:taken])), b""
                 yield from self._whole(memoryview(first), landed)
                 data = data[taken:]
-        if len(data):
+        if len(data) and not self._is_over:
             yield from self._whole(data, landed)
-        if landed.is_last:
-            yield from self._last(landed.segment)
 
     def _rest_size(self, data: memoryview) -> int | None:
         return size_at(self._rest + bytes(data[:PREFIX_BYTES]), 0)
@@ -245,8 +259,9 @@ class _Cut:
                 )
             yield self._piece(buffer[start:end], next_offset, landed)
             buffer = buffer[end:]
-        size = size_at(buffer, start)
-        if size is None or start + size > len(buffer):
+        if size_at(buffer, start) is not None and base_offset_at(buffer, start) >= upper:
+            self._is_over = True  # and what follows it need not begin with a batch
+        else:
             self._rest = bytes(buffer[start:])
 
     def _piece(self, batches: ByteBuffer, next_offset: int, landed: LogRange) -> Fetched:
@@ -262,13 +277,16 @@ class _Cut:
             is_from_store=True,
         )
 
-    def _last(self, segment: ListedSegment) -> Iterator[Fetched]:
-        """The segment has no batch beyond the position that counts: compaction has left none."""
-        is_cut = segment.next_offset < segment.metadata.next_offset
-        if self._rest and not is_cut and self.position < min(self._end_offset, segment.next_offset):
-            raise Corrupt(f"segment {segment.id} ends inside a batch")
-        self._rest = b""
+    def _last(self, landed: LogRange) -> Iterator[Fetched]:
+        """The segment has no batch beyond the position that counts: compaction has left none. This
+        is certain where a later batch was seen, or all bytes.
+        """
+        segment = landed.segment
         end = min(segment.next_offset, self._end_offset)
+        is_certain = self._is_over or (landed.is_end_of_log and not self._rest)
+        if self.position < end and not is_certain:
+            raise Corrupt(f"segment {segment.id} ends inside a batch, or its indexes lead nowhere")
+        self._rest = b""
         if self.position < end:
             start, self.position = self.position, end
             yield Fetched(batches=b"", start_offset=start, next_offset=end, is_from_store=True)

@@ -29,18 +29,23 @@ from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.store import STORE_ID
 
 
-def indexes_of(log: bytes, base_offset: int, *, every: int) -> tuple[bytes, bytes]:
+def indexes_of(
+    log: bytes, base_offset: int, *, every: int, appended: int = 1
+) -> tuple[bytes, bytes]:
     """Offset and time index with an entry at every n-th batch, and the last timestamp's at the end
-    (LogSegment.append, onBecomeInactiveSegment).
+    (LogSegment.append, onBecomeInactiveSegment). `appended`: so many batches came at once; an entry
+    has the position of the first of them and the last offset of all, as brokers before 4.0 write.
     """
     offsets, times = bytearray(), bytearray()
+    last_offsets = [header.last_offset for _, header in batch_headers(log)]
     newest = (-1, base_offset)
     written_ms = -1
     for count, (position, header) in enumerate(batch_headers(log)):
         if header.max_timestamp_ms > newest[0]:
             newest = (header.max_timestamp_ms, header.last_offset)
-        if count and count % every == 0:
-            offsets += struct.pack(">ii", header.last_offset - base_offset, position)
+        if count and count % (every * appended) == 0:
+            last = last_offsets[min(count + appended, len(last_offsets)) - 1]
+            offsets += struct.pack(">ii", last - base_offset, position)
             if newest[0] > written_ms:
                 times += struct.pack(">qi", newest[0], newest[1] - base_offset)
                 written_ms = newest[0]
@@ -65,6 +70,7 @@ async def store_segment(
     *,
     chunk_size_bytes: int = 1 << 20,
     index_every: int = 3,
+    appended: int = 1,
     aborted: Sequence[AbortedTransaction] = (),
     number: int = 1,
     epochs: Mapping[int, int] | None = None,
@@ -77,7 +83,7 @@ async def store_segment(
     """
     headers = [header for _, header in batch_headers(log)]
     base_offset = headers[0].base_offset
-    offsets, times = indexes_of(log, base_offset, every=index_every)
+    offsets, times = indexes_of(log, base_offset, every=index_every, appended=appended)
     chunks = [log[at : at + chunk_size_bytes] for at in range(0, len(log), chunk_size_bytes)]
     indexes = build_indexes_object(
         {

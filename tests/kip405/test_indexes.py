@@ -46,6 +46,9 @@ def test_offset_index_lookups() -> None:
     assert [index.upper_position(offset) for offset in (1_000, 1_009, 1_010, 1_020)] == [
         4_100, 4_100, 8_200, None,
     ]  # fmt: skip
+    assert [index.end_position(offset) for offset in (1_000, 1_009, 1_010)] == [
+        8_200, 8_200, None,
+    ]  # fmt: skip
     assert [index.upper_offset(position) for position in (0, 4_100, 4_101, 8_201)] == [
         1_009, 1_009, 1_019, None,
     ]  # fmt: skip

@@ -171,6 +171,21 @@ EDITS: tuple[Edit, ...] = (
             "            self._rest = bytes(buffer[start:])\n",
             '            self._rest = b""\n',
         ),
+        (
+            "H04: a segment that ends before any batch shows it is taken for compacted",
+            "        if self.position < end and not is_certain:\n",
+            "        if self.position < 0 and not is_certain:\n",
+        ),
+        (
+            "what follows the last batch that counts is taken for batches",
+            "            self._is_over = True  # and",
+            "            pass  # and",
+        ),
+        (
+            "H15: a hole is known for one offset at a time",
+            "bound = listed[0].next_offset if listed else end_offset\n",
+            "bound = listed[0].next_offset if listed else position + 1\n",
+        ),
     ),
     *_WINDOWS.edits(
         (
@@ -206,6 +221,11 @@ EDITS: tuple[Edit, ...] = (
             "a read begins with a chunk behind its batch",
             "    position = found // chunk * chunk\n",
             "    position = min(-(-found // chunk) * chunk, size)\n",
+        ),
+        (
+            "H04: a segment's part ends at the first of batches that were appended together",
+            "upper = indexes.offsets.end_position(segment.next_offset)",
+            "upper = indexes.offsets.upper_position(segment.next_offset)",
         ),
     ),
     *_LISTS.edits(

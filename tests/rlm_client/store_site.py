@@ -15,7 +15,7 @@ from rlm.v1 import fetch_pb2 as pb
 from rlm_client.store.opened import OpenStores
 from rlm_client.store.options import store_options
 from rlm_client.store.reader import StoreReader
-from rlmm.records import encode_value
+from rlmm.records import decode_value, encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from tests.builders.ledger import PARTITION
@@ -42,13 +42,15 @@ def log_of(start: int, end: int, *, value: bytes = b"value", **options: Any) -> 
 @dataclass(slots=True)
 class Site:
     """`listed`: rows of what a service lists, `log`: what it reads itself. `refusal`: what it says
-    instead of a list; `asked` and `read`: the offsets that it was asked for.
+    instead of a list; `asked` and `read`: the offsets that it was asked for. `hole`: offsets that
+    nothing has; as a service, it says no more of them than was asked for.
     """
 
     root: Path
     listed: list[pb.ReadableSegment] = field(default_factory=list)
     log: list[bytes] = field(default_factory=list)
     log_start: int = 0
+    hole: tuple[int, int] = (0, 0)
     is_older: bool = False
     refusal: Exception | None = None
     asked: list[int] = field(default_factory=list)
@@ -76,6 +78,7 @@ class Site:
         shared_end: int | None = None,
         aborted: Sequence[AbortedTransaction] = (),
         layout: Layout = Layout.KAFKA,
+        appended: int = 1,
     ) -> RemoteLogSegmentMetadata:
         """Store a segment and list it behind the others, up to `next_offset`."""
         metadata = asyncio.run(
@@ -87,6 +90,8 @@ class Site:
                 aborted=aborted,
                 number=number,
                 layout=layout,
+                index_every=3 if appended == 1 else 1,
+                appended=appended,
             )
         )
         self.listed.append(
@@ -111,7 +116,15 @@ class Site:
             raise self.refusal
         if self.is_older:
             return None
-        rows = [row for row in self.listed if row.next_offset > start_offset]
+        rows: list[pb.ReadableSegment] = []
+        end = start_offset
+        for row in self.listed:
+            if row.next_offset <= start_offset:
+                continue
+            if decode_value(row.segment_metadata).start_offset > end:
+                break
+            rows.append(row)
+            end = row.next_offset
         return pb.RemoteLog(
             cluster_id=CLUSTER_ID,
             topic=PARTITION.topic,
@@ -124,6 +137,8 @@ class Site:
         self.read_at.append(start_offset)
         if start_offset < self.log_start:
             raise Absent("below the log start", next_offset=self.log_start)
+        if self.hole[0] <= start_offset < self.hole[1]:
+            raise Absent("it does not have it", next_offset=min(self.hole[1], end_offset))
         position = start_offset
         for data in self.log:
             for at, header in batch_headers(data):

@@ -8,15 +8,16 @@ import pytest
 
 from kip405.errors import Invalid
 from kip405.ids import Uuid
-from kip405.indexes import AbortedTransaction
+from kip405.indexes import AbortedTransaction, OffsetIndex
 from kip405.segments import ByteRange, Layout, SegmentLocator
+from rlm_client.store import ahead
 from rlm_client.store.opened import AheadMemory, OpenStores
 from rlm_client.store.options import store_options
 from rsm_plugins.layout.keys import ObjectKind
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.store_kinds import OpenStore
 from tests.kip405.batch_builder import control_batch
-from tests.rlm_client.store_site import Site, log_of, read
+from tests.rlm_client.store_site import CHUNK_BYTES, Site, log_of, read
 from tiered_reads.errors import ServiceError
 
 ABORT = 0
@@ -89,6 +90,47 @@ def test_h04_a_segment_counts_up_to_where_the_service_says(site: Site) -> None:
     assert found.offsets == list(range(60))
 
 
+@pytest.mark.parametrize("end", [31, 60, 90, 99])
+def test_h04_all_that_counts_of_a_segment_whose_batches_were_appended_together(
+    site: Site, end: int
+) -> None:
+    """A follower's index has the last offset of all batches of a fetch at the first of them."""
+    log = log_of(0, 120)
+    site.add(1, log, next_offset=end, appended=8)
+    site.log = [log]
+    found = read(site, 0, end)
+    assert [one for one in found.offsets if one < end] == list(range(end))
+    assert bool(site.read_at) is (end == 31)
+
+
+def test_h04_an_end_that_no_batch_shows_is_the_services_to_explain(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets of the index that lead before it are no proof that there is nothing."""
+    monkeypatch.setattr(OffsetIndex, "end_position", lambda index, offset: 1)
+    site.add(1, log_of(0, 120), next_offset=60)
+    site.log = [log_of(0, 120)]
+    assert read(site, 0, 60).offsets == list(range(60))
+    assert site.read_at
+
+
+@pytest.mark.parametrize("bounds", [(45, None), (300, 45)])
+def test_what_follows_the_end_is_not_taken_for_batches(
+    site: Site, monkeypatch: pytest.MonkeyPatch, bounds: tuple[int, int | None]
+) -> None:
+    """The read, or what counts of the segment, ends in a gap that compaction has left."""
+    monkeypatch.setattr(ahead, "FIRST_BYTES", CHUNK_BYTES)
+    monkeypatch.setattr(ahead, "RANGE_BYTES", CHUNK_BYTES)
+    end, counts_to = bounds
+    site.add(1, log_of(0, 30) + log_of(60, 300), next_offset=counts_to)
+    other = log_of(45, 300, value=b"other")
+    if counts_to is not None:
+        site.add(2, other)
+    found = read(site, 0, end)
+    assert found.data == log_of(0, 30) + (b"" if counts_to is None else other)
+    assert found.pieces[-1].next_offset == end and site.read_at == []
+
+
 def test_h04_what_was_read_ahead_counts_no_longer_than_the_list_has_it(site: Site) -> None:
     three_segments(site)
     other = log_of(60, 120, value=b"other")
@@ -123,6 +165,16 @@ def test_a_hole_is_left_to_the_service_and_what_follows_is_not(site: Site) -> No
     assert found.offsets == list(range(90))
     assert site.read_at == [60]
     assert [one.start_offset for one in found.pieces if not one.is_from_store] == [60]
+
+
+def test_h15_a_hole_is_known_as_far_as_it_goes(site: Site) -> None:
+    """Not offset by offset, each of which would take a proof of its own."""
+    site.add(1, log_of(0, 60))
+    site.add(2, log_of(90, 120))
+    site.hole = (60, 90)
+    found = read(site, 0, 120)
+    assert found.offsets == list(range(60))
+    assert found.absent is not None and found.absent.next_offset == 90
 
 
 def test_retention_a_deleted_segment_is_below_the_log_start(site: Site) -> None:
