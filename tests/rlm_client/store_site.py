@@ -17,6 +17,7 @@ from rlm_client.store.options import store_options
 from rlm_client.store.reader import StoreReader
 from rlmm.records import decode_value, encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.layout.pinterest import PinterestLayout
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
@@ -59,10 +60,11 @@ class Site:
 
     @property
     def store(self) -> LocalRemoteStorageManager:
-        return LocalRemoteStorageManager(self.root)
+        return LocalRemoteStorageManager(self.root, pinterest=PinterestLayout(cluster="theirs"))
 
     def options(self, **options: Any) -> dict[str, Any]:
-        return {"stores": {"plugin": "local", "rsm.config.root": str(self.root)}, **options}
+        rows = {"rsm.config.root": str(self.root), "rsm.config.pinterest.cluster": "theirs"}
+        return {"stores": {"plugin": "local", **rows}, **options}
 
     def prepare(self, store_id: Uuid = STORE_ID) -> None:
         self.root.mkdir(exist_ok=True)
