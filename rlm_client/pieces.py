@@ -55,6 +55,7 @@ class PieceRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka has no t
     ) -> None:
         self._end_offset = piece.next_offset
         self._data = bytes(piece.batches)  # copies nothing that `ready` has made
+        self._is_checked = piece.is_checked
         self.counters = counters
         super().__init__(
             topic_partition,
@@ -73,7 +74,19 @@ class PieceRecords(PartitionRecords):  # type: ignore[misc]  # aiokafka has no t
             if record.offset >= end:
                 break
             yield record
+        self._check_whole()
         self.next_fetch_offset = end
+
+    def _check_whole(self) -> None:
+        """CorruptRecordException where the piece is no sequence of whole batches: aiokafka ends
+        before a part of one without a word, and the position would pass its records.
+        """
+        position, size = 0, len(self._data)
+        while not self._is_checked and position < size:
+            is_there = position + PREFIX_BYTES <= size
+            position = _end_of_batch(self._data, position) if is_there else size + 1
+            if position > size:
+                raise errors.CorruptRecordException(f"A batch is cut short - {self._tp}")
 
 
 class BatchRecords(PieceRecords):
@@ -162,6 +175,7 @@ class BatchRecords(PieceRecords):
             if rows and not start <= rows[0].offset <= rows[-1].offset < end:
                 rows = [one for one in rows if start <= one.offset < end]
             yield rows, after
+        self._check_whole()
 
     def _checked(self, batch: Any, position: int) -> int:
         """Where the next batch begins. CorruptRecordException: its checksum is wrong."""

@@ -99,6 +99,11 @@ EDITS: tuple[Edit, ...] = (
             "                self.next_fetch_offset = self._after_rows\n",
         ),
         (
+            "G9: the position passes a batch that is cut short",
+            "            if position > size:\n",
+            "            if position < 0:\n",
+        ),
+        (
             "H09: whole batches of aborted transactions are given out",
             "            if self._is_aborted(batch) or batch.is_control_batch:\n",
             "            if batch.is_control_batch:\n",

@@ -222,3 +222,20 @@ def test_batches_are_checked_once_and_what_is_wrong_is_left_to_the_records() -> 
     assert [one.batches for one in pieces] == [good, bad, older, good[:-1], b""]
     unchecked = [one for one in ready(items(), check_crcs=False) if isinstance(one, Fetched)]
     assert not any(one.is_checked for one in unchecked)
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+@pytest.mark.parametrize("is_longer", [True, False])
+async def test_g9_a_batch_that_is_cut_short_is_an_error_and_not_the_end(
+    is_plain: bool, is_longer: bool
+) -> None:
+    """The size of a batch is not under its checksum, and aiokafka ends before what is not whole."""
+    log = bytearray(batch(0, 3) + batch(3, 3))
+    if is_longer:
+        log[len(log) // 2 + 11] += 1
+    else:
+        del log[-1:]
+    piece = Fetched(batches=bytes(log), start_offset=0, next_offset=6)
+    result, state, _ = _result(piece, is_plain=is_plain, isolation_level=0)
+    assert [one.offset for one in result.getall()] == [0, 1, 2]
+    assert state.position == 3
