@@ -156,8 +156,11 @@ class StoreReader:
                     ):
                         self._left.add(landed.segment.id)
                         return
-                    yield from cut.pieces(landed)
-                    if cut.position >= end_offset or not self._is_listed(ahead, cut, stop):
+                    for piece in cut.pieces(landed):
+                        yield piece
+                        if cut.position >= end_offset or not self._is_listed(ahead, cut, stop):
+                            return
+                    if not self._is_listed(ahead, cut, stop):
                         return
         except MissingStore as missing:
             self._leave(self._segment_at(listed, cut.position), str(missing))

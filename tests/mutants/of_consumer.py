@@ -177,6 +177,11 @@ EDITS: tuple[Edit, ...] = (
             '            self._rest = b""\n',
         ),
         (
+            "H04: what a range has counts for as long as a program takes over its pieces",
+            "if cut.position >= end_offset or not self._is_listed(ahead, cut, stop):\n",
+            "if cut.position >= end_offset:\n",
+        ),
+        (
             "H04: a segment that ends before any batch shows it is taken for compacted",
             "        if self.position < end and not is_certain:\n",
             "        if self.position < 0 and not is_certain:\n",

@@ -145,6 +145,22 @@ def test_h04_what_was_read_ahead_counts_no_longer_than_the_list_has_it(site: Sit
     assert len(site.asked) > 2
 
 
+def test_h04_of_a_range_that_has_arrived_no_more_counts_than_the_list_has(site: Site) -> None:
+    """A program may take minutes for one piece, and the range has others."""
+    site.add(1, log_of(0, 60))
+    other = log_of(0, 60, value=b"other")
+
+    def elected(piece: object) -> None:
+        if b"other" not in bytes(piece.batches):  # type: ignore[attr-defined]
+            site.listed.clear()
+            site.add(2, other)
+
+    found = read(site, 0, 60, fresh_ms=0, between=elected)
+    first = found.pieces[0].next_offset
+    assert first < 60
+    assert found.data == log_of(0, first) + log_of(first, 60, value=b"other")
+
+
 def test_a_batch_across_the_end_that_counts_is_left_to_the_service(site: Site) -> None:
     site.add(1, log_of(0, 60), next_offset=31)
     site.log = [log_of(0, 60)]
