@@ -199,8 +199,7 @@ class StoreEvidence:
     async def _remote_batch(self, metadata: RemoteLogSegmentMetadata, local: BatchHeader) -> bytes:
         """The copy's batch with the base offset of the local one, empty if there is none.
 
-        The requested range ends at the next indexed batch. An index entry has the last offset of
-        its batch, so the entry of this batch is above its base offset and does not end the range.
+        The requested range ends at an indexed batch behind it.
         """
         store: SegmentReader = self._stores.manager(store_of(metadata))
         data = await store.fetch_indexes(self.locator(metadata))
@@ -209,7 +208,7 @@ class StoreEvidence:
             raise Corrupt(f"{metadata.segment_id}: the indexes object has no offset index")
         index = OffsetIndex(section, metadata.start_offset)
         start = index.lookup(local.base_offset)
-        end = index.upper_position(local.last_offset + 1) or metadata.segment_size_bytes
+        end = index.end_position(local.last_offset) or metadata.segment_size_bytes
         answer = await store.fetch_log_segment(
             self.locator(metadata), ByteRange(start=start, end=end)
         )

@@ -409,6 +409,7 @@ class Rig:
         number: int = 900,
         epochs: Mapping[int, int] | None = None,
         chunk_size_bytes: int = 1 << 20,
+        appended: int = 1,
     ) -> RemoteLogSegmentMetadata:
         """[start, end) of the broker's log, batches of 10, as a leader with other segment borders
         copied it: objects, manifest and FINISHED.
@@ -425,6 +426,7 @@ class Rig:
             number=number,
             epochs=epochs or {0: start},
             chunk_size_bytes=chunk_size_bytes,
+            appended=appended,
         )
         await self.store.write_manifest(found.locator(CLUSTER_ID), manifest_of(found))
         self.ledger.copied(found, writer=OTHER_WRITER)

@@ -238,8 +238,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H13: the range asked for ends before the batch that is compared",
+            "index.end_position(local.last_offset)",
             "index.upper_position(local.last_offset + 1)",
-            "index.upper_position(local.base_offset + 1)",
         ),
     ),
     *ROUND.edits(

@@ -260,14 +260,19 @@ async def test_h13_a_batch_too_large_to_be_compared_whole_forbids_the_trim(tmp_p
     assert rig.broker.deleted == []
 
 
-async def test_h13_the_very_batch_is_compared_however_sparse_the_index_is(tmp_path: Path) -> None:
-    """Another leader's copy has an index entry at every third batch; the log begins in between."""
+@pytest.mark.parametrize(("log_start", "appended"), [(150, 1), (260, 8)])
+async def test_h13_the_very_batch_is_compared_however_sparse_the_index_is(
+    tmp_path: Path, log_start: int, appended: int
+) -> None:
+    """Another leader's copy has an index entry at every third batch; the log begins in between. As
+    a follower before 4.0 it has appended several batches at once, with one entry.
+    """
     rig = Rig(tmp_path)
     rig.write_log(0, 100, 200, 300, end=350)
-    await rig.copied_by_another(0, 300)
-    rig.remote_start(150)
-    rig.broker.log_start_offset = 150
-    rig.disk.epochs({0: 150})
+    await rig.copied_by_another(0, 300, appended=appended)
+    rig.remote_start(log_start)
+    rig.broker.log_start_offset = log_start
+    rig.disk.epochs({0: log_start})
     await rig.trim.run(rig.led)
     assert rig.broker.deleted == [300]
 
