@@ -36,6 +36,8 @@ MANIFEST_LAYOUT = "pinterest"
 """The layout that the manifest of an imported segment names; what is ours of it is `kafka`."""
 REFERENCE_VERSION = 1
 PARTITION_MAX = 2**31 - 1
+LOG_MAX_BYTES = 2**31 - 1
+"""Kafka's log segments are not larger."""
 
 VERSION_ID_MAX_BYTES = 38
 """Of a version of an object in S3: what is left of the plugin's bytes beside the contents."""
@@ -171,32 +173,44 @@ def encode_watermark(base_offset: int) -> bytes:
     return f"{base_offset:020d}".encode("ascii")
 
 
-def upload_reference(key: str, upload: str) -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadReference:
     """What an attempt in S3 stores under its own name before its log: which key, below the bucket,
-    gets a version with the attempt's id, and by which upload.
+    gets a version with the attempt's id, by which upload, and how many bytes the log has.
     """
+
+    key: str
+    upload: str
+    size_bytes: int
+
+
+def encode_upload_reference(reference: UploadReference) -> bytes:
+    """One line of JSON."""
     fields = {
         "v": REFERENCE_VERSION,
         "kind": "upload",
         "layout": MANIFEST_LAYOUT,
-        "key": key,
-        "upload": upload,
+        "key": reference.key,
+        "upload": reference.upload,
+        "size_bytes": reference.size_bytes,
     }
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def parse_upload_reference(data: bytes, where: str) -> tuple[str, str]:
-    """Key and id of the upload; Corrupt for anything else."""
+def parse_upload_reference(data: bytes, where: str) -> UploadReference:
+    """Corrupt for anything else."""
     try:
         fields = json.loads(data)
         if (fields["v"], fields["kind"]) != (REFERENCE_VERSION, "upload"):
             raise ValueError(f"it is no upload of version {REFERENCE_VERSION}")
-        key, upload = fields["key"], fields["upload"]
+        key, upload, size_bytes = fields["key"], fields["upload"], fields["size_bytes"]
         if not (isinstance(key, str) and isinstance(upload, str)):
             raise ValueError("key or upload is no text")
+        if type(size_bytes) is not int or not 0 <= size_bytes <= LOG_MAX_BYTES:
+            raise ValueError(f"a log has no {size_bytes!r} bytes")
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(f"{where} cannot be used: {error}") from error
-    return key, upload
+    return UploadReference(key=key, upload=upload, size_bytes=size_bytes)
 
 
 def mark_of(name: str) -> bytes:

@@ -52,7 +52,7 @@ from rsm_plugins.s3.objects import (
     end_offset_of,
     segment_metadata,
 )
-from rsm_plugins.s3.pinterest import PinterestSegments
+from rsm_plugins.s3.pinterest import PinterestSegments, with_log_sizes
 from rsm_plugins.s3.presence import REQUESTS_AT_ONCE, listed, presence_in
 from rsm_plugins.s3.settings import PINTEREST_BUCKET, SETTINGS, S3Settings, s3_settings
 from rsm_plugins.s3.uploaded import S3UploadedObjects
@@ -252,8 +252,9 @@ class S3RemoteStorageManager:
         self, cluster_id: str, partition: TopicIdPartition | None = None
     ) -> AsyncIterator[StoredObject]:
         """See RemoteStorageManager; other objects are left out."""
-        async for found in listed(self._objects, cluster_id, partition):
-            yield found
+        found = listed(self._objects, cluster_id, partition)
+        async for one in with_log_sizes(self._objects, found):
+            yield one
 
     async def delete_log_segment_data(self, locator: SegmentLocator) -> None:
         """See RemoteStorageManager; unfinished uploads of its data are aborted too, so that such a

@@ -18,23 +18,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from kip405.contracts import ExpectedSegment, Presence, SegmentPresence
+from kip405.contracts import ExpectedSegment, Presence, SegmentPresence, StoredObject
 from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
 from rsm_plugins.layout.keys import ObjectKind, object_name, segment_stem
 from rsm_plugins.layout.pinterest import (
     LOG,
+    LOG_MAX_BYTES,
     OFFSET_INDEX,
     TIME_INDEX,
     VERSION_ID_MAX_BYTES,
     WATERMARK,
     PinterestLayout,
+    UploadReference,
+    encode_upload_reference,
     encode_watermark,
     parse_file,
     parse_upload_reference,
     parse_watermark,
-    upload_reference,
 )
 from rsm_plugins.layout.stored import ObjectContent, encode_contents, own_metadata
 from rsm_plugins.pinterest.views import index_views
@@ -45,6 +47,7 @@ from rsm_plugins.s3.versions import Version, Versions
 
 ATTEMPT_KEY = "rlm-segment"
 _SUFFIXES = (OFFSET_INDEX, TIME_INDEX, LOG)
+_LOG_SUFFIX = f".{ObjectKind.PINTEREST_LOG.value}"
 _NO_VERSION = ("", "null")
 _WATERMARK_TRIES = 20
 
@@ -71,7 +74,11 @@ class PinterestSegments:
         contents = [ObjectContent(size_bytes=len(data.indexes), crc32c=data.indexes_crc32c)]
 
         async def begun(upload_id: str) -> None:
-            text = upload_reference(self.objects.key(name), upload_id)
+            text = encode_upload_reference(
+                UploadReference(
+                    key=self.objects.key(name), upload=upload_id, size_bytes=data.log.size_bytes
+                )
+            )
             contents.insert(0, ObjectContent(size_bytes=len(text), crc32c=crc32c(text)))
             reference_name = object_name(locator, ObjectKind.PINTEREST_LOG)
             await self.own.write(
@@ -243,14 +250,14 @@ class PinterestSegments:
             data = await self.own.read(name)
         except NotFound:
             return None
-        key, upload_id = parse_upload_reference(data, self.own.location(name))
+        found = parse_upload_reference(data, self.own.location(name))
         wanted = self.objects.key(self.layout.view_of(locator, LOG))
-        if key != wanted:
+        if found.key != wanted:
             raise Invalid(
-                f"segment {locator.segment_id} is at {key}, and by the store's settings at "
+                f"segment {locator.segment_id} is at {found.key}, and by the store's settings at "
                 f"{wanted}: cluster, prefix or entropy bits (rsm.config.pinterest.*) are others"
             )
-        return upload_id
+        return found.upload
 
     async def _check_settings(self, locator: SegmentLocator) -> None:
         """Invalid where the log is not found because the settings have changed."""
@@ -299,6 +306,39 @@ class PinterestSegments:
         page = await self.objects.page(f"{folder}/", most=2)
         if [one.name for one in page.objects] == [name]:
             await self.versions.remove([Version(name=name, version_id=before.version_id)])
+
+
+async def with_log_sizes(
+    own: Objects, found: AsyncIterator[StoredObject]
+) -> AsyncIterator[StoredObject]:
+    """The same objects, in the order of names; what stands for a log has the log's size where there
+    is no manifest. Who decides whether others replace such a copy has nothing else to judge by.
+    """
+    held: StoredObject | None = None
+    async for one in found:
+        if held is not None:
+            stem = held.name.removesuffix(_LOG_SUFFIX)
+            if one.name == f"{stem}.{ObjectKind.MANIFEST.value}":
+                yield held
+            else:
+                yield await _with_log_size(own, held)
+            held = None
+        if one.name.endswith(_LOG_SUFFIX):
+            held = one
+        else:
+            yield one
+    if held is not None:
+        yield await _with_log_size(own, held)
+
+
+async def _with_log_size(own: Objects, reference: StoredObject) -> StoredObject:
+    """The largest size that a log may have where the reference cannot be read any more."""
+    try:
+        data = await own.read(reference.name)
+        size_bytes = parse_upload_reference(data, own.location(reference.name)).size_bytes
+    except (Corrupt, NotFound):
+        size_bytes = LOG_MAX_BYTES
+    return replace(reference, size_bytes=size_bytes)
 
 
 async def _nothing() -> None:

@@ -66,6 +66,11 @@ EDITS: tuple[Edit, ...] = (
             "        if head is None and not name:\n            await self._check_settings(",
         ),
         (
+            "H6: what stands for a log passes for a log of so few bytes, which others replace",
+            "                yield await _with_log_size(own, held)\n            held = None",
+            "                yield held\n            held = None",
+        ),
+        (
             "segments are copied to a bucket that keeps no versions",
             "        await self.versions.check_bucket()\n",
             "",

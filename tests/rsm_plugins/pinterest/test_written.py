@@ -17,9 +17,11 @@ from rlm.download.sources import StoreSource
 from rsm_plugins.conformance.subject import StoredSegment, Subject
 from rsm_plugins.layout.keys import IDENTITY_NAME, ObjectKind, object_name
 from rsm_plugins.layout.pinterest import (
+    LOG_MAX_BYTES,
     VERSION_ID_MAX_BYTES,
     PinterestLayout,
-    upload_reference,
+    UploadReference,
+    encode_upload_reference,
 )
 from rsm_plugins.layout.stored import ObjectContent, encode_contents
 from rsm_plugins.pinterest.local_objects import LocalUploadedObjects
@@ -215,6 +217,27 @@ async def test_a_topic_of_the_same_name_is_another_attempt(written: Written) -> 
 
 
 @BOTH
+async def test_a_copy_without_a_manifest_is_listed_with_the_size_of_its_log(
+    written: Written,
+) -> None:
+    """Reconciliation deletes such a copy only where others have as many bytes (H6, H12)."""
+    partition = written.partition()
+    segments = [written.segment(partition, at, 50) for at in (100, 200, 300)]
+    for one in segments:
+        await written.subject.copy(one)
+    await written.subject.manager.write_manifest(segments[1].locator, MANIFEST)
+    damaged = object_name(segments[2].locator, ObjectKind.PINTEREST_LOG)
+    if written.rig.server is not None:
+        written.path(damaged).write_bytes(b"{}")
+    found = [one async for one in written.subject.manager.list_objects(written.subject.cluster_id)]
+    assert [one.name for one in found] == await written.subject.names()
+    sizes = {one.name: one.size_bytes for one in found}
+    assert sizes[object_name(segments[0].locator, ObjectKind.PINTEREST_LOG)] == len(segments[0].log)
+    if written.rig.server is not None:
+        assert sizes[damaged] == LOG_MAX_BYTES
+
+
+@BOTH
 async def test_a_manifest_without_a_copy_publishes_nothing(written: Written) -> None:
     segment = written.segment(written.partition(), 100)
     await written.subject.manager.write_manifest(segment.locator, MANIFEST)
@@ -332,7 +355,9 @@ async def test_an_upload_that_outlives_the_deletion_cannot_be_completed(written:
     reference_name = object_name(locator, ObjectKind.PINTEREST_LOG)
 
     async def begun(upload_id: str) -> None:
-        text = upload_reference(segments.objects.key(name), upload_id)
+        key, size_bytes = segments.objects.key(name), segment.data.log.size_bytes
+        reference = UploadReference(key=key, upload=upload_id, size_bytes=size_bytes)
+        text = encode_upload_reference(reference)
         await segments.own.write(reference_name, text, checksum=crc32c(text))
 
     metadata = {ATTEMPT_KEY: str(locator.segment_id.id)}
