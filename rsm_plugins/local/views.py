@@ -3,7 +3,8 @@
 The log of an attempt is a file under a name with the attempt's id, as in the layout `kafka`. The
 `.log` of Pinterest's form is a hard link to it: to lose or replace the link loses nothing, and two
 attempts of one base offset never touch each other's files. The triple of a base offset is that of
-the attempt whose file its `.log` is. Nothing but the owner of the triple removes it.
+the attempt whose file its `.log` is. Only its owner removes it, and who takes its place removes the
+`.log` first: whoever dies in between leaves no index beside the log of another attempt.
 
 Who publishes or removes holds a lock on the store's identity object, so that the triple and
 `offset.wm` change one after the other, whichever process does it. `offset.wm` only rises; it goes
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from kip405.errors import NotFound
+from kip405.errors import Corrupt, NotFound
 from kip405.segments import SegmentLocator
 from rsm_plugins.files.durable import make_durable, read_at, write_at
 from rsm_plugins.files.store_tree import StoreTree
@@ -76,9 +77,12 @@ class LocalViews:
                 write_at(times_descriptor, files[TIME_INDEX], 0)
                 make_durable(new.descriptor)
                 make_durable(times_descriptor)
+                is_own = self._is_own(base, views, locator)
+                if not is_own and _is_unlinked(_file(locator, LOG), views):
+                    make_durable(views)
                 new.temporary.publish(new.name, _file(locator, OFFSET_INDEX), views)
                 new.temporary.publish(times, _file(locator, TIME_INDEX), views)
-                if not self._is_own(base, views, locator):  # else rename would do nothing
+                if not is_own:  # else rename would do nothing
                     new.temporary.publish(log, _file(locator, LOG), views)
                 make_durable(views)
         except (NotFound, FileNotFoundError):
@@ -106,18 +110,22 @@ class LocalViews:
     def withdraw(self, locator: SegmentLocator) -> None:
         """Remove the views of an attempt that is about to be copied again."""
         with self._tree.opened("copy to") as base, self._locked(base):
-            self._unlink(base, locator)
+            if self._unlink(base, locator):
+                self._end_folder(locator)
 
     def remove(self, locator: SegmentLocator) -> None:
         """Remove the views of an attempt, and then its own files, its manifest aside. Where another
-        attempt of the same base offset is complete, its views take the place.
+        attempt of the same base offset is complete, its views take the place, unless it is damaged.
         """
         folder, _, stem = segment_stem(locator).rpartition("/")
         suffixes = tuple(kind.value for kind in data_objects_of(locator))
         with self._tree.opened("delete from") as base, self._locked(base):
-            heir = self._heir(locator) if self._unlink(base, locator) else None
-            if heir is not None:
-                self._publish(base, heir)
+            if self._unlink(base, locator):
+                heir = self._heir(locator)
+                if heir is not None:
+                    with suppress(Corrupt):
+                        self._publish(base, heir)
+                self._end_folder(locator)
             self._tree.remove_segment(folder, stem, suffixes, "delete from")
 
     def _heir(self, locator: SegmentLocator) -> SegmentLocator | None:
@@ -134,30 +142,27 @@ class LocalViews:
         return None
 
     def _unlink(self, base: int, locator: SegmentLocator) -> bool:
-        """Remove the triple if it is the attempt's own, and say whether it was. The log goes last,
-        as it says whose the triple is. With the last triple of the partition its watermark and
-        folder go.
+        """Remove the triple if it is the attempt's own, or what is left of one that has no log, and
+        say whether the place is free. The log goes last, as it says whose the triple is.
         """
-        folder = self._folder(locator)
-        try:
-            views = self._tree.below_root(folder, make=False)
-        except FileNotFoundError:
-            return False
-        try:
-            if not self._is_own(base, views, locator):
+        with suppress(FileNotFoundError), self._opened_folder(locator) as views:
+            log = _inode(_file(locator, LOG), views)
+            if log is not None and not self._is_own(base, views, locator):
                 return False
-            for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):
-                with suppress(FileNotFoundError):
-                    os.unlink(_file(locator, suffix), dir_fd=views)
-            if not _has_files(views):
-                with suppress(FileNotFoundError):
-                    os.unlink(WATERMARK, dir_fd=views)
-            make_durable(views)
-        finally:
-            os.close(views)
-        with suppress(OSError):  # not empty
-            os.rmdir(self._tree.root / folder)
+            files = [_file(locator, suffix) for suffix in (OFFSET_INDEX, TIME_INDEX, LOG)]
+            if any([_is_unlinked(file, views) for file in files]):
+                make_durable(views)
         return True
+
+    def _end_folder(self, locator: SegmentLocator) -> None:
+        """Remove watermark and folder of a partition that has no other file."""
+        with suppress(FileNotFoundError), self._opened_folder(locator) as views:
+            if _has_files(views):
+                return
+            if _is_unlinked(WATERMARK, views):
+                make_durable(views)
+        with suppress(OSError):  # not empty, or not there
+            os.rmdir(self._tree.root / self._folder(locator))
 
     def _is_own(self, base: int, views: int, locator: SegmentLocator) -> bool:
         """Whether the `.log` in the folder of views is the very file of this attempt."""
@@ -180,7 +185,12 @@ class LocalViews:
 
     @contextmanager
     def _made_folder(self, locator: SegmentLocator) -> Iterator[int]:
-        descriptor = self._tree.below_root(self._folder(locator), make=True)
+        with self._opened_folder(locator, make=True) as views:
+            yield views
+
+    @contextmanager
+    def _opened_folder(self, locator: SegmentLocator, *, make: bool = False) -> Iterator[int]:
+        descriptor = self._tree.below_root(self._folder(locator), make=make)
         try:
             yield descriptor
         finally:
@@ -204,6 +214,15 @@ class LocalViews:
 
 def _file(locator: SegmentLocator, suffix: str) -> str:
     return f"{locator.start_offset:020d}.{suffix}"
+
+
+def _is_unlinked(file: str, folder: int) -> bool:
+    """Whether there was such a file, which is removed."""
+    try:
+        os.unlink(file, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _inode(name: str, folder: int) -> tuple[int, int] | None:

@@ -13,8 +13,13 @@ EDITS: tuple[Edit, ...] = (
     *VIEWS.edits(
         (
             "H12: the view of another attempt is removed",
-            "            if not self._is_own(base, views, locator):\n                return",
-            "            if not views:\n                return",
+            "            if log is not None and not self._is_own(base, views, locator):\n",
+            "            if log is None and not self._is_own(base, views, locator):\n",
+        ),
+        (
+            "the index of one attempt stands beside the log of another after a crash",
+            "if not is_own and _is_unlinked(_file(locator, LOG), views):",
+            "if not is_own and views < 0:",
         ),
         (
             "offset.wm falls to an older segment",
@@ -23,8 +28,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a complete attempt has no view after another one of its offset was deleted",
-            "self._heir(locator) if self._unlink(base, locator) else None",
-            "None if self._unlink(base, locator) else None",
+            "                heir = self._heir(locator)\n",
+            "                heir = self._heir(locator) if base < 0 else None\n",
         ),
     ),
     *LOCAL.edits(
