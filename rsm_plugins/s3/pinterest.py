@@ -43,7 +43,7 @@ from rsm_plugins.pinterest.views import index_views
 from rsm_plugins.s3.calls import to_its_end, together
 from rsm_plugins.s3.objects import Objects, UserMetadata, segment_metadata
 from rsm_plugins.s3.uploads import ABORT_SECONDS, Upload, Uploads
-from rsm_plugins.s3.versions import Version, Versions
+from rsm_plugins.s3.versions import Current, Head, Version, Versions
 
 ATTEMPT_KEY = "rlm-segment"
 _SUFFIXES = (OFFSET_INDEX, TIME_INDEX, LOG)
@@ -186,7 +186,7 @@ class PinterestSegments:
             if await self.versions.replace(
                 name, data, metadata=metadata, checksum=crc32c(data), before=before
             ):
-                if before is not None and ATTEMPT_KEY in before.metadata:
+                if before is not None and _is_removable(before):
                     await self.versions.remove([Version(name=name, version_id=before.version_id)])
                 return
         raise Unavailable(f"{self.objects.location(name)}: others keep writing it")
@@ -206,7 +206,7 @@ class PinterestSegments:
         await self.own_versions.remove(left)
         theirs = [one async for one in self._of_attempt(locator, _SUFFIXES)]
         await self.versions.remove(theirs)
-        if theirs:
+        if theirs or any(one.name == reference_name for one in own):
             await self._remove_watermark(locator)
         await self.own_versions.remove([one for one in own if one.name == reference_name])
 
@@ -295,17 +295,23 @@ class PinterestSegments:
                 yield one
 
     async def _remove_watermark(self, locator: SegmentLocator) -> None:
-        """Remove the watermark of a partition that has no other file. It is read before the folder
-        is listed: one that was written since then is another version, and stays.
+        """Remove the watermark of a partition that has no other file, with older versions of it. It
+        is read before the folder is listed: one that was written since then is another version,
+        and stays.
         """
         folder = self.layout.folder_of(locator)
         name = f"{folder}/{WATERMARK}"
         before = await self.versions.current(name)
-        if before is None or ATTEMPT_KEY not in before.metadata:
+        if before is None or not _is_removable(before):
             return
+        there = [one async for one in self.versions.listed(name) if one.name == name]
+        ids = [one.version_id for one in there]
         page = await self.objects.page(f"{folder}/", most=2)
-        if [one.name for one in page.objects] == [name]:
-            await self.versions.remove([Version(name=name, version_id=before.version_id)])
+        if [one.name for one in page.objects] == [name] and before.version_id in ids:
+            old = [one for one in there[ids.index(before.version_id) :] if not one.is_marker]
+            heads = await together(map(self.versions.head, old))
+            ours = zip(old, heads, strict=True)
+            await self.versions.remove([one for one, head in ours if _is_of_ours(head)])
 
 
 async def with_log_sizes(
@@ -343,6 +349,15 @@ async def _with_log_size(own: Objects, reference: StoredObject) -> StoredObject:
 
 async def _nothing() -> None:
     """No upload is to be aborted."""
+
+
+def _is_removable(watermark: Current) -> bool:
+    """Whether it is a version of ours that is no other one by the time it is removed."""
+    return ATTEMPT_KEY in watermark.metadata and watermark.version_id not in _NO_VERSION
+
+
+def _is_of_ours(head: Head | None) -> bool:
+    return head is not None and ATTEMPT_KEY in head.metadata
 
 
 def _metadata(locator: SegmentLocator, end_offset: int | None) -> UserMetadata:

@@ -154,6 +154,10 @@ class Versions:
         return next((error for error in errors if error is not None), None)
 
     async def _error_of(self, version: Version) -> RemoteStorageError | None:
+        if not version.version_id:
+            name = self.objects.location(version.name)
+            return Invalid(f"{name} has no version of its own that could be removed")
+
         async def request(client: Any) -> None:
             await client.delete_object(**self.objects.target(version.name, version.version_id))
 

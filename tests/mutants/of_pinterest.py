@@ -3,10 +3,13 @@
 from tests.mutants.edits import Edit, Target
 
 _TESTS = ("tests/rsm_plugins/pinterest/test_written.py",)
+_WATERMARK_TESTS = "tests/rsm_plugins/pinterest/test_watermark_versions.py"
 VIEWS = Target("rsm_plugins/local/views.py", _TESTS)
 LOCAL = Target("rsm_plugins/local/manager.py", _TESTS)
 SEGMENTS = Target("rsm_plugins/s3/pinterest.py", _TESTS)
+WATERMARK = Target("rsm_plugins/s3/pinterest.py", (_WATERMARK_TESTS,))
 VERSIONS = Target("rsm_plugins/s3/versions.py", _TESTS)
+DELETIONS = Target("rsm_plugins/s3/versions.py", (_WATERMARK_TESTS,))
 FINDINGS = Target("rsm_plugins/s3/findings.py", _TESTS)
 
 EDITS: tuple[Edit, ...] = (
@@ -62,8 +65,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H11: a log counts as missing because the settings are others",
-            "        if key != wanted:\n",
-            "        if key == name:\n",
+            "        if found.key != wanted:\n",
+            "        if found.key == name:\n",
         ),
         (
             "H11: a segment whose version is gone is complete",
@@ -79,6 +82,30 @@ EDITS: tuple[Edit, ...] = (
             "segments are copied to a bucket that keeps no versions",
             "        await self.versions.check_bucket()\n",
             "",
+        ),
+    ),
+    *WATERMARK.edits(
+        (
+            "an older watermark comes back when the last one is removed",
+            "there[ids.index(before.version_id) :]",
+            "there[ids.index(before.version_id) :][:1]",
+        ),
+        (
+            "the watermark of a partition that has ended stays after a crash",
+            "        if theirs or any(one.name == reference_name for one in own):\n",
+            "        if theirs:\n",
+        ),
+        (
+            "the version that was just written is removed where there are no versions",
+            " and watermark.version_id not in _NO_VERSION",
+            "",
+        ),
+    ),
+    *DELETIONS.edits(
+        (
+            "H12: a deletion that names no version takes the current one",
+            "        if not version.version_id:\n",
+            "        if version.version_id is None:\n",
         ),
     ),
     *VERSIONS.edits(
