@@ -112,6 +112,10 @@ class StreamedBody:
     def __len__(self) -> int:
         return len(self._body)
 
+    def seek(self, position: int) -> None:
+        """See Body."""
+        self._body.seek(position)
+
     async def __aiter__(self) -> AsyncIterator[memoryview]:
         pieces = self._body.pieces()
         try:

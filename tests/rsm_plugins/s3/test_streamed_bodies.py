@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from botocore.awsrequest import AWSPreparedRequest
 
 from kip405.errors import Corrupt, Fenced, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
@@ -73,6 +74,14 @@ async def test_an_error_of_the_body_is_kept_before_its_end_goes_out(threads: Thr
             sent += len(piece)
     assert sent <= 15 * PIECE_BYTES
     assert isinstance(streamed.error, Corrupt)
+
+
+async def test_a_request_with_such_a_body_may_be_sent_once_more(threads: Threads) -> None:
+    """As botocore does where a bucket is in another region than the settings say."""
+    request = AWSPreparedRequest(
+        "PUT", "http://s3.invalid/", {}, StreamedBody(Counted(1), threads), False
+    )
+    request.reset_stream()
 
 
 @asynccontextmanager
