@@ -45,23 +45,23 @@ async def findings_with_versions(
     """The same of a bucket below one of whose prefixes segments are versions of objects."""
     problem = await problem_of_versions(objects, versions_prefix)
     state = NEEDED_VERSIONS if problem is None else f"{UNFIT_VERSIONS}: {problem}"
-    found = await findings_of(objects, prefix)
+    found = await findings_of(objects, prefix, versions_prefix)
     return (
         StoreFinding(kind=FindingKind.VERSIONING, state=state, applies_to=versions_prefix),
         *(one for one in found if one.kind is not FindingKind.VERSIONING),
     )
 
 
-async def findings_of(objects: Objects, prefix: str) -> tuple[StoreFinding, ...]:
-    """All findings; one that cannot be read says so and hides no other."""
+async def findings_of(objects: Objects, *prefixes: str) -> tuple[StoreFinding, ...]:
+    """All findings about keys below these; one that cannot be read says so and hides no other."""
     versioning, lock, lifecycle = await together(
         _asked(objects, operation, method) for operation, method in _QUESTIONS
     )
     return (
         _versioning(versioning),
         _object_lock(lock),
-        *_lifecycle(lifecycle, prefix, FindingKind.LIFECYCLE_EXPIRY, _EXPIRING),
-        *_lifecycle(lifecycle, prefix, FindingKind.MULTIPART_ABORT, (ABORT,)),
+        *_lifecycle(lifecycle, prefixes, FindingKind.LIFECYCLE_EXPIRY, _EXPIRING),
+        *_lifecycle(lifecycle, prefixes, FindingKind.MULTIPART_ABORT, (ABORT,)),
     )
 
 
@@ -140,14 +140,17 @@ def _object_lock(answer: Mapping[str, Any] | str) -> StoreFinding:
 
 
 def _lifecycle(
-    answer: Mapping[str, Any] | str, prefix: str, kind: FindingKind, actions: tuple[str, ...]
+    answer: Mapping[str, Any] | str,
+    prefixes: tuple[str, ...],
+    kind: FindingKind,
+    actions: tuple[str, ...],
 ) -> tuple[StoreFinding, ...]:
     if isinstance(answer, str):
         return (StoreFinding(kind=kind, state=answer),)
     found = tuple(
         finding
         for rule in answer.get("Rules", ())
-        if _may_touch(rule, prefix)
+        if any(_may_touch(rule, prefix) for prefix in prefixes)
         for finding in _actions(rule, kind, actions)
     )
     return found or (StoreFinding(kind=kind, state=ABSENT),)

@@ -36,7 +36,7 @@ LIFECYCLE = xml(f"<LifecycleConfiguration>{RULES}</LifecycleConfiguration>")
 EXPIRY, ABORT = FindingKind.LIFECYCLE_EXPIRY, FindingKind.MULTIPART_ABORT
 
 
-async def found(answers: dict[str, Answer]) -> tuple[StoreFinding, ...]:
+async def found(answers: dict[str, Answer], **others: object) -> tuple[StoreFinding, ...]:
     async def answer(asked: Asked) -> Answer:
         (what,) = asked.query
         return answers[what]
@@ -45,6 +45,7 @@ async def found(answers: dict[str, Answer]) -> tuple[StoreFinding, ...]:
         "aws_access_key_id": "k",
         "aws_secret_access_key": "s",
         "prefix": "pre/fix",
+        **others,
     }
     async with recording_server(answer) as server, open_store(server.settings(**settings)) as store:
         return await store.inspect()
@@ -81,6 +82,19 @@ async def test_h25_a_transition_to_an_archive_is_reported_like_an_expiry() -> No
         StoreFinding(kind=EXPIRY, state="Transition to GLACIER", days=3),
         StoreFinding(kind=EXPIRY, state="Transition to DEEP_ARCHIVE on 2030-01-02"),
     ]
+
+
+async def test_h25_rules_for_keys_of_pinterests_form_are_reported_too() -> None:
+    """The logs of the layout `pinterest` are below a prefix of their own."""
+    rule = "<Transition><Days>3</Days><StorageClass>GLACIER</StorageClass></Transition>"
+    filters = "<Filter><Prefix>theirs/</Prefix></Filter>"
+    rules = f"<Rule><Status>Enabled</Status>{filters}{rule}</Rule>"
+    lifecycle = xml(f"<LifecycleConfiguration>{rules}</LifecycleConfiguration>")
+    answers = {"versioning": VERSIONING, "object-lock": LOCK, "lifecycle": lifecycle}
+    others = {"pinterest_cluster": "c", "pinterest_prefix": "theirs"}
+    for rows, state in ((others, "Transition to GLACIER"), ({}, "absent")):
+        findings = await found(answers, **rows)
+        assert [one.state for one in findings if one.kind is EXPIRY] == [state]
 
 
 async def test_nothing_is_set_up() -> None:
