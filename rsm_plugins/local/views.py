@@ -25,6 +25,7 @@ from rsm_plugins.layout.keys import (
     IDENTITY_NAME,
     ObjectKind,
     data_objects_of,
+    is_segment_object,
     object_name,
     parse_name,
     segment_stem,
@@ -121,24 +122,23 @@ class LocalViews:
         suffixes = tuple(kind.value for kind in data_objects_of(locator))
         with self._tree.opened("delete from") as base, self._locked(base):
             if self._unlink(base, locator):
-                heir = self._heir(locator)
+                heir = self._heir(base, locator)
                 if heir is not None:
                     with suppress(Corrupt):
                         self._publish(base, heir)
                 self._end_folder(locator)
             self._tree.remove_segment(folder, stem, suffixes, "delete from")
 
-    def _heir(self, locator: SegmentLocator) -> SegmentLocator | None:
+    def _heir(self, base: int, locator: SegmentLocator) -> SegmentLocator | None:
         """Another attempt of the same partition and base offset that has a manifest."""
         folder, _, stem = segment_stem(locator).rpartition("/")
-        for entry in self._tree.entries(folder, "delete from"):
-            name = f"{folder}/{entry.name}"
-            if not entry.name.endswith(f".{ObjectKind.MANIFEST.value}"):
+        beginning, ending = f"{locator.start_offset:020d}-", f".{ObjectKind.MANIFEST.value}"
+        for file in _files_in(folder, base):
+            if not (file.startswith(beginning) and file.endswith(ending)) or file == stem + ending:
                 continue
-            found = parse_name(name)
-            if found.start_offset == locator.start_offset and not entry.name.startswith(stem):
-                segment_id = replace(locator.segment_id, id=found.segment_id)
-                return replace(locator, segment_id=segment_id)
+            if is_segment_object(f"{folder}/{file}"):
+                found = parse_name(f"{folder}/{file}").segment_id
+                return replace(locator, segment_id=replace(locator.segment_id, id=found))
         return None
 
     def _unlink(self, base: int, locator: SegmentLocator) -> bool:
@@ -236,6 +236,17 @@ def _inode(name: str, folder: int) -> tuple[int, int] | None:
     finally:
         os.close(descriptor)
     return found.st_dev, found.st_ino
+
+
+def _files_in(folder: str, base: int) -> list[str]:
+    try:
+        descriptor = os.open(folder, os.O_DIRECTORY | _READ, dir_fd=base)
+    except FileNotFoundError:
+        return []
+    try:
+        return os.listdir(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _has_files(views: int) -> bool:

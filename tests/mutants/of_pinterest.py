@@ -4,7 +4,9 @@ from tests.mutants.edits import Edit, Target
 
 _TESTS = ("tests/rsm_plugins/pinterest/test_written.py",)
 _WATERMARK_TESTS = "tests/rsm_plugins/pinterest/test_watermark_versions.py"
-VIEWS = Target("rsm_plugins/local/views.py", _TESTS)
+VIEWS = Target(
+    "rsm_plugins/local/views.py", (*_TESTS, "tests/rsm_plugins/pinterest/test_local_views.py")
+)
 LOCAL = Target("rsm_plugins/local/manager.py", _TESTS)
 SEGMENTS = Target("rsm_plugins/s3/pinterest.py", _TESTS)
 WATERMARK = Target("rsm_plugins/s3/pinterest.py", (_WATERMARK_TESTS,))
@@ -31,8 +33,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a complete attempt has no view after another one of its offset was deleted",
-            "                heir = self._heir(locator)\n",
-            "                heir = self._heir(locator) if base < 0 else None\n",
+            "                heir = self._heir(base, locator)\n",
+            "                heir = self._heir(base, locator) if base < 0 else None\n",
         ),
     ),
     *LOCAL.edits(

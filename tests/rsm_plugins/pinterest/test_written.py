@@ -1,23 +1,20 @@
 """Segments in the layout `pinterest`: what their consumer finds, and what attempts leave alone."""
 
-import errno
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from kip405.contracts import IndexType, Presence
 from kip405.crc import crc32c
-from kip405.errors import Corrupt, Invalid, RemoteStorageError, Unavailable
+from kip405.errors import Corrupt, Invalid, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.indexes import build_indexes_object
 from kip405.segments import PLUGIN_METADATA_MAX_BYTES, FileSlice, LogSegmentData
 from rlm.download.run import Download
 from rlm.download.sources import StoreSource
 from rsm_plugins.conformance.subject import StoredSegment, Subject
-from rsm_plugins.files.store_tree import TemporaryFiles
 from rsm_plugins.layout.keys import IDENTITY_NAME, ObjectKind, object_name
 from rsm_plugins.layout.pinterest import (
     LOG_MAX_BYTES,
@@ -282,60 +279,6 @@ async def test_a_view_that_is_lost_or_replaced_loses_nothing(written: Written) -
     await written.delete(segment)
     assert view.read_bytes() == b"of somebody else"
     assert len(written.views()) == 4
-
-
-@LOCAL
-@pytest.mark.parametrize("at", range(3))
-async def test_a_writer_that_dies_leaves_no_index_beside_the_log_of_another(
-    written: Written, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
-    """Their consumer goes to a position in the log by the index."""
-    partition = written.partition()
-    first = await written.stored(partition, 100, 5)
-    second = written.segment(partition, 100, 50)
-    await written.subject.copy(second)
-    calls, publish = count(), TemporaryFiles.publish
-
-    def dies(files: TemporaryFiles, name: str, file: str, into: int | None = None) -> None:
-        if next(calls) == at:
-            raise OSError(errno.EIO, "killed")
-        publish(files, name, file, into)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TemporaryFiles, "publish", dies)
-        with pytest.raises(RemoteStorageError):
-            await written.subject.manager.write_manifest(second.locator, MANIFEST)
-    assert not written.path(f"{FOLDER}/{100:020d}.log").exists()
-    await written.check(first)
-    await written.delete(second)
-    assert written.view(100) == first.log
-    assert written.view(100, "index") == indexes_of(100, first.log)[0]
-    assert written.watermark() == b"%020d" % 100
-    await written.delete(first)
-    assert written.rig.hands.names() == [IDENTITY_NAME]
-
-
-@LOCAL
-async def test_a_deletion_that_died_between_log_and_watermark_is_finished(
-    written: Written,
-) -> None:
-    segment = await written.stored(written.partition(), 100)
-    for suffix in ("index", "log"):
-        written.path(f"{FOLDER}/{100:020d}.{suffix}").unlink()
-    await written.delete(segment)
-    assert written.rig.hands.names() == [IDENTITY_NAME]
-
-
-@LOCAL
-async def test_damage_of_another_attempt_keeps_no_segment_from_its_deletion(
-    written: Written,
-) -> None:
-    partition = written.partition()
-    damaged = await written.stored(partition, 100, 5)
-    segment = await written.stored(partition, 100, 50)
-    written.path(object_name(damaged.locator, ObjectKind.PINTEREST_INDEXES)).write_bytes(b"odd")
-    await written.delete(segment)
-    assert (await written.subject.presence(segment)).presence is Presence.MISSING
 
 
 @LOCAL

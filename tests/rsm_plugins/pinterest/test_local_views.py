@@ -1,0 +1,80 @@
+"""Views in a directory, where writers and deletions died on their way, or others are damaged."""
+
+import errno
+from collections.abc import AsyncIterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from kip405.contracts import Presence
+from kip405.errors import RemoteStorageError
+from rsm_plugins.files.store_tree import TemporaryFiles
+from rsm_plugins.layout.keys import IDENTITY_NAME, ObjectKind, object_name
+from tests.builders.pinterest import indexes_of
+from tests.rsm_plugins.pinterest.test_written import FOLDER, LOCAL, MANIFEST, Written
+from tests.rsm_plugins.stores import DIRECT, StoreRig, opened
+
+
+@pytest.fixture
+async def written(rig: StoreRig, tmp_path: Path) -> AsyncIterator[Written]:
+    rig = rig.in_pinterests_form()
+    async with opened(rig, DIRECT, tmp_path) as subject:
+        await subject.ensure_identity()
+        yield Written(subject, rig)
+
+
+@LOCAL
+@pytest.mark.parametrize("at", range(3))
+async def test_a_writer_that_dies_leaves_no_index_beside_the_log_of_another(
+    written: Written, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Their consumer goes to a position in the log by the index."""
+    partition = written.partition()
+    first = await written.stored(partition, 100, 5)
+    second = written.segment(partition, 100, 50)
+    await written.subject.copy(second)
+    calls, publish = count(), TemporaryFiles.publish
+
+    def dies(files: TemporaryFiles, name: str, file: str, into: int | None = None) -> None:
+        if next(calls) == at:
+            raise OSError(errno.EIO, "killed")
+        publish(files, name, file, into)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TemporaryFiles, "publish", dies)
+        with pytest.raises(RemoteStorageError):
+            await written.subject.manager.write_manifest(second.locator, MANIFEST)
+    assert not written.path(f"{FOLDER}/{100:020d}.log").exists()
+    await written.check(first)
+    await written.delete(second)
+    assert written.view(100) == first.log
+    assert written.view(100, "index") == indexes_of(100, first.log)[0]
+    assert written.watermark() == b"%020d" % 100
+    await written.delete(first)
+    assert written.rig.hands.names() == [IDENTITY_NAME]
+
+
+@LOCAL
+async def test_a_deletion_that_died_between_log_and_watermark_is_finished(
+    written: Written,
+) -> None:
+    segment = await written.stored(written.partition(), 100)
+    for suffix in ("index", "log"):
+        written.path(f"{FOLDER}/{100:020d}.{suffix}").unlink()
+    await written.delete(segment)
+    assert written.rig.hands.names() == [IDENTITY_NAME]
+
+
+@LOCAL
+async def test_damage_of_another_attempt_keeps_no_segment_from_its_deletion(
+    written: Written,
+) -> None:
+    partition = written.partition()
+    damaged = await written.stored(partition, 100, 5)
+    segment = await written.stored(partition, 100, 50)
+    written.path(object_name(damaged.locator, ObjectKind.PINTEREST_INDEXES)).write_bytes(b"odd")
+    manifest = written.path(object_name(damaged.locator, ObjectKind.MANIFEST))
+    manifest.with_name("00000000000000000100-copy.rsm-manifest").write_bytes(b"of somebody")
+    await written.delete(segment)
+    assert (await written.subject.presence(segment)).presence is Presence.MISSING
