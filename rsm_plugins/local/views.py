@@ -13,11 +13,12 @@ with the last log of its partition. Blocking; this module must not know gRPC or 
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from kip405.errors import Corrupt, NotFound
+from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.segments import SegmentLocator
 from rsm_plugins.files.durable import make_durable, read_at, write_at
 from rsm_plugins.files.store_tree import StoreTree
@@ -43,6 +44,9 @@ from rsm_plugins.layout.pinterest import (
 from rsm_plugins.pinterest.views import index_views
 
 _OWN = ObjectKind.PINTEREST_LOG
+LOCK_TRIES = 4000
+_LOCK_AGAIN_SECONDS = 0.005
+_NEVER = threading.Event()
 _WATERMARK_MAX_BYTES = 64
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -198,18 +202,32 @@ class LocalViews:
 
     @contextmanager
     def _locked(self, base: int) -> Iterator[None]:
-        """Wait until no other thread or process holds the lock. On NFS it needs a descriptor that
-        may write.
+        """Wait until no other thread or process holds the lock; Unavailable where one holds it too
+        long: who waits for a process that is stopped has a thread that readers need. On NFS it
+        needs a descriptor that may write.
         """
         try:
             descriptor = os.open(IDENTITY_NAME, os.O_RDWR | os.O_CLOEXEC, dir_fd=base)
         except PermissionError:
             descriptor = os.open(IDENTITY_NAME, _READ, dir_fd=base)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._lock(descriptor)
             yield
         finally:
             os.close(descriptor)
+
+    def _lock(self, descriptor: int) -> None:
+        for _ in range(LOCK_TRIES):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                _NEVER.wait(_LOCK_AGAIN_SECONDS)
+            else:
+                return
+        raise Unavailable(
+            f"{self._tree.path_of(IDENTITY_NAME)} is locked: another process that writes views has "
+            "it, and does not go on"
+        )
 
 
 def _file(locator: SegmentLocator, suffix: str) -> str:

@@ -1,6 +1,7 @@
 """Views in a directory, where writers and deletions died on their way, or others are damaged."""
 
 import errno
+import fcntl
 from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
@@ -8,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from kip405.contracts import Presence
-from kip405.errors import RemoteStorageError
+from kip405.errors import RemoteStorageError, Unavailable
 from rsm_plugins.files.store_tree import TemporaryFiles
 from rsm_plugins.layout.keys import IDENTITY_NAME, ObjectKind, object_name
+from rsm_plugins.local import views
 from tests.builders.pinterest import indexes_of
 from tests.rsm_plugins.pinterest.test_written import FOLDER, LOCAL, MANIFEST, Written
 from tests.rsm_plugins.stores import DIRECT, StoreRig, opened
@@ -78,3 +80,18 @@ async def test_damage_of_another_attempt_keeps_no_segment_from_its_deletion(
     manifest.with_name("00000000000000000100-copy.rsm-manifest").write_bytes(b"of somebody")
     await written.delete(segment)
     assert (await written.subject.presence(segment)).presence is Presence.MISSING
+
+
+@LOCAL
+async def test_a_stopped_process_with_the_lock_keeps_no_thread(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "LOCK_TRIES", 3)
+    segment = await written.stored(written.partition(), 100)
+    with written.path(IDENTITY_NAME).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match="locked"):
+            await written.delete(segment)
+        assert await written.subject.fetch(segment.locator, 0, 1 << 40) == segment.log
+    await written.delete(segment)
+    assert written.rig.hands.names() == [IDENTITY_NAME]
