@@ -304,10 +304,12 @@ class PinterestSegments:
         before = await self.versions.current(name)
         if before is None or not _is_removable(before):
             return
+        page = await self.objects.page(f"{folder}/", most=2)
+        if [one.name for one in page.objects] != [name]:
+            return
         there = [one async for one in self.versions.listed(name) if one.name == name]
         ids = [one.version_id for one in there]
-        page = await self.objects.page(f"{folder}/", most=2)
-        if [one.name for one in page.objects] == [name] and before.version_id in ids:
+        if before.version_id in ids:
             old = [one for one in there[ids.index(before.version_id) :] if not one.is_marker]
             heads = await together(map(self.versions.head, old))
             ours = zip(old, heads, strict=True)
