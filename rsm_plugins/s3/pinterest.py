@@ -40,7 +40,7 @@ from rsm_plugins.layout.pinterest import (
 )
 from rsm_plugins.layout.stored import ObjectContent, encode_contents, own_metadata
 from rsm_plugins.pinterest.views import index_views
-from rsm_plugins.s3.calls import to_its_end, together
+from rsm_plugins.s3.calls import backoff_seconds, to_its_end, together
 from rsm_plugins.s3.objects import Objects, UserMetadata, segment_metadata
 from rsm_plugins.s3.uploads import ABORT_SECONDS, Upload, Uploads
 from rsm_plugins.s3.versions import Current, Head, Version, Versions
@@ -50,6 +50,7 @@ _SUFFIXES = (OFFSET_INDEX, TIME_INDEX, LOG)
 _LOG_SUFFIX = f".{ObjectKind.PINTEREST_LOG.value}"
 _NO_VERSION = ("", "null")
 _WATERMARK_TRIES = 20
+_VERSIONS_TRIES = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +205,8 @@ class PinterestSegments:
         # The indexes before the views: who publishes views looks for the indexes afterwards.
         left = [one for one in own if one.name not in (manifest_name, reference_name)]
         await self.own_versions.remove(left)
-        theirs = [one async for one in self._of_attempt(locator, _SUFFIXES)]
-        await self.versions.remove(theirs)
-        if theirs or any(one.name == reference_name for one in own):
+        were_any = await self._remove_versions(locator)
+        if were_any or any(one.name == reference_name for one in own):
             await self._remove_watermark(locator)
         await self.own_versions.remove([one for one in own if one.name == reference_name])
 
@@ -284,15 +284,44 @@ class PinterestSegments:
     async def _of_attempt(
         self, locator: SegmentLocator, suffixes: Sequence[str]
     ) -> AsyncIterator[Version]:
-        """The versions with the attempt's id in their user metadata, of one name newest first."""
+        """The versions with the attempt's id in their user metadata, of one name newest first.
+        Unavailable where one is listed and cannot be asked: it may be the attempt's.
+        """
+        for tried in range(1, _VERSIONS_TRIES + 1):
+            there = await self._listed(locator, suffixes)
+            heads = await together(map(self.versions.head, there))
+            found = list(zip(there, heads, strict=True))
+            doubtful = {one for one, head in found if head is None}
+            if not doubtful or doubtful.isdisjoint(await self._listed(locator, suffixes)):
+                for one, head in found:
+                    if head is not None and head.metadata.get(ATTEMPT_KEY) == _attempt(locator):
+                        yield one
+                return
+            await self.objects.calls.pause(backoff_seconds(tried))
+        raise Unavailable(f"{self._place(locator)}: versions are listed and not found")
+
+    async def _remove_versions(self, locator: SegmentLocator) -> bool:
+        """Remove the versions of an attempt until none of them is listed; whether there were any.
+        A server that moves versions while they are asked for may have missed one.
+        """
+        were_any = False
+        for tried in range(1, _VERSIONS_TRIES + 1):
+            theirs = [one async for one in self._of_attempt(locator, _SUFFIXES)]
+            were_any |= bool(theirs)
+            await self.versions.remove(theirs)
+            if set(theirs).isdisjoint(await self._listed(locator, _SUFFIXES)):
+                return were_any
+            await self.objects.calls.pause(backoff_seconds(tried))
+        raise Unavailable(f"{self._place(locator)}: versions that were deleted are there still")
+
+    async def _listed(self, locator: SegmentLocator, suffixes: Sequence[str]) -> list[Version]:
         names = [self.layout.view_of(locator, suffix) for suffix in suffixes]
         beginning = names[0] if len(names) == 1 else self.layout.view_of(locator, "")
         found = [one async for one in self.versions.listed(beginning)]
-        there = [one for one in found if one.name in names and not one.is_marker]
-        heads = await together(map(self.versions.head, there))
-        for one, head in zip(there, heads, strict=True):
-            if head is not None and head.metadata.get(ATTEMPT_KEY) == _attempt(locator):
-                yield one
+        return [one for one in found if one.name in names and not one.is_marker]
+
+    def _place(self, locator: SegmentLocator) -> str:
+        return self.objects.location(self.layout.view_of(locator, LOG))
 
     async def _remove_watermark(self, locator: SegmentLocator) -> None:
         """Remove the watermark of a partition that has no other file, with older versions of it. It

@@ -11,6 +11,9 @@ LOCAL = Target("rsm_plugins/local/manager.py", _TESTS)
 SEGMENTS = Target("rsm_plugins/s3/pinterest.py", _TESTS)
 WATERMARK = Target("rsm_plugins/s3/pinterest.py", (_WATERMARK_TESTS,))
 VERSIONS = Target("rsm_plugins/s3/versions.py", _TESTS)
+MOVING = Target(
+    "rsm_plugins/s3/pinterest.py", ("tests/rsm_plugins/pinterest/test_moving_versions.py",)
+)
 DELETIONS = Target("rsm_plugins/s3/versions.py", (_WATERMARK_TESTS,))
 FINDINGS = Target("rsm_plugins/s3/findings.py", _TESTS)
 
@@ -94,13 +97,25 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "the watermark of a partition that has ended stays after a crash",
-            "        if theirs or any(one.name == reference_name for one in own):\n",
-            "        if theirs:\n",
+            "        if were_any or any(one.name == reference_name for one in own):\n",
+            "        if were_any:\n",
         ),
         (
             "the version that was just written is removed where there are no versions",
             " and watermark.version_id not in _NO_VERSION",
             "",
+        ),
+    ),
+    *MOVING.edits(
+        (
+            "H12: a version that a server has moved meanwhile stays when its segment is deleted",
+            "            if set(theirs).isdisjoint(await self._listed(locator, _SUFFIXES)):\n",
+            "            if tried:\n",
+        ),
+        (
+            "H11: a version that cannot be asked counts as that of another attempt",
+            "if not doubtful or doubtful.isdisjoint(await self._listed(locator, suffixes)):",
+            "if tried:",
         ),
     ),
     *DELETIONS.edits(

@@ -1,0 +1,55 @@
+"""A server that moves versions while it is asked for them: for a moment one is listed, and is not
+found or not deleted.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from kip405.errors import Unavailable
+from rsm_plugins.layout.keys import IDENTITY_NAME
+from rsm_plugins.s3.versions import Head, Version, Versions
+from tests.rsm_plugins.pinterest.test_written import S3, Written
+from tests.rsm_plugins.stores import DIRECT, StoreRig, opened
+
+
+@pytest.fixture
+async def written(rig: StoreRig, tmp_path: Path) -> AsyncIterator[Written]:
+    rig = rig.in_pinterests_form()
+    async with opened(rig, DIRECT, tmp_path) as subject:
+        await subject.ensure_identity()
+        yield Written(subject, rig)
+
+
+@S3
+@pytest.mark.parametrize("times", [1, 1000])
+@pytest.mark.parametrize("call", ["head", "remove"])
+async def test_no_version_is_forgotten(
+    written: Written, monkeypatch: pytest.MonkeyPatch, times: int, call: str
+) -> None:
+    """Its records would stay where nothing finds them: what says that there are any goes last."""
+    segment = await written.stored(written.partition(), 100)
+    missed, head, remove = 0, Versions.head, Versions.remove
+
+    async def no_head(versions: Versions, version: Version) -> Head | None:
+        nonlocal missed
+        missed += version.name.endswith(".log")
+        is_missed = version.name.endswith(".log") and missed <= times
+        return None if is_missed else await head(versions, version)
+
+    async def no_removal(versions: Versions, several: list[Version]) -> None:
+        nonlocal missed
+        missed += any(one.name.endswith(".log") for one in several)
+        left = [one for one in several if missed > times or not one.name.endswith(".log")]
+        await remove(versions, left)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Versions, call, no_head if call == "head" else no_removal)
+        if times == 1:
+            await written.delete(segment)
+        else:
+            with pytest.raises(Unavailable, match=r"100\.log"):
+                await written.delete(segment)
+    await written.delete(segment)
+    assert written.rig.hands.names() == [IDENTITY_NAME]
