@@ -133,13 +133,14 @@ class PinterestSegments:
         try:
             return await self.objects.read_range(version.name, wanted, version.version_id)
         except NotFound:
-            await self._check_settings(locator)
+            await self._check_gone(locator, version)
             raise
 
     async def presence(self, expected: ExpectedSegment, found: SegmentPresence) -> SegmentPresence:
         """That of a segment whose objects under our own keys are `found`: with its log."""
         if found.presence is not Presence.COMPLETE:
             return found
+        version: Version | None = None
         try:
             version = await self._version(expected.locator)
             head = await self.versions.head(version)
@@ -147,7 +148,7 @@ class PinterestSegments:
             head = None
         name = self.layout.view_of(expected.locator, LOG)
         if head is None:
-            await self._check_settings(expected.locator)
+            await self._check_gone(expected.locator, version)
             await self.objects.page("", most=1)  # Unavailable if it is the bucket that is missing
             return replace(found, presence=Presence.MISSING, detail=f"{name} has no such version")
         if head.size_bytes != expected.log_size_bytes:
@@ -259,9 +260,13 @@ class PinterestSegments:
             )
         return found.upload
 
-    async def _check_settings(self, locator: SegmentLocator) -> None:
-        """Invalid where the log is not found because the settings have changed."""
+    async def _check_gone(self, locator: SegmentLocator, version: Version | None) -> None:
+        """Invalid where the log is not found because the settings have changed, Unavailable where
+        it is listed: some servers move versions, and do not find them meanwhile.
+        """
         await self._reference(locator)
+        if version is not None and version in await self._listed(locator, (LOG,)):
+            raise Unavailable(f"{self._log_location(locator)}: its version is listed and not found")
 
     async def _version(self, locator: SegmentLocator) -> Version:
         """The version that the custom metadata names; that of an attempt that has none yet is
@@ -298,7 +303,7 @@ class PinterestSegments:
                         yield one
                 return
             await self.objects.calls.pause(backoff_seconds(tried))
-        raise Unavailable(f"{self._place(locator)}: versions are listed and not found")
+        raise Unavailable(f"{self._log_location(locator)}: versions are listed and not found")
 
     async def _remove_versions(self, locator: SegmentLocator) -> bool:
         """Remove the versions of an attempt until none of them is listed; whether there were any.
@@ -312,7 +317,9 @@ class PinterestSegments:
             if set(theirs).isdisjoint(await self._listed(locator, _SUFFIXES)):
                 return were_any
             await self.objects.calls.pause(backoff_seconds(tried))
-        raise Unavailable(f"{self._place(locator)}: versions that were deleted are there still")
+        raise Unavailable(
+            f"{self._log_location(locator)}: versions that were deleted are there still"
+        )
 
     async def _listed(self, locator: SegmentLocator, suffixes: Sequence[str]) -> list[Version]:
         names = [self.layout.view_of(locator, suffix) for suffix in suffixes]
@@ -320,7 +327,7 @@ class PinterestSegments:
         found = [one async for one in self.versions.listed(beginning)]
         return [one for one in found if one.name in names and not one.is_marker]
 
-    def _place(self, locator: SegmentLocator) -> str:
+    def _log_location(self, locator: SegmentLocator) -> str:
         return self.objects.location(self.layout.view_of(locator, LOG))
 
     async def _remove_watermark(self, locator: SegmentLocator) -> None:

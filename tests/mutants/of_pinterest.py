@@ -75,8 +75,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H11: a segment whose version is gone is complete",
-            "        if head is None:\n            await self._check_settings(",
-            "        if head is None and not name:\n            await self._check_settings(",
+            "        if head is None:\n            await self._check_gone(",
+            "        if head is None and not name:\n            await self._check_gone(",
         ),
         (
             "H6: what stands for a log passes for a log of so few bytes, which others replace",
@@ -107,6 +107,11 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *MOVING.edits(
+        (
+            "H11: a version that is listed counts as lost",
+            "        if version is not None and version in await",
+            "        if version is None and version in await",
+        ),
         (
             "H12: a version that a server has moved meanwhile stays when its segment is deleted",
             "            if set(theirs).isdisjoint(await self._listed(locator, _SUFFIXES)):\n",

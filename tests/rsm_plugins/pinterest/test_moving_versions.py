@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kip405.errors import Unavailable
+from kip405.errors import NotFound, Unavailable
 from rsm_plugins.layout.keys import IDENTITY_NAME
+from rsm_plugins.s3.objects import Objects
 from rsm_plugins.s3.versions import Head, Version, Versions
 from tests.rsm_plugins.pinterest.test_written import S3, Written
 from tests.rsm_plugins.stores import DIRECT, StoreRig, opened
@@ -48,8 +49,31 @@ async def test_no_version_is_forgotten(
         patch.setattr(Versions, call, no_head if call == "head" else no_removal)
         if times == 1:
             await written.delete(segment)
+            assert written.rig.hands.names() == [IDENTITY_NAME]
         else:
             with pytest.raises(Unavailable, match=r"100\.log"):
                 await written.delete(segment)
     await written.delete(segment)
     assert written.rig.hands.names() == [IDENTITY_NAME]
+
+
+@S3
+async def test_h11_what_is_listed_is_not_lost(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment = await written.stored(written.partition(), 100)
+
+    async def no_head(_versions: Versions, _version: Version) -> Head | None:
+        return None
+
+    async def no_range(objects: Objects, name: str, *_: object) -> bytes:
+        raise NotFound(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Versions, "head", no_head)
+        patch.setattr(Objects, "read_range", no_range)
+        with pytest.raises(Unavailable, match="listed and not found"):
+            await written.subject.presence(segment)
+        with pytest.raises(Unavailable, match="listed and not found"):
+            await written.subject.fetch(segment.locator, 0, 1)
+    await written.check(segment)
