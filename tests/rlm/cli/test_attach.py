@@ -12,6 +12,7 @@ from kip405.errors import Invalid
 from kip405.ids import Uuid
 from rlm.config.loader import attached_from_mapping
 from rlm.service.settings_backup import read_settings_backup
+from rlm_sandbox.ports import PortReservation
 from rlmm.settings_codec import encode_settings_record
 from rlmm.settings_records import ClusterRecord, Stamp, StartRecord
 from rsm_plugins.layout.keys import IDENTITY_NAME
@@ -98,11 +99,16 @@ async def test_chunks_of_segments_that_are_gone_leave_the_cache_on_disk(tmp_path
 
 async def test_what_is_not_that_clusters_store_is_refused_with_one_line(tmp_path: Path) -> None:
     store = await stored(tmp_path)
-    settings = {**SETTINGS, "state.dir": str(tmp_path / "state"), "rsm.config.root": str(store)}
+    ports = PortReservation()
+    listen = {f"{name}.listen": f"127.0.0.1:{ports.take()}" for name in ("grpc", "http")}
+    ports.lend_all()
+    own = {"state.dir": str(tmp_path / "state"), "rsm.config.root": str(store)}
+    settings = {**SETTINGS, **own, **listen}
     line = refused(tmp_path, {**settings, "cluster.id": "another"})
     assert f"belongs to cluster {CLUSTER_ID}, cluster.id is another" in line
     (store / IDENTITY_NAME).unlink()
     assert "has no rlm-store.json" in refused(tmp_path, settings)
+    ports.release_all()
 
 
 @pytest.mark.parametrize(
