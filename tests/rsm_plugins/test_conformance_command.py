@@ -16,6 +16,7 @@ from kip405.segments import Layout
 from rsm_plugins.conformance.command import Dialled, opened_subject, try_plugin
 from rsm_plugins.conformance.runner import CASES, WIRE_CASES, name_of
 from rsm_plugins.conformance.subject import StoredSegment, Subject
+from rsm_plugins.layout.keys import DATA_OBJECTS
 from rsm_plugins.process.config import settings_of
 from rsm_plugins.process.plugin import running_server
 from tests.builders.certificates import Authority
@@ -157,7 +158,7 @@ async def test_a_plugin_that_wants_certificates(tmp_path: Path) -> None:
 
 
 async def test_every_segment_has_the_layout_that_is_asked_for(tmp_path: Path) -> None:
-    rig = local_rig(tmp_path)
+    rig = local_rig(tmp_path).in_pinterests_form()
     async with running_server(settings_of(rig.content())) as (address, *_):
         for layout in Layout:
             asked = dialled_for(str(address), layout)
@@ -165,7 +166,9 @@ async def test_every_segment_has_the_layout_that_is_asked_for(tmp_path: Path) ->
                 await subject.ensure_identity()
                 await subject.copy(subject.segment())
                 stored = [Path(name).suffix for name in rig.hands.names()]
-                assert (".blocks" in stored) is (layout is Layout.BLOCKS), stored
+                own = DATA_OBJECTS[layout][0].value
+                kinds = {kinds[0].value for kinds in DATA_OBJECTS.values()}
+                assert {suffix[1:] for suffix in stored} & kinds == {own}, stored
                 await subject.clean_up()
         done = await conformance(str(address), "--layout", "blocks", "--case", "random_ranges")
     assert done.returncode == 0, done.stdout + done.stderr
