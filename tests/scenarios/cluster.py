@@ -38,6 +38,7 @@ SMALL_SEGMENTS = {"segment.bytes": "1048576"}
 _LIMIT_S = 120
 """Far more than anything takes that comes at all, also where all tests run at a time."""
 _COMMAND_TIMEOUT_S = 120
+_NOT_YET = ("has never said that it lives", "COORDINATOR_LOAD_IN_PROGRESS")
 _KEPT = "--local-retention-bytes"
 
 
@@ -187,7 +188,8 @@ class Cluster:
 
     def enable(self, topic: str, *options: str) -> None:
         """`rlm topics enable T --trim` with small local retention unless options say otherwise.
-        Services that have just begun may not have heard of each other yet.
+        Services that have just begun may not have heard of each other yet, and a broker may still
+        load its groups.
         """
         chosen = options or ("--trim", _KEPT, "1048576")
         if _KEPT in chosen:
@@ -196,9 +198,9 @@ class Cluster:
 
         def is_known() -> bool:
             done.append(self.rlm("topics", "enable", topic, *chosen, check=False))
-            return "has never said that it lives" not in done[-1].stderr
+            return not any(text in done[-1].stderr for text in _NOT_YET)
 
-        self.wait_for(is_known, "services that know each other")
+        self.wait_for(is_known, "services that know each other, and groups")
         assert done[-1].returncode == 0, f"{topic} {chosen}: {done[-1].stdout}{done[-1].stderr}"
 
     def topic_config(self, topic: str) -> dict[str, tuple[str, Any]]:
