@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kip405.contracts import IndexType
 from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import Corrupt
+from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -413,3 +414,18 @@ def _contiguous(
     if position != size_bytes:
         raise Corrupt(f"indexes object has {size_bytes} bytes, its sections end at {position}")
     return spans
+
+
+def checked_custom(segment: RemoteLogSegmentMetadata) -> CustomMetadata:
+    """The envelope with sizes and checksums; Corrupt if there is none."""
+    try:
+        return segment.custom()
+    except ValueError as error:
+        raise Corrupt(f"metadata of segment {segment.segment_id}: {error}") from error
+
+
+def check_stored_indexes(data: ByteBuffer, segment: RemoteLogSegmentMetadata) -> None:
+    """Corrupt unless it is the indexes object that was stored (G9)."""
+    custom = checked_custom(segment)
+    if len(data) != custom.indexes_size_bytes or crc32c(data) != custom.indexes_crc32c:
+        raise Corrupt(f"indexes object of segment {segment.segment_id} is not what was stored")

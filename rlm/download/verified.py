@@ -10,9 +10,13 @@ from functools import partial
 from typing import TypeVar
 
 from kip405.contracts import IndexType
-from kip405.crc import crc32c
 from kip405.errors import Corrupt, NotFound, RemoteStorageError
-from kip405.indexes import ChunkChecksums, IndexesObject
+from kip405.indexes import (
+    ChunkChecksums,
+    IndexesObject,
+    check_stored_indexes,
+    checked_custom,
+)
 from kip405.segments import ByteRange
 from rlm.clock import Clock, backoff_ms
 from rlm.download.plan import RANGE_BYTES, PartitionPlan, Piece, Source
@@ -74,15 +78,9 @@ class VerifiedReads:
         raise AssertionError("not reached: the last attempt raises or returns")
 
     async def _indexes(self, plan: PartitionPlan, piece: Piece) -> bytes:
-        try:
-            custom = piece.metadata.custom()
-        except ValueError as error:
-            raise Corrupt(f"metadata of segment {piece.metadata.segment_id}: {error}") from error
+        checked_custom(piece.metadata)  # without it there is nothing to ask for
         data = await self._source.read_indexes(plan, piece)
-        if len(data) != custom.indexes_size_bytes or crc32c(data) != custom.indexes_crc32c:
-            raise Corrupt(
-                f"indexes object of segment {piece.metadata.segment_id} is not what was stored"
-            )
+        check_stored_indexes(data, piece.metadata)
         return data
 
     async def _log(

@@ -11,11 +11,12 @@ from functools import partial
 
 from kip405.errors import Busy, RemoteStorageError
 from kip405.ids import Uuid
+from kip405.indexes import checked_custom
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.reading.chunk_cache import ChunkCache, ChunkKey, SingleFlightCache
 from rlm.reading.chunk_memory import Chunk
 from rlm.reading.load_scheduler import Load, LoadScheduler
-from rlm.reading.segment_indexes import SegmentIndexes, checked_custom
+from rlm.reading.segment_indexes import SegmentIndexes
 from rlm.reading.source import Landed, SegmentSource, byte_range, runs
 from rlm.reading.values import ReadCounts, ReadLimits
 from rlm.spans import NO_SPAN, SpanReference, Tracer

@@ -19,12 +19,12 @@ import structlog
 from kip405.contracts import IndexType
 from kip405.errors import Corrupt, RemoteStorageError
 from kip405.ids import Uuid
-from kip405.indexes import IndexesObject
+from kip405.indexes import IndexesObject, checked_custom
 from kip405.remote_index import SegmentRecord, segment_entries
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.reading.chunk_cache import ChunkKey
 from rlm.reading.remote_index_partition import PartitionIndex, Rotation
-from rlm.reading.segment_indexes import SegmentIndexes, checked_custom
+from rlm.reading.segment_indexes import SegmentIndexes
 from rsm_plugins.threads import Job, Threads
 
 T = TypeVar("T")

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from kip405.contracts import IndexType
-from kip405.crc import crc32c
 from kip405.errors import Corrupt
 from kip405.indexes import (
     AbortedTransaction,
@@ -17,6 +16,8 @@ from kip405.indexes import (
     IndexesObject,
     OffsetIndex,
     TimeIndex,
+    check_stored_indexes,
+    checked_custom,
     decode_aborted,
 )
 from kip405.remote_index import (
@@ -26,7 +27,7 @@ from kip405.remote_index import (
     SegmentRecord,
     segment_entries,
 )
-from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
+from kip405.segments import RemoteLogSegmentMetadata
 
 _LARGEST_MS: Final = 2**63 - 1
 
@@ -99,21 +100,11 @@ def chunk_numbers(start: int, end: int, chunk_bytes: int, count: int) -> range:
     return range(start // chunk_bytes, min(-(-end // chunk_bytes), count))
 
 
-def checked_custom(segment: RemoteLogSegmentMetadata) -> CustomMetadata:
-    """The envelope with sizes and checksums; Corrupt if there is none."""
-    try:
-        return segment.custom()
-    except ValueError as error:
-        raise Corrupt(f"metadata of segment {segment.segment_id}: {error}") from error
-
-
 def checked_indexes(data: bytes, segment: RemoteLogSegmentMetadata) -> SegmentIndexes:
     """The parsed indexes of the object that the store returned; Corrupt unless it is what was
     stored (G9).
     """
-    custom = checked_custom(segment)
-    if len(data) != custom.indexes_size_bytes or crc32c(data) != custom.indexes_crc32c:
-        raise Corrupt(f"indexes object of segment {segment.segment_id} is not what was stored")
+    check_stored_indexes(data, segment)
     return SegmentIndexes.parse(data, segment)
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kip405.contracts import IndexType
-from kip405.crc import crc32c
 from kip405.errors import Corrupt
 from kip405.ids import Uuid
 from kip405.indexes import (
@@ -17,6 +16,8 @@ from kip405.indexes import (
     ChunkChecksums,
     IndexesObject,
     OffsetIndex,
+    check_stored_indexes,
+    checked_custom,
     decode_aborted,
 )
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
@@ -43,10 +44,7 @@ class ListedSegment:
     @property
     def custom(self) -> CustomMetadata:
         """Corrupt where the ledger has none that can be read."""
-        try:
-            return self.metadata.custom()
-        except ValueError as error:
-            raise Corrupt(f"metadata of segment {self.id}: {error}") from error
+        return checked_custom(self.metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,16 +113,13 @@ def _open_at(aborted: Iterable[AbortedTransaction], end: int) -> bool:
 
 def stored_indexes(data: bytes, segment: ListedSegment) -> StoredIndexes:
     """Corrupt unless it is what was stored (G9)."""
-    custom = segment.custom
-    what = f"indexes of segment {segment.id}"
-    if len(data) != custom.indexes_size_bytes or crc32c(data) != custom.indexes_crc32c:
-        raise Corrupt(f"{what} are not what was stored")
+    check_stored_indexes(data, segment.metadata)
     parsed = IndexesObject.parse(data)
 
     def section(index_type: IndexType) -> memoryview:
         found = parsed.section(index_type)
         if found is None:
-            raise Corrupt(f"{what} have no {index_type.name} section")
+            raise Corrupt(f"indexes of segment {segment.id} have no {index_type.name} section")
         return found
 
     metadata = segment.metadata

@@ -8,11 +8,28 @@ EMPTY = Target("rlm/plans/coverage.py", ("tests/rlm/plans/test_empty_segments.py
 DOUBTFUL = Target("rlm/tasks/copy.py", ("tests/rlm/tasks/test_empty_segments.py",))
 SNAPSHOT = Target("rlm/remote_log/snapshots.py", ("tests/rlm/tasks/test_empty_segments.py",))
 OFFSET_INDEX = Target("kip405/indexes.py", ("tests/rlm/plans/test_fetch.py",))
+STORED_INDEXES = Target(
+    "kip405/indexes.py",
+    (
+        "tests/rlm/reading/test_remote_reader.py",
+        "tests/rlm/reading/test_integrity.py",
+        "tests/rlm/reading/test_many_at_once.py",
+        "tests/rlm/reading/test_disk_cached.py",
+        "tests/rlm/reading/test_any_copies.py",
+    ),
+)
 RETENTION = Target("rlm/plans/retention.py", ("tests/rlm/plans/test_retention.py",))
 UNSETTLED = Target("rlm/plans/coverage.py", ("tests/rlm/plans/test_unsettled.py",))
 COPY = Target("rlm/plans/copy.py", ("tests/rlm/plans/test_copy.py", "tests/rlm/tasks/test_copy.py"))
 
 EDITS: tuple[Edit, ...] = (
+    *STORED_INDEXES.edits(
+        (
+            "G9: the checksum of the indexes object is not looked at",
+            "if len(data) != custom.indexes_size_bytes or crc32c(data) != custom.indexes_crc32c:",
+            "if len(data) != custom.indexes_size_bytes:",
+        ),
+    ),
     *OFFSET_INDEX.edits(
         (
             "H4: the index passes over batches that reach the upper offset",

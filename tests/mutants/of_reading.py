@@ -385,11 +385,6 @@ EDITS: tuple[Edit, ...] = (
     ),
     *INDEXES.edits(
         (
-            "G9: the checksum of the indexes object is not looked at",
-            "if len(data) != custom.indexes_size_bytes or crc32c(data) != custom.indexes_crc32c:",
-            "if len(data) != custom.indexes_size_bytes:",
-        ),
-        (
             "the chunk in which a range ends is left out",
             "return range(start // chunk_bytes, min(-(-end // chunk_bytes), count))",
             "return range(start // chunk_bytes, min(end // chunk_bytes, count))",
