@@ -6,7 +6,6 @@ Busy (G6, G10). Must not know gRPC.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from kip405.segments import ByteRange, FileSlice, RemoteLogSegmentMetadata, Remo
 from rlm.broker.leadership import LedPartition
 from rlm.remote_log.snapshots import SnapshotTaker
 from rlmm.ledger import PartitionLedger, UsableSegment
+from rsm_plugins.files.segment_files import read_slice
 from rsm_plugins.threads import Threads
 
 
@@ -29,21 +29,7 @@ async def slice_bytes(found: ByteBuffer | FileSlice, threads: Threads) -> bytes:
 
     NotFound: the file is gone. Unavailable: it cannot be read, or it was only lent and is gone.
     """
-    return await threads.run(_read, found) if isinstance(found, FileSlice) else bytes(found)
-
-
-def _read(found: FileSlice) -> bytes:
-    try:
-        descriptor = os.open(found.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.pread(descriptor, found.size_bytes, found.position)
-        finally:
-            os.close(descriptor)
-    except FileNotFoundError as error:
-        kind = NotFound if found.keeper is None else Unavailable  # one lent is no object of a store
-        raise kind(f"{found.path} is gone") from error
-    except OSError as error:
-        raise Unavailable(f"cannot read {found.path}: {error.strerror}") from error
+    return await threads.run(read_slice, found) if isinstance(found, FileSlice) else bytes(found)
 
 
 RANGE_MAX_BYTES = 16 << 20

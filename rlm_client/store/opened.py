@@ -9,7 +9,6 @@ it is the one that the segment was copied to, or a replica of it.
 import asyncio
 import contextlib
 import logging
-import os
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
@@ -17,10 +16,11 @@ from typing import Any, Final, TypeVar
 
 from kip405.contracts import SegmentReader, StoreIdentity
 from kip405.crc import ByteBuffer
-from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
+from kip405.errors import Corrupt, Invalid, RemoteStorageError, Unavailable
 from kip405.segments import ByteRange, FileSlice
 from rlm_client.store.options import StoreOptions
 from rlm_client.store.windows import ListedSegment, StoredIndexes, stored_indexes
+from rsm_plugins.files.segment_files import read_slice
 from rsm_plugins.store_kinds import OpenStore
 from rsm_plugins.threads import FileThreads
 from tiered_reads.values import TopicPartition
@@ -225,7 +225,7 @@ def _checked(
     found: ByteBuffer | FileSlice, wanted: ByteRange, segment: ListedSegment, indexes: StoredIndexes
 ) -> ByteBuffer:
     """Corrupt unless each chunk has its checksum (G9)."""
-    data = _read(found) if isinstance(found, FileSlice) else found
+    data = read_slice(found) if isinstance(found, FileSlice) else found
     what = f"log object of segment {segment.id}"
     if len(data) != wanted.size_bytes:
         raise Corrupt(f"{what}: bytes {wanted.start}..{wanted.end} came as {len(data)} bytes")
@@ -236,17 +236,3 @@ def _checked(
     except Corrupt as error:
         raise Corrupt(f"{what}: {error}") from error
     return view
-
-
-def _read(found: FileSlice) -> bytes:
-    """NotFound: the file is gone. Unavailable: it cannot be read."""
-    try:
-        descriptor = os.open(found.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.pread(descriptor, found.size_bytes, found.position)
-        finally:
-            os.close(descriptor)
-    except FileNotFoundError as error:
-        raise NotFound(f"{found.path} is gone") from error
-    except OSError as error:
-        raise Unavailable(f"cannot read {found.path}: {error.strerror}") from error

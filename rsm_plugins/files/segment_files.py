@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kip405.crc import ByteBuffer
-from kip405.errors import Busy, Corrupt, Fenced, Invalid, Unavailable
+from kip405.errors import Busy, Corrupt, Fenced, Invalid, NotFound, Unavailable
 from kip405.segments import FileSlice
 from rsm_plugins.files.durable import error_of_os, read_at, write_at
 from rsm_plugins.files.shared_volume import FileHead, read_head
@@ -257,3 +257,20 @@ class Spool:
         finally:
             self._files -= 1
             spooled.remove()
+
+
+def read_slice(found: FileSlice) -> bytes:
+    """The bytes of a fetch that was answered with a slice of a file. NotFound: the file is gone.
+    Unavailable: it cannot be read, or it was only lent and is gone.
+    """
+    try:
+        descriptor = os.open(found.path, _READ)
+        try:
+            return os.pread(descriptor, found.size_bytes, found.position)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError as error:
+        kind = NotFound if found.keeper is None else Unavailable  # one lent is no object of a store
+        raise kind(f"{found.path} is gone") from error
+    except OSError as error:
+        raise Unavailable(f"cannot read {found.path}: {error.strerror}") from error

@@ -12,7 +12,7 @@ UNLISTED_PLAN = Target("rlm/plans/verification.py", ("tests/rlm/tasks/test_unlis
 RUNS = Target("rlm/tasks/verify_runs.py", ("tests/rlm/tasks/test_verification.py",))
 CLUSTER = Target("rlm/api/cluster_verify.py", ("tests/rlm/api/test_verify.py",))
 COMMAND = Target("rlm/cli/verify.py", ("tests/rlm/cli/test_verify.py",))
-OBJECTS = Target("rlm/remote_log/objects.py", ("tests/rlm/tasks/test_verification.py",))
+OBJECTS = Target("rsm_plugins/files/segment_files.py", ("tests/rlm/tasks/test_verification.py",))
 LOST = Target("rlm/tasks/lost_segments.py", ("tests/rlm/tasks/test_verification.py",))
 
 EDITS: tuple[Edit, ...] = (
