@@ -26,7 +26,12 @@ from rsm_plugins.blocks.reading import (
 )
 from rsm_plugins.blocks.source import plan_of
 from rsm_plugins.layout.keys import ObjectKind, object_name
-from rsm_plugins.layout.stored import ObjectContent, encode_contents, stored_contents
+from rsm_plugins.layout.stored import (
+    ObjectContent,
+    check_given_indexes,
+    encode_contents,
+    stored_contents,
+)
 from rsm_plugins.threads import FileThreads
 
 
@@ -80,8 +85,7 @@ class BlockSegments:
     async def copy(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
         """As `copy_log_segment_data`; the answer says what was stored."""
         name = object_name(locator, ObjectKind.BLOCKS_INDEX)
-        if crc32c(data.indexes) != data.indexes_crc32c:
-            raise Corrupt(f"the indexes object given for {name} does not have its CRC-32C")
+        check_given_indexes(data, name)
         plan = await self._threads.run_stoppable(
             lambda flag: plan_of(data, self._block_size_bytes, flag.check)
         )

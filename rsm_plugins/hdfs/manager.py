@@ -27,8 +27,7 @@ from kip405.contracts import (
     StoreFinding,
     StoreIdentity,
 )
-from kip405.crc import crc32c
-from kip405.errors import Corrupt, RemoteStorageError, Unavailable
+from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, Layout, LogSegmentData, SegmentLocator
 from rsm_plugins.blocks.plan import BlocksPlan
@@ -53,6 +52,7 @@ from rsm_plugins.layout.keys import (
     partition_folder,
 )
 from rsm_plugins.layout.manifest import check_manifest_size
+from rsm_plugins.layout.stored import check_given_indexes
 from rsm_plugins.local.manager import presence_of
 from rsm_plugins.segment_deletes import delete_each
 from rsm_plugins.store_kinds import LAYOUTS_OF_OURS, OpenStore, StoreKind
@@ -150,8 +150,7 @@ class HdfsRemoteStorageManager:
             return await self._blocks.copy(locator, data)
         log_name = object_name(locator, ObjectKind.LOG)
         indexes_name = object_name(locator, ObjectKind.INDEXES)
-        if crc32c(data.indexes) != data.indexes_crc32c:
-            raise Corrupt(f"the indexes object given as {indexes_name} does not have its CRC-32C")
+        check_given_indexes(data, indexes_name)
         await self._write_both(
             locator,
             (log_name, partial(LogSource, data, self._threads)),

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kip405.contracts import ExpectedSegment
-from kip405.errors import Invalid
+from kip405.crc import crc32c
+from kip405.errors import Corrupt, Invalid
 from kip405.segments import (
     PLUGIN_METADATA_MAX_BYTES,
     Layout,
@@ -67,6 +68,12 @@ def stored_contents(
             f"{custom.layout} has {len(kinds)}"
         )
     return dict(zip(kinds, found, strict=True))
+
+
+def check_given_indexes(data: LogSegmentData, name: str) -> None:
+    """Corrupt unless the indexes object that is to be stored under a name has its checksum."""
+    if crc32c(data.indexes) != data.indexes_crc32c:
+        raise Corrupt(f"the indexes object given as {name} does not have its CRC-32C")
 
 
 def given_contents(data: LogSegmentData) -> tuple[ObjectContent, ObjectContent]:

@@ -22,7 +22,6 @@ from kip405.contracts import (
     StoreFinding,
     StoreIdentity,
 )
-from kip405.crc import crc32c
 from kip405.errors import Corrupt, Fenced, RemoteStorageError
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, Layout, LogSegmentData, SegmentLocator
@@ -47,7 +46,12 @@ from rsm_plugins.layout.keys import (
 )
 from rsm_plugins.layout.manifest import check_manifest_size
 from rsm_plugins.layout.pinterest import PinterestLayout, refuse_marked
-from rsm_plugins.layout.stored import encode_contents, expected_sizes, given_contents
+from rsm_plugins.layout.stored import (
+    check_given_indexes,
+    encode_contents,
+    expected_sizes,
+    given_contents,
+)
 from rsm_plugins.local.blocks import LocalBlockObjects
 from rsm_plugins.local.both_objects import write_both
 from rsm_plugins.local.views import LocalViews
@@ -135,8 +139,7 @@ class LocalRemoteStorageManager:
         return self._views
 
     def _copy(self, log_name: str, name: str, data: LogSegmentData, flag: StopFlag) -> None:
-        if crc32c(data.indexes) != data.indexes_crc32c:
-            raise Corrupt(f"the indexes object given as {name} does not have its CRC-32C")
+        check_given_indexes(data, name)
         source = open_source(data.log.path)
         try:
             copied = partial(_copy_log, source, data, flag)

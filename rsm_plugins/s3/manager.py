@@ -22,7 +22,7 @@ from kip405.contracts import (
     StoreIdentity,
 )
 from kip405.crc import ByteBuffer, crc32c
-from kip405.errors import Corrupt, Fenced, Internal, Invalid, NotFound, RemoteStorageError
+from kip405.errors import Fenced, Internal, Invalid, NotFound, RemoteStorageError
 from kip405.ids import TopicIdPartition
 from kip405.segments import ByteRange, FileSlice, Layout, LogSegmentData, SegmentLocator
 from rsm_plugins.blocks.segments import BlockSegments
@@ -38,6 +38,7 @@ from rsm_plugins.layout.keys import (
 )
 from rsm_plugins.layout.manifest import check_manifest_size, decode_identity, encode_identity
 from rsm_plugins.layout.pinterest import refuse_marked
+from rsm_plugins.layout.stored import check_given_indexes
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 from rsm_plugins.pinterest.settings import PREFIX as PINTEREST_PREFIX
 from rsm_plugins.pinterest.settings import layouts_with, pinterest_layout
@@ -136,8 +137,7 @@ class S3RemoteStorageManager:
             return await pinterest.copy(locator, data)
         log = object_name(locator, ObjectKind.LOG)
         indexes = object_name(locator, ObjectKind.INDEXES)
-        if crc32c(data.indexes) != data.indexes_crc32c:
-            raise Corrupt(f"the indexes object given as {indexes} does not have its CRC-32C")
+        check_given_indexes(data, indexes)
         metadata = segment_metadata(locator, data.end_offset)
         if data.log.size_bytes <= self._settings.part_size_bytes:
             await self._copy_small(log, indexes, data, metadata)

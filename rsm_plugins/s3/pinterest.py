@@ -38,7 +38,12 @@ from rsm_plugins.layout.pinterest import (
     parse_upload_reference,
     parse_watermark,
 )
-from rsm_plugins.layout.stored import ObjectContent, encode_contents, own_metadata
+from rsm_plugins.layout.stored import (
+    ObjectContent,
+    check_given_indexes,
+    encode_contents,
+    own_metadata,
+)
 from rsm_plugins.pinterest.views import index_views
 from rsm_plugins.s3.calls import backoff_seconds, to_its_end, together
 from rsm_plugins.s3.objects import Objects, UserMetadata, segment_metadata
@@ -67,8 +72,7 @@ class PinterestSegments:
     async def copy(self, locator: SegmentLocator, data: LogSegmentData) -> bytes:
         """As `copy_log_segment_data`; the answer has the id of the version."""
         indexes_name = object_name(locator, ObjectKind.PINTEREST_INDEXES)
-        if crc32c(data.indexes) != data.indexes_crc32c:
-            raise Corrupt(f"the indexes object given as {indexes_name} does not have its CRC-32C")
+        check_given_indexes(data, indexes_name)
         await self.versions.check_bucket()
         metadata = _metadata(locator, data.end_offset)
         name = self.layout.view_of(locator, LOG)
@@ -283,8 +287,9 @@ class PinterestSegments:
         if await self._reference(locator) is not None:
             async for one in self._of_attempt(locator, (LOG,)):
                 return one
-        name = self.objects.location(self.layout.view_of(locator, LOG))
-        raise NotFound(f"{name} has no version of segment {locator.segment_id}")
+        raise NotFound(
+            f"{self._log_location(locator)} has no version of segment {locator.segment_id}"
+        )
 
     async def _of_attempt(
         self, locator: SegmentLocator, suffixes: Sequence[str]

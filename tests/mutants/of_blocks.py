@@ -10,6 +10,7 @@ SOURCE = Target("rsm_plugins/blocks/source.py", (_WRITING,))
 INDEX = Target("rsm_plugins/blocks/index.py", (_READING,))
 READING = Target("rsm_plugins/blocks/reading.py", (_READING,))
 SEGMENTS = Target("rsm_plugins/blocks/segments.py", (_SEGMENTS,))
+STORED = Target("rsm_plugins/layout/stored.py", (_SEGMENTS,))
 _STREAMED = "tests/rsm_plugins/s3/test_streamed_bodies.py"
 BODIES = Target("rsm_plugins/s3/bodies.py", (_STREAMED,))
 CALLS = Target("rsm_plugins/s3/calls.py", (_STREAMED,))
@@ -112,12 +113,14 @@ EDITS: tuple[Edit, ...] = (
             "        while False:\n",
         ),
     ),
-    *SEGMENTS.edits(
+    *STORED.edits(
         (
-            "H13: a segment with other indexes than were given is stored in blocks",
-            "        if crc32c(data.indexes) != data.indexes_crc32c:\n",
-            "        if False:\n",
+            "H13: a segment with other indexes than were given is stored",
+            "    if crc32c(data.indexes) != data.indexes_crc32c:\n",
+            "    if False:\n",
         ),
+    ),
+    *SEGMENTS.edits(
         (
             "an index that the copy did not store is read",
             "    if stored not in (None, content):\n",
