@@ -8,7 +8,7 @@ what deletes leave in a versioned bucket; "absent" if there is none. Abort of un
 alike: "AbortIncompleteMultipartUpload". What cannot be read is "unknown: <why>".
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -32,46 +32,42 @@ _WITHOUT_RULES = ("unknown: NotImplemented", "unknown: MethodNotAllowed")
 _EXPIRING = (EXPIRATION, TRANSITION, NONCURRENT)
 _NONE_SET = ("NoSuchLifecycleConfiguration", "ObjectLockConfigurationNotFoundError")
 _DAYS_OF_YEAR = 365
-_QUESTIONS = (
+_QUESTIONS = _ABOUT_VERSIONING, _, _ABOUT_LIFECYCLE = (
     ("GetBucketVersioning", "get_bucket_versioning"),
     ("GetObjectLockConfiguration", "get_object_lock_configuration"),
     ("GetBucketLifecycleConfiguration", "get_bucket_lifecycle_configuration"),
 )
+_Answer = Mapping[str, Any] | str
 
 
 async def findings_with_versions(
     objects: Objects, prefix: str, versions_prefix: str
 ) -> tuple[StoreFinding, ...]:
     """The same of a bucket below one of whose prefixes segments are versions of objects."""
-    problem = await problem_of_versions(objects, versions_prefix)
+    versioning, lock, lifecycle = await _asked(objects, *_QUESTIONS)
+    problem = _problem(objects, versioning, lifecycle, versions_prefix)
     state = NEEDED_VERSIONS if problem is None else f"{UNFIT_VERSIONS}: {problem}"
-    found = await findings_of(objects, prefix, versions_prefix)
     return (
         StoreFinding(kind=FindingKind.VERSIONING, state=state, applies_to=versions_prefix),
-        *(one for one in found if one.kind is not FindingKind.VERSIONING),
+        *_further_findings(lock, lifecycle, (prefix, versions_prefix)),
     )
 
 
-async def findings_of(objects: Objects, *prefixes: str) -> tuple[StoreFinding, ...]:
-    """All findings about keys below these; one that cannot be read says so and hides no other."""
-    versioning, lock, lifecycle = await together(
-        _asked(objects, operation, method) for operation, method in _QUESTIONS
-    )
-    return (
-        _versioning(versioning),
-        _object_lock(lock),
-        *_lifecycle(lifecycle, prefixes, FindingKind.LIFECYCLE_EXPIRY, _EXPIRING),
-        *_lifecycle(lifecycle, prefixes, FindingKind.MULTIPART_ABORT, (ABORT,)),
-    )
+async def findings_of(objects: Objects, prefix: str) -> tuple[StoreFinding, ...]:
+    """All findings about keys below it; one that cannot be read says so and hides no other."""
+    versioning, lock, lifecycle = await _asked(objects, *_QUESTIONS)
+    return _versioning(versioning), *_further_findings(lock, lifecycle, (prefix,))
 
 
 async def problem_of_versions(objects: Objects, prefix: str) -> str | None:
     """Why versions of objects below a prefix are not safe until they are deleted, and what to do;
     None: they are.
     """
-    versioning, _, lifecycle = await together(
-        _asked(objects, operation, method) for operation, method in _QUESTIONS
-    )
+    versioning, lifecycle = await _asked(objects, _ABOUT_VERSIONING, _ABOUT_LIFECYCLE)
+    return _problem(objects, versioning, lifecycle, prefix)
+
+
+def _problem(objects: Objects, versioning: _Answer, lifecycle: _Answer, prefix: str) -> str | None:
     state = _versioning(versioning).state
     if state == ENABLED:
         return problem_of_rules(lifecycle, prefix)
@@ -82,7 +78,7 @@ async def problem_of_versions(objects: Objects, prefix: str) -> str | None:
     )
 
 
-def problem_of_rules(lifecycle: Mapping[str, Any] | str, prefix: str) -> str | None:
+def problem_of_rules(lifecycle: _Answer, prefix: str) -> str | None:
     """The same of the lifecycle rules, or of the reason why they cannot be read."""
     if isinstance(lifecycle, str):
         if lifecycle in _WITHOUT_RULES:
@@ -103,7 +99,21 @@ def problem_of_rules(lifecycle: Mapping[str, Any] | str, prefix: str) -> str | N
     return None
 
 
-async def _asked(objects: Objects, operation: str, method: str) -> Mapping[str, Any] | str:
+def _further_findings(
+    lock: _Answer, lifecycle: _Answer, prefixes: tuple[str, ...]
+) -> tuple[StoreFinding, ...]:
+    return (
+        _object_lock(lock),
+        *_lifecycle(lifecycle, prefixes, FindingKind.LIFECYCLE_EXPIRY, _EXPIRING),
+        *_lifecycle(lifecycle, prefixes, FindingKind.MULTIPART_ABORT, (ABORT,)),
+    )
+
+
+async def _asked(objects: Objects, *questions: tuple[str, str]) -> Sequence[_Answer]:
+    return await together(_answer(objects, operation, method) for operation, method in questions)
+
+
+async def _answer(objects: Objects, operation: str, method: str) -> _Answer:
     """The answer, empty if nothing is configured; the reason if it cannot be read."""
 
     async def request(client: Any) -> Any:
@@ -123,12 +133,12 @@ async def _asked(objects: Objects, operation: str, method: str) -> Mapping[str, 
     return answer
 
 
-def _versioning(answer: Mapping[str, Any] | str) -> StoreFinding:
+def _versioning(answer: _Answer) -> StoreFinding:
     state = answer if isinstance(answer, str) else str(answer.get("Status", ABSENT))
     return StoreFinding(kind=FindingKind.VERSIONING, state=state)
 
 
-def _object_lock(answer: Mapping[str, Any] | str) -> StoreFinding:
+def _object_lock(answer: _Answer) -> StoreFinding:
     kind = FindingKind.OBJECT_LOCK
     if isinstance(answer, str):
         return StoreFinding(kind=kind, state=answer)
@@ -140,7 +150,7 @@ def _object_lock(answer: Mapping[str, Any] | str) -> StoreFinding:
 
 
 def _lifecycle(
-    answer: Mapping[str, Any] | str,
+    answer: _Answer,
     prefixes: tuple[str, ...],
     kind: FindingKind,
     actions: tuple[str, ...],
