@@ -117,6 +117,18 @@ def read_at(descriptor: int, position: int, size_bytes: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+def read_if_there(file: str, folder: int, most_bytes: int) -> bytes | None:
+    """The beginning of a file of an open folder, links not followed; None: there is none."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    try:
+        return read_at(descriptor, 0, most_bytes)
+    finally:
+        os.close(descriptor)
+
+
 def make_durable(descriptor: int) -> None:
     """fsync of a file or a directory, all the way to the medium (macOS needs its own call for
     that).

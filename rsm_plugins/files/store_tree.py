@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kip405.contracts import StoredObject, StoreIdentity
 from kip405.errors import Corrupt, NotFound, Unavailable
-from rsm_plugins.files.durable import error_of_os, make_durable, read_at, write_at
+from rsm_plugins.files.durable import error_of_os, make_durable, read_at, read_if_there, write_at
 from rsm_plugins.layout.keys import IDENTITY_NAME, check_prefix
 from rsm_plugins.layout.manifest import IDENTITY_MAX_BYTES, decode_identity, encode_identity
 
@@ -105,15 +105,8 @@ class StoreTree:
         return None
 
     def _identity(self, base: int) -> StoreIdentity | None:
-        try:
-            descriptor = os.open(IDENTITY_NAME, _READ, dir_fd=base)
-        except FileNotFoundError:
-            return None
-        try:
-            data = read_at(descriptor, 0, IDENTITY_MAX_BYTES)
-        finally:
-            os.close(descriptor)
-        return decode_identity(data, self.path_of(IDENTITY_NAME))
+        data = read_if_there(IDENTITY_NAME, base, IDENTITY_MAX_BYTES)
+        return None if data is None else decode_identity(data, self.path_of(IDENTITY_NAME))
 
     def create_identity(self, identity: StoreIdentity) -> StoreIdentity:
         """Create it whole under its name if the name is free; returns the one that is there

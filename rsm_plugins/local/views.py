@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from kip405.errors import Corrupt, NotFound, Unavailable
 from kip405.segments import SegmentLocator
-from rsm_plugins.files.durable import make_durable, read_at, write_at
+from rsm_plugins.files.durable import make_durable, read_if_there, write_at
 from rsm_plugins.files.store_tree import StoreTree
 from rsm_plugins.layout.keys import (
     IDENTITY_NAME,
@@ -174,14 +174,9 @@ class LocalViews:
         return own is not None and own == _inode(_file(locator, LOG), views)
 
     def _watermark(self, views: int, locator: SegmentLocator) -> int | None:
-        try:
-            descriptor = os.open(WATERMARK, _READ, dir_fd=views)
-        except FileNotFoundError:
+        data = read_if_there(WATERMARK, views, _WATERMARK_MAX_BYTES)
+        if data is None:
             return None
-        try:
-            data = read_at(descriptor, 0, _WATERMARK_MAX_BYTES)
-        finally:
-            os.close(descriptor)
         return parse_watermark(data, f"{self._tree.root / self._folder(locator) / WATERMARK}")
 
     def _folder(self, locator: SegmentLocator) -> str:
