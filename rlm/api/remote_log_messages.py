@@ -7,6 +7,7 @@ from kip405.segments import EpochEntry
 from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.remote_window import RemoteWindow
 from rlm.v1 import fetch_pb2
+from rlmm.ledger import UsableSegment
 from rlmm.records import encode_value
 
 
@@ -14,31 +15,31 @@ def remote_log_message(
     topic: str, key: PartitionKey, found: RemoteLogDescription
 ) -> fetch_pb2.RemoteLog:
     """The whole remote log, as a leader knows it."""
-    return fetch_pb2.RemoteLog(
-        cluster_id=found.cluster_id,
-        topic=topic,
-        topic_id=key.topic_id.raw,
-        partition=key.partition,
-        remote_log_start_offset=found.remote_log_start_offset,
-        leader_epochs=_epoch_entries(found.lineage.entries),
-        segments=[
-            fetch_pb2.ReadableSegment(
-                segment_metadata=encode_value(one.metadata), next_offset=one.next_offset
-            )
-            for one in found.segments
-        ],
-    )
+    segments = [(one, None) for one in found.segments]
+    return _message(found.cluster_id, topic, key, found, segments)
 
 
 def remote_window_message(
     partition: TopicIdPartition, cluster_id: str, found: RemoteWindow
 ) -> fetch_pb2.RemoteLog:
     """A part of it, as any service knows it."""
+    message = _message(cluster_id, partition.topic, partition.key, found, found.segments)
+    message.tiers = fetch_pb2.REMOTE_ONLY
+    return message
+
+
+def _message(
+    cluster_id: str,
+    topic: str,
+    key: PartitionKey,
+    found: RemoteLogDescription | RemoteWindow,
+    segments: Iterable[tuple[UsableSegment, int | None]],
+) -> fetch_pb2.RemoteLog:
     return fetch_pb2.RemoteLog(
         cluster_id=cluster_id,
-        topic=partition.topic,
-        topic_id=partition.topic_id.raw,
-        partition=partition.partition,
+        topic=topic,
+        topic_id=key.topic_id.raw,
+        partition=key.partition,
         remote_log_start_offset=found.remote_log_start_offset,
         leader_epochs=_epoch_entries(found.lineage.entries),
         segments=[
@@ -47,9 +48,8 @@ def remote_window_message(
                 next_offset=one.next_offset,
                 shared_end_offset=shared_end,
             )
-            for one, shared_end in found.segments
+            for one, shared_end in segments
         ],
-        tiers=fetch_pb2.REMOTE_ONLY,
     )
 
 
