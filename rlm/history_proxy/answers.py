@@ -207,8 +207,7 @@ class HistoryAnswers:
             record, partitions = await self._view.partitions(ref)
         except RemoteStorageError as error:
             # A name that Kafka itself refuses is one that nothing is stored under.
-            is_late = error.retriable
-            code = LEADER_NOT_AVAILABLE if is_late else UNKNOWN_TOPIC_OR_PARTITION
+            code = LEADER_NOT_AVAILABLE if error.retriable else UNKNOWN_TOPIC_OR_PARTITION
             shown = name if name is not None or version >= _FIRST_WITHOUT_NAME else ""
             return {"error_code": code, "name": shown, "topic_id": topic_id}
         return _topic_row(record, partitions)

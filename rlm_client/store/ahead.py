@@ -143,12 +143,7 @@ class RangesAhead:
 
     def _fill(self, stop: Stop) -> None:
         """Ask for ranges as far as there is room; waits only where nothing is asked for."""
-        while True:
-            if self._planned is None and not self._plan_next(stop):
-                return
-            planned = self._planned
-            if planned is None:
-                continue  # nothing of that segment is wanted
+        while (planned := self._planned or self._plan_next(stop)) is not None:
             size = min(planned.end - planned.position, self._most_bytes)
             flying = sum(one.size_bytes for one in self._flying)
             is_next = not self._flying
@@ -180,16 +175,16 @@ class RangesAhead:
         if is_last:
             self._planned = None
 
-    def _plan_next(self, stop: Stop) -> bool:
-        """Begin the next segment; False: there is none, or its indexes are on their way."""
+    def _plan_next(self, stop: Stop) -> _Planned | None:
+        """Begin the next segment; None: there is none, or its indexes are on their way."""
         if not self._segments:
-            return False
+            return None
         if self._indexes is None:
             self._indexes = self._stores.indexes(
                 self._topic_partition, self._cluster_id, self._segments[0]
             )
         if self._flying and not _is_there(self._indexes):
-            return False  # where it has failed, that is said once all before it is given out
+            return None  # where it has failed, that is said once all before it is given out
         indexes = self._result(self._indexes, stop)
         self._indexes = None
         segment = self._segments.popleft()
@@ -199,7 +194,7 @@ class RangesAhead:
             self._indexes = self._stores.indexes(
                 self._topic_partition, self._cluster_id, self._segments[0]
             )
-        return True
+        return self._planned
 
     def _result(self, future: "Future[T]", stop: Stop) -> T:
         limit_ms = self._stores.call_timeout_ms

@@ -24,8 +24,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: what was not read yet is no topic",
-            "code = LEADER_NOT_AVAILABLE if is_late else",
-            "code = UNKNOWN_TOPIC_OR_PARTITION if is_late else",
+            "code = LEADER_NOT_AVAILABLE if error.retriable else UNKNOWN",
+            "code = UNKNOWN_TOPIC_OR_PARTITION if error.retriable else UNKNOWN",
         ),
         (
             "H17: what was not read yet is out of range",
