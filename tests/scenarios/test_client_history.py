@@ -17,6 +17,7 @@ from rlm_sandbox.spec import Override, SandboxSpec
 from tests.endings import ended_early
 from tests.sandbox_fixtures import with_workers
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, row_of, text_value
+from tests.scenarios.cluster_state import commit
 from tests.scenarios.java import java_read, printable
 from tests.scenarios.test_h38_problems import Operator
 from tests.service_log import events_of
@@ -82,13 +83,6 @@ def _fill(cluster: Cluster, topic: str) -> list[Row]:
         producer.poll(0)
     assert producer.flush(60) == 0
     return sorted(rows, key=lambda row: row.offset)
-
-
-def _commit(archive: Archive, consumer: Consumer, offset: int) -> None:
-    offsets = [TopicPartition(archive.topic, 0, offset)]
-    archive.cluster.wait_for(
-        lambda: bool(consumer.commit(offsets=offsets, asynchronous=False)), "a coordinator", 60
-    )
 
 
 def _consumer(archive: Archive, client_id: str, group: str, **config: Any) -> Consumer:
@@ -166,9 +160,8 @@ def test_java_begins_where_its_client_id_may(archive: Archive) -> None:
 
 def test_a_committed_position_below_stays_and_its_client_gets_an_error(archive: Archive) -> None:
     group = fresh("behind")
-    before = _consumer(archive, "all", group)
-    _commit(archive, before, 5)
-    before.close()
+    client = {"bootstrap.servers": archive.cluster.bootstrap}
+    commit(archive.cluster, client, group, archive.topic, 5)
     limited = _consumer(archive, "local-2", group, **{"auto.offset.reset": "error"})
     limited.subscribe([archive.topic])
     try:
@@ -193,9 +186,8 @@ def test_a_committed_position_below_stays_and_its_client_gets_an_error(archive: 
 
 def test_rlm_clients_shows_who_reads_and_who_reads_past_the_proxy(archive: Archive) -> None:
     group, past = fresh("seen"), fresh("past")
-    direct = _consumer(archive, "d", past, **{"bootstrap.servers": archive.cluster.direct})
-    _commit(archive, direct, 7)
-    direct.close()
+    direct = {"bootstrap.servers": archive.cluster.direct}
+    commit(archive.cluster, direct, past, archive.topic, 7)
     consumer = _consumer(archive, "reader-1", group)
     try:
         _read(consumer, archive)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka_protocol.apis import FETCH
 from tests.rlm.proxy.fakes import asked
 from tests.scenarios.cluster import Cluster, fresh
+from tests.scenarios.cluster_state import commit
 from tests.scenarios.raw import connection, proxy_of
 
 pytestmark = pytest.mark.integration
@@ -76,12 +77,7 @@ def test_h19_groups_below_the_first_trim_are_listed(one: Cluster) -> None:
     topic, group = fresh("lagging"), fresh("group")
     one.create_topic(topic)
     one.fill(topic, mib=3)
-    consumer = Consumer({"bootstrap.servers": one.direct, "group.id": group})
-    offsets = [TopicPartition(topic, 0, 17)]
-    one.wait_for(
-        lambda: bool(consumer.commit(offsets=offsets, asynchronous=False)), "a coordinator", 60
-    )
-    consumer.close()
+    commit(one, {"bootstrap.servers": one.direct}, group, topic, 17)
     options = ("topics", "enable", topic, "--trim", "--local-retention-bytes", "1048576")
     refused = one.rlm(*options, check=False)
     assert refused.returncode != 0

@@ -10,6 +10,7 @@ from typing import Any
 from grpc import aio
 
 from kip405.batches import batch_headers
+from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.api.call_metadata import call_metadata
 from rlm.api.calls import Gate
@@ -95,6 +96,22 @@ class Site:
         self.begin_delete(segment)
         done = replace(segment, state=STATE.DELETE_SEGMENT_FINISHED)
         self.rig.ledger.write(done, previous=2)
+
+    def end_second_at_200(self) -> None:
+        """The third segment is deleted, and a later leader has copied the offsets from 200 on: the
+        second one counts up to there.
+        """
+        _, second, _ = self.segments()
+        self.delete(250)
+        epochs = (replace(second.segment_leader_epochs[0], epoch=3, start_offset=200),)
+        newer = replace(
+            second,
+            segment_id=replace(second.segment_id, id=Uuid(b"\x77" * 16)),
+            start_offset=200,
+            end_offset=299,
+            segment_leader_epochs=epochs,
+        )
+        self.rig.ledger.copied(newer)
 
     def begin_delete(self, segment: RemoteLogSegmentMetadata) -> None:
         begun = replace(segment, state=STATE.DELETE_SEGMENT_STARTED)

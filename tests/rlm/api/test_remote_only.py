@@ -178,18 +178,7 @@ def _wanted(start_offset: int) -> ReadRequest:
 
 
 async def test_h04_of_two_histories_the_higher_epochs_counts(site: Site) -> None:
-    _, second, _ = site.segments()
-    site.delete(250)
-    newer = replace(
-        second,
-        segment_id=replace(second.segment_id, id=Uuid(b"\x77" * 16)),
-        start_offset=200,
-        end_offset=299,
-        segment_leader_epochs=(
-            replace(second.segment_leader_epochs[0], epoch=3, start_offset=200),
-        ),
-    )
-    site.rig.ledger.copied(newer)
+    site.end_second_at_200()
     answers = await site.read(100, end_offset=200)
     assert offsets(answers) == list(range(100, 200, 10))
     found = await site.ask("ListOffsets", positions(-1))

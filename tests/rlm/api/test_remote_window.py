@@ -1,12 +1,10 @@
 """DescribeRemoteLog of REMOTE_ONLY: what a client may read from the store, from an offset on."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kip405.errors import Fenced, Invalid, NotFound, OffsetOutOfRange
-from kip405.ids import Uuid
 from rlm.v1 import fetch_pb2 as pb
 from rlmm.records import decode_value
 from tests.rlm.api.remote_site import REF, Site
@@ -66,18 +64,7 @@ async def test_refusals(site: Site) -> None:
 
 async def test_h04_a_segment_ends_where_it_leaves_the_history(site: Site) -> None:
     """Of the second copy the first 50 offsets count, and what it says of transactions up to 200."""
-    _, second, _ = site.segments()
-    site.delete(250)
-    newer = replace(
-        second,
-        segment_id=replace(second.segment_id, id=Uuid(b"\x77" * 16)),
-        start_offset=200,
-        end_offset=299,
-        segment_leader_epochs=(
-            replace(second.segment_leader_epochs[0], epoch=3, start_offset=200),
-        ),
-    )
-    site.rig.ledger.copied(newer)
+    site.end_second_at_200()
     found = await window(site, 100)
     assert bounds(found) == [(100, 200), (200, 300)]
     assert found.segments[0].shared_end_offset == 200

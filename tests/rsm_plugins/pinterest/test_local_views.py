@@ -2,9 +2,7 @@
 
 import errno
 import fcntl
-from collections.abc import AsyncIterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -14,16 +12,7 @@ from rsm_plugins.files.store_tree import TemporaryFiles
 from rsm_plugins.layout.keys import IDENTITY_NAME, ObjectKind, object_name
 from rsm_plugins.local import views
 from tests.builders.pinterest import indexes_of
-from tests.rsm_plugins.pinterest.test_written import FOLDER, LOCAL, MANIFEST, Written
-from tests.rsm_plugins.stores import DIRECT, StoreRig, opened
-
-
-@pytest.fixture
-async def written(rig: StoreRig, tmp_path: Path) -> AsyncIterator[Written]:
-    rig = rig.in_pinterests_form()
-    async with opened(rig, DIRECT, tmp_path) as subject:
-        await subject.ensure_identity()
-        yield Written(subject, rig)
+from tests.rsm_plugins.pinterest.writing import FOLDER, LOCAL, MANIFEST, Written
 
 
 @LOCAL

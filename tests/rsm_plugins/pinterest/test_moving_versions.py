@@ -2,25 +2,13 @@
 found or not deleted.
 """
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from kip405.errors import NotFound, Unavailable
 from rsm_plugins.layout.keys import IDENTITY_NAME
 from rsm_plugins.s3.objects import Objects
 from rsm_plugins.s3.versions import Head, Version, Versions
-from tests.rsm_plugins.pinterest.test_written import S3, Written
-from tests.rsm_plugins.stores import DIRECT, StoreRig, opened
-
-
-@pytest.fixture
-async def written(rig: StoreRig, tmp_path: Path) -> AsyncIterator[Written]:
-    rig = rig.in_pinterests_form()
-    async with opened(rig, DIRECT, tmp_path) as subject:
-        await subject.ensure_identity()
-        yield Written(subject, rig)
+from tests.rsm_plugins.pinterest.writing import S3, Written
 
 
 @S3

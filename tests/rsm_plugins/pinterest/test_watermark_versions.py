@@ -1,8 +1,5 @@
 """`offset.wm` in a bucket, whatever versions of it earlier writers have left."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from kip405.crc import crc32c
@@ -12,16 +9,7 @@ from rsm_plugins.layout.pinterest import WATERMARK, encode_watermark
 from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.pinterest import ATTEMPT_KEY, PinterestSegments
 from rsm_plugins.s3.versions import Version, Versions
-from tests.rsm_plugins.pinterest.test_written import MANIFEST, S3, Written
-from tests.rsm_plugins.stores import DIRECT, StoreRig, opened
-
-
-@pytest.fixture
-async def written(rig: StoreRig, tmp_path: Path) -> AsyncIterator[Written]:
-    rig = rig.in_pinterests_form()
-    async with opened(rig, DIRECT, tmp_path) as subject:
-        await subject.ensure_identity()
-        yield Written(subject, rig)
+from tests.rsm_plugins.pinterest.writing import MANIFEST, S3, Written
 
 
 def segments_of(written: Written) -> PinterestSegments:
