@@ -124,8 +124,11 @@ class Cluster:
         """End the admin client; the sandbox runs on."""
         self._open.close()
 
-    def _new_admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.direct})
+    def _admin_config(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.direct}
+
+    def _new_admin(self, **config: str) -> AdminClient:
+        return AdminClient({**self._admin_config(), **config})
 
     def client_security(self) -> dict[str, str]:
         """What a program that reads through the proxies has to know (clients/reader.py)."""
@@ -162,7 +165,7 @@ class Cluster:
         configs: Mapping[str, str] | None = None,
         assignment: list[list[int]] | None = None,
     ) -> None:
-        """Create and wait until every partition has a leader. `assignment`: replicas each."""
+        """Create and wait until every broker knows all the leaders. `assignment`: replicas each."""
         config = {**SMALL_SEGMENTS, **(configs or {})}
         kwargs: dict[str, Any] = {"replication_factor": replication_factor}
         if assignment is not None:
@@ -171,10 +174,16 @@ class Cluster:
         new = NewTopic(topic, num_partitions=partitions, config=config, **kwargs)
         self._made.append(topic)
         self.admin.create_topics([new])[topic].result(30)
-        self.wait_for(
-            lambda: all(self.leader(topic, one) >= 0 for one in range(partitions)),
-            f"leaders of {topic}",
-        )
+        self.wait_for(lambda: self._all_know(topic, partitions), f"leaders of {topic}")
+
+    def _all_know(self, topic: str, partitions: int) -> bool:
+        """A new client asks the one broker that it is given."""
+        for broker in self.admin.list_topics(topic, timeout=30).brokers.values():
+            with self._new_admin(**{"bootstrap.servers": f"{broker.host}:{broker.port}"}) as admin:
+                found = admin.list_topics(topic, timeout=5).topics[topic].partitions
+            if sum(one.leader >= 0 for one in found.values()) < partitions:
+                return False
+        return True
 
     def delete_topics(self) -> None:
         """Delete the topics made here, as far as they are still there: each costs the services of a

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from kafka_protocol.apis import FETCH, METADATA
 from kip405.acls import Acl
@@ -70,8 +69,8 @@ class Site(Cluster):
     old: str
     twin: str
 
-    def _new_admin(self) -> AdminClient:
-        return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
+    def _admin_config(self) -> dict[str, Any]:
+        return secured_clients.librdkafka(self.sandbox.json, "admin")
 
     def token(self, name: str, lifetime_ms: int = LIFETIME_MS) -> str:
         return bearer_token(self.sandbox, name, lifetime_ms)

@@ -16,7 +16,6 @@ from tests.scenarios.objects import finished_segments
 pytestmark = pytest.mark.integration
 
 _COMPACTED = {
-    "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "0",
 }
@@ -41,8 +40,8 @@ def _is_cleaned(cluster: Cluster, topic: str) -> bool:
     return any(f"{topic} 0 " in file.read_text() for file in noted if file.exists())
 
 
-def _becomes_delete(cluster: Cluster, topic: str) -> None:
-    policy = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+def _set_policy(cluster: Cluster, topic: str, policy_name: str) -> None:
+    policy = ConfigEntry("cleanup.policy", policy_name, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[policy])
     cluster.admin.incremental_alter_configs([resource])[resource].result(30)
 
@@ -55,12 +54,13 @@ def test_h15_closed_segments_that_the_cleaner_left_empty_stop_nobody(one: Cluste
         ((0, b"same", text_value()) for _ in range(4 * 1024)),
         **{"enable.idempotence": False},
     )
+    _set_policy(one, topic, "compact")  # only now: a second pass makes one segment of empty ones
     one.wait_for(
         lambda: _is_cleaned(one, topic) and len(_emptied(one, topic)) >= 2,
         "empty segments",
         _CLEANED_WITHIN_S,
     )
-    _becomes_delete(one, topic)  # ends a pass that runs: from now on nothing is compacted
+    _set_policy(one, topic, "delete")  # ends a pass that runs: from now on nothing is compacted
     emptied = _emptied(one, topic)
     direct = one.read_all(topic, bootstrap=one.direct)
     one.enable(topic)

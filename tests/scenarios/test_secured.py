@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from kip405.acls import CLUSTER_NAME, Acl
 from rlm.plans.rights import Role, Topics, least_acls
@@ -32,8 +31,8 @@ class PrincipalCluster(Cluster):
     def of_sandbox(cls, sandbox: Sandbox) -> Self:
         return cls(sandbox, secured_clients.librdkafka(sandbox.json, "admin", proxy=True))
 
-    def _new_admin(self) -> AdminClient:
-        return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
+    def _admin_config(self) -> dict[str, Any]:
+        return secured_clients.librdkafka(self.sandbox.json, "admin")
 
     def client_security(self) -> dict[str, str]:
         proxy, found = self.sandbox.json["security"]["proxy"], self.sandbox.json["security"]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from kip405.acls import Acl
 from rlm.plans.rights import Role, Topics, least_acls
@@ -33,8 +32,8 @@ OF_READER = least_acls(Role.READER, PRINCIPAL, Topics())
 class ReaderCluster(Cluster):
     """Its admin client is the super user, past the proxy, which may be away."""
 
-    def _new_admin(self) -> AdminClient:
-        return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
+    def _admin_config(self) -> dict[str, Any]:
+        return secured_clients.librdkafka(self.sandbox.json, "admin")
 
     def take_away(self, acls: Iterable[Acl]) -> None:
         for deleted in self.admin.delete_acls([filter_of(acl) for acl in acls]).values():
