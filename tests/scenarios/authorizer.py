@@ -17,7 +17,6 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
@@ -84,8 +83,8 @@ def of_tier(topic: str) -> tuple[Acl, ...]:
 class SecuredCluster(Cluster):
     """Its clients are the super user, through the proxies."""
 
-    def _new_admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap, **SUPER_USER})
+    def _admin_config(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.bootstrap, **SUPER_USER}
 
     def close_cluster(self) -> None:
         """From now on ANONYMOUS has the rights that brokers need, and those that are granted."""

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from kafka_protocol.apis import DESCRIBE_DELEGATION_TOKEN, METADATA
 from rlm_sandbox.sandbox import Sandbox
@@ -47,8 +46,8 @@ class CertificateCluster(Cluster):
         self.security = security
         super().__init__(sandbox, secured_clients.librdkafka(sandbox.json, "admin"))
 
-    def _new_admin(self) -> AdminClient:
-        return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
+    def _admin_config(self) -> dict[str, Any]:
+        return secured_clients.librdkafka(self.sandbox.json, "admin")
 
     def issue(self, name: str, *, life: timedelta = timedelta(days=1)) -> ClientIdentity:
         """A certificate of the cluster's authority; with a negative life it is an expired one."""

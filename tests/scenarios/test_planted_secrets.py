@@ -13,12 +13,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import yaml
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.security.files import SecurityFiles
@@ -40,8 +40,8 @@ class Planted(Cluster):
 
     said = ""
 
-    def _new_admin(self) -> AdminClient:
-        return AdminClient(secured_clients.librdkafka(self.sandbox.json, "admin"))
+    def _admin_config(self) -> dict[str, Any]:
+        return secured_clients.librdkafka(self.sandbox.json, "admin")
 
     def command(self, *words: str, fails: bool = False) -> str:
         """Its output."""
