@@ -185,6 +185,9 @@ def _raise(code: int, what: str, *, needs: Acl | None) -> None:
 
 
 _SHOWN = 5
+_LOADING_MS = 10_000
+"""How long a broker that has just begun to coordinate groups may need to load them."""
+_AGAIN_MS = 500
 
 
 class ReaderCheck:
@@ -208,10 +211,10 @@ class ReaderCheck:
     ) -> tuple[str, ...]:
         """Warnings for the operator; Fenced with the same text unless `force`.
 
-        Unavailable, unless `force`: some group could not be read.
+        Unavailable, unless `force`: some group could not be read for 10 s.
         """
         try:
-            findings = await self._findings(topic, retention)
+            findings = await self._findings_soon(topic, retention, 0 if force else _LOADING_MS)
         except RemoteStorageError as error:
             if not force:
                 raise
@@ -219,6 +222,21 @@ class ReaderCheck:
         if findings and not force:
             raise Fenced("; ".join(findings) + "; --force goes on all the same")
         return findings
+
+    async def _findings_soon(
+        self, topic: TopicDescription, retention: Retention, most_ms: int
+    ) -> tuple[str, ...]:
+        """Brokers are asked again while they do not answer: groups that a broker loads, or that
+        move to another one, are there soon.
+        """
+        until_ms = self._clock.monotonic_ms() + most_ms
+        while True:
+            try:
+                return await self._findings(topic, retention)
+            except Unavailable:
+                if self._clock.monotonic_ms() >= until_ms:
+                    raise
+            await self._clock.sleep_ms(_AGAIN_MS)
 
     async def _findings(self, topic: TopicDescription, retention: Retention) -> tuple[str, ...]:
         texts = (

@@ -9,6 +9,7 @@ from rlm.topics.ports import GroupOffset, NotLeader
 from rlm.topics.remarks import notes_of
 from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions
+from tests.builders.clock import ManualClock
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC
 from tests.rlm.topics.world import Cluster, ServiceUnderTest
@@ -160,6 +161,31 @@ async def test_h19_readers_that_cannot_be_seen_need_force() -> None:
     assert cluster.records == []
     outcome = await service.verbs.enable(TOPIC, EnableOptions(trim=True, force=True))
     assert "are not known" in outcome.warnings[0]
+
+
+class _UntilLoaded(ManualClock):
+    """At 3 s from its begin the broker has loaded its groups."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._loaded_ms = self.now + 3_000
+
+    def advance(self, duration_ms: int) -> None:
+        super().advance(duration_ms)
+        if self.now >= self._loaded_ms:
+            self._cluster.groups_error = None
+
+
+async def test_h19_groups_that_a_broker_still_loads_are_waited_for() -> None:
+    cluster = cluster_with()
+    cluster.groups_error = Unavailable("COORDINATOR_LOAD_IN_PROGRESS (14)")
+    cluster.groups = (GroupOffset(group="lagging", partition=0, offset=1),)
+    cluster.ends[0] = 300
+    service = ServiceUnderTest(cluster, clock=_UntilLoaded(cluster))
+    with pytest.raises(Fenced, match="lagging"):
+        await service.verbs.enable(TOPIC, TIER)
+    assert (cluster.records, cluster.alters) == ([], [])
 
 
 async def test_h18_trim_off_says_how_long_the_disk_lasts() -> None:
