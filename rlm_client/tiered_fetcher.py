@@ -145,7 +145,8 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             elif state.paused:
                 resumes.append(state.resume_fut)
             else:
-                work = self._read_remote(assignment, topic_partition, state, read)
+                # The position as it is now: the user may ask for a reset before the task begins.
+                work = self._read_remote(assignment, topic_partition, state.position, read)
                 read.task = self._started(work)
         actions = super()._get_actions_per_node(_Part(assignment, of_kafka))
         *others, kafka_resumes = actions
@@ -189,8 +190,14 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         except RemoteTierError as error:
             for topic_partition, read in self._reads.items():
                 if read.asking is asyncio.current_task() and not error.retriable:
-                    super()._set_error(topic_partition, error)
+                    self._raise(topic_partition, error)
             raise
+
+    def _raise(self, topic_partition: TopicPartition, error: Exception) -> None:
+        """In the user's call, unless the user has gone to another position meanwhile."""
+        state = self._state(topic_partition)
+        if topic_partition not in self._records and not state.has_valid_position:
+            super()._set_error(topic_partition, error)
 
     async def _offsets_of_tiers(self, node_id: Any, topic_data: Any) -> Any:
         found: dict[TopicPartition, tuple[int, int | None]] = {}
@@ -229,10 +236,10 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
     # One partition's read of the remote tier.
 
     async def _read_remote(
-        self, assignment: Any, topic_partition: TopicPartition, state: Any, read: _Reads
+        self, assignment: Any, topic_partition: TopicPartition, position: int, read: _Reads
     ) -> bool:
         """Make one step; whether there is a result for the user."""
-        position = state.position
+        state = assignment.state_value(topic_partition)
 
         def has_moved() -> bool:
             is_there = assignment.active and state.has_valid_position

@@ -13,7 +13,7 @@ from aiokafka.structs import TopicPartition
 from rlm_client.counters import ConsumerCounters
 from rlm_client.read_threads import THREADS
 from rlm_client.tiered_fetcher import TieredFetcher
-from tests.rlm_client.world import FakeClient, World
+from tests.rlm_client.world import FakeClient, World, reading
 from tiered_reads.errors import ServiceError
 from tiered_reads.stopping import Stop
 from tiered_reads.values import ReadMode
@@ -112,3 +112,48 @@ async def test_the_answer_for_a_position_that_is_not_wanted_any_more_is_not_take
         await wanted
     assert assignment.state_value(UNKNOWN).position == 7
     await fetcher.close()
+
+
+async def test_a_refusal_of_a_position_that_is_not_wanted_any_more_is_raised_in_no_call() -> None:
+    """The user has gone elsewhere while it was asked for, and Kafka has answered there."""
+    world = World()
+    world.append(3)
+    refusal = world.refused_question = threading.Event()
+    async with reading(
+        world, ReadMode.KAFKA_PREFERRED, committed=None, policy="earliest"
+    ) as reader:
+        async with asyncio.timeout(60):
+            while world.refused_question is refusal:
+                await reader.take(0.01)
+            reader.fetcher.seek_to(KNOWN, 0)
+            while KNOWN not in reader.fetcher._records:  # noqa: ASYNC110 - aiokafka has no event
+                await asyncio.sleep(0.001)
+            refusal.set()
+            asking = reader.fetcher._reads[KNOWN].asking
+            assert asking is not None
+            await asyncio.wait([asking])
+        await reader.take_until(world.end)
+        assert reader.got == world.given
+
+
+@pytest.mark.parametrize("mode", [ReadMode.REMOTE_PREFERRED, ReadMode.REMOTE_ONLY])
+async def test_a_reset_right_before_a_read_begins_does_not_end_the_fetcher(mode: ReadMode) -> None:
+    world = World()
+    for _ in range(4):
+        world.append(3)
+    world.copy(world.end)
+    world.learn()
+    async with reading(world, mode) as reader:
+        await reader.take_until(6)
+        fetcher, read = reader.fetcher, reader.fetcher._reads[KNOWN]
+        async with asyncio.timeout(60):
+            fetcher.seek_to(KNOWN, 3)
+            while read.is_busy:
+                await asyncio.sleep(0)
+                fetcher.seek_to(KNOWN, 3)
+            fetcher._get_actions_per_node(reader.subscription.subscription.assignment)
+            assert read.is_busy
+            await fetcher.request_offset_reset([KNOWN], OffsetResetStrategy.EARLIEST)
+        reader.got.clear()
+        await reader.take_until(world.end)
+        assert reader.got == world.given

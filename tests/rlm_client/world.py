@@ -46,8 +46,8 @@ class World:
     service knows what is below `known_end`. `holes`: what no tier has. `away`, `leader_away`: how
     many calls to services, or to the leader's, fail; `refusing`: how many fetches Kafka refuses.
     `hidden`: how many fetches by the topic's id are of an id that services do not know.
-    `configs`: what brokers say of the topic's, None = nothing. `refusal`: where it is given, the
-    next fetch is refused when it is set.
+    `configs`: what brokers say of the topic's, None = nothing. `refusal`, `refused_question`: where
+    it is given, the next fetch, or question for an offset, is refused when it is set.
     """
 
     kafka_start: int = 0
@@ -64,6 +64,7 @@ class World:
     hidden: int = 0
     configs: dict[str, str] | None = None
     refusal: threading.Event | None = None
+    refused_question: threading.Event | None = None
     holes: list[tuple[int, int]] = field(default_factory=list)
     aborted: list[tuple[int, int]] = field(default_factory=list)
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
@@ -221,6 +222,8 @@ class FakeFetchApi:
         self, partition: Any, timestamp: int, *, remote_only: bool, read_committed: bool, stop: Stop
     ) -> tuple[int, int] | None:
         world = self._world
+        refusal, world.refused_question = world.refused_question, None
+        _refuse(refusal)
         with world.lock:
             self._check(not remote_only)
             if not world.is_tiered:
@@ -232,9 +235,7 @@ class FakeFetchApi:
     def fetch(self, ask: FetchAsk, stop: Stop) -> Generator[Answer, None, None]:
         world, position = self._world, ask.wanted.start_offset
         refusal, world.refusal = world.refusal, None
-        if refusal is not None:
-            refusal.wait(_REFUSED_WITHIN_S)
-            raise ServiceError("INVALID", "the caller has no right")
+        _refuse(refusal)
         while position < ask.wanted.end_offset:
             stop.check()
             with world.lock:
@@ -280,6 +281,12 @@ class FakeFetchApi:
         if is_leaders and world.leader_away:
             world.leader_away -= 1
             raise ServiceError("UNAVAILABLE", "the leader's service is away")
+
+
+def _refuse(when: threading.Event | None) -> None:
+    if when is not None:
+        when.wait(_REFUSED_WITHIN_S)
+        raise ServiceError("INVALID", "the caller has no right")
 
 
 @dataclass(slots=True)
