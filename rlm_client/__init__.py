@@ -7,10 +7,13 @@ and the newest records are Kafka's; what Kafka no longer has comes from the fetc
 from rlm_client.blocking import BlockingTieredStorageConsumer
 from rlm_client.consumer import TieredStorageConsumer
 from rlm_client.counters import ConsumerCounters, TierCounters
+from rlm_client.errors import RemoteTierError, RemoteTierTimeout
 
 __all__ = [
     "BlockingTieredStorageConsumer",
     "ConsumerCounters",
+    "RemoteTierError",
+    "RemoteTierTimeout",
     "TierCounters",
     "TieredStorageConsumer",
 ]

@@ -37,6 +37,8 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
     through them. Not needed for kafka_only.
     `rlm_principal`, `rlm_token_file`, `rlm_tls_ca_file`, `rlm_tls_cert_file`, `rlm_tls_key_file`,
     `rlm_tls_server_name`, `rlm_call_timeout_ms`: how services are reached.
+    `remote_retry_timeout_ms`: RemoteTierTimeout is raised where all reads of a partition's remote
+    tier fail for so long; None: never, they are tried again as aiokafka's are.
     `remote_reads`: service, or store: what services list of the remote tier is read from the store.
     `rlm_stores`, `rlm_store_rules`, `rlm_store_provider`, `rlm_store_ahead_bytes`,
     `rlm_store_memory_bytes`, `rlm_store_call_timeout_ms`: which stores, and how.
@@ -52,6 +54,7 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
         tiered_storage_mode: str | ReadMode = ReadMode.KAFKA_PREFERRED,
         rlm_endpoints: str | Sequence[str] = (),
         remote_reads: str = SERVICE,
+        remote_retry_timeout_ms: int | None = None,
         **options: Any,
     ) -> None:
         self._mode = ReadMode(tiered_storage_mode)
@@ -61,6 +64,9 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
         self._connection = self._stores = None
         if remote_reads not in (SERVICE, STORE):
             raise ValueError(f"`remote_reads` must be {SERVICE} or {STORE}: {remote_reads!r}")
+        if remote_retry_timeout_ms is not None and remote_retry_timeout_ms <= 0:
+            raise ValueError("`remote_retry_timeout_ms` must be above 0, or None")
+        self._retry_timeout_ms = remote_retry_timeout_ms
         if remote_reads == SERVICE and any(value is not None for value in of_store.values()):
             raise ValueError(f"`{_RLM_STORE}*` arguments need remote_reads={STORE!r}")
         if self._mode is not ReadMode.KAFKA_ONLY:
@@ -135,6 +141,7 @@ class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka
             mode=self._mode,
             remote_log=remote_log,
             counters=self._counters,
+            retry_timeout_ms=self._retry_timeout_ms,
             key_deserializer=self._key_deserializer,
             value_deserializer=self._value_deserializer,
             fetch_min_bytes=self._fetch_min_bytes,

@@ -22,6 +22,12 @@ class RemoteTierUnavailable(RemoteTierError):
     retriable = True
 
 
+class RemoteTierTimeout(RemoteTierUnavailable):
+    """All reads of a partition have failed for `remote_retry_timeout_ms`. No record was passed, and
+    they are tried again by the next call.
+    """
+
+
 def offsets_error(error: ServiceError) -> RemoteTierError:
     """What a question about offsets raises."""
     text = str(error)

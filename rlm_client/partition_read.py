@@ -54,6 +54,7 @@ class PartitionRead:
     _check_at_ms: int = 0
     _wait_until_ms: int = 0
     _failures: int = 0
+    _failing_since_ms: int | None = None
 
     def __post_init__(self) -> None:
         if self.mode is ReadMode.KAFKA_PREFERRED:
@@ -97,6 +98,7 @@ class PartitionRead:
         self.tier = Tier.KAFKA
         self.is_denied = False
         self.ends_proof()
+        self.answered()
         self._check_at_ms = now_ms + check_in_ms
 
     def goes_to_remote(self) -> None:
@@ -109,6 +111,7 @@ class PartitionRead:
 
     def waits(self, now_ms: int, duration_ms: float = POLL_MS) -> None:
         """The remote tier has nothing now."""
+        self.answered()
         self._wait_until_ms = now_ms + int(duration_ms)
 
     def failed(self, now_ms: int) -> None:
@@ -116,10 +119,31 @@ class PartitionRead:
         if self.mode is ReadMode.REMOTE_PREFERRED and not self.is_denied:
             self.goes_to_kafka(now_ms)
             return
-        self.waits(now_ms, clock.backoff_ms(self._failures, most_ms=_MOST_BACKOFF_MS))
+        self.fails(now_ms)
+        backoff_ms = clock.backoff_ms(self._failures, most_ms=_MOST_BACKOFF_MS)
+        self._wait_until_ms = now_ms + int(backoff_ms)
         self._failures += 1
+
+    def fails(self, now_ms: int) -> None:
+        """What the remote tier was asked has failed."""
+        if self._failing_since_ms is None:
+            self._failing_since_ms = now_ms
+
+    def fails_anew(self, now_ms: int) -> None:
+        """What has failed until now was raised."""
+        self._failing_since_ms = now_ms
+
+    def failing_for_ms(self, now_ms: int) -> int:
+        """How long nothing has been answered but failures; 0 = the last was an answer."""
+        since_ms = self._failing_since_ms
+        return 0 if since_ms is None else now_ms - since_ms
+
+    def answered(self) -> None:
+        """The partition is not failing: a tier has said what it has."""
+        self._failing_since_ms = None
 
     def progressed(self) -> None:
         """A piece came."""
         self._failures = 0
         self.ends_proof()
+        self.answered()

@@ -11,7 +11,7 @@ This module uses private names of aiokafka.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiokafka import errors
@@ -19,11 +19,13 @@ from aiokafka.consumer.fetcher import Fetcher, OffsetResetStrategy
 from aiokafka.structs import TopicPartition
 from aiokafka.util import create_task
 
+from rlm_client.assigned import OpenRead, PartOfAssignment
 from rlm_client.counters import ConsumerCounters
 from rlm_client.errors import RemoteTierError, RemoteTierUnavailable, is_passing
+from rlm_client.failures import Failures
 from rlm_client.kafka_log import KafkaLog
 from rlm_client.lookups import Lookups
-from rlm_client.partition_read import POLL_MS, PartitionRead, Tier
+from rlm_client.partition_read import POLL_MS, Tier
 from rlm_client.pieces import RecordFormat, Results, piece_result, ready
 from rlm_client.read_threads import ReadThreads
 from rlm_client.remote_log import Items, RemoteLog, range_of
@@ -35,40 +37,6 @@ from tiered_reads.stopping import Stop, Stopped
 from tiered_reads.values import DataLoss, Fetched, ReadMode
 
 _log: Final = logging.getLogger(__name__)
-
-
-class _Reads(PartitionRead):
-    """A partition's read with what is open for it."""
-
-    __slots__ = ("asking", "position", "stream", "task")
-
-    def __init__(self, mode: ReadMode) -> None:
-        super().__init__(mode)
-        self.stream: RemoteStream[Fetched | DataLoss] | None = None
-        self.position = -1
-        self.task: asyncio.Task[bool] | None = None
-        self.asking: asyncio.Task[bool] | None = None
-
-    @property
-    def is_busy(self) -> bool:
-        return self.task is not None and not self.task.done()
-
-    @property
-    def is_asking(self) -> bool:
-        return self.asking is not None and not self.asking.done()
-
-    def close_stream(self) -> None:
-        stream, self.stream = self.stream, None
-        if stream is not None:
-            stream.close()
-
-
-class _Part:
-    """The partitions of an assignment that aiokafka's fetcher is to care for."""
-
-    def __init__(self, assignment: Any, topic_partitions: Iterable[TopicPartition]) -> None:
-        self.tps = frozenset(topic_partitions)
-        self.state_value = assignment.state_value
 
 
 class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
@@ -83,6 +51,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         remote_log: RemoteLog,
         counters: ConsumerCounters,
         auto_offset_reset: str,
+        retry_timeout_ms: int | None = None,
         settle_ms: int = SETTLE_MS,
         poll_ms: int = POLL_MS,
         **options: Any,
@@ -91,13 +60,14 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         self._remote_log = remote_log
         self._counters = counters
         self._policy = OffsetResetStrategy.from_str(auto_offset_reset)
+        self._failures = Failures(retry_timeout_ms)
         self._settle_ms = settle_ms
         self._poll_ms = poll_ms
         self._kafka_log = KafkaLog(client)
         self._pool = ReadThreads()
         self._stop = Stop()
         self._lookups = Lookups(remote_log, self._kafka_log, mode, self._pool, self._stop)
-        self._reads: dict[TopicPartition, _Reads] = {}
+        self._reads: dict[TopicPartition, OpenRead] = {}
         self._reads_of: Any = None
         super().__init__(client, subscriptions, auto_offset_reset="none", **options)
         self._records = Results(counters.kafka, lambda: self._loop.call_soon(self._wake))
@@ -148,7 +118,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
                 # The position as it is now: the user may ask for a reset before the task begins.
                 work = self._read_remote(assignment, topic_partition, state.position, read)
                 read.task = self._started(work)
-        actions = super()._get_actions_per_node(_Part(assignment, of_kafka))
+        actions = super()._get_actions_per_node(PartOfAssignment(assignment, of_kafka))
         *others, kafka_resumes = actions
         return (*others, [*kafka_resumes, *resumes])
 
@@ -176,7 +146,10 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             needs_wakeup = await super()._update_fetch_positions(assignment, node_id, tps)
         for topic_partition in tps:
             state, read = assignment.state_value(topic_partition), self._reads.get(topic_partition)
-            if read is not None and read.lost_at is not None and state.has_valid_position:
+            if read is None or not state.has_valid_position:
+                continue
+            read.answered()
+            if read.lost_at is not None:
                 self._counters.offsets_missed += max(0, state.position - read.lost_at)
                 read.lost_at = None
         return needs_wakeup or any(one in self._records for one in tps)
@@ -189,15 +162,26 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             return await self._offsets_of_tiers(node_id, topic_data)
         except RemoteTierError as error:
             for topic_partition, read in self._reads.items():
-                if read.asking is asyncio.current_task() and not error.retriable:
-                    self._raise(topic_partition, error)
+                if read.asking is asyncio.current_task():
+                    self._asked_in_vain(topic_partition, read, error)
             raise
 
-    def _raise(self, topic_partition: TopicPartition, error: Exception) -> None:
-        """In the user's call, unless the user has gone to another position meanwhile."""
+    def _asked_in_vain(
+        self, topic_partition: TopicPartition, read: OpenRead, error: RemoteTierError
+    ) -> None:
+        """There is no position; unless the user has gone to another one meanwhile."""
         state = self._state(topic_partition)
-        if topic_partition not in self._records and not state.has_valid_position:
-            super()._set_error(topic_partition, error)
+        if topic_partition in self._records or state.has_valid_position:
+            return
+        raised: RemoteTierError | None = error
+        if error.retriable and error.__cause__ is None:
+            return  # nothing is remote yet
+        if error.retriable:
+            now_ms = clock.monotonic_ms()
+            read.fails(now_ms)
+            raised = self._failures.overdue(topic_partition, read, error, now_ms)
+        if raised is not None:
+            super()._set_error(topic_partition, raised)
 
     async def _offsets_of_tiers(self, node_id: Any, topic_data: Any) -> Any:
         found: dict[TopicPartition, tuple[int, int | None]] = {}
@@ -236,7 +220,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
     # One partition's read of the remote tier.
 
     async def _read_remote(
-        self, assignment: Any, topic_partition: TopicPartition, position: int, read: _Reads
+        self, assignment: Any, topic_partition: TopicPartition, position: int, read: OpenRead
     ) -> bool:
         """Make one step; whether there is a result for the user."""
         state = assignment.state_value(topic_partition)
@@ -280,7 +264,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         self,
         topic_partition: TopicPartition,
         position: int,
-        read: _Reads,
+        read: OpenRead,
         has_moved: Callable[[], bool],
     ) -> Callable[[Stop], Items] | None:
         """What to read from `position` on. None: nothing now, and `read` says what comes next."""
@@ -310,7 +294,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         self,
         topic_partition: TopicPartition,
         position: int,
-        read: _Reads,
+        read: OpenRead,
         has_moved: Callable[[], bool],
     ) -> Callable[[Stop], Items] | None:
         """Up to where Kafka's log begins, which only grows: below that Kafka has nothing."""
@@ -336,7 +320,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         return lambda stop: self._remote_log.proven(wanted, topic_id, stop)
 
     def _placed(
-        self, assignment: Any, topic_partition: TopicPartition, read: _Reads, piece: Fetched
+        self, assignment: Any, topic_partition: TopicPartition, read: OpenRead, piece: Fetched
     ) -> bool:
         if topic_partition in self._records:
             read.close_stream()  # an answer of Kafka's came before: the stream is not where it ends
@@ -360,7 +344,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         read.progressed()
         return True
 
-    def _ended(self, read: _Reads) -> None:
+    def _ended(self, read: OpenRead) -> None:
         """The stream has given what it was opened for, or what its tier has of it."""
         if self._mode is ReadMode.REMOTE_ONLY:
             return
@@ -372,7 +356,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         self,
         topic_partition: TopicPartition,
         state: Any,
-        read: _Reads,
+        read: OpenRead,
         loss: DataLoss,
         has_moved: Callable[[], bool],
     ) -> bool:
@@ -388,10 +372,11 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             *(loss.end_offset, loss.reason),
         )
         self._counters.offsets_missed += loss.end_offset - state.position
+        read.answered()
         state.seek(loss.end_offset)
         return False
 
-    def _out_of_range(self, topic_partition: TopicPartition, state: Any, read: _Reads) -> bool:
+    def _out_of_range(self, topic_partition: TopicPartition, state: Any, read: OpenRead) -> bool:
         """No tier has the position: auto_offset_reset decides. Whether an error is to be raised."""
         position = state.position
         read.ends_proof()
@@ -411,30 +396,36 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         state.await_reset(self._policy)
         return False
 
-    def _failed(self, topic_partition: TopicPartition, read: _Reads, error: Exception) -> bool:
+    def _failed(self, topic_partition: TopicPartition, read: OpenRead, error: Exception) -> bool:
         now_ms = clock.monotonic_ms()
-        what = f"{topic_partition.topic}-{topic_partition.partition}: {error}"
         self._counters.failed_reads += 1
         read.failed(now_ms)
+        raised: RemoteTierError | None
         if is_passing(error):
-            _log.warning("event=remote_read_failed error=%s", what)
-            return False
-        if topic_partition not in self._records:
-            raised = RemoteTierError(what)
+            self._failures.log("remote_read_failed", topic_partition, error, now_ms)
+            raised = self._failures.overdue(topic_partition, read, error, now_ms)
+            if raised is None:
+                return False
+        else:
+            raised = RemoteTierError(
+                f"{topic_partition.topic}-{topic_partition.partition}: {error}"
+            )
             raised.__cause__ = error
+        if topic_partition not in self._records:
             super()._set_error(topic_partition, raised)
         return True
 
     # What is asked beside the records.
 
-    async def _check(self, topic_partition: TopicPartition, state: Any, read: _Reads) -> bool:
+    async def _check(self, topic_partition: TopicPartition, state: Any, read: OpenRead) -> bool:
         """Whether the remote tier has come to have the position; Kafka is read meanwhile."""
         try:
             bounds = await self._lookups.bounds(topic_partition)
         except asyncio.CancelledError:
             return False
         except (ConnectorError, Stopped) as error:
-            _log.warning("event=remote_bounds_failed topic=%s error=%s", topic_partition, error)
+            now_ms = clock.monotonic_ms()
+            self._failures.log("remote_bounds_failed", topic_partition, error, now_ms)
             bounds = None
         read.checked(clock.monotonic_ms())
         if bounds is None or not state.has_valid_position or read.tier is not Tier.KAFKA:
@@ -451,7 +442,7 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             return
         self._drop_reads()
         self._reads_of = assignment
-        self._reads = {one: _Reads(self._mode) for one in assignment.tps}
+        self._reads = {one: OpenRead(self._mode) for one in assignment.tps}
         assignment.unassign_future.add_done_callback(lambda _: self._ended_with(assignment))
 
     def _ended_with(self, assignment: Any) -> None:

@@ -5,7 +5,10 @@ from tests.mutants.edits import Edit, Target
 _BORDER = ("tests/rlm_client/test_border.py",)
 _FETCHER = Target("rlm_client/tiered_fetcher.py", (*_BORDER, "tests/rlm_client/test_rebalances.py"))
 _PIECES = Target("rlm_client/pieces.py", (*_BORDER, "tests/rlm_client/test_pieces.py"))
-_PARTITION = Target("rlm_client/partition_read.py", ("tests/rlm_client/test_partition_read.py",))
+_FAILURES = ("tests/rlm_client/test_failures.py",)
+_PARTITION = Target(
+    "rlm_client/partition_read.py", ("tests/rlm_client/test_partition_read.py", *_FAILURES)
+)
 _REMOTE = Target("rlm_client/remote_log.py", _BORDER)
 _LOOKUPS = Target("rlm_client/lookups.py", _BORDER)
 _THREADS = Target(
@@ -43,9 +46,9 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H37: the read of an assignment goes on in the next one, where it was",
-            "        self._reads = {one: _Reads(self._mode) for one in assignment.tps}\n",
+            "        self._reads = {one: OpenRead(self._mode) for one in assignment.tps}\n",
             "        kept = self._reads\n"
-            "        self._reads = {one: _Reads(self._mode) for one in assignment.tps}\n"
+            "        self._reads = {one: OpenRead(self._mode) for one in assignment.tps}\n"
             "        for one in kept.keys() & self._reads.keys():\n"
             "            assignment.state_value(one).seek(max(kept[one].position, 0))\n",
         ),
@@ -70,6 +73,16 @@ EDITS: tuple[Edit, ...] = (
             "H37: a pause in which nothing was asked counts as a proof",
             "            and now_ms - before.last_ms <= MOST_PAUSE_MS\n",
             "            and now_ms >= before.last_ms\n",
+        ),
+        (
+            "a store that is away for ever is never an error, as the limit begins at each failure",
+            "        if self._failing_since_ms is None:\n",
+            "        if now_ms >= 0:\n",
+        ),
+        (
+            "the limit of failing reads counts what was read meanwhile",
+            "        self._failing_since_ms = None\n",
+            "        pass\n",
         ),
     ),
     *_PIECES.edits(

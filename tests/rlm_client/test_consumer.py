@@ -1,12 +1,13 @@
 """The consumer over real sockets: a broker and a service in memory, asyncio and threads."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from aiokafka.structs import TopicPartition
 
-from rlm_client import BlockingTieredStorageConsumer, TieredStorageConsumer
+from rlm_client import BlockingTieredStorageConsumer, RemoteTierTimeout, TieredStorageConsumer
 from tests.tiered_reads.fake_kafka import FakeKafka
 from tests.tiered_reads.fake_service import FakeService
 
@@ -57,6 +58,20 @@ async def test_records_come_from_both_tiers(
         assert counters.remote.records == {"kafka_preferred": 12, "remote_preferred": 21}[mode]
 
 
+async def test_a_service_that_is_away_is_an_error_after_the_time_given(kafka: FakeKafka) -> None:
+    with FakeService(start=0, end=30, remote_end=21).running() as service:
+        away = service.address
+    consumer = TieredStorageConsumer(
+        bootstrap_servers=kafka.bootstrap, rlm_endpoints=away, remote_retry_timeout_ms=1
+    )
+    consumer.assign([PARTITION])
+    async with consumer:
+        consumer.seek(PARTITION, 0)
+        async with asyncio.timeout(120):
+            with pytest.raises(RemoteTierTimeout, match="could not be read"):
+                await anext(consumer)
+
+
 async def test_kafka_only_is_aiokafka(kafka: FakeKafka, service: FakeService) -> None:
     consumer = TieredStorageConsumer(**_options(kafka, service, "kafka_only"))
     consumer.assign([PARTITION])
@@ -91,6 +106,7 @@ def test_arguments_that_cannot_be_used_are_refused() -> None:
         {"rlm_endpoints": "nowhere"},
         {"rlm_endpoints": "a:1", "auto_offset_reset": "first"},
         {"rlm_endpoints": "a:1", "remote_reads": "bucket"},
+        {"rlm_endpoints": "a:1", "remote_retry_timeout_ms": 0},
         {"rlm_endpoints": "a:1", "remote_reads": "store"},
         {"rlm_endpoints": "a:1", "rlm_stores": {"plugin": "local"}},
     ):

@@ -325,6 +325,7 @@ async def reading(
     policy: str = "none",
     isolation: str = "read_committed",
     settle_ms: int = 60,
+    retry_timeout_ms: int | None = None,
     value_deserializer: Any = None,
 ) -> AsyncIterator[Reader]:
     """`committed`: where the group begins; None = it has committed nothing."""
@@ -343,6 +344,7 @@ async def reading(
         remote_log=remote_log,
         counters=counters,
         auto_offset_reset=policy,
+        retry_timeout_ms=retry_timeout_ms,
         settle_ms=settle_ms,
         poll_ms=5,
         key_deserializer=None,
