@@ -11,7 +11,7 @@ This module uses private names of aiokafka.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from aiokafka import errors
@@ -138,6 +138,21 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             self._state(topic_partition).await_reset(self._policy)
         else:
             super()._set_error(topic_partition, error)
+
+    def seek_to(self, topic_partition: TopicPartition, offset: int) -> None:
+        """The user's; nothing is missed by it."""
+        self._moved_by_user((topic_partition,))
+        super().seek_to(topic_partition, offset)
+
+    def request_offset_reset(self, topic_partitions: Collection[Any], strategy: int) -> Any:
+        """As `seek_to`."""
+        self._moved_by_user(topic_partitions)
+        return super().request_offset_reset(topic_partitions, strategy)
+
+    def _moved_by_user(self, topic_partitions: Collection[TopicPartition]) -> None:
+        for one in topic_partitions:
+            if (read := self._reads.get(one)) is not None:
+                read.lost_at = None
 
     async def _update_fetch_positions(self, assignment: Any, node_id: Any, tps: Any) -> bool:
         needs_wakeup = False

@@ -3,7 +3,10 @@
 from tests.mutants.edits import Edit, Target
 
 _BORDER = ("tests/rlm_client/test_border.py",)
-_FETCHER = Target("rlm_client/tiered_fetcher.py", (*_BORDER, "tests/rlm_client/test_rebalances.py"))
+_FETCHER = Target(
+    "rlm_client/tiered_fetcher.py",
+    (*_BORDER, "tests/rlm_client/test_rebalances.py", "tests/rlm_client/test_failures.py"),
+)
 _PIECES = Target("rlm_client/pieces.py", (*_BORDER, "tests/rlm_client/test_pieces.py"))
 _FAILURES = ("tests/rlm_client/test_failures.py",)
 _PARTITION = Target(
@@ -43,6 +46,11 @@ EDITS: tuple[Edit, ...] = (
             "an error that the user must mend is logged without end, and raised in no call",
             "read in self._reads.items():\n                if read.asking",
             "read in ():\n                if read.asking",
+        ),
+        (
+            "the program's seek counts as offsets that no tier had",
+            "                read.lost_at = None\n\n",
+            "                pass\n\n",
         ),
         (
             "H37: the read of an assignment goes on in the next one, where it was",

@@ -99,6 +99,27 @@ async def test_to_wait_for_copies_is_no_failure() -> None:
         assert await reader.take(0.1) == []
 
 
+async def test_what_a_user_skips_is_not_counted_as_missed() -> None:
+    """The user goes elsewhere while nobody says where a lost position is to go on."""
+    world = written()
+    world.leader_away = _FOR_EVER
+    begun = world.end + 5
+    async with reading(
+        world, ReadMode.KAFKA_PREFERRED, committed=begun, policy="earliest"
+    ) as reader:
+        read = None
+        async with asyncio.timeout(60):
+            while read is None or read.lost_at is None or read.asking is None:
+                await reader.take(0.01)
+                read = reader.fetcher._reads.get(PARTITION)
+            world.append(10)
+            reader.fetcher.seek_to(PARTITION, begun + 2)
+            await asyncio.wait([read.asking])
+        await reader.take_until(world.end)
+        assert reader.got == list(range(begun + 2, world.end))
+        assert reader.counters.offsets_missed == 0
+
+
 def test_failures_of_many_partitions_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
     failures = Failures(None)
     with caplog.at_level(logging.WARNING):
