@@ -6,9 +6,10 @@ segment is read, the indexes of the next one are fetched.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from kip405.crc import ByteBuffer
@@ -66,13 +67,11 @@ class _Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Flying:
-    segment: ListedSegment
-    indexes: StoredIndexes
+    """A range that was asked for; `landed` makes of it what is given out, with its `data`."""
+
     size_bytes: int
-    skipped: int
-    end: int
-    is_last: bool
     future: "Future[ByteBuffer]"
+    landed: Callable[..., LogRange]
 
 
 class RangesAhead:
@@ -121,14 +120,7 @@ class RangesAhead:
             data = self._result(first.future, stop)
             self._flying.popleft()
             try:
-                yield LogRange(
-                    segment=first.segment,
-                    indexes=first.indexes,
-                    data=data,
-                    skipped=first.skipped,
-                    end=first.end,
-                    is_last=first.is_last,
-                )
+                yield first.landed(data=data)
             finally:
                 self._stores.memory.give_back(first.size_bytes)
 
@@ -163,13 +155,16 @@ class RangesAhead:
         is_last = planned.position >= planned.end
         self._flying.append(
             _Flying(
-                segment=planned.segment,
-                indexes=planned.indexes,
                 size_bytes=wanted.size_bytes,
-                skipped=skipped,
-                end=wanted.end,
-                is_last=is_last,
                 future=future,
+                landed=partial(
+                    LogRange,
+                    segment=planned.segment,
+                    indexes=planned.indexes,
+                    skipped=skipped,
+                    end=wanted.end,
+                    is_last=is_last,
+                ),
             )
         )
         if is_last:
