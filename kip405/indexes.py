@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kip405.contracts import IndexType
 from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import Corrupt
-from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
+from kip405.segments import ByteRange, CustomMetadata, RemoteLogSegmentMetadata
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -306,6 +306,16 @@ class ChunkChecksums:
         found = crc32c(chunk)
         if found != self.crcs[index]:
             raise Corrupt(f"chunk {index}: crc is {found:08x}, expected {self.crcs[index]:08x}")
+
+    def check_range(self, wanted: ByteRange, data: ByteBuffer) -> None:
+        """Corrupt where the bytes are not those of a range that begins at a chunk, and ends at one
+        or at the log's end.
+        """
+        if len(data) != wanted.size_bytes:
+            raise Corrupt(f"bytes {wanted.start}..{wanted.end} came as {len(data)} bytes")
+        size, view = self.chunk_size_bytes, memoryview(data)
+        for at in range(0, len(data), size):
+            self.check((wanted.start + at) // size, view[at : at + size])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,7 +88,7 @@ class VerifiedReads:
     ) -> bytes:
         data = await self._source.read_log(plan, piece, wanted)
         try:
-            await self._threads.run(_check, data, wanted, checksums)
+            await self._threads.run(checksums.check_range, wanted, data)
         except Corrupt as error:
             raise Corrupt(f"log of segment {piece.metadata.segment_id}: {error}") from error
         return data
@@ -103,12 +103,3 @@ def _checksums(indexes: IndexesObject, piece: Piece) -> ChunkChecksums:
         return ChunkChecksums.decode(section, piece.size_bytes)
     except Corrupt as error:
         raise Corrupt(f"{what}: {error}") from error
-
-
-def _check(data: bytes, wanted: ByteRange, checksums: ChunkChecksums) -> None:
-    if len(data) != wanted.size_bytes:
-        raise Corrupt(f"bytes {wanted.start}..{wanted.end} came as {len(data)} bytes")
-    size = checksums.chunk_size_bytes
-    view = memoryview(data)
-    for at in range(0, len(data), size):
-        checksums.check((wanted.start + at) // size, view[at : at + size])

@@ -226,13 +226,8 @@ def _checked(
 ) -> ByteBuffer:
     """Corrupt unless each chunk has its checksum (G9)."""
     data = read_slice(found) if isinstance(found, FileSlice) else found
-    what = f"log object of segment {segment.id}"
-    if len(data) != wanted.size_bytes:
-        raise Corrupt(f"{what}: bytes {wanted.start}..{wanted.end} came as {len(data)} bytes")
-    size, view = indexes.checksums.chunk_size_bytes, memoryview(data)
     try:
-        for at in range(0, len(data), size):
-            indexes.checksums.check((wanted.start + at) // size, view[at : at + size])
+        indexes.checksums.check_range(wanted, data)
     except Corrupt as error:
-        raise Corrupt(f"{what}: {error}") from error
-    return view
+        raise Corrupt(f"log object of segment {segment.id}: {error}") from error
+    return memoryview(data)

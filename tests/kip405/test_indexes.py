@@ -24,6 +24,7 @@ from kip405.indexes import (
     encode_transaction_index,
     transaction_index,
 )
+from kip405.segments import ByteRange
 
 BASE = 1_000
 
@@ -224,6 +225,17 @@ def test_chunk_checksums_of_another_size_or_cut_short_are_corrupt() -> None:
             ChunkChecksums.decode(data, log_size)
     with pytest.raises(Corrupt, match="0 byte chunks"):
         ChunkChecksums.decode(bytes(4), 0)
+
+
+def test_g9_a_range_of_chunks_is_whole_and_each_chunk_has_its_checksum() -> None:
+    for start, end in ((0, 100), (0, 200), (100, 250), (0, 250)):
+        wanted = ByteRange(start=start, end=end)
+        CHECKSUMS.check_range(wanted, memoryview(LOG)[start:end])
+        with pytest.raises(Corrupt, match=f"bytes {start}..{end} came as {end - start - 1} bytes"):
+            CHECKSUMS.check_range(wanted, LOG[start : end - 1])
+        damaged = LOG[start : end - 1] + b"\xff"
+        with pytest.raises(Corrupt, match="crc is"):
+            CHECKSUMS.check_range(wanted, damaged)
 
 
 SECTIONS: dict[IndexType, bytes] = {

@@ -233,8 +233,8 @@ EDITS: tuple[Edit, ...] = (
     *_OPENED.edits(
         (
             "G9: chunks are not held against their checksums",
-            "indexes.checksums.check((wanted.start + at) // size, view[at : at + size])",
-            "len(view[at : at + size])",
+            "        indexes.checksums.check_range(wanted, data)\n",
+            "        len(data)\n",
         ),
         (
             "H11: a segment is looked for in a store that is another one",
