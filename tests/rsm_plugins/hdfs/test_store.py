@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,14 @@ from hdfs_native import Client, WriteOptions
 from structlog.testing import capture_logs
 
 from kip405.contracts import FindingKind
-from kip405.errors import Unavailable
+from kip405.errors import Invalid, Unavailable
+from kip405.segments import ByteRange, Layout
 from rsm_plugins.conformance.subject import Subject
 from rsm_plugins.hdfs.connection import CALLS_AT_ONCE, CLIENTS_MAX, Connection, Session
+from rsm_plugins.hdfs.manager import KIND
 from rsm_plugins.hdfs.settings import HdfsSettings
 from rsm_plugins.layout.keys import ObjectKind, object_name
+from rsm_plugins.threads import FileThreads
 from tests.rsm_plugins.hdfs.stores import (
     hdfs_subject,
     manager_of,
@@ -81,6 +85,31 @@ async def test_calls_at_once_are_bounded(hdfs_server: HdfsServer) -> None:
     await asyncio.gather(*(session.call("wait", "x", slow) for _ in range(5 * CALLS_AT_ONCE)))
     await connection.close()
     assert most == CALLS_AT_ONCE
+
+
+async def test_the_layout_pinterest_is_refused_and_leaves_nothing(
+    hdfs_server: HdfsServer, tmp_path: Path
+) -> None:
+    """There are neither hard links nor versions, by which attempts could share a key."""
+    opened = await KIND.open(KIND.settings.values(rows(hdfs_server)), threads := FileThreads(1))
+    assert opened.layouts == frozenset(Layout) - {Layout.PINTEREST}
+    await opened.manager.close()
+    threads.close()
+    unknown = {**rows(hdfs_server), "rsm.config.pinterest.cluster": "kafkaCluster1"}
+    with pytest.raises(Invalid, match=r"rsm\.config\.pinterest\.cluster: unknown setting"):
+        KIND.settings.refuse_unknown(unknown)
+    async with hdfs_subject(hdfs_server, tmp_path) as subject:
+        subject = replace(subject, layout=Layout.PINTEREST)
+        segment = subject.segment()
+        for refused in (
+            subject.manager.copy_log_segment_data(segment.locator, segment.data),
+            subject.manager.fetch_log_segment(segment.locator, ByteRange(start=0, end=1)),
+            subject.manager.fetch_indexes(segment.locator),
+        ):
+            with pytest.raises(Invalid, match="has layout pinterest and no"):
+                await refused
+        listed = [one async for one in subject.manager.list_objects(subject.cluster_id)]
+        assert listed == []
 
 
 async def test_a_missing_server_is_unavailable_at_once(tmp_path: Path) -> None:
