@@ -20,7 +20,7 @@ from rlm_sandbox.stores.objects import s3_client
 from tests.endings import ended_early
 
 PINTEREST = "pinterest"
-_KEYS = {
+PINTEREST_KEYS = {
     "rsm.config.pinterest.cluster": "their-cluster",
     "rsm.config.pinterest.prefix": "their-prefix",
     "rsm.config.pinterest.entropy.bits": "3",
@@ -43,7 +43,9 @@ def with_workers(spec: SandboxSpec, count: str | None = None) -> SandboxSpec:
         return spec
     chosen = [Override(scope="rlm", key=key, value=one) for key, one in asked.items() if one]
     if asked["storage.layout"] == PINTEREST:
-        chosen += [Override(scope="store", key=key, value=one) for key, one in _KEYS.items()]
+        chosen += [
+            Override(scope="store", key=key, value=one) for key, one in PINTEREST_KEYS.items()
+        ]
     return replace(spec, overrides=(*spec.overrides, *chosen))
 
 
@@ -108,12 +110,18 @@ def with_versions(made: Sandbox) -> Sandbox:
     """The same sandbox, whose bucket has versions if RLM_TEST_LAYOUT needs them. Nothing is copied
     yet: topics are enabled later.
     """
+    if os.environ.get("RLM_TEST_LAYOUT") == PINTEREST:
+        enable_versioning(made)
+    return made
+
+
+def enable_versioning(made: Sandbox) -> None:
+    """Have versions in the sandbox's bucket, if its store is one."""
     store = made.json["store"]
-    if os.environ.get("RLM_TEST_LAYOUT") == PINTEREST and store["kind"] == "s3":
+    if store["kind"] == "s3":
         s3_client(store).put_bucket_versioning(
             Bucket=store["bucket"], VersioningConfiguration={"Status": "Enabled"}
         )
-    return made
 
 
 def _down(made: Sandbox) -> None:
