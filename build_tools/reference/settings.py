@@ -58,13 +58,14 @@ _ATTACHED = """\
 
 ## `rlm attach`
 
-An attached reader has the settings of every role but those of Kafka, and these two, by which
-[Kafka clients](../disaster-recovery.md#kafka-clients) read what it serves.
+An attached reader has the settings of every role but those of Kafka, and these, by which
+[Kafka clients](../disaster-recovery.md#kafka-clients) read what it serves. Those of
+`proxy.tls.*` and `proxy.handshake.timeout.ms` mean what they mean beside a broker.
 
 | key | variable | value | default | changes while running | meaning |
 |---|---|---|---|---|---|
 """
-_ONLY_ATTACHED = ("proxy_listen", "proxy_advertised")
+_ONLY_ATTACHED = ("proxy_listen", "proxy_advertised", "proxy_tls_client_auth")
 _STORES = """\
 
 ## A store

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from kip405.addresses import Address
-from kip405.settings import ADDRESSES, TCP, TEXT, setting
-from rlm.config.common import CommonConfig
+from kip405.settings import ADDRESSES, TCP, TEXT, choice, setting
+from rlm.config.proxy_tls import ProxyTlsConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttachedConfig(CommonConfig):
+class AttachedConfig(ProxyTlsConfig):
     """Checked settings of `rlm attach`: those of a reader without the ones of Kafka."""
 
     cluster_id: str = setting(
@@ -33,4 +33,11 @@ class AttachedConfig(CommonConfig):
         "The address by which they reach it.",
         default=None,
         default_doc="proxy.listen",
+    )
+    proxy_tls_client_auth: str = setting(
+        "proxy.tls.client.auth",
+        choice("none", "requested", "required"),
+        "Whether clients show a certificate. With `required` nobody reads there without one, and "
+        "who has one reads everything.",
+        default="none",
     )

@@ -4,59 +4,26 @@ tiered listener, limits for each address and principal, and how much of the past
 The rest of the settings of the proxy is in `rlm/config/service.py`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kafka_clients.security import KEYSTORE_KEY, PLAINTEXT, PROTOCOL_KEY, TOKEN_MECHANISM_KEY
 from kip405.errors import Invalid
 from kip405.history import FULL, History, HistoryRule, windows_of
-from kip405.settings import FLAG, PATH, TEXT, checked_later, choice, rows_of, setting
-from rlm.config.common import CommonConfig
+from kip405.settings import FLAG, PATH, TEXT, checked_later, choice, setting
 from rlm.config.common import count as _count
 from rlm.config.common import milliseconds as _ms
 from rlm.config.common import size_bytes as _size
 from rlm.config.history import HISTORY, HISTORY_RULES_ALLOWED, check_windows
+from rlm.config.proxy_tls import ProxyTlsConfig, check_pairs, check_proxy_tls
 
 DELEGATION_TOKEN = "delegation-token"  # noqa: S105 - a name
-_LISTENER, _UPSTREAM = "proxy.tls.cert.file", "broker.tiered.tls.ca.file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyClientsConfig(CommonConfig):
+class ProxyClientsConfig(ProxyTlsConfig):
     """The part of a broker's service that is about the connections of its proxy."""
 
-    proxy_tls_cert_file: Path | None = setting(
-        "proxy.tls.cert.file",
-        PATH,
-        "PEM file with the certificate chain that the proxy shows to Kafka clients, its own "
-        "certificate first. With it the proxy speaks TLS at proxy.listen, and nothing else. Files "
-        "are read again when they change; open connections stay.",
-        default=None,
-    )
-    proxy_tls_key_file: Path | None = setting(
-        "proxy.tls.key.file", PATH, "PEM file with the key of that certificate.", default=None
-    )
-    proxy_tls_key_password_file: Path | None = setting(
-        "proxy.tls.key.password.file",
-        PATH,
-        "File with the password of that key, if it has one; a line end at its end does not count.",
-        default=None,
-    )
-    proxy_tls_client_ca_file: Path | None = setting(
-        "proxy.tls.client.ca.file",
-        PATH,
-        "PEM file with the authorities of clients' certificates.",
-        default=None,
-    )
-    proxy_tls_client_auth: str = setting(
-        "proxy.tls.client.auth",
-        choice("none", "requested", "required"),
-        "Whether clients show a certificate, as ssl.client.auth of a broker. The broker does not "
-        "see it: see proxy.tls.client.identity.",
-        default="none",
-    )
     proxy_tls_client_identity: str = setting(
         "proxy.tls.client.identity",
         choice("sasl", DELEGATION_TOKEN),
@@ -81,25 +48,6 @@ class ProxyClientsConfig(CommonConfig):
         "How long a delegation token lives at most. A new one is made when four fifths of its life "
         "are over, and one whose last connection has ended is ended too, after some seconds.",
         least=10_000,
-    )
-    proxy_tls_min_version: str = setting(
-        "proxy.tls.min.version",
-        choice("TLSv1.2", "TLSv1.3"),
-        "The lowest version of TLS that clients may speak.",
-        default="TLSv1.2",
-    )
-    proxy_tls_ciphers: str = setting(
-        "proxy.tls.ciphers",
-        TEXT,
-        "Ciphers of TLS 1.2 as OpenSSL writes such lists. Those of TLS 1.3 are always OpenSSL's.",
-        default="",
-        default_doc="those of Python and OpenSSL",
-    )
-    proxy_handshake_timeout_ms: int = _ms(
-        "proxy.handshake.timeout.ms",
-        10_000,
-        "A client whose TLS handshake is not complete after this time is disconnected. No "
-        "connection to the broker is made before.",
     )
     proxy_max_connections_per_address: int = _count(
         "proxy.max.connections.per.address",
@@ -200,11 +148,6 @@ class ProxyClientsConfig(CommonConfig):
         return self.proxy_tls_client_identity == DELEGATION_TOKEN
 
     @property
-    def serves_tls(self) -> bool:
-        """Whether clients of the proxy speak TLS."""
-        return self.proxy_tls_cert_file is not None
-
-    @property
     def dials_tls(self) -> bool:
         """Whether the proxy speaks TLS to the broker's tiered listener."""
         return self.broker_tiered_tls_ca_file is not None
@@ -213,21 +156,8 @@ class ProxyClientsConfig(CommonConfig):
 def check_proxy_clients(config: ProxyClientsConfig) -> None:
     """Invalid for settings of which one lacks the other. Files are looked at later."""
     check_windows(windows_of(config.proxy_history, config.proxy_history_rules))
-    given = _given(config)
-    for prefix, needed in (("proxy.tls.", _LISTENER), ("broker.tiered.tls.", _UPSTREAM)):
-        for key in given:
-            if key.startswith(prefix) and needed not in given:
-                raise Invalid(f"{key}: is given without {needed}")
-    for prefix in ("proxy.tls", "broker.tiered.tls"):
-        cert, key = f"{prefix}.cert.file", f"{prefix}.key.file"
-        for one, other in ((cert, key), (key, cert), (f"{prefix}.key.password.file", key)):
-            if one in given and other not in given:
-                raise Invalid(f"{one}: is given without {other}")
-    auth, authority = config.proxy_tls_client_auth, "proxy.tls.client.ca.file"
-    if auth != "none" and authority not in given:
-        raise Invalid(f"proxy.tls.client.auth: {auth} needs {authority}")
-    if auth == "none" and authority in given:
-        raise Invalid(f"{authority}: goes with proxy.tls.client.auth requested or required")
+    check_proxy_tls(config)
+    check_pairs("broker.tiered.tls", "broker.tiered.tls.ca.file", config)
     _check_tokens(config)
     if config.broker_tiered_tls_server_name and not config.broker_tiered_tls_check_name:
         raise Invalid("broker.tiered.tls.server.name: goes with broker.tiered.tls.check.name true")
@@ -246,9 +176,3 @@ def _check_tokens(config: ProxyClientsConfig) -> None:
             f"{key}: {DELEGATION_TOKEN} needs a service that Kafka knows: {PROTOCOL_KEY} with SASL "
             f"or with {KEYSTORE_KEY}"
         )
-
-
-def _given(config: ProxyClientsConfig) -> Mapping[str, Any]:
-    """What differs from its default, by key."""
-    values = {row.key: (getattr(config, name), row) for name, row in rows_of(type(config)).items()}
-    return {key: value for key, (value, row) in values.items() if value != row.default}

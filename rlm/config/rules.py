@@ -9,6 +9,7 @@ from kip405.errors import Invalid
 from rlm.config.attached import AttachedConfig
 from rlm.config.common import BY_FILE, BY_KAFKA, NOBODY_ASKS, CommonConfig
 from rlm.config.proxy_clients import check_proxy_clients
+from rlm.config.proxy_tls import check_proxy_tls
 from rlm.config.service import ReaderConfig, ServiceConfig, settings
 from rsm_plugins.contract.tls import require_both
 
@@ -145,23 +146,34 @@ def _check_no_broker_is_asked(config: AttachedConfig) -> None:
 
 
 def _check_history_proxy(config: AttachedConfig) -> None:
-    """Kafka clients of an attached reader are nobody, so what is kept from some is kept from all of
-    them.
+    """Kafka clients of an attached reader have no rights of their own, and without certificates
+    they are nobody. What is kept from some callers of the API is kept from all of them.
     """
     listen = config.proxy_listen
+    check_proxy_tls(config)
+    if listen is None and config.serves_tls:
+        raise Invalid("proxy.tls.cert.file: goes with proxy.listen")
     if listen is None or config.allow_insecure:
         return
     what = f"proxy.listen: {listen}"
+    if config.api_principals_file is not None:
+        raise Invalid(
+            f"{what} gives every client all topics, and api.principals.file would be passed by; "
+            "take one of the two out, or set allow_insecure: true"
+        )
+    if config.proxy_tls_client_auth == "required":
+        return
+    remedy = "give proxy.tls.* with proxy.tls.client.auth: required"
     if not listen.is_private:
         raise Invalid(
-            f"{what} is not loopback, and everybody could read there; use a loopback address, or "
-            "set allow_insecure: true"
+            f"{what} is not loopback, and everybody could read there; {remedy}, use a loopback "
+            "address, or set allow_insecure: true"
         )
-    for name in ("api_token_file", "api_principals_file", "grpc_tls_client_ca_file"):
+    for name in ("api_token_file", "grpc_tls_client_ca_file"):
         if getattr(config, name) is not None:
             raise Invalid(
                 f"{what} asks nobody who he is, and {settings()[name].key} would be passed by; "
-                "take one of the two out, or set allow_insecure: true"
+                f"{remedy}, take one of the two out, or set allow_insecure: true"
             )
 
 

@@ -18,6 +18,8 @@ import structlog
 from kafka_protocol.api_versions import UNSUPPORTED_VERSION
 from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from kafka_protocol.error_codes import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
     LEADER_NOT_AVAILABLE,
     NONE,
@@ -25,12 +27,21 @@ from kafka_protocol.error_codes import (
     OFFSET_OUT_OF_RANGE,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from kafka_protocol.schema import Api, Value, VersionRange
 from kip405.addresses import Address
-from kip405.errors import Fenced, NotFound, OffsetOutOfRange, RemoteStorageError, Unavailable
+from kip405.errors import (
+    Fenced,
+    Invalid,
+    NotFound,
+    OffsetOutOfRange,
+    RemoteStorageError,
+    Unavailable,
+)
 from rlm.clock import Clock
+from rlm.proxy.settings import ProxyMetrics
 from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.reads import ReadRequest
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
@@ -61,6 +72,7 @@ OFFERED = {
 _BY_KEY = {api.key: api for api in OFFERED}
 _READ_COMMITTED = 1
 _UNKNOWN = -1
+_WITHOUT_SESSION = frozenset({0, -1})  # FetchMetadata.INITIAL_EPOCH and FINAL_EPOCH
 _FIRST_WITHOUT_NAME = 12
 _FIRST_WITH_MESSAGE = 8
 
@@ -145,7 +157,9 @@ class HistoryAnswers:
         cluster_id: str,
         clock: Clock,
         quota: Quota,
+        metrics: ProxyMetrics,
     ) -> None:
+        self._metrics = metrics
         self._view = view
         self._reading = reading
         self._advertised = advertised
@@ -206,8 +220,10 @@ class HistoryAnswers:
                 raise Unavailable("the topics before it took too long")
             record, partitions = await self._view.partitions(ref)
         except RemoteStorageError as error:
-            # A name that Kafka itself refuses is one that nothing is stored under.
-            code = LEADER_NOT_AVAILABLE if error.retriable else UNKNOWN_TOPIC_OR_PARTITION
+            unknown = UNKNOWN_TOPIC_ID if name is None else UNKNOWN_TOPIC_OR_PARTITION
+            if isinstance(error, Invalid):  # a name that Kafka itself refuses
+                unknown = INVALID_TOPIC_EXCEPTION
+            code = LEADER_NOT_AVAILABLE if error.retriable else unknown
             shown = name if name is not None or version >= _FIRST_WITHOUT_NAME else ""
             return {"error_code": code, "name": shown, "topic_id": topic_id}
         return _topic_row(record, partitions)
@@ -238,8 +254,12 @@ class HistoryAnswers:
             found = await self._limited(of, self._reading.position(of.ref, of.partition, timestamp))
         except RemoteStorageError as error:
             code = LEADER_NOT_AVAILABLE if error.retriable else _code(error)
+            if code == UNKNOWN_SERVER_ERROR and isinstance(error, Invalid) and timestamp < 0:
+                code = UNSUPPORTED_VERSION  # as a broker answers a position that it does not know
             _warn("list_offsets_not_answered", of, error)
+            self._metrics.answered("list_offsets", f"error_{code}")
             return {"partition_index": of.partition, "error_code": code}
+        self._metrics.answered("list_offsets", "remote")
         return {
             "partition_index": of.partition,
             "error_code": NONE,
@@ -249,6 +269,9 @@ class HistoryAnswers:
 
     async def _fetch(self, request: Value) -> Value:
         """Records of the partitions in the order asked; empty after max_wait_ms without any."""
+        if request["session_epoch"] not in _WITHOUT_SESSION:
+            # Another broker's, whose address this reader has now; the client begins anew.
+            return {"error_code": FETCH_SESSION_ID_NOT_FOUND, "responses": []}
         left_bytes = min(request["max_bytes"], MOST_ANSWER_BYTES)
         may_read = await self._has_quota()
         began_ms = self._clock.monotonic_ms()
@@ -268,6 +291,7 @@ class HistoryAnswers:
                 rows.append(row)
             topics.append({"topic": topic["topic"], "partitions": rows})
         self._quota.took(given_bytes)
+        self._metrics.spliced(given_bytes)
         if not given_bytes:
             # Also with an error: a client that asks again at once would not stop.
             waited_ms = self._clock.monotonic_ms() - began_ms
@@ -287,11 +311,14 @@ class HistoryAnswers:
 
     async def _records(self, of: Log, offset: int, most: int, read_committed: bool) -> Value:
         try:
-            return await self._limited(of, self._given(of, offset, most, read_committed))
+            row = await self._limited(of, self._given(of, offset, most, read_committed))
         except RemoteStorageError as error:
             code = NOT_LEADER_OR_FOLLOWER if error.retriable else _code(error)
             _warn("fetch_not_answered", of, error)
+            self._metrics.answered("fetch", f"error_{code}")
             return {**_empty(of), "error_code": code}
+        self._metrics.answered("fetch", "remote")
+        return row
 
     async def _given(self, of: Log, offset: int, most: int, read_committed: bool) -> Value:
         state = await self._view.partition(of.ref, of.partition)

@@ -26,8 +26,6 @@ from rlm.clock import Clock, SystemClock, backoff_ms
 from rlm.config import AttachedConfig
 from rlm.config.machine import usable_memory_bytes
 from rlm.config.running import RunningConfig
-from rlm.history_proxy.answers import HistoryAnswers, SharedQuota
-from rlm.history_proxy.listener import HistoryListener
 from rlm.log_dir.identity import ReaderLock
 from rlm.plans.problems import Finding, ProblemKind
 from rlm.reading.throttle import ReadThrottle
@@ -35,6 +33,7 @@ from rlm.remote_log.attached import AttachedLedger, AttachedLog, AttachedSetting
 from rlm.remote_log.history import LineageReader
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
+from rlm.service.attached_kafka import build_kafka_listener, kafka_files_together
 from rlm.service.attached_stores import (
     AttachedStores,
     open_attached,
@@ -178,9 +177,9 @@ class AttachedService:
         self.segments = LineageReader(reader, ledger)
         throttle = build_throttle(config, clock)
         self.reload = _reload(config, reread, throttle, threads, tasks)
-        paths, together = certificate_paths(config), principals_together(config)
-        self._certificates = Certificates(paths, clock, threads.other, together)
+        self._certificates = _certificates(config, clock, threads)
         self._problems = self._problem_watch(config, threads)
+        self._loop_watch = LoopWatch(clock)
         view = RemoteView(
             settings=settings, ledger=ledger, clock=clock, doubts=self._log.doubts, absent=_ABSENT
         )
@@ -188,7 +187,9 @@ class AttachedService:
             cluster_id=config.cluster_id, ledgers=ledger, store=routed, threads=threads.reads
         )
         reading = RemoteReading(view=view, reader=self.segments)
-        self._kafka = _kafka_listener(config, view, reading, throttle, clock, tasks)
+        metrics = self._metrics(threads)
+        of_kafka = view, reading, throttle, metrics, clock, tasks
+        self._kafka = build_kafka_listener(config, *of_kafka)
         fetch = AttachedFetchService(
             RemoteDependencies(
                 gate=callers.gate,
@@ -200,8 +201,6 @@ class AttachedService:
                 throttle=throttle,
             )
         )
-        self._loop_watch = LoopWatch(clock)
-        metrics = self._metrics(threads)
         metrics.add_gauges(
             lambda: read_gauges(reader, disk_cache) | hedge_gauges(routed.hedges),
             lambda: throttle_gauges(throttle.counts),
@@ -451,27 +450,9 @@ def _authorization(
     )
 
 
-def _kafka_listener(
-    config: AttachedConfig,
-    view: RemoteView,
-    reading: RemoteReading,
-    throttle: ReadThrottle,
-    clock: Clock,
-    tasks: asyncio.TaskGroup,
-) -> HistoryListener | None:
-    """Where Kafka clients read, None without proxy.listen."""
-    listen, advertised = config.proxy_listen, config.proxy_advertised
-    if listen is None or advertised is None:
-        return None
-    answers = HistoryAnswers(
-        view=view,
-        reading=reading,
-        advertised=advertised,
-        cluster_id=config.cluster_id,
-        clock=clock,
-        quota=SharedQuota(throttle),
-    )
-    return HistoryListener(listen, answers, tasks)
+def _certificates(config: AttachedConfig, clock: Clock, threads: ServiceThreads) -> Certificates:
+    together = (*principals_together(config), *kafka_files_together(config))
+    return Certificates(certificate_paths(config), clock, threads.other, together)
 
 
 def _own_endpoint(config: AttachedConfig) -> Endpoint:

@@ -17,6 +17,7 @@ from pathlib import Path
 from kip405.errors import Invalid
 from rlm.clock import Clock
 from rlm.config import CommonConfig, ServiceConfig
+from rlm.config.proxy_tls import ProxyTlsConfig
 from rlm.plans.problem_rules import CertificateFile
 from rlm.proxy.tls_files import ProxyTls
 from rsm_plugins.threads import Threads
@@ -64,8 +65,10 @@ def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
             False,
         ),
     ]
+    if isinstance(config, ProxyTlsConfig):
+        rows += _of_listener(config)
     if isinstance(config, ServiceConfig):
-        rows += _of_proxy(config)
+        rows += _of_upstream(config)
     for store in config.stores:
         if store.tls is not None:
             owner = f"store {store.name}"
@@ -78,11 +81,17 @@ def certificate_paths(config: CommonConfig) -> tuple[CertificatePath, ...]:
     )
 
 
-def _of_proxy(config: ServiceConfig) -> list[tuple[Path | None, str, bool]]:
-    clients, broker = "proxy.tls", "broker.tiered.tls"
+def _of_listener(config: ProxyTlsConfig) -> list[tuple[Path | None, str, bool]]:
+    clients = "proxy.tls"
     return [
         (config.proxy_tls_cert_file, f"certificate of the proxy ({clients}.cert.file)", True),
         (config.proxy_tls_client_ca_file, f"Kafka clients ({clients}.client.ca.file)", False),
+    ]
+
+
+def _of_upstream(config: ServiceConfig) -> list[tuple[Path | None, str, bool]]:
+    broker = "broker.tiered.tls"
+    return [
         (config.broker_tiered_tls_ca_file, f"the broker ({broker}.ca.file)", False),
         (config.broker_tiered_tls_cert_file, f"the proxy to it ({broker}.cert.file)", True),
     ]

@@ -10,6 +10,7 @@ import structlog
 
 from kip405.ids import Uuid
 from rlm.config import ServiceConfig
+from rlm.config.proxy_tls import ProxyTlsConfig
 from rlm.plans.client_activity import ClientRow, ClientTable, Entered, OnEntered
 from rlm.plans.client_history import HistoryRules
 from rlm.plans.process_rules import ProcessObservation
@@ -267,19 +268,24 @@ def proxy_settings(config: ServiceConfig) -> ProxySettings:
     )
 
 
+def listener_tls(config: ProxyTlsConfig) -> ListenerTls | None:
+    """TLS towards Kafka clients; None = none."""
+    if not config.serves_tls:
+        return None
+    return ListenerTls(
+        cert_file=_name(config.proxy_tls_cert_file),
+        key_file=_name(config.proxy_tls_key_file),
+        key_password_file=_name(config.proxy_tls_key_password_file),
+        client_ca_file=_name(config.proxy_tls_client_ca_file),
+        client_auth=config.proxy_tls_client_auth,
+        min_version=config.proxy_tls_min_version,
+        ciphers=config.proxy_tls_ciphers,
+    )
+
+
 def proxy_tls(config: ServiceConfig) -> ProxyTls:
     """TLS of the proxy in this process, and of each worker."""
-    listener = upstream = None
-    if config.serves_tls:
-        listener = ListenerTls(
-            cert_file=_name(config.proxy_tls_cert_file),
-            key_file=_name(config.proxy_tls_key_file),
-            key_password_file=_name(config.proxy_tls_key_password_file),
-            client_ca_file=_name(config.proxy_tls_client_ca_file),
-            client_auth=config.proxy_tls_client_auth,
-            min_version=config.proxy_tls_min_version,
-            ciphers=config.proxy_tls_ciphers,
-        )
+    listener, upstream = listener_tls(config), None
     if config.dials_tls:
         upstream = UpstreamTls(
             ca_file=_name(config.broker_tiered_tls_ca_file),

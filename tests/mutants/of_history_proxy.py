@@ -3,11 +3,12 @@
 from tests.mutants.edits import Edit, Target
 
 _PROXY = "tests/rlm/history_proxy/test_history_proxy.py"
+_CONNECTIONS = "tests/rlm/history_proxy/test_listener.py"
 _SETTINGS = "tests/rlm/cli/test_attach.py"
-ANSWERS = Target("rlm/history_proxy/answers.py", (_PROXY,))
+ANSWERS = Target("rlm/history_proxy/answers.py", (_PROXY, _CONNECTIONS))
 READING = Target("rlm/remote_log/remote_only.py", (_PROXY, "tests/rlm/api/test_h04_attached.py"))
 STATE = Target("rlm/remote_log/remote_state.py", ("tests/rlm/api/test_h04_attached.py",))
-LISTENER = Target("rlm/history_proxy/listener.py", (_PROXY,))
+LISTENER = Target("rlm/history_proxy/listener.py", (_CONNECTIONS,))
 RULES = Target("rlm/config/rules.py", (_SETTINGS,))
 
 EDITS: tuple[Edit, ...] = (
@@ -63,6 +64,16 @@ EDITS: tuple[Edit, ...] = (
             "        if not asked:\n",
         ),
         (
+            "a request by the fetch session of a broker that is gone gets the partitions it names",
+            '        if request["session_epoch"] not in _WITHOUT_SESSION:\n',
+            '        if request["session_epoch"] == 0:\n',
+        ),
+        (
+            "records that clients are given are not counted",
+            "        self._metrics.spliced(given_bytes)\n",
+            "        self._metrics.spliced(0)\n",
+        ),
+        (
             "an empty answer comes at once, and again",
             'max(0, min(request["max_wait_ms"], MOST_WAIT_MS) - waited_ms)',
             "0",
@@ -85,8 +96,8 @@ EDITS: tuple[Edit, ...] = (
     *LISTENER.edits(
         (
             "a connection that has just begun outlives the listener",
-            "            writer.transport.abort()  # a task",
-            "            pass  # a task",
+            "        for client in tuple(self._open):  # of a task",
+            "        for client in ():  # of a task",
         ),
         (
             "H36: connections are not bounded",
@@ -94,11 +105,28 @@ EDITS: tuple[Edit, ...] = (
             "        if len(self._open) > 2 * MOST_CONNECTIONS:\n",
         ),
     ),
+    *LISTENER.edits(
+        (
+            "H36: clients without a certificate read where certificates are required",
+            "        if self._contexts is None:\n",
+            "        if self._handshake_timeout_ms:\n",
+        ),
+        (
+            "a broken frame is counted as something else",
+            "            return _CAUSES.get(type(error)",
+            "            return {}.get(type(error)",
+        ),
+    ),
     *RULES.edits(
         (
             "everybody on the network reads the history",
             "    if not listen.is_private:\n",
             "    if listen.is_unix:\n",
+        ),
+        (
+            "the rights of the API are passed by",
+            '{listen}"\n    if config.api_principals_file is not None:\n',
+            '{listen}"\n    if config.api_principals_file == 0:\n',
         ),
         (
             "the token of the API is passed by",

@@ -30,6 +30,13 @@ SETTINGS = {
     "plugin": "local",
     "rsm.config.root": "/nowhere",
 }
+TLS = {"proxy.tls.cert.file": "/c", "proxy.tls.key.file": "/k"}
+REQUIRED = {
+    "proxy.listen": "10.0.0.1:9092",
+    "proxy.tls.client.auth": "required",
+    "proxy.tls.client.ca.file": "/a",
+}
+PRINCIPALS = {"api.principals.file": "/p", "api.token.file": "/t"}
 STAMP = Stamp(node_id=1, leader_epoch=0, writer=Uuid(b"\x01" * 16), time_ms=0)
 
 
@@ -119,6 +126,10 @@ async def test_what_is_not_that_clusters_store_is_refused_with_one_line(tmp_path
         ({"proxy.listen": "10.0.0.1:9092"}, "is not loopback, and everybody could read there"),
         ({"proxy.listen": "0.0.0.0:9092"}, "proxy.advertised: must be an address to connect to"),
         ({"proxy.listen": "127.0.0.1:1", "api.token.file": "/t"}, "api.token.file would be passed"),
+        ({"proxy.listen": "10.0.0.1:9092", **TLS}, "is not loopback, and everybody could read"),
+        (TLS, "proxy.tls.cert.file: goes with proxy.listen"),
+        ({**PRINCIPALS, **TLS, **REQUIRED}, "api.principals.file would be passed by"),
+        ({"proxy.listen": "127.0.0.1:1", "proxy.tls.ciphers": "x"}, "without proxy.tls.cert.file"),
         ({"api.authorization": "kafka", "api.token.file": "/t"}, "no brokers to ask for ACLs"),
     ],
 )
@@ -126,6 +137,11 @@ def test_settings_of_kafka_are_refused(more: dict[str, Any], words: str) -> None
     assert attached_from_mapping(SETTINGS, {}).cluster_id == ""
     with pytest.raises(Invalid, match=words):
         attached_from_mapping({**SETTINGS, **more}, {})
+
+
+def test_clients_with_certificates_may_come_from_anywhere() -> None:
+    given = {**SETTINGS, **TLS, **REQUIRED, "api.token.file": "/t"}
+    assert attached_from_mapping(given, {}).proxy_tls_client_auth == "required"
 
 
 def test_a_backup_is_lines_of_the_console_consumer(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """Kafka's protocol of an attached reader, in every version that it offers, over a real socket."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,108 +10,15 @@ from kafka_protocol import error_codes
 from kafka_protocol.api_versions import UNSUPPORTED_VERSION
 from kafka_protocol.apis import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from kafka_protocol.frames import decode_response, encode_request
-from kafka_protocol.schema import Api, Value
-from kip405.addresses import Address
 from kip405.batches import batch_headers
-from kip405.errors import Corrupt, Invalid
-from rlm.clock import next_turn
-from rlm.history_proxy import listener as listening
-from rlm.history_proxy.answers import MOST_WAIT_MS, OFFERED, HistoryAnswers
-from rlm.history_proxy.listener import HistoryListener
+from kip405.errors import Corrupt
+from rlm.history_proxy.answers import MOST_WAIT_MS, OFFERED
 from rlmm.settings_records import TopicRecord
 from tests.builders.ledger import PARTITION
-from tests.builders.log_dir import CLUSTER_ID
-from tests.rlm.api.attached_site import AttachedSite
-from tests.rlm.api.remote_site import Site
-from tests.rlm.api.test_h04_attached import attached, manifest_name
+from tests.rlm.api.test_h04_attached import manifest_name
+from tests.rlm.history_proxy.served import END, NUMBER, TOPIC, bases, proxy
 
-TOPIC, NUMBER = PARTITION.topic, PARTITION.partition
-END = 400
-_LENGTH_BYTES = 4
 _COMMITTED = 1
-
-
-class _Quota:
-    """`is_used_up`: nobody may read for longer than a client waits."""
-
-    def __init__(self) -> None:
-        self.taken_bytes = 0
-        self.is_used_up = False
-
-    async def wait(self) -> None:
-        if self.is_used_up:
-            raise TimeoutError
-
-    def took(self, size_bytes: int) -> None:
-        self.taken_bytes += size_bytes
-
-
-class Client:
-    """One connection; each request waits for its answer."""
-
-    def __init__(self, port: int, made: AttachedSite) -> None:
-        self.made = made
-        self._port = port
-        self.quota = _Quota()
-
-    async def ask(self, api: Api, version: int, body: Mapping[str, Any]) -> Value:
-        frame = await self.raw(encode_request(api, version, 7, "tests", body))
-        correlation_id, value = decode_response(api, version, frame)
-        assert correlation_id == 7
-        return value
-
-    async def raw(self, request: bytes) -> bytes:
-        """IncompleteReadError: the connection was ended."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        try:
-            writer.write(request)
-            size = int.from_bytes(await reader.readexactly(_LENGTH_BYTES))
-            return await reader.readexactly(size)
-        finally:
-            writer.transport.abort()
-
-    async def fetch(self, offset: int, version: int = 11, **fields: Any) -> Value:
-        asked = {"partition": NUMBER, "fetch_offset": offset, "partition_max_bytes": 700}
-        asked |= {name: fields.pop(name) for name in tuple(fields) if name in asked}
-        body = {"max_wait_ms": 500, "max_bytes": 1 << 20, **fields}
-        body["topics"] = [{"topic": TOPIC, "partitions": [asked]}]
-        answer = await self.ask(FETCH, version, body)
-        ((row,),) = (topic["partitions"] for topic in answer["responses"])
-        found: Value = row
-        return found
-
-    async def position(self, timestamp: int, version: int = 7) -> Value:
-        asked = {"partition_index": NUMBER, "timestamp": timestamp}
-        body = {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [asked]}]}
-        answer = await self.ask(LIST_OFFSETS, version, body)
-        ((row,),) = (topic["partitions"] for topic in answer["topics"])
-        found: Value = row
-        return found
-
-
-@asynccontextmanager
-async def proxy(path: Path) -> AsyncIterator[tuple[Site, Client]]:
-    async with attached(path) as (site, made), asyncio.TaskGroup() as tasks:
-        quota = _Quota()
-        answers = HistoryAnswers(
-            view=made.view,
-            reading=made.reading,
-            advertised=Address(host="history.example", port=9),
-            cluster_id=CLUSTER_ID,
-            clock=site.rig.clock,
-            quota=quota,
-        )
-        listener = HistoryListener(Address(host="127.0.0.1", port=0), answers, tasks)
-        client = Client(await listener.start(), made)
-        client.quota = quota
-        try:
-            yield site, client
-        finally:
-            await listener.close()
-
-
-def bases(row: Value) -> list[int]:
-    return [header.base_offset for _, header in batch_headers(row["records"])]
 
 
 async def test_every_version_that_is_offered_is_answered(tmp_path: Path) -> None:
@@ -283,6 +188,31 @@ async def test_what_is_not_there_or_not_offered_is_refused(tmp_path: Path) -> No
         assert decode_response(API_VERSIONS, 0, frame)[1]["error_code"] == UNSUPPORTED_VERSION
 
 
+async def test_a_broker_of_before_and_its_fetch_sessions_are_forgotten(tmp_path: Path) -> None:
+    """A client may go on at the address of a broker that this reader replaces."""
+    async with proxy(tmp_path) as (_, client):
+        await client.made.read()
+        body = {"session_id": 77, "session_epoch": 5, "max_wait_ms": 0, "topics": []}
+        answer = await client.ask(FETCH, 11, body)
+        assert answer["error_code"] == error_codes.FETCH_SESSION_ID_NOT_FOUND
+        assert (answer["session_id"], answer["responses"]) == (0, [])
+        for first in (0, -1):
+            assert bases(await client.fetch(0, session_epoch=first))[0] == 0
+
+
+async def test_what_cannot_be_has_the_error_that_a_broker_gives(tmp_path: Path) -> None:
+    async with proxy(tmp_path) as (_, client):
+        await client.made.read()
+        asked = [{"name": "a b"}, {"name": None, "topic_id": bytes(15) + b"\1"}]
+        rows = (await client.ask(METADATA, 12, {"topics": asked}))["topics"]
+        assert [row["error_code"] for row in rows] == [
+            error_codes.INVALID_TOPIC_EXCEPTION,
+            error_codes.UNKNOWN_TOPIC_ID,
+        ]
+        row = await client.position(-4)
+        assert (row["error_code"], row["offset"]) == (UNSUPPORTED_VERSION, -1)
+
+
 async def test_h36_many_topics_are_found_at_once_and_within_the_limit(tmp_path: Path) -> None:
     async with proxy(tmp_path) as (site, client):
         await client.made.read()
@@ -310,52 +240,3 @@ async def test_h36_many_topics_are_found_at_once_and_within_the_limit(tmp_path: 
             "topics"
         ]
         assert found[1]["error_code"] == error_codes.LEADER_NOT_AVAILABLE
-
-
-async def test_h36_connections_are_bounded(tmp_path: Path) -> None:
-    async with proxy(tmp_path) as (_, client):
-        await client.made.read()
-        held = [
-            await asyncio.open_connection("127.0.0.1", client._port)
-            for _ in range(listening.MOST_CONNECTIONS)
-        ]
-        was_refused = False
-        try:
-            await client.fetch(0)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            was_refused = True
-        for _, writer in held:
-            writer.transport.abort()
-        assert was_refused
-
-
-async def test_a_connection_that_was_only_just_accepted_is_ended() -> None:
-    async with asyncio.TaskGroup() as tasks:
-        listener = HistoryListener(Address(host="127.0.0.1", port=0), _Nobody(), tasks)
-        port = await listener.start()
-        connecting = asyncio.ensure_future(asyncio.open_connection("127.0.0.1", port))
-        async with asyncio.timeout(60):
-            while not listener._open:
-                await next_turn()
-            await listener.close()
-            reader, writer = await connecting
-            try:
-                with suppress(ConnectionError):
-                    assert await reader.read() == b""
-            finally:
-                writer.transport.abort()
-
-
-async def test_a_port_that_is_taken_is_named() -> None:
-    taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = taken.sockets[0].getsockname()[1]
-    async with asyncio.TaskGroup() as tasks:
-        listener = HistoryListener(Address(host="127.0.0.1", port=port), _Nobody(), tasks)
-        with pytest.raises(Invalid, match=rf"proxy\.listen: cannot listen on 127.0.0.1:{port}"):
-            await listener.start()
-    taken.close()
-
-
-class _Nobody:
-    async def answer(self, api: Api, version: int, request: Value) -> Value:
-        raise Corrupt("nobody asks")
