@@ -182,6 +182,14 @@ def _built(config: C | None) -> C:
     return config
 
 
+def _refuse_nested(key: str, value: Any, known: Table) -> None:
+    """Invalid where names below `key` would be settings, with one of them as it must be written."""
+    below = (f"{key}.{name}" for name in value) if isinstance(value, Mapping) else ()
+    for full in below:
+        if known.row(key) is None and known.row(full) is not None:
+            raise Invalid(f"{key}: settings are not nested: write {full}: VALUE in one line")
+
+
 def _given(
     content: Mapping[str, Any], environment: Mapping[str, str], refusals: Refusals
 ) -> dict[str, Any]:
@@ -190,10 +198,11 @@ def _given(
     refusals.complete_also(partial(_naming_drafts, names=draft_names_in(content, environment)))
     in_file = under_todays_names(in_file, refusals)
     known = Table(*settings().values(), *STORE_ROWS, listed_in="docs/reference/settings.md")
-    for key in in_file:
+    for key, value in in_file.items():
         with refusals.taken():
             refuse_what_kafka_has(key)
             if not is_store_key(key) and key != ENABLE:
+                _refuse_nested(key, value, known)
                 known.refuse_unknown([key])
     return overridden(in_file, environment, refusals)
 

@@ -193,14 +193,19 @@ def is_store_key(key: str) -> bool:
 def read_stores(given: Mapping[str, Any]) -> tuple[StoreConfig, ...]:
     """The stores of a file's content; none is allowed: then nothing is tiered. Invalid."""
     top = {key: value for key, value in given.items() if is_store_key(key)}
+    defaults = {key: top[key] for key in (ENTROPY_BITS_KEY, LAYOUT_KEY) if key in top}
+    STORE_ROWS.given(defaults)  # refused by the key that is in the file, not by that of a store
     if "stores" not in given:
+        if defaults and len(top) == len(defaults):
+            raise Invalid(f"{next(iter(defaults))}: there is no store: give `plugin` or `stores`")
         return (_read_store(DEFAULT_STORE, top, ""),) if top else ()
-    defaults = {key: top.pop(key) for key in (ENTROPY_BITS_KEY, LAYOUT_KEY) if key in top}
-    for key in top:
+    for key in (one for one in top if one not in defaults):
         raise Invalid(f"{key}: with `stores` it belongs to one of them: stores.NAME.{key}")
     content = given["stores"]
-    if not isinstance(content, dict) or not all(isinstance(one, dict) for one in content.values()):
+    if not isinstance(content, dict):
         raise Invalid(f"stores: must be {STORES_ALLOWED}, got {_shape(content)}")
+    for one in (one for one in content.values() if not isinstance(one, dict)):
+        raise Invalid(f"stores: must be {STORES_ALLOWED}, got a name with {_shape(one)}")
     found = tuple(
         _read_store(_checked_name(name), defaults | one, f"stores.{name}.")
         for name, one in content.items()

@@ -199,11 +199,30 @@ def load_settings(path: Path) -> PluginSettings:
         raise Invalid(f"{path}: {error}") from error
 
 
+_YAML_FAULTS = {
+    "mapping values are not allowed": "a line has a second ': ', or is indented more than the line "
+    "above it; put a value that has ': ' in quotes",
+    "found character '\\t'": "indent with spaces instead of tabs",
+    "found character": "put a value that begins with this character in quotes",
+    "found undefined alias": "put a value that begins with * in quotes",
+    "could not determine a constructor": "put a value that begins with ! in quotes",
+    "found unexpected end of stream": "a quote is not closed",
+    "could not find expected ':'": "the line before has no ': '",
+    "expected ',' or": "a bracket is not closed, or a comma is missing",
+    "expected the node content": "a bracket is not closed, or a value is missing",
+    "expected <block end>": "the line is not indented as the lines above it",
+    "expected '<document start>'": "the line is not indented as the lines above it",
+}
+"""What mends a fault, by the beginning of PyYAML's words for it, which may quote the file."""
+
+
 def yaml_fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:
     """What is wrong and where, without the text around it, which may be a secret."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        position = error.problem_mark
-        return f"line {position.line + 1}, column {position.column + 1}: {type(error).__name__}"
+        position, problem = error.problem_mark, error.problem or ""
+        known = (text for words, text in _YAML_FAULTS.items() if problem.startswith(words))
+        fault = next(known, type(error).__name__)
+        return f"line {position.line + 1}, column {position.column + 1}: {fault}"
     return type(error).__name__
 
 

@@ -148,6 +148,33 @@ def test_a_broken_file_is_not_quoted(tmp_path: Path) -> None:
     assert "swordfish" not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: b\n\tc: d\n", "line 2, column 1: indent with spaces instead of tabs"),
+        ("a: b: c\n", "line 1, column 5: a line has a second ': '"),
+        ("a: @b\n", "line 1, column 4: put a value that begins with this character in quotes"),
+        ("a: *b\n", "line 1, column 4: put a value that begins with * in quotes"),
+        ("a: !b c\n", "line 1, column 4: put a value that begins with ! in quotes"),
+        ('a: "b\n', "line 2, column 1: a quote is not closed"),
+        ("a: 1\nb\nc: 2\n", "line 3, column 1: the line before has no ': '"),
+        ("a: [1, 2\nb: 3\n", "line 2, column 2: a bracket is not closed, or a comma is missing"),
+        ("a: [\n", "line 2, column 1: a bracket is not closed, or a value is missing"),
+        ("a:\n  - 1\n b: 2\n", "line 3, column 2: the line is not indented as the lines above it"),
+        ("  a: 1\nb: 2\n", "line 2, column 1: the line is not indented as the lines above it"),
+        ("a: &\n", "line 1, column 5: ScannerError"),
+    ],
+)
+def test_a_broken_file_is_refused_with_what_mends_it(
+    text: str, expected: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "plugin.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(Invalid) as caught:
+        load_settings(path)
+    assert f"is no YAML: {expected}" in str(caught.value)
+
+
 def test_settings_do_not_show_those_of_the_store() -> None:
     assert "/store" not in repr(settings_of(LEAST))
 

@@ -63,6 +63,16 @@ def refusal(tmp_path: Path, content: dict[str, Any]) -> str:
     return message
 
 
+def test_nested_settings_are_refused_with_their_flat_name(
+    tmp_path: Path, given: dict[str, Any]
+) -> None:
+    message = refusal(tmp_path, given | {"log": {"level": "info"}})
+    assert message == "log: settings are not nested: write log.level: VALUE in one line"
+    message = refusal(tmp_path, given | {"storage": {"layout": "blocks"}})
+    assert message == "storage: settings are not nested: write storage.layout: VALUE in one line"
+    assert refusal(tmp_path, given | {"lok": {"level": 1}}).startswith("lok: unknown setting")
+
+
 def test_what_is_not_given_has_its_default(tmp_path: Path, given: dict[str, Any]) -> None:
     config = read(tmp_path, given)
     assert config.node_id == 3

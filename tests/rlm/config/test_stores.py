@@ -106,8 +106,11 @@ def test_the_layout_is_that_of_the_rule_then_of_the_store(
     assert config.stores[0].shown()["stores.hot.storage.layout"] == "blocks"
     one = read(tmp_path, given | LOCAL).provider().endpoint("c1", "t", 0)
     assert one.layout is Layout.KAFKA
-    message = refusal(tmp_path, given | LOCAL | {"storage.layout": "pulsar"})
-    assert message.startswith("storage.layout: must be")
+    for beside in (LOCAL, {"stores": stores}):
+        message = refusal(tmp_path, given | beside | {"storage.layout": "pulsar"})
+        assert message.startswith("storage.layout: must be")
+    message = refusal(tmp_path, given | {"storage.layout": "blocks"})
+    assert message == "storage.layout: there is no store: give `plugin` or `stores`"
 
 
 def test_a_root_in_the_home_directory_is_the_same_as_its_absolute_path(
@@ -210,7 +213,7 @@ def test_secrets_of_a_kind_are_named_by_its_table(tmp_path: Path, given: dict[st
             "stores.cold: it is where store hot is (unix:/run/rsm.sock); give each",
         ),
         ({"a/b": LOCAL}, "stores: a name must be 1 to 60 characters"),
-        ({"hot": SECRET}, "stores: must be a mapping of names to settings of a store, got a mapp"),
+        ({"hot": SECRET}, "stores: must be a mapping of names to settings of a store, got a name"),
         ([LOCAL], "stores: must be a mapping of names to settings of a store, got a list of 1"),
         (
             {"hot": DIALLED | {"rsm.config.prefix": "/x"}},
