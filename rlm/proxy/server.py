@@ -10,55 +10,35 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
 
 import structlog
 
 from kafka_clients.distinguished_names import subject_of
-from kafka_protocol.api_versions import refuse_api_versions
-from kafka_protocol.apis import (
-    ADD_PARTITIONS_TO_TXN,
-    API_VERSIONS,
-    DELETE_RECORDS,
-    FETCH,
-    LIST_OFFSETS,
-    OFFSET_FOR_LEADER_EPOCH,
-    WRITE_TXN_MARKERS,
-)
 from kafka_protocol.node_addresses import AddressLookup, keep_addresses
-from kafka_protocol.primitives import Buffer
 from kip405.errors import Invalid
 from rlm.clock import Clock
 from rlm.plans.client_activity import ClientTable
-from rlm.proxy.begun import in_task
+from rlm.proxy.client_connections import ClientConnections, produce_log_start
 from rlm.proxy.client_counts import ClientCounts
-from rlm.proxy.client_login import ClientLogin, refuse_sasl
 from rlm.proxy.client_tokens import ClientTokens
-from rlm.proxy.connection import Connection, Handle
-from rlm.proxy.delete_records import DeleteRecordsHandler
-from rlm.proxy.fetch import FetchDependencies, FetchHandler
-from rlm.proxy.fetch_plan import HighWatermarks, topic_ref
+from rlm.proxy.connection import Connection
+from rlm.proxy.fetch import FetchDependencies
+from rlm.proxy.fetch_plan import HighWatermarks
 from rlm.proxy.handshakes import HandshakeFailed, accept, refuse_expired
 from rlm.proxy.identities import Identities, Identity, Shares
-from rlm.proxy.introductions import Introduction
 from rlm.proxy.limits import ClientDeadlines, DeadlineSettings, StalledClients
 from rlm.proxy.listening import Acceptor, listen
 from rlm.proxy.memory import ConnectionMemory
 from rlm.proxy.own_topics import OwnTopicIds, OwnTopics, unknown_ids
-from rlm.proxy.position_handlers import PositionHandler
 from rlm.proxy.purgatory import RemoteFetchPurgatory
 from rlm.proxy.reads import FetchQuota
-from rlm.proxy.sasl import SASL_APIS, SaslHandler
-from rlm.proxy.session import SessionError, Taken
+from rlm.proxy.session import SessionError
 from rlm.proxy.settings import ProxyMetrics, ProxySettings
 from rlm.proxy.shared import READ_BUFFER_BYTES, Shared
 from rlm.proxy.splicing import Pipes
 from rlm.proxy.tls_files import PLAIN, Contexts, TlsContexts
 from rlm.proxy.tls_transport import TlsTransport, peer_of
-from rlm.proxy.topic_changes import CHANGING_APIS, TopicChangesHandler
-from rlm.remote_log.tier import Deletions, Tier, has_remote
-from rlm.remote_log.visible import ClientView, VisibleTiers
+from rlm.remote_log.tier import Deletions, Tier
 from rlm.spans import Tracer
 
 log = structlog.get_logger(__name__)
@@ -91,15 +71,11 @@ class ProxyServer:
         tracer: Tracer | None = None,
     ) -> None:
         self._settings = settings
-        self._tier = tier
-        self._visible = VisibleTiers(tier, settings.history)
-        self._deletions = deletions
         self._clock = clock
         self._metrics = metrics
-        self._own_topics = OwnTopics(ids=own_topic_ids, remembered=remembered_ids)
         self.purgatory = RemoteFetchPurgatory(clock, self._metrics)
         self.memory = ConnectionMemory(settings.memory_max_bytes)
-        self._fetch_dependencies = FetchDependencies(
+        fetches = FetchDependencies(
             settings=settings,
             clock=clock,
             metrics=self._metrics,
@@ -136,13 +112,16 @@ class ProxyServer:
             settings=settings,
             metrics=self._metrics,
             memory=self.memory,
-            produce_log_start=partial(_produce_log_start, lambda: tier),
+            produce_log_start=produce_log_start(lambda: tier),
             node_addresses=node_addresses,
-            own_topics=self._own_topics,
+            own_topics=OwnTopics(ids=own_topic_ids, remembered=remembered_ids),
             read_buffer=memoryview(bytearray(READ_BUFFER_BYTES)),
             pipes=self._pipes,
             moved=quota.moved,
             tls=tls,
+        )
+        self._made = ClientConnections(
+            tier, deletions, fetches, self._shared, self.identities, self.clients, tokens
         )
 
     @property
@@ -210,7 +189,7 @@ class ProxyServer:
             task.add_done_callback(self._handshakes.discard)
 
     async def _serve_plain(self, client: socket.socket, identity: Identity) -> None:
-        side = self._connection(identity).client
+        side = self._made.make(identity, self._accept).client
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: side, client)
         except BaseException:
@@ -234,7 +213,7 @@ class ProxyServer:
                 self.identities.leave(identity)
                 self._one_left.set()
         if secured is not None:
-            TlsTransport(secured, self._connection(identity).client).begin()
+            TlsTransport(secured, self._made.make(identity, self._accept).client).begin()
 
     async def _shaken_hands(
         self, client: socket.socket, contexts: Contexts, identity: Identity
@@ -322,76 +301,6 @@ class ProxyServer:
         )
         return of_reads, of_answers
 
-    def _connection(self, identity: Identity) -> Connection:
-        view = self._visible.client()
-        counts = ClientCounts(self.clients, identity.address, self._tier.partition)
-        fetches = FetchHandler(self._fetch_dependencies, view, counts)
-
-        def known(principal: str) -> None:
-            for one in (view, fetches, counts):
-                one.known_as(principal)
-
-        def proved(principal: str) -> None:
-            self.identities.prove(identity, principal, by_sasl=True)
-            counts.admitted()
-            known(identity.principal or principal)
-
-        if identity.principal is not None:
-            known(identity.principal)
-        login = self._login(identity, proved)
-        claim = self._settings.sasl_oauthbearer_sub_claim_name
-        watch = SaslHandler(proved, self._clock, sub_claim_name=claim)
-        sasl: Handle = watch.handle if login is None else _refuse_sasl
-        fetches.session_left_ms = (login or watch).session_left_ms
-        positions = PositionHandler(self._settings, view, self._clock, self._metrics)
-        deletes = DeleteRecordsHandler(
-            self._settings,
-            self._tier,
-            self._deletions,
-            self._own_topics,
-            self._clock,
-            self._metrics,
-        )
-        changes = TopicChangesHandler(self._own_topics, self._metrics)
-        handlers: dict[int, Handle] = {
-            FETCH.key: fetches.handle,
-            LIST_OFFSETS.key: _InTask(positions.list_offsets),
-            OFFSET_FOR_LEADER_EPOCH.key: _InTask(positions.offset_for_leader_epoch),
-            DELETE_RECORDS.key: _InTask(deletes.handle),
-            API_VERSIONS.key: _refuse_newer_api_versions,
-            **dict.fromkeys(CHANGING_APIS, changes.handle),
-            ADD_PARTITIONS_TO_TXN.key: changes.add_partitions,
-            WRITE_TXN_MARKERS.key: changes.write_markers,
-            **dict.fromkeys(SASL_APIS, sasl),
-        }
-
-        def count_by_certificate() -> None:
-            name = identity.principal
-            if name is not None and not watch.has_let_in:
-                self.identities.prove(identity, name, by_sasl=False)
-
-        def admitted() -> None:
-            counts.admitted()
-            count_by_certificate()
-
-        accept = partial(self._accept, identity, counts, count_by_certificate)
-        introduced = _Introduced(view, counts, admitted)
-        return Connection(self._shared_with(view), handlers, accept, introduced, login)
-
-    def _login(self, identity: Identity, known: Callable[[str], None]) -> ClientLogin | None:
-        if self._tokens is None or identity.subject is None:
-            return None
-        return ClientLogin(
-            self._tokens, subject=identity.subject, address=identity.address, known=known
-        )
-
-    def _shared_with(self, view: ClientView) -> Shared:
-        """With the log start that Produce answers show this client (H22)."""
-        if self._settings.history.is_full:
-            return self._shared
-        lookup = partial(_produce_log_start, lambda: view.last_tier)
-        return replace(self._shared, produce_log_start=lookup)
-
     def _count_by_certificate(self, connection: Connection) -> str | None:
         """A client that only asks what anybody may ask is never let in; the cause why it ends."""
         count = self._connections.get(connection)
@@ -438,22 +347,6 @@ class ProxyServer:
             self._one_left.set()
 
 
-@dataclass(frozen=True, slots=True)
-class _Introduced:
-    """Whom one client's requests are told that pass; see `rlm.proxy.introductions.Introduced`."""
-
-    view: ClientView
-    counts: ClientCounts
-    on_admitted: Callable[[], None]
-
-    def introduced(self, said: Introduction) -> None:
-        self.view.named(said.client_id or None)
-        self.counts.introduced(said)
-
-    def admitted(self) -> None:
-        self.on_admitted()
-
-
 def _deadlines_of(settings: ProxySettings) -> DeadlineSettings:
     return DeadlineSettings(
         first_request_timeout_ms=settings.first_request_timeout_ms,
@@ -461,37 +354,6 @@ def _deadlines_of(settings: ProxySettings) -> DeadlineSettings:
         max_idle_ms=settings.max_idle_ms,
         stalled_request_min_bytes=settings.stalled_request_min_bytes,
     )
-
-
-def _produce_log_start(
-    tier: Callable[[], Tier], name: str | None, topic_id: bytes | None, partition: int
-) -> int | None:
-    """The remote log start that a Produce answer shows (H22); never waits (G6)."""
-    view = tier().partition(topic_ref(name, topic_id), partition)
-    if view is None or not has_remote(view):
-        return None
-    return view.remote_log_start_offset
-
-
-@dataclass(frozen=True, slots=True)
-class _InTask:
-    """The same handler, in a task from its beginning."""
-
-    handle: Handle
-
-    async def __call__(self, taken: Taken, connection: Connection) -> list[Buffer] | None:
-        await in_task()
-        return await self.handle(taken, connection)
-
-
-async def _refuse_sasl(taken: Taken, connection: Connection) -> list[Buffer]:
-    return await refuse_sasl(taken, connection.settled)
-
-
-async def _refuse_newer_api_versions(taken: Taken, connection: Connection) -> list[Buffer]:
-    """ApiVersions of a version that the broker's listener may not know: the client asks again."""
-    await connection.settled()
-    return [refuse_api_versions(taken.correlation_id)]
 
 
 def _address_of(client: socket.socket) -> str:

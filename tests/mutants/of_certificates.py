@@ -16,7 +16,7 @@ LOGIN = Target("rlm/proxy/client_login.py", _LOGIN)
 SESSION = Target("rlm/proxy/session.py", _LOGIN)
 CONNECTION = Target("rlm/proxy/connection.py", _LOGIN)
 UPSTREAM = Target("rlm/proxy/upstream.py", _LOGIN)
-SERVER = Target("rlm/proxy/server.py", _LOGIN)
+CONNECTIONS = Target("rlm/proxy/client_connections.py", _LOGIN)
 POOL = Target("rlm/proxy/client_tokens.py", _TOKENS)
 ISSUED = Target("rlm/service/client_tokens.py", _TOKENS)
 CALLS = Target("rlm/broker/delegation_tokens.py", ("tests/rlm/broker/test_delegation_tokens.py",))
@@ -134,7 +134,7 @@ EDITS: tuple[Edit, ...] = (
             "            pass\n",
         ),
     ),
-    *SERVER.edits(
+    *CONNECTIONS.edits(
         (
             "a client's own SASL goes over the connection of its certificate",
             "watch.handle if login is None else _refuse_sasl",

@@ -7,7 +7,6 @@ TABLE = Target("rlm/plans/client_activity.py", ("tests/rlm/plans/test_client_act
 SAID = Target("rlm/proxy/introductions.py", ("tests/rlm/proxy/test_introductions.py",))
 COUNTS = Target("rlm/proxy/client_counts.py", _PROXY)
 SESSION = Target("rlm/proxy/session.py", _PROXY)
-SERVER = Target("rlm/proxy/server.py", _PROXY)
 ANSWER = Target("rlm/proxy/fetch_answer.py", _PROXY)
 READS = Target("rlm/proxy/reads.py", _PROXY)
 API = Target("rlm/api/clients.py", ("tests/rlm/cli/test_clients.py",))

@@ -6,7 +6,7 @@ _PROXY = ("tests/rlm/proxy/test_history.py",)
 RULES = Target("rlm/plans/client_history.py", ("tests/rlm/plans/test_client_history.py",))
 SETTINGS = Target("rlm/config/history.py", ("tests/rlm/config/test_history.py",))
 VISIBLE = Target("rlm/remote_log/visible.py", _PROXY)
-SERVER = Target("rlm/proxy/server.py", _PROXY)
+CONNECTIONS = Target("rlm/proxy/client_connections.py", _PROXY)
 POSITIONS = Target("rlm/proxy/position_handlers.py", _PROXY)
 WINDOWS = Target("rlm/remote_log/history_windows.py", ("tests/rlm/test_history_windows.py",))
 COVER = Target("rlmm/cover.py", ("tests/rlm/test_history_windows.py",))
@@ -95,7 +95,7 @@ EDITS: tuple[Edit, ...] = (
             "        if self._client_id is None:\n",
         ),
     ),
-    *SERVER.edits(
+    *CONNECTIONS.edits(
         (
             "H22: Produce answers show limited clients another log start",
             "        if self._settings.history.is_full:\n            return self._shared\n",

@@ -6,8 +6,10 @@ _SASL = ("tests/rlm/proxy/test_sasl.py",)
 SASL = Target("rlm/proxy/sasl.py", _SASL)
 SESSION = Target("rlm/proxy/session.py", _SASL)
 IDENTITIES = Target("rlm/proxy/identities.py", _SASL)
-SERVER = Target("rlm/proxy/server.py", _SASL)
-SHARED = Target("rlm/proxy/server.py", ("tests/rlm/proxy/test_shared_certificates.py",))
+CONNECTIONS = Target("rlm/proxy/client_connections.py", _SASL)
+_SHARED = ("tests/rlm/proxy/test_shared_certificates.py",)
+SHARED = Target("rlm/proxy/client_connections.py", _SHARED)
+SERVER = Target("rlm/proxy/server.py", _SHARED)
 THROTTLE = Target("rlm/reading/throttle.py", _SASL)
 LIMITS = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_h36_deadlines.py",))
 STALLED = Target("rlm/proxy/limits.py", ("tests/rlm/proxy/test_stalled.py",))
@@ -156,14 +158,14 @@ EDITS: tuple[Edit, ...] = (
             "            if name is None and not watch.has_let_in:\n",
         ),
     ),
-    *SHARED.edits(
+    *SERVER.edits(
         (
             "a certificate has as many connections as it likes that only ask for versions",
             "            stayed=self._count_by_certificate,\n",
             "",
         ),
     ),
-    *SERVER.edits(
+    *CONNECTIONS.edits(
         (
             "a principal that is known has no quota",
             "            for one in (view, fetches, counts):\n",
