@@ -6,6 +6,7 @@ under bench/results/.
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -124,4 +125,5 @@ def _row(result: Result, begun_at: str) -> Row:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     sys.exit(main())

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -77,7 +77,7 @@ def run(
                 free.put(tree)
 
         results = []
-        with ThreadPoolExecutor(workers) as pool:
+        with _threads(trees) as pool:
             for number, result in enumerate(pool.map(one, edits), start=1):
                 results.append(result)
                 report(number, result)
@@ -101,8 +101,21 @@ def _check_baseline(trees: "Sequence[_Tree]", edits: Iterable[Edit]) -> None:
         if code != _PASSED:
             raise BaselineFailed(f"tests fail without any planted bug, with {code}\n{output}")
 
-    with ThreadPoolExecutor(len(trees)) as pool:
+    with _threads(trees) as pool:
         list(pool.map(check, range(len(trees))))
+
+
+@contextlib.contextmanager
+def _threads(trees: "Sequence[_Tree]") -> Iterator[ThreadPoolExecutor]:
+    """One for each tree. An error ends the runs that they wait for, and begins no others."""
+    with ThreadPoolExecutor(len(trees)) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for tree in trees:
+                tree.end()
+            raise
 
 
 def _try(tree: "_Tree", edit: Edit) -> Result:
@@ -149,8 +162,16 @@ class _Tree:
             text=True,
         )
 
+    def end(self) -> None:
+        """A run that is under way is ended with the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
     def close(self) -> None:
-        self._process.communicate()
+        assert self._process.stdout is not None
+        self.end()
+        self._process.wait()
+        self._process.stdout.close()
 
     def pytest(self, tests: Sequence[str], timeout_s: float = _TIMEOUT_S) -> tuple[int | None, str]:
         """Exit code, None for a run that does not end, and what was printed."""
@@ -169,8 +190,10 @@ class _Tree:
 
         timer = threading.Timer(timeout_s, end)
         timer.start()
-        code = int(self._process.stdout.readline())
-        timer.cancel()
+        try:
+            code = int(self._process.stdout.readline())
+        finally:
+            timer.cancel()
         _kill(process_id)  # what a test has left
         output = self._output.read_text(encoding="utf-8", errors="replace")
         return (None if is_late.is_set() else code), output

@@ -1,11 +1,18 @@
 """The table of planted bugs fits the code, and a run of it says what happened (H43)."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.mutants.edits import DoesNotApply, Edit
+from tests.mutants.edits import ROOT, DoesNotApply, Edit
 from tests.mutants.runner import BaselineFailed, Result, Verdict, run
 from tests.mutants.table import EDITS, MOST_HARMLESS
 
@@ -103,6 +110,68 @@ def test_h43_a_test_that_fails_without_a_bug_shows_nothing(tree: Path, tmp_path:
     (tree / "test_limits.py").write_text(TESTS.replace("== 2", "== 3"))
     with pytest.raises(BaselineFailed, match="test_least"):
         run([KILLED], tmp_path / "scratch", workers=1, report=lambda *_: None, root=tree)
+
+
+WAITING = """import os
+import time
+from pathlib import Path
+
+
+def test_least():
+    made = Path("{file}.made")
+    made.write_text(f"{{os.getpid()}} {{os.getppid()}}")
+    made.rename("{file}")
+    time.sleep(600)
+"""
+RUN = """import signal
+import sys
+from pathlib import Path
+
+from tests.mutants.runner import run
+from tests.mutants.test_edits import KILLED
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
+root, scratch = map(Path, sys.argv[1:])
+run([KILLED], scratch, workers=1, report=lambda *_: None, root=root)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_ended_leaves_no_process(
+    tree: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    file = tmp_path / "process-ids"
+    (tree / "test_limits.py").write_text(WAITING.format(file=file))
+    command = [sys.executable, "-c", RUN, str(tree), str(tmp_path / "scratch")]
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        wait_for(file.exists)
+        process.send_signal(number)
+        assert process.wait(LIMIT_S) == (2 if number is signal.SIGTERM else -number)
+    finally:
+        process.kill()
+        process.wait()
+    test, warm = map(int, file.read_text().split())
+    wait_for(lambda: not is_running(test))
+    wait_for(lambda: not is_running(warm))
+
+
+LIMIT_S = 120
+
+
+def wait_for(reached: Callable[[], bool]) -> None:
+    """Far less than the test that is ended would take, and far more than its end."""
+    deadline = time.monotonic() + LIMIT_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(process_id: int) -> bool:
+    try:
+        return psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.mark.parametrize(
