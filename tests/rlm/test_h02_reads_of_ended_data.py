@@ -25,7 +25,7 @@ from tests.rlm.api.test_fetch_service import offsets, read
 from tests.rlm.proxy.fakes import FakeBroker, proxied
 from tests.rlm.proxy.test_h04_real_tier import LONG_MS, Behind
 from tests.rlm.tier_site import FINISHED, Site, site
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 __all__ = ["site"]
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED

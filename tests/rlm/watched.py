@@ -49,7 +49,7 @@ from tests.builders.threads import THREADS
 from tests.rlm.api.harness import api_node
 from tests.rlm.api.node_fakes import FullLedger
 from tests.rlm.stores.test_service_stores import KnownConnection
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 COPY_MS = 90_000
 HEARTBEAT_MS = 10_000

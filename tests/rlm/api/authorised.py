@@ -28,7 +28,7 @@ from tests.rlm.api.harness import (
     channel_to,
 )
 from tests.rlm.api.node_fakes import no_remote_logs, say_alive
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 SERVICES = "the-token-of-all-services"
 READER, OPERATOR, ADMIN, STRANGER = "reader", "operator", "admin", "stranger"

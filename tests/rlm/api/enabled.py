@@ -9,7 +9,7 @@ from rlm.topics.verbs import EnableOptions
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.throttle import NO_LIMITS
 from tests.rlm.api.harness import Log, Node, api_node
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 
 @contextlib.asynccontextmanager

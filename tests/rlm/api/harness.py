@@ -61,7 +61,8 @@ from tests.rlm.api.node_fakes import (
     say_alive,
 )
 from tests.rlm.api.report_fakes import ApiReports
-from tests.rlm.topics.world import Cluster, ServiceBroker, ServiceSettings, ServiceUnderTest, _go_on
+from tests.rlm.topics.cluster import Cluster, ServiceSettings, no_hook
+from tests.rlm.topics.world import ServiceBroker, ServiceUnderTest
 
 PER_BATCH = 3
 
@@ -98,7 +99,7 @@ class ApiBroker(ServiceBroker):
     """Our own broker: the cluster's topics, and the local part of the log."""
 
     def __init__(self, cluster: Cluster, node_id: int, log: Log) -> None:
-        super().__init__(cluster, node_id, _go_on)
+        super().__init__(cluster, node_id, no_hook)
         self._log = log
 
     async def list_offset(

@@ -42,7 +42,8 @@ from tests.builders.log_dir import CLUSTER_ID, TOPIC, TOPIC_ID
 from tests.builders.store import MemoryStore
 from tests.builders.threads import THREADS
 from tests.rlm.plans.views import explain_view
-from tests.rlm.topics.world import ServiceBroker, ServiceSettings, ServiceUnderTest
+from tests.rlm.topics.cluster import ServiceSettings
+from tests.rlm.topics.world import ServiceBroker, ServiceUnderTest
 
 
 class ApiLosses:

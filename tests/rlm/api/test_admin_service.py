@@ -21,7 +21,7 @@ from rsm_plugins.contract.status import error_of_call
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.store import STORE_ID
 from tests.rlm.api.harness import Log, Node, api_node, channel_to
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 WHO = call_metadata("tests", None)
 

@@ -38,7 +38,7 @@ from tests.rlm.api.authorised import (
 )
 from tests.rlm.api.harness import channel_to
 from tests.rlm.api.test_method_rights import NEEDED, Names
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 REF = fetch_pb2.TopicRef(name=TOPIC)
 BY_ID = fetch_pb2.TopicRef(topic_id=TOPIC_ID.raw)

@@ -12,7 +12,7 @@ from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rsm_plugins.contract.status import error_of_call
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Node, api_node, channel_to
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 WHO = call_metadata("tests", None)
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)

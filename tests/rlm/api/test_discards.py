@@ -9,7 +9,7 @@ from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.api.harness import api_node
 from tests.rlm.api.test_admin_service import call
 from tests.rlm.cli.invoking import as_json, asked
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 KEY = PartitionKey(TOPIC_ID, 0)
 

@@ -9,7 +9,7 @@ from tests.rlm.api.harness import api_node
 from tests.rlm.api.test_admin_service import call
 from tests.rlm.cli.invoking import as_json, asked, assert_one_line
 from tests.rlm.plans.views import explain_view, remote_copy
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 COPY = remote_copy(start=50, next_offset=150)
 

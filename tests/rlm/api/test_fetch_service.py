@@ -29,7 +29,7 @@ from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.builders.throttle import NO_LIMITS
 from tests.rlm.api.enabled import enabled_node
 from tests.rlm.api.harness import PER_BATCH, Log, Node, api_node, channel_to
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 WHO = call_metadata("tests", None)
 REF = pb.TopicRef(name=TOPIC)

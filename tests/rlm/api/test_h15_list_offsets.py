@@ -15,7 +15,7 @@ from tests.builders.log_dir import TOPIC as API_TOPIC
 from tests.rlm.api.harness import Log, api_node, channel_to
 from tests.rlm.proxy.fakes import FakeTier, tier_partition, world
 from tests.rlm.proxy.test_positions import list_offset
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 NOTHING_REMOTE = {"remote_next": 0}
 UNSETTLED = {"remote_next": 0, "unsettled_next": 100}

@@ -10,7 +10,7 @@ from rlm.v1 import admin_pb2 as pb
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.api.harness import Node, api_node, channel_to
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 NEW_ID = Uuid(bytes(range(100, 116)))
 WHO = call_metadata("tests", None)

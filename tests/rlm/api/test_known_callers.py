@@ -21,7 +21,7 @@ from tests.builders.log_dir import TOPIC
 from tests.rlm.api.authorised import READER, SERVICES, authorised_node, principals
 from tests.rlm.api.harness import channel_to
 from tests.rlm.api.test_tls import HOST, client_tls, server_tls
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 
 async def who_is(address: str, tls: Tls | None, token: str | None) -> str:

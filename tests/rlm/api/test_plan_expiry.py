@@ -14,7 +14,7 @@ from rlm.plans.expiry import ExpiryPlan, Held, NoExpiry, PartitionExpiry
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Node, api_node
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 SEGMENTS = tuple(
     replace(metadata(number, at, at + 10, {0: at}), max_timestamp_ms=number * 1_000)

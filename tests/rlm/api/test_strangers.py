@@ -29,7 +29,7 @@ from tests.rlm.api.authorised import SERVICES, USUAL, Site, authorised_node
 from tests.rlm.api.test_h36_grpc import FETCH, begun_calls
 from tests.rlm.api.test_known_callers import known, who_is
 from tests.rlm.api.test_tls import HOST, client_tls, server_tls
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 HealthStub: Any = health_pb2_grpc.HealthStub
 CONNECTIONS = CONCURRENT_CALLS_MAX // CALLS_OF_A_CONNECTION_MAX

@@ -23,7 +23,7 @@ from rsm_plugins.contract.tls import Tls
 from tests.builders.certificates import Authority, Certificate
 from tests.builders.clock import ManualClock
 from tests.rlm.api.harness import Node, api_node, channel_to
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 HOST = "127.0.0.1"
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.rlm.api.harness import Node, api_node
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from rlm.topics.ports import GroupOffset
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import api_node
 from tests.rlm.cli.invoking import as_json, asked, assert_one_line
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 ALICE = ClientName("alice", "c-1", "10.0.0.1")
 BOB = ClientName("", "c-2", "10.0.0.2")

@@ -19,7 +19,7 @@ from tests.builders.store import STORE_ID
 from tests.rlm.api.enabled import enabled_node
 from tests.rlm.api.harness import Log, Node, api_node
 from tests.rlm.cli.invoking import as_json, asked, assert_one_line, rlm
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 
 async def test_enable_trim_describe_list_disable(node: Node) -> None:

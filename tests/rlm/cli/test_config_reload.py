@@ -8,7 +8,7 @@ from rlm.config.running import SettingChange, SettingChanges
 from rlm.v1.fetch_pb2_grpc import FetchServiceServicer
 from tests.rlm.api.harness import api_node
 from tests.rlm.cli.invoking import as_json, asked, assert_one_line, rlm
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 CHANGES = SettingChanges(
     applied=(SettingChange(key="trim.interval.ms", before="30000", after="5000"),),

@@ -11,7 +11,7 @@ from rlm.tasks.copy_runs import CopyReport, CopyTarget
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Node, api_node
 from tests.rlm.cli.invoking import as_json, asked
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 
 def report(partition: int, why: str = "") -> CopyReport:

@@ -7,7 +7,7 @@ import pytest
 from rlmm.settings_records import CopyLimitRecord
 from tests.rlm.api.harness import api_node
 from tests.rlm.cli.invoking import as_json, asked, assert_one_line
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 MIB = 1 << 20
 

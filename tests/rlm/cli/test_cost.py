@@ -10,8 +10,8 @@ from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Node, api_node
 from tests.rlm.api.node_fakes import say_alive
 from tests.rlm.cli.invoking import as_json, asked, assert_one_line
+from tests.rlm.topics.cluster import Cluster
 from tests.rlm.topics.test_shortening import stored
-from tests.rlm.topics.world import Cluster
 
 GIB = 1 << 30
 MEASURE = PartitionMeasure(

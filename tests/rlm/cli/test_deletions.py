@@ -18,8 +18,9 @@ from tests.builders.log_dir import TOPIC, TOPIC_ID
 from tests.rlm.api.harness import api_node
 from tests.rlm.api.test_admin_service import call
 from tests.rlm.cli.invoking import as_json, asked, assert_one_line
+from tests.rlm.topics.cluster import Cluster
 from tests.rlm.topics.test_shortening import stored
-from tests.rlm.topics.world import DELAY_MS, Cluster
+from tests.rlm.topics.world import DELAY_MS
 
 WEEK_MS = 604_800_000
 

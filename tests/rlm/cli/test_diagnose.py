@@ -13,7 +13,7 @@ from tests.rlm.api.harness import api_node
 from tests.rlm.api.node_fakes import say_alive
 from tests.rlm.cli.invoking import as_json, asked, assert_one_line
 from tests.rlm.tasks.test_decisions import COPIED
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 
 def content(path: Path) -> dict[str, bytes]:

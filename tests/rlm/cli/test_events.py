@@ -25,7 +25,7 @@ from tests.rlm.api.node_fakes import say_alive
 from tests.rlm.api.test_admin_service import call
 from tests.rlm.cli.invoking import as_json, asked, assert_one_line
 from tests.rlm.tasks.test_decisions import COPIED
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 
 def decide(node: Node, partition: int, copied: int) -> None:

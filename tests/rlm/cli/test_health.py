@@ -7,7 +7,7 @@ from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Node, api_node
 from tests.rlm.api.node_fakes import say_alive
 from tests.rlm.cli.invoking import as_json, asked, assert_one_line, rlm
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 
 async def health(node: Node, *arguments: str) -> tuple[int, list[str]]:

@@ -14,7 +14,7 @@ from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import api_node
 from tests.rlm.api.test_admin_service import call
 from tests.rlm.cli.invoking import as_json, asked, assert_one_line
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 ONE = PartitionMeasure(
     segments=2, size_bytes=7_200_000, local_bytes=10_000_000, freed_bytes=5_000_000, requests=8

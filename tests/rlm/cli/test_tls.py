@@ -11,7 +11,7 @@ from rsm_plugins.contract.server_tls import ServerTls
 from tests.builders.certificates import Authority
 from tests.rlm.api.harness import api_node
 from tests.rlm.cli.invoking import assert_one_line, rlm
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 HOST = "127.0.0.1"
 

@@ -6,8 +6,8 @@ from rlm.cli.topic_patterns import is_pattern
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import api_node
 from tests.rlm.cli.invoking import as_json, asked
+from tests.rlm.topics.cluster import Cluster
 from tests.rlm.topics.test_shortening import stored
-from tests.rlm.topics.world import Cluster
 
 PATTERN = "or(d|x)ers.*"
 

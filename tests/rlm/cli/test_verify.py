@@ -16,7 +16,7 @@ from rlm.tasks.verification import PartitionReport
 from rlm.v1 import admin_pb2 as pb
 from tests.builders.log_dir import TOPIC
 from tests.rlm.api.harness import Node, api_node
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 SEGMENT = Uuid(b"s" * 16)
 LOST = Issue(

@@ -14,7 +14,8 @@ from rlm.console.routes import CALLER, read_assets
 from rlm.v1 import admin_pb2 as pb
 from tests.builders.clock import ManualClock
 from tests.rlm.console.served import Console, ShownCluster, answers_of, console, row, service
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 
 NAMES = (
     "cluster",

@@ -18,7 +18,8 @@ from rlm.console.actions import RUNNING_MAX
 from rlm.v1 import admin_pb2 as pb
 from tests.builders.clock import ManualClock
 from tests.rlm.console.served import HOST, Console, ShownCluster, console, row
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 from tests.waiting import until
 
 COPY: dict[str, Any] = {"topic": "orders", "partition": 1}

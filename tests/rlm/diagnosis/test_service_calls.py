@@ -16,7 +16,7 @@ from tests.builders.ledger import MemorySettings
 from tests.builders.log_dir import TOPIC
 from tests.builders.service import NOBODY, NODE_ID, broker_config
 from tests.rlm.api.harness import api_node
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 _ANSWER_MS = 60_000
 

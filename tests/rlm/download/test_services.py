@@ -22,7 +22,7 @@ from tests.rlm.api.harness import Node, api_node
 from tests.rlm.api.test_fetch_service import WHO
 from tests.rlm.cli.invoking import asked, assert_one_line, rlm
 from tests.rlm.download.stored import Work, copied, remote_logs
-from tests.rlm.topics.world import Cluster
+from tests.rlm.topics.cluster import Cluster
 
 
 @pytest.fixture

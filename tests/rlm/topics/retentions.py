@@ -7,7 +7,8 @@ from rlm.topics.verbs import EnableOptions
 from rlmm.settings_records import DeletionRecord, FreezeRecord, TotalRetention
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
-from tests.rlm.topics.world import DELAY_MS, Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import DELAY_MS, ServiceUnderTest
 
 WEEK_MS = 604_800_000
 DAY_MS = 86_400_000

@@ -15,6 +15,7 @@ from rlm.topics.verbs import EnableOptions
 from rlmm.settings_records import DeletionRecord, TopicRecord, TotalRetention
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.rlm.topics.cluster import Cluster
 from tests.rlm.topics.hooks import Crash, CrashAt, PauseAt
 from tests.rlm.topics.retentions import (
     ANOTHER_ID,
@@ -30,7 +31,7 @@ from tests.rlm.topics.retentions import (
     pass_delay,
     total,
 )
-from tests.rlm.topics.world import DELAY_MS, Cluster, ServiceUnderTest
+from tests.rlm.topics.world import DELAY_MS, ServiceUnderTest
 
 
 async def test_the_retention_that_a_topic_has_is_in_force_at_once() -> None:

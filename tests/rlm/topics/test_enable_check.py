@@ -13,7 +13,8 @@ from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 
 COPY, TIER = EnableOptions(), EnableOptions(trim=True)
 COMPACTED = {TOPIC: {"cleanup.policy": "compact"}}

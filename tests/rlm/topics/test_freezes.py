@@ -7,7 +7,8 @@ from kip405.ids import Uuid
 from rlm.topics.partition_records import Freezes
 from rlm.topics.verbs import EnableOptions
 from tests.builders.log_dir import TOPIC, TOPIC_ID
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 
 
 def freezes_of(service: ServiceUnderTest) -> Freezes:

@@ -22,7 +22,8 @@ from rlmm.settings_records import (
 )
 from tests.builders.ledger import PARTITION, MemoryLedger, MemorySettings, metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED

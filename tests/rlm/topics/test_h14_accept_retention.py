@@ -10,9 +10,10 @@ from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions
 from rlmm.settings_records import GivenBack, TotalRetention
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.rlm.topics.cluster import Cluster
 from tests.rlm.topics.retentions import WEEK_MS, enabled, in_force, pass_delay, total
 from tests.rlm.topics.test_shortening import stored, with_three_segments
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.world import ServiceUnderTest
 
 TAKEN = {"retention.ms": "-1", "retention.bytes": "-1"}
 BOUND_MS = 150_000

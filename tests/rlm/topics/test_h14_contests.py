@@ -7,7 +7,8 @@ import pytest
 from rlm.plans.retention_contests import CONTEST_MS
 from rlm.topics.verbs import EnableOptions
 from tests.builders.log_dir import TOPIC
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 
 TIER = EnableOptions(trim=True)
 TAKEN = {"retention.ms": "-1", "retention.bytes": "-1"}

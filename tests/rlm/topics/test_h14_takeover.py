@@ -11,8 +11,9 @@ import pytest
 from kip405.errors import Invalid, RemoteStorageError
 from rlm.topics.verbs import EnableOptions
 from tests.builders.log_dir import TOPIC
+from tests.rlm.topics.cluster import Cluster
 from tests.rlm.topics.hooks import Crash, CrashAt, PauseAt
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.world import ServiceUnderTest
 
 TIER = EnableOptions(trim=True)
 TAKEN = {"retention.ms": "-1", "retention.bytes": "-1"}

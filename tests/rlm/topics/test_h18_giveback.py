@@ -19,8 +19,9 @@ from rlm.topics.remarks import notes_of
 from rlm.topics.verbs import EnableOptions
 from rlmm.settings_records import FreezeRecord, GivenBack, HistoryRecord, ServiceRecord
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.rlm.topics.cluster import Cluster
 from tests.rlm.topics.hooks import Crash, CrashAt
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.world import ServiceUnderTest
 
 TAKEN = {"retention.ms": "-1", "retention.bytes": "-1"}
 ORIGINAL = {"retention.ms": "60000", "segment.ms": "5"}

@@ -13,7 +13,8 @@ from rlm.topics.rules import RetentionOptions
 from rlm.topics.verbs import EnableOptions
 from rlmm.settings_records import TopicRecord
 from tests.builders.log_dir import TOPIC, TOPIC_ID
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 
 NEW_ID = Uuid(bytes(range(100, 116)))
 NEWER_ID = Uuid(bytes(range(50, 66)))

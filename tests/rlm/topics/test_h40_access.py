@@ -6,7 +6,8 @@ from kip405.acls import Acl, MissingAcls, cluster_acl, of_principal, topic_acl
 from kip405.errors import Invalid, Unavailable
 from rlm.topics.verbs import EnableOptions
 from tests.builders.log_dir import TOPIC
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 
 TIER = EnableOptions(trim=True)
 COPY = EnableOptions()

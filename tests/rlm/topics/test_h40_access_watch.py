@@ -17,7 +17,8 @@ from rlm.topics.verbs import EnableOptions
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import TOPIC
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 
 EVERYTHING = frozenset({"Read", "Write", "Delete", "Describe", "DescribeConfigs", "AlterConfigs"})
 

@@ -10,7 +10,8 @@ from rlm.topics.rules import UNSET, RetentionOptions
 from rlm.topics.verbs import EnableOptions
 from rlmm.settings_records import OffloadThresholds
 from tests.builders.log_dir import TOPIC
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 
 WEEK_MS = 604_800_000
 

@@ -15,8 +15,9 @@ from rlm.topics.shortening import RetentionPlan
 from rlm.topics.verbs import EnableOptions
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.rlm.topics.cluster import Cluster
 from tests.rlm.topics.retentions import WEEK_MS, enabled, keeping
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.world import ServiceUnderTest
 
 SIZE = 100
 

@@ -11,6 +11,7 @@ from kip405.ids import PartitionKey
 from rlm.topics.ports import NotLeader
 from rlmm.settings_records import CAUSE_RETENTION, StartRecord
 from tests.builders.log_dir import TOPIC, TOPIC_ID
+from tests.rlm.topics.cluster import Cluster
 from tests.rlm.topics.hooks import Crash, CrashAt, PauseAt
 from tests.rlm.topics.retentions import (
     DAY_MS,
@@ -23,7 +24,7 @@ from tests.rlm.topics.retentions import (
     pass_delay,
     total,
 )
-from tests.rlm.topics.world import DELAY_MS, Cluster, ServiceUnderTest
+from tests.rlm.topics.world import DELAY_MS, ServiceUnderTest
 
 
 async def shortened(cluster: Cluster) -> ServiceUnderTest:

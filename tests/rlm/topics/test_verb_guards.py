@@ -23,7 +23,8 @@ from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
 from tests.builders.audit import MemoryAudit, nothing_to_check
 from tests.builders.ledger import PARTITION, MemoryLedger, metadata
 from tests.builders.log_dir import TOPIC, TOPIC_ID
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 
 TIER = EnableOptions(trim=True)
 SHORTER = EnableOptions(retention=RetentionOptions(local_retention_ms=50))

@@ -12,7 +12,8 @@ from rlm.topics.verbs import EnableOptions
 from tests.builders.clock import ManualClock
 from tests.builders.ledger import metadata
 from tests.builders.log_dir import TOPIC
-from tests.rlm.topics.world import Cluster, ServiceUnderTest
+from tests.rlm.topics.cluster import Cluster
+from tests.rlm.topics.world import ServiceUnderTest
 
 TIER = EnableOptions(trim=True)
 
