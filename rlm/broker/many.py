@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Any, NamedTuple, TypeVar
 
 from kafka_clients.channel_security import ChannelSecurity
+from kafka_protocol import error_codes
 from kafka_protocol.apis import DESCRIBE_CLUSTER, DESCRIBE_CONFIGS, LIST_OFFSETS, METADATA
 from kip405.acls import topic_acl
 from kip405.addresses import Address
@@ -24,11 +25,16 @@ from rlm.broker.answers import (
     error_of_code,
 )
 from rlm.broker.connection import BrokerConnection
+from rlm.broker.partition_requests import LIST_OFFSETS_VERSION, OffsetQuestion, list_offsets_body
 
 TOPIC_RESOURCE = 2
 _TOPIC_LEVEL_SOURCE = 1
-_NO_LEADER_ERRORS = {0, 5, 9}
-_GONE = {3, 100}
+_NO_LEADER_ERRORS = {
+    error_codes.NONE,
+    error_codes.LEADER_NOT_AVAILABLE,
+    error_codes.REPLICA_NOT_AVAILABLE,
+}
+_GONE = {error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID}
 
 ConfigValues = dict[str, TopicConfigValue]
 
@@ -36,7 +42,6 @@ _TIMEOUT_MS = 10_000
 _CORRELATION_ID_BYTES = 4
 _MOST_REMEMBERED = 16
 """Answers to Metadata: more sets of names are asked for where services lead many topics."""
-_NOT_AUTHORIZED = 29
 _NOT_REPORTED = -(1 << 31)
 OPERATIONS = {
     3: "Read",
@@ -74,15 +79,6 @@ async def first_answer(brokers: list[B], ask: Callable[[B], Awaitable[T]]) -> T:
         brokers.insert(0, broker)
         return answer
     raise Unavailable("; ".join(str(error) for error in failures)) from failures[0]
-
-
-class OffsetQuestion(NamedTuple):
-    """One row of ListOffsets; leader epoch -1 = do not check."""
-
-    topic: str
-    partition: int
-    timestamp: int
-    leader_epoch: int
 
 
 class _Described(NamedTuple):
@@ -178,12 +174,12 @@ class Many:
         """ListOffsets v7; a broker refuses to be asked twice for a partition in one request."""
         found: dict[OffsetQuestion, OffsetAnswer | RemoteStorageError] = {}
         for asked in _without_repeats(questions):
-            body = {
-                "replica_id": replica_id,
-                "isolation_level": int(read_committed),
-                "topics": _rows(asked.values()),
-            }
-            answer = await self._connection.call(LIST_OFFSETS, 7, body, timeout_ms=self._timeout_ms)
+            body = list_offsets_body(
+                asked.values(), read_committed=read_committed, replica_id=replica_id
+            )
+            answer = await self._connection.call(
+                LIST_OFFSETS, LIST_OFFSETS_VERSION, body, timeout_ms=self._timeout_ms
+            )
             for topic in answer["topics"]:
                 for row in topic["partitions"]:
                     question = asked.get((topic["name"], row["partition_index"]))
@@ -204,18 +200,6 @@ def _without_repeats(
             if asked.setdefault((question.topic, question.partition), question) is not question
         ]
         yield asked
-
-
-def _rows(questions: Iterable[OffsetQuestion]) -> list[dict[str, Any]]:
-    by_topic: dict[str, list[dict[str, int]]] = {}
-    for question in questions:
-        row = {
-            "partition_index": question.partition,
-            "current_leader_epoch": question.leader_epoch,
-            "timestamp": question.timestamp,
-        }
-        by_topic.setdefault(question.topic, []).append(row)
-    return [{"name": name, "partitions": rows} for name, rows in by_topic.items()]
 
 
 def _offset_or_error(
@@ -312,7 +296,7 @@ class AllowedOperations:
         found: dict[str, Operations | None] = {}
         for topic in answer["topics"]:
             code = topic["error_code"]
-            if code == _NOT_AUTHORIZED:
+            if code == error_codes.TOPIC_AUTHORIZATION_FAILED:
                 found[topic["name"]] = frozenset()
             elif code == 0:
                 found[topic["name"]] = operations_of(topic["topic_authorized_operations"])

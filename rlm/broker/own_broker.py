@@ -49,9 +49,9 @@ from rlm.broker.many import (
     TOPIC_RESOURCE,
     ConfigValues,
     Many,
-    OffsetQuestion,
     first_answer,
 )
+from rlm.broker.partition_requests import FETCH_VERSION, OffsetQuestion, fetch_body, local_records
 from rlm.broker.versions import check_new_enough, newest_versions
 from rlmm.coalesced import Coalesced
 from rlmm.publisher import OutcomeUnknown
@@ -285,26 +285,23 @@ class OwnBroker:
         max_wait_ms: int = 0,
     ) -> LocalRecords:
         """Fetch v12 from the broker's own log; Fenced for an offset outside it or a stale epoch."""
-        row = {
-            "partition": partition,
-            "current_leader_epoch": leader_epoch,
-            "fetch_offset": offset,
-            "partition_max_bytes": max_bytes,
-        }
-        body = {
-            "replica_id": CONSUMER_REPLICA_ID,
-            "max_wait_ms": max_wait_ms,
-            "min_bytes": 1,
-            "max_bytes": max_bytes,
-            "isolation_level": int(read_committed),
-            "topics": [{"topic": topic, "partitions": [row]}],
-        }
-        answer = await self._slow.call(FETCH, 12, body, timeout_ms=self._timeout_ms + max_wait_ms)
+        body = fetch_body(
+            topic,
+            partition,
+            offset,
+            max_bytes=max_bytes,
+            leader_epoch=leader_epoch,
+            read_committed=read_committed,
+            max_wait_ms=max_wait_ms,
+        )
+        answer = await self._slow.call(
+            FETCH, FETCH_VERSION, body, timeout_ms=self._timeout_ms + max_wait_ms
+        )
         what, needs = f"fetch {topic}-{partition} at {offset}", topic_acl("Read", topic)
         _raise(answer["error_code"], what, needs=needs)
         found = _only_partition(answer["responses"])
         _raise(found["error_code"], what, needs=needs)
-        return _local_records(found)
+        return local_records(found)
 
     async def open_transactions(self, topic: str, partition: int) -> tuple[OpenTransaction, ...]:
         """The open transactions of a partition that this broker has (DescribeProducers v0)."""
@@ -377,17 +374,6 @@ def _exists(found: TopicDescription | RemoteStorageError) -> TypeGuard[TopicDesc
     if isinstance(found, RemoteStorageError) and not isinstance(found, NotFound):
         raise found
     return isinstance(found, TopicDescription)
-
-
-def _local_records(found: Mapping[str, Any]) -> LocalRecords:
-    aborted = found["aborted_transactions"] or ()
-    return LocalRecords(
-        high_watermark=found["high_watermark"],
-        last_stable_offset=found["last_stable_offset"],
-        log_start_offset=found["log_start_offset"],
-        records=bytes(found["records"] or b""),
-        aborted=tuple((row["producer_id"], row["first_offset"]) for row in aborted),
-    )
 
 
 T = TypeVar("T")

@@ -17,9 +17,17 @@ from kip405.batches import BatchHeader, read_header, size_at
 from kip405.errors import Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from kip405.topic_names import checked_name
-from rlm.broker.answers import TopicDescription
+from rlm.broker.answers import LocalRecords, TopicDescription
+from rlm.broker.partition_requests import (
+    FETCH_VERSION,
+    LIST_OFFSETS_VERSION,
+    OffsetQuestion,
+    fetch_body,
+    list_offsets_body,
+    local_records,
+)
 from rlm.clock import Clock
-from rlm.restore.brokers import NOT_CONTROLLER, Brokers, raise_refusal, refusal
+from rlm.restore.brokers import NOT_CONTROLLER, Brokers, raise_refusal
 from rlm.restore.transactions import Progress, TargetPartition
 
 CREATED_WITH = {
@@ -33,7 +41,6 @@ CREATED_WITH = {
 were.
 """
 _EARLIEST, _LATEST = -2, -1
-_READ_COMMITTED = 1
 _FETCH_BYTES = 1 << 20
 _POLL_MS, _POLLS = 100.0, 600
 
@@ -166,17 +173,9 @@ async def log_bounds(brokers: Brokers, leader: Address, target: TargetPartition)
 async def _offset(
     brokers: Brokers, leader: Address, target: TargetPartition, timestamp: int
 ) -> int:
-    row = {
-        "partition_index": target.partition,
-        "current_leader_epoch": -1,
-        "timestamp": timestamp,
-    }
-    body = {
-        "replica_id": CONSUMER_REPLICA_ID,
-        "isolation_level": 0,
-        "topics": [{"name": target.topic, "partitions": [row]}],
-    }
-    answer = await brokers.ask(leader, LIST_OFFSETS, 7, body)
+    question = OffsetQuestion(target.topic, target.partition, timestamp)
+    body = list_offsets_body([question], read_committed=False, replica_id=CONSUMER_REPLICA_ID)
+    answer = await brokers.ask(leader, LIST_OFFSETS, LIST_OFFSETS_VERSION, body)
     [topic] = answer["topics"]
     [found] = topic["partitions"]
     needs = topic_acl("Describe", target.topic)
@@ -215,11 +214,11 @@ async def committed_behind(
     """
     position, end = span
     while position < end:
-        records, aborted, stable = await _fetched(brokers, leader, target, position)
-        if not records and position >= stable:
+        found = await _fetched(brokers, leader, target, position)
+        if not found.records and position >= found.last_stable_offset:
             raise Unavailable(f"{target}: a transaction of somebody else is open at {position}")
         before = position
-        for header, is_aborted in _decided(records, aborted):
+        for header, is_aborted in _decided(found.records, found.aborted):
             if header.next_offset > position and not header.is_control and not is_aborted:
                 return max(header.base_offset, position), header.producer_id
             position = max(position, header.next_offset)
@@ -240,29 +239,15 @@ def _decided(data: bytes, aborted: Sequence[tuple[int, int]]) -> Iterator[tuple[
 
 async def _fetched(
     brokers: Brokers, leader: Address, target: TargetPartition, offset: int
-) -> tuple[bytes, list[tuple[int, int]], int]:
-    row = {
-        "partition": target.partition,
-        "current_leader_epoch": -1,
-        "fetch_offset": offset,
-        "partition_max_bytes": _FETCH_BYTES,
-    }
-    body = {
-        "replica_id": CONSUMER_REPLICA_ID,
-        "max_wait_ms": 0,
-        "min_bytes": 1,
-        "max_bytes": _FETCH_BYTES,
-        "isolation_level": _READ_COMMITTED,
-        "topics": [{"topic": target.topic, "partitions": [row]}],
-    }
+) -> LocalRecords:
+    """What is committed, and what was aborted, from an offset on."""
+    body = fetch_body(
+        target.topic, target.partition, offset, max_bytes=_FETCH_BYTES, read_committed=True
+    )
     what, needs = f"fetch {target} at {offset}", topic_acl("Read", target.topic)
-    answer = await brokers.ask(leader, FETCH, 12, body)
+    answer = await brokers.ask(leader, FETCH, FETCH_VERSION, body)
     raise_refusal(answer["error_code"], what, needs=needs)
     [topic] = answer["responses"]
     [found] = topic["partitions"]
-    if found["error_code"]:
-        raise refusal(found["error_code"], what, needs=needs)
-    aborted = [
-        (one["producer_id"], one["first_offset"]) for one in found["aborted_transactions"] or ()
-    ]
-    return bytes(found["records"] or b""), aborted, found["last_stable_offset"]
+    raise_refusal(found["error_code"], what, needs=needs)
+    return local_records(found)
