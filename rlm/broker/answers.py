@@ -1,47 +1,43 @@
 """The broker's answers as values, and the translation of Kafka's error codes to kip405's.
 
 A restore, which goes on after other errors, has its own (rlm/restore/brokers.py).
-
-The codes are Kafka's (org.apache.kafka.common.protocol.Errors).
 """
 
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafka_protocol import error_codes
 from kafka_protocol.fetch import CONSUMER_REPLICA_ID
 from kip405.acls import Acl, missing_acls
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 
-_NAMES = {
-    1: "OFFSET_OUT_OF_RANGE",
-    3: "UNKNOWN_TOPIC_OR_PARTITION",
-    5: "LEADER_NOT_AVAILABLE",
-    6: "NOT_LEADER_OR_FOLLOWER",
-    7: "REQUEST_TIMED_OUT",
-    9: "REPLICA_NOT_AVAILABLE",
-    13: "NETWORK_EXCEPTION",
-    14: "COORDINATOR_LOAD_IN_PROGRESS",
-    15: "COORDINATOR_NOT_AVAILABLE",
-    16: "NOT_COORDINATOR",
-    29: "TOPIC_AUTHORIZATION_FAILED",
-    30: "GROUP_AUTHORIZATION_FAILED",
-    31: "CLUSTER_AUTHORIZATION_FAILED",
-    40: "INVALID_CONFIG",
-    41: "NOT_CONTROLLER",
-    44: "POLICY_VIOLATION",
-    53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-    56: "KAFKA_STORAGE_ERROR",
-    74: "FENCED_LEADER_EPOCH",
-    75: "UNKNOWN_LEADER_EPOCH",
-    78: "OFFSET_NOT_AVAILABLE",
-    100: "UNKNOWN_TOPIC_ID",
-    103: "INCONSISTENT_TOPIC_ID",
+_FENCED = {
+    error_codes.OFFSET_OUT_OF_RANGE,
+    error_codes.NOT_LEADER_OR_FOLLOWER,
+    error_codes.FENCED_LEADER_EPOCH,
+    error_codes.UNKNOWN_LEADER_EPOCH,
+    error_codes.INCONSISTENT_TOPIC_ID,
 }
-_FENCED = {1, 6, 74, 75, 103}
-_RETRIABLE = {5, 7, 9, 13, 14, 15, 16, 41, 56, 78}
-_MISSING = {3, 100}
-_NOT_AUTHORIZED = {29, 30, 31, 53}
+_RETRIABLE = {
+    error_codes.LEADER_NOT_AVAILABLE,
+    error_codes.REQUEST_TIMED_OUT,
+    error_codes.REPLICA_NOT_AVAILABLE,
+    error_codes.NETWORK_EXCEPTION,
+    error_codes.COORDINATOR_LOAD_IN_PROGRESS,
+    error_codes.COORDINATOR_NOT_AVAILABLE,
+    error_codes.NOT_COORDINATOR,
+    error_codes.NOT_CONTROLLER,
+    error_codes.KAFKA_STORAGE_ERROR,
+    error_codes.OFFSET_NOT_AVAILABLE,
+}
+_MISSING = {error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID}
+NOT_AUTHORIZED = {
+    error_codes.TOPIC_AUTHORIZATION_FAILED,
+    error_codes.GROUP_AUTHORIZATION_FAILED,
+    error_codes.CLUSTER_AUTHORIZATION_FAILED,
+    error_codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 
 
 def error_of_code(
@@ -50,10 +46,8 @@ def error_of_code(
     """A Kafka error code as one of our kinds; `what` names operation and topic-partition, `needs`
     the ACL without which a broker refuses it (None: it needs none).
     """
-    message = f"{what}: {_NAMES.get(code, 'Kafka error')} ({code})" + (
-        f": {detail}" if detail else ""
-    )
-    if code in _NOT_AUTHORIZED and needs is not None:
+    message = f"{what}: {error_codes.error_name(code)} ({code})" + (f": {detail}" if detail else "")
+    if code in NOT_AUTHORIZED and needs is not None:
         return missing_acls(message, [needs])
     if code in _FENCED:
         return Fenced(message)

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka_clients.channel_security import ChannelSecurity
+from kafka_protocol import error_codes
 from kafka_protocol.apis import DESCRIBE_CLUSTER, FIND_COORDINATOR
 from kafka_protocol.schema import Api, Value
 from kip405.acls import Acl, missing_acls
 from kip405.addresses import Address
 from kip405.errors import Fenced, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
-from rlm.broker.answers import TopicDescription
+from rlm.broker.answers import NOT_AUTHORIZED, TopicDescription
 from rlm.broker.connection import BrokerConnection
 from rlm.broker.many import Many, first_answer
 from rlm.clock import Clock
@@ -25,49 +26,41 @@ _MOST_THROTTLE_MS = 30_000
 GROUP, TRANSACTION = 0, 1
 """The kinds of coordinators."""
 
-_NOT_AUTHORIZED = {29, 30, 31, 53}
-_FENCED = {
-    47: "INVALID_PRODUCER_EPOCH",
-    90: "PRODUCER_FENCED",
-}
+_FENCED = {error_codes.INVALID_PRODUCER_EPOCH, error_codes.PRODUCER_FENCED}
 _PASSING = {
-    3: "UNKNOWN_TOPIC_OR_PARTITION",  # right after its creation
-    5: "LEADER_NOT_AVAILABLE",
-    6: "NOT_LEADER_OR_FOLLOWER",
-    7: "REQUEST_TIMED_OUT",
-    13: "NETWORK_EXCEPTION",
-    14: "COORDINATOR_LOAD_IN_PROGRESS",
-    15: "COORDINATOR_NOT_AVAILABLE",
-    16: "NOT_COORDINATOR",
-    19: "NOT_ENOUGH_REPLICAS",
-    20: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-    41: "NOT_CONTROLLER",
-    45: "OUT_OF_ORDER_SEQUENCE_NUMBER",
-    48: "INVALID_TXN_STATE",
-    49: "INVALID_PRODUCER_ID_MAPPING",
-    51: "CONCURRENT_TRANSACTIONS",
-    56: "KAFKA_STORAGE_ERROR",
-    59: "UNKNOWN_PRODUCER_ID",
-    74: "FENCED_LEADER_EPOCH",
-    75: "UNKNOWN_LEADER_EPOCH",
-    78: "OFFSET_NOT_AVAILABLE",
-    88: "UNSTABLE_OFFSET_COMMIT",
-    89: "THROTTLING_QUOTA_EXCEEDED",
-    120: "TRANSACTION_ABORTABLE",
+    error_codes.UNKNOWN_TOPIC_OR_PARTITION,  # right after its creation
+    error_codes.LEADER_NOT_AVAILABLE,
+    error_codes.NOT_LEADER_OR_FOLLOWER,
+    error_codes.REQUEST_TIMED_OUT,
+    error_codes.NETWORK_EXCEPTION,
+    error_codes.COORDINATOR_LOAD_IN_PROGRESS,
+    error_codes.COORDINATOR_NOT_AVAILABLE,
+    error_codes.NOT_COORDINATOR,
+    error_codes.NOT_ENOUGH_REPLICAS,
+    error_codes.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    error_codes.NOT_CONTROLLER,
+    error_codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    error_codes.INVALID_TXN_STATE,
+    error_codes.INVALID_PRODUCER_ID_MAPPING,
+    error_codes.CONCURRENT_TRANSACTIONS,
+    error_codes.KAFKA_STORAGE_ERROR,
+    error_codes.UNKNOWN_PRODUCER_ID,
+    error_codes.FENCED_LEADER_EPOCH,
+    error_codes.UNKNOWN_LEADER_EPOCH,
+    error_codes.OFFSET_NOT_AVAILABLE,
+    error_codes.UNSTABLE_OFFSET_COMMIT,
+    error_codes.THROTTLING_QUOTA_EXCEEDED,
+    error_codes.TRANSACTION_ABORTABLE,
 }
-CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT = 51, 88
-NOT_CONTROLLER = 41
-_FINAL = {
-    10: "MESSAGE_TOO_LARGE: raise max.message.bytes of the topic",
-    18: "RECORD_LIST_TOO_LARGE: raise segment.bytes of the topic",
-    32: "INVALID_TIMESTAMP: raise message.timestamp.before.max.ms or .after.max.ms of the topic",
-    36: "TOPIC_ALREADY_EXISTS",
-    37: "INVALID_PARTITIONS",
-    38: "INVALID_REPLICATION_FACTOR",
-    40: "INVALID_CONFIG",
-    44: "POLICY_VIOLATION",
-    50: "INVALID_TRANSACTION_TIMEOUT: raise transaction.max.timeout.ms of the brokers to a minute",
-    87: "INVALID_RECORD",
+_REMEDIES = {
+    error_codes.MESSAGE_TOO_LARGE: "raise max.message.bytes of the topic",
+    error_codes.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the topic",
+    error_codes.INVALID_TIMESTAMP: (
+        "raise message.timestamp.before.max.ms or .after.max.ms of the topic"
+    ),
+    error_codes.INVALID_TRANSACTION_TIMEOUT: (
+        "raise transaction.max.timeout.ms of the brokers to a minute"
+    ),
 }
 
 
@@ -75,9 +68,10 @@ def refusal(code: int, what: str, detail: str | None = None, *, needs: Acl) -> R
     """A Kafka error code as one of our kinds. Unavailable: abort, and go on from what was
     committed; Fenced: another restore of the partition has begun since.
     """
-    name = _FENCED.get(code) or _PASSING.get(code) or _FINAL.get(code, "Kafka error")
-    message = f"{what}: {name} ({code})" + (f": {detail}" if detail else "")
-    if code in _NOT_AUTHORIZED:
+    name = error_codes.error_name(code)
+    remedy = f": {_REMEDIES[code]}" if code in _REMEDIES else ""
+    message = f"{what}: {name}{remedy} ({code})" + (f": {detail}" if detail else "")
+    if code in NOT_AUTHORIZED:
         return missing_acls(message, [needs])
     if code in _FENCED:
         return Fenced(

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_protocol.apis import CREATE_TOPICS, FETCH, LIST_OFFSETS
+from kafka_protocol.error_codes import NOT_CONTROLLER
 from kafka_protocol.fetch import CONSUMER_REPLICA_ID
 from kip405.aborted import AbortedProducers
 from kip405.acls import topic_acl
@@ -27,7 +28,7 @@ from rlm.broker.partition_requests import (
     local_records,
 )
 from rlm.clock import Clock
-from rlm.restore.brokers import NOT_CONTROLLER, Brokers, raise_refusal
+from rlm.restore.brokers import Brokers, raise_refusal
 from rlm.restore.transactions import Progress, TargetPartition
 
 CREATED_WITH = {

@@ -22,6 +22,7 @@ from kafka_protocol.apis import (
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
+from kafka_protocol.error_codes import CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT
 from kafka_protocol.schema import Api, Value
 from kip405.acls import Acl, group_acl, topic_acl
 from kip405.addresses import Address
@@ -30,10 +31,8 @@ from kip405.ids import Uuid
 from rlm.clock import Clock
 from rlm.restore.batches import OutgoingBatch, next_sequence
 from rlm.restore.brokers import (
-    CONCURRENT_TRANSACTIONS,
     GROUP,
     TRANSACTION,
-    UNSTABLE_OFFSET_COMMIT,
     Brokers,
     raise_refusal,
 )
