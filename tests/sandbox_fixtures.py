@@ -26,13 +26,25 @@ PINTEREST_KEYS = {
     "rsm.config.pinterest.entropy.bits": "3",
 }
 """Settings of a store without which it does not write that layout."""
+_PATIENT = Override(scope="broker", key="broker.session.timeout.ms", value="30000")
 SandboxFactory = Callable[..., Sandbox]
 """Keyword arguments of SandboxSpec; `overrides` as strings like `broker.KEY=V`."""
 
 
+def patient(spec: SandboxSpec) -> SandboxSpec:
+    """The spec whose only broker stays the leader where the machine stands still for some seconds;
+    else its partitions would lose it for a moment, and get two leader epochs and new coordinators.
+    A broker that was killed starts again after that time only, so tests stop it.
+    """
+    if spec.brokers > 1 or any(one.key == _PATIENT.key for one in spec.overrides):
+        return spec
+    return replace(spec, overrides=(*spec.overrides, _PATIENT))
+
+
 def with_workers(spec: SandboxSpec, count: str | None = None) -> SandboxSpec:
     """The spec with so many proxy workers, by default as RLM_TEST_WORKERS says, with the layout of
-    RLM_TEST_LAYOUT, and with remote index files as RLM_TEST_REMOTE_INDEX says.
+    RLM_TEST_LAYOUT, and with remote index files as RLM_TEST_REMOTE_INDEX says. A single broker is
+    patient, where it has a service.
     """
     asked = {
         "proxy.workers": count or os.environ.get("RLM_TEST_WORKERS"),
@@ -46,7 +58,7 @@ def with_workers(spec: SandboxSpec, count: str | None = None) -> SandboxSpec:
         chosen += [
             Override(scope="store", key=key, value=one) for key, one in PINTEREST_KEYS.items()
         ]
-    return replace(spec, overrides=(*spec.overrides, *chosen))
+    return patient(replace(spec, overrides=(*spec.overrides, *chosen)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +75,9 @@ def kafka_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KafkaCluster]:
     """One broker alone, until its last test: use topic names of your own."""
-    made = _up(tmp_path_factory.mktemp("kafka"), services=False)
+    made = Sandbox.up(
+        tmp_path_factory.mktemp("kafka"), patient(SandboxSpec(services=False, jvm="quick"))
+    )
     with ended_early(request, lambda: _down(made)):
         yield KafkaCluster(
             sandbox=made,

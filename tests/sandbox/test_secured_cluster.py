@@ -22,6 +22,7 @@ from rlm_sandbox.security.files import SecurityFiles
 from rlm_sandbox.security.principals import saved_secrets
 from rlm_sandbox.spec import SandboxSpec
 from tests.builders import secured_clients
+from tests.sandbox_fixtures import patient
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +36,8 @@ def secured(
 ) -> Iterator[Sandbox]:
     """One broker alone, with one topic of three records that admin has written."""
     root = tmp_path_factory.mktemp("secured")
-    made = Sandbox.up(root, SandboxSpec(security=request.param, services=False, jvm="quick"))
+    spec = SandboxSpec(security=request.param, services=False, jvm="quick")
+    made = Sandbox.up(root, patient(spec))
     try:
         admin = secured_clients.librdkafka(made.json, "admin")
         create_topic(admin, TOPIC)

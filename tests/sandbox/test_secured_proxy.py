@@ -29,6 +29,7 @@ from tests.rlm.proxy.test_h36_hostile import Causes
 from tests.rlm.proxy.test_pass_through import raw_request
 from tests.rlm.workers.test_h24_worker_process import end, start
 from tests.sandbox.test_secured_cluster import create_topic, read, written
+from tests.sandbox_fixtures import patient
 
 pytestmark = pytest.mark.integration
 
@@ -58,7 +59,7 @@ def secured(
     rows = f"DIRECT:SASL_SSL,TIERED:{tiered},CONTROLLER:SASL_SSL"
     changed = (Override.parse(f"broker.listener.security.protocol.map={rows}"),)
     spec = SandboxSpec(security="sasl_ssl", services=False, jvm="quick", overrides=changed)
-    made = Sandbox.up(tmp_path_factory.mktemp("secured-proxy"), spec)
+    made = Sandbox.up(tmp_path_factory.mktemp("secured-proxy"), patient(spec))
     files = SecurityFiles(folder=made.layout.security)
     listener = ListenerTls(
         cert_file=str(files.certificate(BROKER)), key_file=str(files.key(BROKER))

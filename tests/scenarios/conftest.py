@@ -14,7 +14,6 @@ from tests.sandbox_fixtures import with_versions, with_workers
 from tests.scenarios.client_threads import clients_come_to, open_clients
 from tests.scenarios.cluster import STORES, WORKERS, Cluster
 from tests.scenarios.faults import whole
-from tests.scenarios.replicas import heal
 
 _SECURED_SETTINGS = (
     "rlm.remote.delete.delay.ms=3600000",
@@ -63,7 +62,7 @@ def three(three_brokers: Sandbox) -> Iterator[Cluster]:
         try:
             yield cluster
         finally:
-            heal(cluster)
+            whole(cluster)
             cluster.delete_topics()
 
 
@@ -98,8 +97,8 @@ def one_broker(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
     spec = _spec_of(kind)
     if running := os.environ.get("RLM_ONE_SANDBOX"):
         opened = Sandbox.open(Path(running))
-        has = opened.state.spec
-        if has.store != spec.store or not set(has.overrides) >= set(spec.overrides):
+        has, wanted = opened.state.spec, (one for one in spec.overrides if one.scope != "broker")
+        if has.store != spec.store or not set(has.overrides) >= set(wanted):
             pytest.skip(f"RLM_ONE_SANDBOX is not one for {kind}")
         yield opened
         return

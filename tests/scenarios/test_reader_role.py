@@ -22,7 +22,7 @@ from tests.scenarios.cluster import Cluster, Row, fresh
 pytestmark = pytest.mark.integration
 
 _WHO = call_metadata("tests", None)
-_TIMEOUT_S = 60
+_TIMEOUT_S = 120
 _SEGMENT_ROWS = 1024
 """At least as many as a segment of 1 MiB holds."""
 # Otherwise the client takes a whole stream in before the test asks for its second piece.
@@ -82,7 +82,7 @@ def _of(rows: list[Row]) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 def _health(address: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://{address}/healthz", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{address}/healthz", timeout=_TIMEOUT_S) as answer:
         found: dict[str, Any] = json.loads(answer.read())
         return found
 
@@ -116,7 +116,7 @@ def test_the_remote_tier_alone_from_service_and_reader(cluster: Cluster) -> None
         assert _content(one.read()) == rows[:end]
         assert _content(one.read(100, end_offset=200))[-1][0] >= 199
 
-    sandbox.kill("broker:1")
+    sandbox.stop("broker:1")
     for one in both:
         assert one.position(-1) == end
         assert one.position(-2) == 0

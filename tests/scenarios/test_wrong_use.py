@@ -257,7 +257,7 @@ def test_there_is_no_leader(one: Cluster) -> None:
     one.create_topic(topic)
     one.enable(topic)
     one.fill(topic, mib=1)
-    one.sandbox.kill("broker:1")
+    one.sandbox.stop("broker:1")
     try:
         for arguments in (
             ("topics", "enable", topic, "--trim"),
