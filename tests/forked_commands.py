@@ -26,6 +26,10 @@ _ROOT = Path(__file__).resolve().parents[1]
 _idle: "list[ForkingProcess]" = []
 
 
+class CommandFailed(AssertionError):
+    """What a command has said that should have succeeded."""
+
+
 def run_command(
     arguments: tuple[str, ...], environ: Mapping[str, str], timeout_s: float
 ) -> "subprocess.CompletedProcess[str]":

@@ -41,6 +41,7 @@ from tests.scenarios.cluster import Cluster
 from tests.service_log import events_of
 
 _PASSWORD = "of-tests-only"
+_LIMIT_S = 120
 SUPER_USER: dict[str, Any] = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",
@@ -101,7 +102,7 @@ class SecuredCluster(Cluster):
         """Until it is granted again; returns when every broker knows."""
         filters = [filter_of(acl) for acl in acls]
         for deleted in self.admin.delete_acls(filters).values():
-            assert list(deleted.result(30)), "there was no such ACL"
+            assert list(deleted.result(_LIMIT_S)), "there was no such ACL"
         self._wait_until_known(acls, allowed=False)
 
     @property
@@ -135,7 +136,7 @@ class SecuredCluster(Cluster):
 
     def _get(self, node_id: int, path: str) -> str:
         port = self.sandbox.state.ports[node_id].http
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=_LIMIT_S) as answer:
             return str(answer.read().decode())
 
     def wait_all_within(self, topic: str, *, beyond: int) -> None:
@@ -172,7 +173,7 @@ class SecuredCluster(Cluster):
 
     def _create(self, bindings: Iterable[AclBinding]) -> None:
         for created in self.admin.create_acls(list(bindings)).values():
-            created.result(30)
+            created.result(_LIMIT_S)
 
 
 def binding_of(acl: Acl) -> AclBinding:

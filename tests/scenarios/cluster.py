@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import STORE_PROCESSES
-from tests.forked_commands import run_command
+from tests.forked_commands import CommandFailed, run_command
 from tests.scenarios.local_logs import is_beyond_retention
 
 STORES = tuple(STORE_PROCESSES)
@@ -40,6 +40,9 @@ _LIMIT_S = 120
 _COMMAND_TIMEOUT_S = 120
 _NOT_YET = ("has never said that it lives", "COORDINATOR_LOAD_IN_PROGRESS")
 _KEPT = "--local-retention-bytes"
+
+_PASSING = (KafkaException, CommandFailed, subprocess.TimeoutExpired, OSError, EOFError)
+"""Errors of who is asked while services and brokers start or move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,8 @@ class Cluster:
         done = run_command(arguments, environ, timeout_s)
         if check:
             allowed = (0, 1) if arguments[0] == "status" and not done.stderr else (0,)
-            assert done.returncode in allowed, f"rlm {arguments}: {done.stdout}{done.stderr}"
+            if done.returncode not in allowed:
+                raise CommandFailed(f"rlm {arguments}: {done.stdout}{done.stderr}")
         return done
 
     def rlm_json(self, *arguments: str) -> Any:
@@ -173,12 +177,13 @@ class Cluster:
             partitions = len(assignment)
         new = NewTopic(topic, num_partitions=partitions, config=config, **kwargs)
         self._made.append(topic)
-        self.admin.create_topics([new])[topic].result(30)
+        asked = self.admin.create_topics([new], request_timeout=_LIMIT_S)
+        asked[topic].result(_LIMIT_S)
         self.wait_for(lambda: self._all_know(topic, partitions), f"leaders of {topic}")
 
     def _all_know(self, topic: str, partitions: int) -> bool:
         """A new client asks the one broker that it is given."""
-        for broker in self.admin.list_topics(topic, timeout=30).brokers.values():
+        for broker in self.admin.list_topics(topic, timeout=_LIMIT_S).brokers.values():
             with self._new_admin(**{"bootstrap.servers": f"{broker.host}:{broker.port}"}) as admin:
                 found = admin.list_topics(topic, timeout=5).topics[topic].partitions
             if sum(one.leader >= 0 for one in found.values()) < partitions:
@@ -193,7 +198,7 @@ class Cluster:
         with self._new_admin() as admin:
             for asked in admin.delete_topics(made).values() if made else ():
                 with contextlib.suppress(KafkaException, TimeoutError):
-                    asked.result(30)
+                    asked.result(_LIMIT_S)
 
     def enable(self, topic: str, *options: str) -> None:
         """`rlm topics enable T --trim` with small local retention unless options say otherwise.
@@ -215,11 +220,11 @@ class Cluster:
     def topic_config(self, topic: str) -> dict[str, tuple[str, Any]]:
         """DescribeConfigs of the topic: value and source of every entry."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        found = self.admin.describe_configs([resource])[resource].result(30)
+        found = self.admin.describe_configs([resource])[resource].result(_LIMIT_S)
         return {name: (entry.value, entry.source) for name, entry in found.items()}
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        metadata = self.admin.list_topics(topic, timeout=30).topics[topic].partitions
+        metadata = self.admin.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions
         return int(metadata[partition].leader) if partition in metadata else -1
 
     def wait_led(self, topic: str, partition: int = 0) -> int:
@@ -246,11 +251,8 @@ class Cluster:
 
         def ask() -> bool:
             try:
-                found.append(
-                    self.admin.list_offsets({topic_partition: spec})[topic_partition]
-                    .result(30)
-                    .offset
-                )
+                asked = self.admin.list_offsets({topic_partition: spec})[topic_partition]
+                found.append(asked.result(_LIMIT_S).offset)
             except KafkaException:
                 self.close()
                 self.admin = self._open.enter_context(self._new_admin())
@@ -353,17 +355,14 @@ class Cluster:
             consumer.close()
 
     def partitions(self, topic: str) -> list[int]:
-        return sorted(self.admin.list_topics(topic, timeout=30).topics[topic].partitions)
+        return sorted(self.admin.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions)
 
     def wait_trimmed(
         self, topic: str, partition: int = 0, *, beyond: int = 0, timeout_s: float = _LIMIT_S
     ) -> int:
         """Wait until the broker's log starts beyond an offset; answers where it starts."""
-        self.wait_for(
-            lambda: self.log_start(topic, partition) > beyond,
-            f"trim of {topic}-{partition} beyond {beyond}",
-            timeout_s,
-        )
+        what = f"trim of {topic}-{partition} beyond {beyond}"
+        self.wait_for(lambda: self.log_start(topic, partition) > beyond, what, timeout_s)
         return self.log_start(topic, partition)
 
     def trimmed_topic(self, name: str) -> tuple[str, list[Row]]:
@@ -432,16 +431,17 @@ class Cluster:
         self.wait_trimmed(topic)
 
     def wait_for(self, reached: Callable[[], bool], what: str, timeout_s: float = _LIMIT_S) -> None:
-        """Poll until true; an AssertionError names what never came."""
+        """Poll until true; an AssertionError names what never came, and the last passing error."""
         deadline = time.monotonic() + timeout_s
         while True:
+            failed: Exception | None = None
             try:
                 if reached():
                     return
-            except KafkaException as error:
-                if not error.args[0].retriable() and time.monotonic() > deadline:
-                    raise
-            assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s"
+            except _PASSING as error:
+                failed = error
+            if time.monotonic() >= deadline:
+                raise AssertionError(f"{what}: not within {timeout_s} s") from failed
             time.sleep(0.2)
 
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 
 from tests.scenarios.cluster import Cluster
 
-_LIMIT_S = 60
+_LIMIT_S = 120
 _OF_SEGMENTS = (".log", ".index", ".timeindex")
 Config = Mapping[str, tuple[Any, Any]]
 """Value and source of each entry."""

@@ -26,6 +26,7 @@ for capability in (1, 2) if os.geteuid() == 0 else ():
         sys.exit(f"capability {capability} cannot be dropped: errno {ctypes.get_errno()}")
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
+_END_S = 120
 _WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -55,7 +56,7 @@ def plugin_that_obeys_modes(cluster: Cluster) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(_END_S)
     cluster.wait_for(lambda: port_is_free(port), "port of the plugin free")
     cluster.sandbox.start("plugin:1")
 
@@ -86,7 +87,7 @@ def service_that_obeys_modes(
             yield
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(_END_S)
     cluster.wait_for(lambda: port_is_free(port), "port of the service free")
     cluster.sandbox.start("rlm:1")
 

@@ -80,7 +80,7 @@ def made_by_a_broker(cluster: Cluster, topic: str, root: Path) -> Theirs:
 
 def upload(cluster: Cluster, topic: str, partition: int, root: Path) -> int:
     """The files of every closed segment, then the watermark; answers where the open one begins."""
-    (log_dir,) = cluster.sandbox.log_dirs(cluster.leader(topic, partition))
+    (log_dir,) = cluster.sandbox.log_dirs(cluster.wait_led(topic, partition))
     source, target = log_dir / f"{topic}-{partition}", root / folder_of(topic, partition)
     target.mkdir(parents=True)
     *closed, active = sorted(source.glob("*.log"))
@@ -108,7 +108,7 @@ def plugin_file(path: Path, settings: Mapping[str, Any]) -> Path:
 def topic_id(cluster: Cluster, topic: str) -> Uuid:
     """The id that the topic has in the cluster."""
     asked = TopicCollection([topic])
-    found = cluster.admin.describe_topics(asked)[topic].result(30).topic_id
+    found = cluster.admin.describe_topics(asked)[topic].result(120).topic_id
     raw = (found.get_most_significant_bits() << 64) | found.get_least_significant_bits() % 2**64
     return Uuid((raw % 2**128).to_bytes(16))
 
@@ -135,4 +135,4 @@ def offset_of_time(cluster: Cluster, topic: str, partition: int, timestamp_ms: i
     (found,) = cluster.admin.list_offsets(
         asked, isolation_level=IsolationLevel.READ_UNCOMMITTED
     ).values()
-    return int(found.result(30).offset)
+    return int(found.result(120).offset)

@@ -9,8 +9,8 @@ from rlm_sandbox.demo.read_java import FORMATTER_PROPERTIES, NULL, parsed_positi
 from rlm_sandbox.kafka_dist import java_environment
 from tests.scenarios.cluster import Cluster, Row
 
-_IDLE_MS = 60_000
-_LIMIT_S = 150.0
+_IDLE_MS = 120_000
+_LIMIT_S = 240.0
 """A consumer that has all its records ends at once: only a failure takes so long."""
 
 
@@ -94,6 +94,6 @@ def _run(
         finally:
             limit.cancel()
             if process.poll() is None:
-                process.wait(20)
+                process.wait(60)
             listener.join()
     return rows, b"".join(said).decode(errors="replace")

@@ -16,6 +16,7 @@ from tests.scenarios.cluster import Cluster, fresh
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_LIMIT_S = 120
 
 
 class LedgerReader:
@@ -51,7 +52,7 @@ class LedgerReader:
         """Everything up to the ends of the ledger's partitions as they are now."""
         ends = self._ends(OffsetSpec.latest())
         while any(self._positions[p] < end for p, end in ends.items()):
-            message: Any = self._consumer.poll(20)
+            message: Any = self._consumer.poll(_LIMIT_S)
             assert message is not None, "the ledger cannot be read"
             self._see(message)
 
@@ -102,7 +103,7 @@ class LedgerReader:
         asked = {TopicPartition(LEDGER_TOPIC, p): spec for p in self._positions}
         found = self._cluster.admin.list_offsets(asked)
         return {
-            topic_partition.partition: int(one.result(30).offset)
+            topic_partition.partition: int(one.result(_LIMIT_S).offset)
             for topic_partition, one in found.items()
         }
 

@@ -22,6 +22,9 @@ STEP_MS = 10
 # ahead are never mistaken for one (brokers refuse what is more than an hour ahead).
 _AHEAD_MS = 60_000
 _PLAIN_A_PASS = 300
+_LIMIT_S = 120
+_OPEN_MS = 600_000
+"""So long a transaction stays open, whatever stalls."""
 _TRANSACTION = 40
 _HEADERS: tuple[Headers, ...] = (
     (),
@@ -72,7 +75,7 @@ class Load:
         self._serials = itertools.count()
         self._plain = {codec: _producer(cluster, codec) for codec in CODECS}
         self._transactional = {
-            codec: _producer(cluster, codec, **{"transactional.id": f"{topic}-{codec}"})
+            codec: _producer(cluster, codec, **_transactional(f"{topic}-{codec}"))
             for codec in CODECS
         }
 
@@ -82,7 +85,7 @@ class Load:
         Markers of transactions may still be written behind it: a broker answers before it does so.
         """
         for producer in self._transactional.values():
-            producer.init_transactions(30)
+            producer.init_transactions(_LIMIT_S)
         size = 0
         for number, codec in enumerate(itertools.cycle(CODECS)):
             self._send_once(codec, abort=number % 2 == 0, long=number in (2, 3))
@@ -99,9 +102,9 @@ class Load:
         self._send(plain, _PLAIN_A_PASS * (8 if long else 1), aborted=False)
         self._send(transactional, _TRANSACTION, aborted=abort)
         if abort:
-            transactional.abort_transaction(30)
+            transactional.abort_transaction(_LIMIT_S)
         else:
-            transactional.commit_transaction(30)
+            transactional.commit_transaction(_LIMIT_S)
 
     def _send(self, producer: Producer, count: int, *, aborted: bool) -> None:
         """In order: every record of this is acknowledged before another producer goes on."""
@@ -125,10 +128,14 @@ class Load:
                 on_delivery=partial(delivered, headers),
             )
             producer.poll(0)
-        assert producer.flush(60) == 0
+        assert producer.flush(_LIMIT_S) == 0
 
 
-def _producer(cluster: Cluster, codec: str, **extra: str) -> Producer:
+def _transactional(name: str) -> dict[str, Any]:
+    return {"transactional.id": name, "transaction.timeout.ms": _OPEN_MS}
+
+
+def _producer(cluster: Cluster, codec: str, **extra: Any) -> Producer:
     return Producer(
         {
             "bootstrap.servers": cluster.bootstrap,

@@ -35,7 +35,7 @@ def with_principal(cluster: Cluster, security: ClusterSecurity, name: str) -> Cl
     else:
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
         wanted = UserScramCredentialUpsertion(name, info, password.encode())
-        cluster.admin.alter_user_scram_credentials([wanted])[name].result(30)
+        cluster.admin.alter_user_scram_credentials([wanted])[name].result(120)
     write_atomically(files.password(name), password, private=True)
     passwords = {**security.secrets.passwords, name: password}
     return replace(security, secrets=replace(security.secrets, passwords=passwords))

@@ -11,7 +11,7 @@ from tests.scenarios.cluster import Cluster
 
 Value = dict[str, Any]
 T = TypeVar("T")
-PATIENT_MS = 15_000
+PATIENT_MS = 60_000
 """How long a Fetch may wait for records that only the store has: they come sooner."""
 _FIRST_FETCH_BY_ID = 13
 

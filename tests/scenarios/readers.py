@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.scenarios.cluster import Cluster, Row, fresh
 
-_LIMIT_S = 60
-_FIRST_POLL_S = 60
+_LIMIT_S = 180
+_FIRST_POLL_S = 120
 
 
 async def aiokafka_read(

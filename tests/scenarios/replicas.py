@@ -17,6 +17,7 @@ from rlm_sandbox.readiness import service_is_ready
 from tests.scenarios.cluster import Cluster, Row
 
 _PREFERRED, _UNCLEAN = 0, 1
+_LIMIT_S, _LIMIT_MS = 120, 120_000
 
 
 @contextlib.contextmanager
@@ -25,7 +26,11 @@ def _admin(cluster: Cluster) -> Iterator[Any]:
         warnings.simplefilter("ignore")  # it reads its schemas in a deprecated way
         from kafka.admin import KafkaAdminClient
 
-        admin = KafkaAdminClient(**cluster.kafka_python_options())
+        admin = KafkaAdminClient(
+            bootstrap_timeout_ms=_LIMIT_MS,
+            request_timeout_ms=_LIMIT_MS,
+            **cluster.kafka_python_options(),
+        )
         try:
             yield admin
         finally:
@@ -49,12 +54,12 @@ def trimmed_topic(
 
 
 def isr(cluster: Cluster, topic: str, partition: int = 0) -> set[int]:
-    metadata = cluster.admin.list_topics(topic, timeout=30).topics[topic].partitions
+    metadata = cluster.admin.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions
     return set(metadata[partition].isrs) if partition in metadata else set()
 
 
 def replicas(cluster: Cluster, topic: str, partition: int = 0) -> list[int]:
-    metadata = cluster.admin.list_topics(topic, timeout=30).topics[topic].partitions
+    metadata = cluster.admin.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions
     return list(metadata[partition].replicas)
 
 
@@ -142,7 +147,7 @@ def disk(cluster: Cluster, topic: str, node: int, partition: int = 0) -> Partiti
 
 def heal(cluster: Cluster) -> None:
     """Start what a test stopped; returns when every broker is back and in sync everywhere, and
-    services are ready again: the next test may ask any of them.
+    services are ready again, also those that the test has started: the next one may ask any.
     """
     stopped = [row.name for row in cluster.sandbox.status() if row.state == "stopped"]
     for name in stopped:
@@ -158,10 +163,8 @@ def heal(cluster: Cluster) -> None:
             for row in topic.partitions.values()
         )
 
-    if stopped:
-        cluster.wait_for(healed, "all brokers in sync again", 120)
-    ports = cluster.sandbox.state.ports
-    for name in stopped:
-        if name.startswith("rlm:"):
-            http = ports[int(name.partition(":")[2])].http
-            cluster.wait_for(partial(service_is_ready, http), f"{name} is ready again")
+    cluster.wait_for(healed, "all brokers in sync again", _LIMIT_S)
+    for row in cluster.sandbox.status():
+        if row.name.startswith("rlm:"):
+            http = cluster.sandbox.state.ports[int(row.name.partition(":")[2])].http
+            cluster.wait_for(partial(service_is_ready, http), f"{row.name} is ready again")

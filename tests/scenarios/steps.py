@@ -24,7 +24,7 @@ from tests.scenarios.test_h38_problems import Operator
 EARLIEST, LATEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -4, -5
 _LIST_OFFSETS_VERSION = 11
 _INDEX_ENTRY_BYTES = 12
-_READ_LIMIT_S = 60
+_LIMIT_S = 120
 
 
 class GroupProtocol(enum.Enum):
@@ -92,7 +92,7 @@ class TieredTopic:
 
     def expect_earliest_local_offset(self, offset: int, partition: int = 0) -> None:
         """The broker's log comes to begin there; in its directories too."""
-        leader = self.cluster.leader(self.name, partition)
+        leader = self.cluster.wait_led(self.name, partition)
 
         def begins() -> bool:
             segments = disk(self.cluster, self.name, leader, partition).segments
@@ -105,13 +105,19 @@ class TieredTopic:
 
     def expect_leader_epoch_checkpoint(self, start_offset: int) -> None:
         """The leader's epoch file comes to begin there: Kafka cuts it with the local log."""
-        leader = self.cluster.leader(self.name)
+        leader = self.cluster.wait_led(self.name)
 
         def begins() -> bool:
             entries = disk(self.cluster, self.name, leader).lineage.entries
             return bool(entries) and entries[0].start_offset == start_offset
 
         self.cluster.wait_for(begins, f"the epoch file of {self.name} begins at {start_offset}")
+
+    def leader_epoch(self) -> int:
+        """Of the newest record, by the leader's epoch file."""
+        found = disk(self.cluster, self.name, self.cluster.wait_led(self.name)).lineage.latest_epoch
+        assert found is not None
+        return found
 
     def consume(
         self, start: int = 0, partition: int = 0, end: int | None = None, **config: Any
@@ -184,8 +190,10 @@ class TieredTopic:
         """Through the proxy, as any client; both tiers then begin there."""
         asked = TopicPartition(self.name, 0, before)
         with AdminClient({"bootstrap.servers": self.cluster.bootstrap}) as admin:
-            assert admin.delete_records([asked])[asked].result(30).low_watermark == before
-            start = admin.list_offsets({asked: OffsetSpec.earliest()})[asked].result(30).offset
+            assert admin.delete_records([asked])[asked].result(_LIMIT_S).low_watermark == before
+            start = (
+                admin.list_offsets({asked: OffsetSpec.earliest()})[asked].result(_LIMIT_S).offset
+            )
         assert start == before
 
     def expect_reset_to_earliest(self, offset: int) -> None:
@@ -227,6 +235,6 @@ class TieredTopic:
         )
         consumer.subscribe([self.name], on_assign=self._starts_at(partition, start))
         try:
-            return collect(consumer, {partition: end}, _READ_LIMIT_S)
+            return collect(consumer, {partition: end}, _LIMIT_S)
         finally:
             consumer.close()

@@ -26,6 +26,7 @@ from rlm.v1.fetch_pb2_grpc import FetchServiceStub
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.builders import secured_clients
+from tests.sandbox_fixtures import patient
 from tests.scenarios.acl_requests import NONE, REFUSED, bearer_token, with_token
 from tests.scenarios.api_principals import ENTRIES, MAY, questions
 from tests.scenarios.authorizer import binding_of, filter_of
@@ -38,7 +39,7 @@ SERVICES = "the-token-of-the-services"
 OK, DENIED = grpc.StatusCode.OK, grpc.StatusCode.PERMISSION_DENIED
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 TIMESTAMPS = (-1, -2, -3, -4, -5, -6, 1)
-SOON_S = ACLS_VALID_MS / 1_000 + 20
+SOON_S = ACLS_VALID_MS / 1_000 + 120
 
 
 class ApiCluster(PrincipalCluster):
@@ -84,7 +85,7 @@ class ApiCluster(PrincipalCluster):
         for name, entries in ENTRIES.items():
             bindings = [entry.binding(name, topic) for entry in entries]
             for created in self.admin.create_acls(bindings).values() if bindings else ():
-                created.result(30)
+                created.result(120)
         last = list(ENTRIES)[-1]
         self.wait_for(
             lambda: asyncio.run(self.broker_errors(last, topic))["epochs"] == NONE, "the ACLs"
@@ -92,11 +93,11 @@ class ApiCluster(PrincipalCluster):
 
     def add(self, acl: Acl) -> None:
         for created in self.admin.create_acls([binding_of(acl)]).values():
-            created.result(30)
+            created.result(120)
 
     def remove(self, acl: Acl) -> None:
         for deleted in self.admin.delete_acls([filter_of(acl)]).values():
-            assert list(deleted.result(30)), f"there was no {acl}"
+            assert list(deleted.result(120)), f"there was no {acl}"
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiCluster]:
         path.write_text(content)
         overrides.append(Override(scope="rlm", key=key, value=str(path)))
     spec = SandboxSpec(security="sasl_plaintext", jvm="quick", overrides=tuple(overrides))
-    made = Sandbox.up(tmp_path_factory.mktemp("secured"), spec)
+    made = Sandbox.up(tmp_path_factory.mktemp("secured"), patient(spec))
     try:
         admin = secured_clients.librdkafka(made.json, "admin", proxy=True)
         with ApiCluster(made, admin) as running, pytest.MonkeyPatch.context() as patched:

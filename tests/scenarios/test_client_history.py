@@ -25,6 +25,7 @@ from tests.service_log import events_of
 pytestmark = pytest.mark.integration
 
 _DAY_MS = 86_400_000
+_LIMIT_S = 120
 _RULES = "[{client.ids: 'local-.*', history: local}, {client.ids: 'window-.*', history: 1d}]"
 _OLD, _NEW = 3 * 1024, 5 * 1024
 """Records of two days ago, and of now."""
@@ -81,7 +82,7 @@ def _fill(cluster: Cluster, topic: str) -> list[Row]:
             on_delivery=delivered,
         )
         producer.poll(0)
-    assert producer.flush(60) == 0
+    assert producer.flush(_LIMIT_S) == 0
     return sorted(rows, key=lambda row: row.offset)
 
 
@@ -101,7 +102,7 @@ def _consumer(archive: Archive, client_id: str, group: str, **config: Any) -> Co
 def _read(consumer: Consumer, archive: Archive) -> list[Row]:
     """Everything to the end of the log, from wherever the group begins."""
     rows: list[Row] = []
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + _LIMIT_S
     consumer.subscribe([archive.topic])
     while not rows or rows[-1].offset + 1 < len(archive.rows):
         assert time.monotonic() < deadline, f"{len(rows)} rows, {rows[-1:]}"
@@ -116,7 +117,7 @@ def _window_start(archive: Archive) -> int:
     """As a client learns it."""
     consumer = _consumer(archive, "window-asks", fresh("asks"))
     try:
-        low, _ = consumer.get_watermark_offsets(TopicPartition(archive.topic, 0), timeout=30)
+        low, _ = consumer.get_watermark_offsets(TopicPartition(archive.topic, 0), timeout=_LIMIT_S)
         return int(low)
     finally:
         consumer.close()
@@ -165,7 +166,7 @@ def test_a_committed_position_below_stays_and_its_client_gets_an_error(archive: 
     limited = _consumer(archive, "local-2", group, **{"auto.offset.reset": "error"})
     limited.subscribe([archive.topic])
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + _LIMIT_S
         error = None
         while error is None:
             assert time.monotonic() < deadline
@@ -173,7 +174,7 @@ def test_a_committed_position_below_stays_and_its_client_gets_an_error(archive: 
             assert message is None or message.error() is not None, message.offset()
             error = None if message is None else message.error()
         assert error.code() == KafkaError._AUTO_OFFSET_RESET, error
-        [found] = limited.committed([TopicPartition(archive.topic, 0)], timeout=30)
+        [found] = limited.committed([TopicPartition(archive.topic, 0)], timeout=_LIMIT_S)
         assert found.offset == 5
     finally:
         limited.close()

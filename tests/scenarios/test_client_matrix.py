@@ -129,7 +129,7 @@ def test_h37_kafka_python_reads_on_where_the_leader_changes_meanwhile(
     histories: dict[str, Led],
 ) -> None:
     led = histories["gzip"]
-    node = 2 if led.cluster.leader(led.topic) != 2 else 3
+    node = 2 if led.cluster.wait_led(led.topic) != 2 else 3
     move = Once(lambda: lead(led.cluster, led.topic, node), at=500)
     small = {"max_partition_fetch_bytes": 65_536, "max_poll_records": 100}
     read = kafka_python_read(led.cluster, led.topic, len(led.rows), on_row=move, **small)

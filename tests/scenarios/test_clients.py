@@ -37,6 +37,7 @@ pytestmark = pytest.mark.integration
 OFFSET_OUT_OF_RANGE = 1
 _PARTITIONS = 2
 _SETTLED_READS = 3
+_LIMIT_S = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,12 +172,13 @@ def _committed(cluster: Cluster, topic: str) -> list[Row]:
         assert error is None, error
         rows.append(row_of(message))
 
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": topic})
-    producer.init_transactions(30)
+    settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": topic}
+    producer = Producer(settings)
+    producer.init_transactions(_LIMIT_S)
     producer.begin_transaction()
     for number in range(10):
         producer.produce(topic, b"value-%d" % number, partition=0, on_delivery=delivered)
-    producer.commit_transaction(30)
+    producer.commit_transaction(_LIMIT_S)
     return rows
 
 
@@ -302,7 +304,7 @@ async def _produced_log_start(
 ) -> int:
     key = {"name": topic} if version <= 12 else {"topic_id": id_of_topic}
     data = [{"index": 0, "records": batch(0, 1, first_ms=int(time.time() * 1000))}]
-    body = {"acks": -1, "timeout_ms": 5_000, "topic_data": [{**key, "partition_data": data}]}
+    body = {"acks": -1, "timeout_ms": 60_000, "topic_data": [{**key, "partition_data": data}]}
     answer = await client.call(PRODUCE, version, body)
     [partition] = answer["responses"][0]["partition_responses"]
     assert partition["error_code"] == 0, (version, partition)
@@ -325,7 +327,7 @@ def test_h22_librdkafkas_low_watermark_does_not_flip_between_the_tiers(archive: 
     consumer.assign([topic_partition])
     try:
         while True:
-            message = consumer.poll(30)
+            message = consumer.poll(_LIMIT_S)
             assert message is not None
             error = message.error()
             if error is not None:

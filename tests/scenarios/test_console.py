@@ -44,7 +44,7 @@ class Page:
         self._url = f"http://127.0.0.1:{cluster.sandbox.state.ports[1].http}/console"
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self._url}/{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"{self._url}/{path}", timeout=_LIMIT_S) as answer:
             return json.loads(answer.read())
 
     def act(self, name: str, **fields: object) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ class Page:
         request = urllib.request.Request(
             f"{self._url}/actions/{name}", json.dumps(fields).encode(), headers
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=_LIMIT_S) as answer:
             return [json.loads(line) for line in answer]
 
     def row(self, topic: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def test_h19_what_the_brokers_own_retention_removed_is_read_through_the_proxy(
     one.rlm("topics", "enable", topic, "--retention", "-1")
     before = one.topic_config(topic)
     with SteadyProducer(one, topic, [0], kib_per_s=_KIB_PER_S) as load:
-        removed = one.wait_trimmed(topic, beyond=2_048, timeout_s=3 * retention_s + 30)
+        removed = one.wait_trimmed(topic, beyond=2_048, timeout_s=3 * retention_s + 120)
         rows = sorted(load.rows, key=lambda row: row.offset)
         read = one.read_all(topic, end={0: rows[-1].offset + 1})
     assert_same(read, rows)

@@ -38,7 +38,7 @@ class Doctor:
 
     def found(self, bootstrap: str, **changed: str) -> Mapping[str, list[str]]:
         """Findings by check, without those of this machine and of topics of earlier tests."""
-        done = self.run("--as-client", bootstrap, "--json", **changed)
+        done = self.run("--as-client", bootstrap, "--json", "--timeout", "90", **changed)
         answer = json.loads(done.stdout)
         assert done.returncode == int(not answer["sound"]), done.stderr
         checks = answer["checks"]
@@ -108,4 +108,4 @@ def _alter(cluster: Cluster, topic: str, name: str, value: str) -> None:
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     for future in cluster.admin.incremental_alter_configs([resource]).values():
-        future.result(timeout=30)
+        future.result(timeout=120)

@@ -39,10 +39,15 @@ def settings_of_one_process(cluster: Cluster, folder: Path) -> Path:
 
 def closed_segments(cluster: Cluster, topic: str) -> bytes:
     """The bytes of all segments but the active one, which nothing has trimmed yet."""
-    [log_dir] = cluster.sandbox.log_dirs()
-    files = sorted((log_dir / f"{topic}-0").glob("*.log"))
+    files = segments(cluster, topic)
     assert len(files) > 2
     return b"".join(one.read_bytes() for one in files[:-1])
+
+
+def segments(cluster: Cluster, topic: str) -> list[Path]:
+    """The logs that the broker has; the last one is active."""
+    [log_dir] = cluster.sandbox.log_dirs()
+    return sorted((log_dir / f"{topic}-0").glob("*.log"))
 
 
 async def read_whole(manager: RemoteLogManager, partition: TopicPartition) -> bytes:
@@ -75,7 +80,7 @@ async def check_deletion(
     with AdminClient({"bootstrap.servers": one.bootstrap}) as admin:
         asked = admin.delete_records([At(partition.topic, partition.partition, 10)])
         for answer in asked.values():
-            await asyncio.to_thread(answer.result, 30)
+            await asyncio.to_thread(answer.result, LIMIT_S)
     with pytest.raises(OffsetOutOfRange) as error:
         await manager.read(partition, 9)
     assert error.value.log_start_offset == 10
@@ -111,7 +116,7 @@ async def test_h05_a_program_tiers_what_it_has_added_and_nothing_else(
         acked[name] = one.fill(name, mib=3)
     assert await refused(settings), "the sandbox's works for the broker"
     await asyncio.to_thread(one.sandbox.stop, "rlm:1")
-    stored = closed_segments(one, topic)
+    stored, active = closed_segments(one, topic), int(segments(one, topic)[-1].stem)
     async with RemoteLogManager(settings) as manager:
         assert await refused(settings), "this one does"
         for name in (topic, other):
@@ -119,9 +124,13 @@ async def test_h05_a_program_tiers_what_it_has_added_and_nothing_else(
         assert await manager.add_partitions([first])
         assert not await manager.add_partitions([TopicPartition(topic, 7)])
         assert second in manager.left_out()
-        await asyncio.to_thread(one.wait_trimmed, topic)
+        await asyncio.to_thread(one.wait_trimmed, topic, beyond=active - 1)
         assert await read_whole(manager, first) == stored
-        assert await asyncio.to_thread(problems, one, "partition-left-out") >= {str(second)}
+        await asyncio.to_thread(
+            one.wait_for,
+            lambda: problems(one, "partition-left-out") >= {str(second)},
+            "the problem of what is left out",
+        )
         assert not (await manager.read(second, 0)).remote_next_offset
         await check_deletion(one, manager, first)
 

@@ -162,7 +162,7 @@ def _params(security: str) -> list[object]:
 def _reads_from_the_very_start(both: Both, cell: Cell) -> list[Repeat]:
     """The leader of a partition changes meanwhile."""
     cluster, topic = both.cluster, both.topic
-    node = cluster.leader(topic) % 3 + 1
+    node = cluster.wait_led(topic) % 3 + 1
     meanwhile = Meanwhile(lambda: lead(cluster, topic, node))
     return _reads_alone(both, cell, _VERY_START, both.rows, meanwhile)
 
@@ -171,7 +171,7 @@ def _reads_by_seek(both: Both, cell: Cell) -> list[Repeat]:
     """From old offsets; the service of a leader restarts meanwhile."""
     cluster = both.cluster
     wanted = _sought(both)
-    name = f"rlm:{cluster.leader(both.topic, 1)}"
+    name = f"rlm:{cluster.wait_led(both.topic, 1)}"
 
     def restart() -> None:
         cluster.sandbox.kill(name)
@@ -287,7 +287,7 @@ def _leader_moves_away(direct: Both) -> None:
     leader epoch would notice nothing.
     """
     cluster, topic = direct.cluster, direct.topic
-    leader = cluster.leader(topic)
+    leader = cluster.wait_led(topic)
     [follower] = set(replicas(cluster, topic)) - {leader}
     [other] = {1, 2, 3} - {leader, follower}
     reassign(cluster, topic, [follower, other])
@@ -305,7 +305,7 @@ def test_clients_read_both_tiers_at_once_by_sasl_ssl(secured: Both) -> None:
     """
     cluster, topic, rows = secured.cluster, secured.topic, secured.rows
     chosen = [cell for cell in cells(SASL_SSL) if cell.in_ci is InCi.ALL]
-    node = cluster.leader(topic) % 3 + 1
+    node = cluster.wait_led(topic) % 3 + 1
     meanwhile = Meanwhile(lambda: lead(cluster, topic, node), readers=_WAYS * len(chosen))
     with contextlib.ExitStack() as open_readings:
 

@@ -32,7 +32,7 @@ def _publish(cluster: Cluster, key: PartitionKey, value: bytes | None) -> None:
         partition=ledger_partition(key),
         headers=[(name, text) for name, text in headers.encode()],
     )
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def test_h06_what_a_later_version_recorded_stops_trims_of_its_partition_only(one: Cluster) -> None:
@@ -93,4 +93,4 @@ def _text(log: Path, position: int) -> str:
 def _publish_setting(cluster: Cluster, key: bytes, value: bytes | None) -> None:
     with Producer({"bootstrap.servers": cluster.direct}) as producer:
         producer.produce(SETTINGS_TOPIC, key=key, value=value, partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0

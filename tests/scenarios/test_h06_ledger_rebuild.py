@@ -37,7 +37,8 @@ class _Load:
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
-        self._thread.join(60)
+        self._thread.join(240)
+        assert not self._thread.is_alive(), "the producer hangs"
 
 
 def _listed(cluster: Cluster, topic: str) -> set[str]:
@@ -70,13 +71,13 @@ def test_h06_a_ledger_deleted_under_load_comes_back_from_the_stores(one: Cluster
     segments = _listed(one, topic)
     config = str(one.sandbox.layout.rlm_config(1))
     with _Load(one, topic, first=len(rows)) as load:
-        one.admin.delete_topics([LEDGER_TOPIC])[LEDGER_TOPIC].result(30)
+        one.admin.delete_topics([LEDGER_TOPIC])[LEDGER_TOPIC].result(120)
         names = _objects(one, topic)
         one.wait_for(_says_missing(one), "the alarm")
         start = one.log_start(topic)  # a trim that was decided before the deletion is over
         dry = one.rlm_json("ledger", "rebuild", "--from-store", "--config", config)
         assert dry["written"] is None
-        assert LEDGER_TOPIC not in one.admin.list_topics(timeout=30).topics
+        assert LEDGER_TOPIC not in one.admin.list_topics(timeout=120).topics
         done = one.rlm(
             "ledger", "rebuild", "--from-store", "--config", config, "--yes", check=False
         )

@@ -20,6 +20,7 @@ from tests.scenarios.raw import connection, topic_id
 
 pytestmark = pytest.mark.integration
 
+_LIMIT_S = 120
 QUICK = tuple(
     Override.parse(text)
     for text in (
@@ -69,13 +70,15 @@ def settings_of(cluster: Cluster, topic_id: Uuid) -> list[str]:
     )
     newest: dict[str, bool] = {}
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(SETTINGS_TOPIC, 0), timeout=30)
+        low, high = consumer.get_watermark_offsets(
+            TopicPartition(SETTINGS_TOPIC, 0), timeout=_LIMIT_S
+        )
         consumer.assign([TopicPartition(SETTINGS_TOPIC, 0, low)])
         while True:
             (position,) = consumer.position([TopicPartition(SETTINGS_TOPIC, 0)])
             if position.offset >= high:
                 break
-            message = consumer.poll(30)
+            message = consumer.poll(_LIMIT_S)
             assert message is not None and message.error() is None
             key = message.key()
             assert key is not None
@@ -121,7 +124,7 @@ def test_h07_all_that_is_remote_of_a_deleted_topic_goes(quick: Cluster) -> None:
         quick.wait_copied(topic, partition)
     segments = {str(one.segment_id.id) for one in finished_segments(quick, topic)}
 
-    quick.admin.delete_topics([topic])[topic].result(30)
+    quick.admin.delete_topics([topic])[topic].result(_LIMIT_S)
     create_again(quick, topic, old)
     quick.rlm("topics", "enable", topic, "--trim", "--local-retention-bytes", "1048576")
     rows = quick.fill(topic, mib=4)
@@ -163,7 +166,7 @@ def test_h07_a_topic_whose_data_is_kept_ends_by_purge(quick: Cluster) -> None:
     quick.wait_trimmed(topic)
     topic_id = topic_id_of(quick, topic)
     quick.rlm("topics", "disable", topic, "--confirm")
-    quick.admin.delete_topics([topic])[topic].result(30)
+    quick.admin.delete_topics([topic])[topic].result(_LIMIT_S)
 
     def listed() -> list[dict[str, str]]:
         rows = quick.rlm_json("purge").get("topics", [])
@@ -196,7 +199,7 @@ def test_disable_delete_ends_the_remote_log_and_keeps_the_topic(quick: Cluster) 
     quick.rlm("freeze", topic)  # these commands may take longer than the sandbox's short delay
     quick.rlm("topics", "disable", topic, "--delete", "--yes")
     assert_same(quick.read_all(topic), rows)
-    assert quick.topic_config(topic) == originals
+    quick.wait_for(lambda: quick.topic_config(topic) == originals, "the topic's own settings")
     refused = quick.rlm("topics", "enable", topic, check=False)
     assert refused.returncode == 1 and "is being deleted" in refused.stderr
     quick.rlm("topics", "disable", topic)
@@ -245,7 +248,7 @@ def test_h07_topics_that_we_may_not_see_any_more_are_not_deleted(secured: Secure
     secured.enable(other)
     secured.fill(other, mib=3)
     secured.wait_all_within(other, beyond=0)
-    secured.admin.delete_topics([other])[other].result(30)
+    secured.admin.delete_topics([other])[other].result(_LIMIT_S)
     secured.wait_for(lambda: names_of(objects_of(secured), other) == [], f"{other} is gone")
     assert before and before <= set(names_of(objects_of(secured), topic)), "copying may go on"
     assert topic not in [row["topic"] for row in secured.rlm_json("purge").get("topics", [])]

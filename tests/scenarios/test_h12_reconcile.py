@@ -77,7 +77,7 @@ def test_h12_reconcile_deletes_nothing_of_another_cluster(one: Cluster) -> None:
     assert remains.exists()
     done = one.rlm(*command, "--yes", check=False)
     assert "0 segments adopted, 1 registered" in done.stdout, done.stderr
-    one.wait_for(lambda: not remains.exists(), "the remains deleted by cleanup", 40)
+    one.wait_for(lambda: not remains.exists(), "the remains deleted by cleanup")
     assert all(path.exists() for path in foreign)
     assert_same(one.read_all(topic), rows)
     for path in foreign[:2]:

@@ -58,10 +58,10 @@ _BACK_S, _LONGEST_BACK_S = 1.0, 3.0
 _ENOUGH_ROUNDS = 20
 """For quantiles of what the others wait."""
 _MOST_P99_RATIO = 2
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 _LONGEST_WAIT_S = 2.0
 """Of an acknowledgement that does not come by the process that was hit, besides what the broker
-takes.
+takes, where the machine has free cores.
 """
 
 Fault = tuple[str, str]
@@ -317,12 +317,13 @@ async def _check_read(cluster: Cluster, topic: str, acked: dict[tuple[int, int],
 
 def _check(done: list[Round]) -> None:
     assert not [one for one in done if one.others_reconnected], "a client had to reconnect"
+    busy = busy_factor()
     for one in done:
         is_lost = one.signal == _KILL and one.target == "worker"
         assert one.reconnected == (one.clients if is_lost else 0), one
         waited_ms = max(one.fault_ms) - max(one.direct_ms)
-        assert waited_ms < 1000 * _LONGEST_WAIT_S, "clients waited"
-    back, busy = [one.back_s for one in done if one.back_s is not None], busy_factor()
+        assert waited_ms < 1000 * _LONGEST_WAIT_S * busy, f"clients waited, load {busy:.1f}"
+    back = [one.back_s for one in done if one.back_s is not None]
     assert median(back) <= _BACK_S * busy, f"load {busy:.1f}"
     assert max(back) <= _LONGEST_BACK_S * busy, f"load {busy:.1f}"
     if len(done) > _ENOUGH_ROUNDS:

@@ -91,7 +91,7 @@ def test_h24_a_replacement_of_all_processes_loses_nothing(
 
     with Load(one, topic) as load:
         service.supervisor.send_signal(signal.SIGUSR2)
-        one.wait_for(is_replaced, "three new processes", 90)
+        one.wait_for(is_replaced, "three new processes")
         one.wait_for(lambda: _answers(one), "the new core answers")
     load.check()
 

@@ -35,6 +35,7 @@ pytestmark = pytest.mark.integration
 
 OFFSET_OUT_OF_RANGE, POLICY_VIOLATION = 1, 44
 TO_HIGH_WATERMARK, EARLIEST = -1, -2
+_LIMIT_S = 120
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
 
@@ -63,7 +64,7 @@ def delete_by_confluent(cluster: Cluster, topic: str, offset: int) -> int:
     """The low watermark in the answer."""
     asked = TopicPartition(topic, 0, offset)
     with AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        return int(admin.delete_records([asked])[asked].result(30).low_watermark)
+        return int(admin.delete_records([asked])[asked].result(_LIMIT_S).low_watermark)
 
 
 def delete_by_java(cluster: Cluster, topic: str, offset: int, where: Path) -> str:
@@ -80,14 +81,16 @@ def delete_by_java(cluster: Cluster, topic: str, offset: int, where: Path) -> st
 
 def _delete_request(topic: str, offset: int) -> Value:
     partitions = [{"partition_index": 0, "offset": offset}]
-    return {"topics": [{"name": topic, "partitions": partitions}], "timeout_ms": 10_000}
+    return {"topics": [{"name": topic, "partitions": partitions}], "timeout_ms": 60_000}
 
 
 def earliest(cluster: Cluster, topic: str) -> int:
     """As any client sees it, through the proxy."""
     asked = TopicPartition(topic, 0)
     with AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        return int(admin.list_offsets({asked: OffsetSpec.earliest()})[asked].result(30).offset)
+        return int(
+            admin.list_offsets({asked: OffsetSpec.earliest()})[asked].result(_LIMIT_S).offset
+        )
 
 
 def fetched(archive: Archive, offset: int) -> Value:
@@ -171,7 +174,7 @@ def test_h26_an_answer_without_error_means_that_the_start_is_in_the_settings(one
                 answer = await client.call(DELETE_RECORDS, n % 3, request)
                 [row] = answer["topics"][0]["partitions"]
                 assert (row["error_code"], row["low_watermark"]) == (0, offset)
-                await records.settings.barrier(10_000)
+                await records.settings.barrier(60_000)
                 assert records.settings.view.remote_log_start(key) == offset
                 found = await list_offset(client, 7, archive.topic, EARLIEST)
                 assert (found["error_code"], found["offset"]) == (0, offset)

@@ -43,7 +43,7 @@ class Operator:
 
     def get(self, path: str) -> str:
         url = f"http://127.0.0.1:{self._http}{path}"
-        with urllib.request.urlopen(url, timeout=60) as answer:
+        with urllib.request.urlopen(url, timeout=_SOON_S) as answer:
             return str(answer.read().decode())
 
     def health(self) -> dict[str, Any]:

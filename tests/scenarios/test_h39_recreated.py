@@ -10,7 +10,7 @@ pytestmark = pytest.mark.integration
 
 def recreate(one: Cluster, topic: str) -> None:
     """Delete the topic and create it again, once the broker has let its name go."""
-    one.admin.delete_topics([topic])[topic].result(30)
+    one.admin.delete_topics([topic])[topic].result(120)
 
     def created() -> bool:
         try:
@@ -61,7 +61,7 @@ def test_h39_disable_lets_a_deleted_topic_go(one: Cluster) -> None:
     topic = fresh("deleted")
     one.create_topic(topic)
     one.enable(topic)
-    one.admin.delete_topics([topic])[topic].result(30)
+    one.admin.delete_topics([topic])[topic].result(120)
     one.wait_for(lambda: one.rlm_json("topics", "describe", topic)["gone"], f"{topic} is gone")
     one.rlm("topics", "disable", topic)
     described = one.rlm_json("topics", "describe", topic)

@@ -82,12 +82,14 @@ def assert_reported(secured: SecuredCluster, acl: Acl, node_id: int) -> None:
     """Asserts that metrics, health and one line of the log report it."""
     text = f"missing ACL: {acl}"
 
-    def reported() -> list[str]:
-        texts = secured.problems(node_id)
-        return [one for one in texts if one.startswith("missing ACL")]
+    reported: list[str] = []
 
-    secured.wait_for(lambda: bool(reported()), f"a problem for {acl}")
-    (found,) = reported()
+    def is_reported() -> bool:
+        reported[:] = [one for one in secured.problems(node_id) if one.startswith("missing ACL")]
+        return bool(reported)
+
+    secured.wait_for(is_reported, f"a problem for {acl}")
+    (found,) = reported
     assert found.startswith(text)
     secured.wait_for(
         lambda: secured.problem_count(node_id) == len(secured.problems(node_id)),

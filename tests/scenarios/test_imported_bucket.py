@@ -88,11 +88,13 @@ def _read_by_librdkafka(cluster: Cluster, theirs: Theirs, reader: AttachedReader
     consumer = Consumer({"bootstrap.servers": reader.kafka, "group.id": "none"})
     try:
         for one, row in middles.items():
-            assert consumer.get_watermark_offsets(Wanted(theirs.topic, one), timeout=60) == (
+            assert consumer.get_watermark_offsets(Wanted(theirs.topic, one), timeout=120) == (
                 0,
                 theirs.ends[one],
             )
-            (found,) = consumer.offsets_for_times([Wanted(theirs.topic, one, row.timestamp_ms)], 60)
+            (found,) = consumer.offsets_for_times(
+                [Wanted(theirs.topic, one, row.timestamp_ms)], 120
+            )
             expected = offset_of_time(cluster, theirs.topic, one, row.timestamp_ms)
             assert found.offset == expected
     finally:
@@ -135,6 +137,7 @@ async def _read_by_a_group(cluster: Cluster, theirs: Theirs, reader: AttachedRea
         "isolation_level": COMMITTED,
         "group_id": fresh("group"),
         "enable_auto_commit": False,
+        "session_timeout_ms": 60_000,
     }
     ends = {TopicPartition(theirs.topic, one): end for one, end in theirs.ends.items()}
     async with TieredStorageConsumer(theirs.topic, **options) as consumer:
@@ -173,7 +176,7 @@ def _restored(cluster: Cluster, theirs: Theirs, config: Path) -> None:
     level: dict[str, Any] = {"isolation.level": COMMITTED}
     read = cluster.read_all(target, bootstrap=cluster.direct, **level)
     assert without_offsets(read) == without_offsets(theirs.rows[COMMITTED])
-    cluster.admin.delete_topics([target])[target].result(30)
+    cluster.admin.delete_topics([target])[target].result(120)
 
 
 async def _is_at(consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]) -> bool:

@@ -159,7 +159,7 @@ def test_retention_ends_segments_by_size_and_by_age(
     for topic in (by_size, by_age):
         topic.expect_leader_epoch_checkpoint(3)
         topic.expect_segments_offloaded()
-        topic.expect_list_offsets(EARLIEST, 3, 0)
+        topic.expect_list_offsets(EARLIEST, 3, topic.leader_epoch())
         topic.expect_reset_to_earliest(3)
 
 
@@ -221,26 +221,29 @@ def test_every_special_offset_has_its_leader_epoch(three: Cluster, protocol: Gro
     topic = TieredTopic(three, [[1, 2]], protocol=protocol)
     topic.produce(3)
     topic.expect_earliest_local_offset(2)
-    topic.expect_list_offsets(EARLIEST, 0, 0)
-    topic.expect_list_offsets(LATEST_TIERED, 1, 0)
-    topic.expect_list_offsets(EARLIEST_LOCAL, 2, 0)
-    topic.expect_list_offsets(LATEST, 3, 0)
+    first = topic.leader_epoch()  # 0, unless a slow machine has had the leader changed
+    topic.expect_list_offsets(EARLIEST, 0, first)
+    topic.expect_list_offsets(LATEST_TIERED, 1, first)
+    topic.expect_list_offsets(EARLIEST_LOCAL, 2, first)
+    topic.expect_list_offsets(LATEST, 3, first)
     lead(three, topic.name, 2)
     topic.produce(3)
+    second = topic.leader_epoch()
+    assert second > first
     topic.expect_earliest_local_offset(5)
-    topic.expect_list_offsets(EARLIEST, 0, 0)
-    topic.expect_list_offsets(LATEST_TIERED, 4, 1)
-    topic.expect_list_offsets(EARLIEST_LOCAL, 5, 1)
-    topic.expect_list_offsets(LATEST, 6, 1)
+    topic.expect_list_offsets(EARLIEST, 0, first)
+    topic.expect_list_offsets(LATEST_TIERED, 4, second)
+    topic.expect_list_offsets(EARLIEST_LOCAL, 5, second)
+    topic.expect_list_offsets(LATEST, 6, second)
     first_of = {row.timestamp_ms: row.offset for row in reversed(topic.rows)}
     for timestamp_ms, offset in first_of.items():
-        topic.expect_list_offsets(timestamp_ms, offset, 0 if offset < 3 else 1)
+        topic.expect_list_offsets(timestamp_ms, offset, first if offset < 3 else second)
     topic.delete_records(2)
-    topic.expect_list_offsets(EARLIEST, 2, 0)
-    topic.expect_list_offsets(topic.rows[1].timestamp_ms, 2, 0)
+    topic.expect_list_offsets(EARLIEST, 2, first)
+    topic.expect_list_offsets(topic.rows[1].timestamp_ms, 2, first)
     topic.delete_records(4)
-    topic.expect_list_offsets(EARLIEST, 4, 1)
-    topic.expect_list_offsets(LATEST_TIERED, 4, 1)
+    topic.expect_list_offsets(EARLIEST, 4, second)
+    topic.expect_list_offsets(LATEST_TIERED, 4, second)
     topic.consume(4)
 
 
@@ -252,7 +255,7 @@ def test_partitions_that_are_added_are_copied_and_trimmed_too(
     topic.produce(3)
     topic.expect_earliest_local_offset(2)
     new = NewPartitions(topic.name, 3)
-    three.admin.create_partitions([new])[topic.name].result(30)
+    three.admin.create_partitions([new])[topic.name].result(120)
     three.wait_for(
         lambda: min(three.leader(topic.name, one) for one in (1, 2)) >= 0, "leaders of the new ones"
     )

@@ -37,7 +37,7 @@ _LONGEST_LIFE_S = 4.0
 _AFTER_READY = 0.75  # the rest of the kills come any time from the start of the process on
 _KIB_PER_S = 1_500
 _GRACE_S = 10.0
-_SWEEP_S = 90.0  # a sweep runs every 5 s; the rest is for a loaded machine
+_SWEEP_S = 150.0  # a sweep runs every 5 s; the rest is for a loaded machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

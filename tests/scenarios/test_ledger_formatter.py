@@ -12,7 +12,7 @@ _FORMATTER = (
     "org.apache.kafka.server.log.remote.metadata.storage.serialization."
     "RemoteLogMetadataSerde$RemoteLogMetadataFormatter"
 )
-_TRIES = 8  # the cleaner may take old records away between two looks, and topics may end
+_TRIES = 16  # the cleaner may take old records away between two looks, and topics may end
 
 
 def test_h29_kafkas_formatter_prints_every_non_null_value(one: Cluster) -> None:

@@ -18,7 +18,7 @@ from tests.scenarios.raw import at_leader, fetch
 
 pytestmark = pytest.mark.integration
 
-_SEEN_AS_LOST_S = 60.0
+_SEEN_AS_LOST_S = 120.0
 _LOGGED = "UnknownError"  # what aiokafka says to -1
 ON_S3 = pytest.mark.parametrize("one_broker", ["s3"], indirect=True)
 

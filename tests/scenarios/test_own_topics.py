@@ -39,6 +39,7 @@ OURS = (LEDGER_TOPIC, SETTINGS_TOPIC)
 REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED
 VALUE = b"a value that no service writes"
 NEWEST_BY_NAME, BY_ID = 12, 13
+_LIMIT_S = 120
 
 
 def produced(config: dict[str, Any], topics: list[str], *, transactional: bool) -> list[Any]:
@@ -50,13 +51,13 @@ def produced(config: dict[str, Any], topics: list[str], *, transactional: bool) 
         return lambda error, _: codes.update({number: error and error.code()})
 
     if transactional:
-        producer.init_transactions(30)
+        producer.init_transactions(_LIMIT_S)
         producer.begin_transaction()
     for number, topic in enumerate(topics):
         producer.produce(topic, VALUE, partition=0, on_delivery=acknowledged(number))
-    assert producer.flush(60) == 0
+    assert producer.flush(_LIMIT_S) == 0
     if transactional and set(codes.values()) == {None}:
-        producer.commit_transaction(30)
+        producer.commit_transaction(_LIMIT_S)
     return [codes[number] for number in range(len(topics))]
 
 
@@ -74,7 +75,7 @@ def values_of(cluster: Cluster, topic: str) -> list[bytes | None]:
     try:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         while True:
-            message = consumer.poll(20)
+            message = consumer.poll(_LIMIT_S)
             assert message is not None
             if (error := message.error()) is not None:
                 assert error.code() == KafkaError._PARTITION_EOF
@@ -118,7 +119,7 @@ def test_one_request_is_refused_in_part(one: Cluster, version: int) -> None:
         rows = [{"index": 0, "records": batch}]
         data = [{**keys[name], "partition_data": rows} for name in keys]
         return await client.call(
-            PRODUCE, version, {"acks": -1, "timeout_ms": 9_000, "topic_data": data}
+            PRODUCE, version, {"acks": -1, "timeout_ms": 60_000, "topic_data": data}
         )
 
     answer = at_leader(one, topic, work)
@@ -134,7 +135,7 @@ def refused_each(futures: dict[Any, Any]) -> list[int]:
     codes = []
     for future in futures.values():
         with pytest.raises(KafkaException) as raised:
-            future.result(30)
+            future.result(_LIMIT_S)
         codes.append(raised.value.args[0].code())
     return codes
 
@@ -160,27 +161,27 @@ def test_topics_of_ours_are_not_changed_and_others_are(one: Cluster) -> None:
         other = fresh("made")
         asked = [NewTopic(name, 1, 1) for name in ("__rlm_later", other, OURS[0])]
         made = admin.create_topics(asked)
-        made[other].result(30)
+        made[other].result(_LIMIT_S)
         assert refused_each({name: made[name] for name in made if name != other}) == [REFUSED] * 2
         found = admin.create_partitions([NewPartitions(topic, 2), NewPartitions(OURS[1], 2)])
-        found[topic].result(30)
+        found[topic].result(_LIMIT_S)
         assert refused_each({OURS[1]: found[OURS[1]]}) == [REFUSED]
         both = admin.delete_topics([OURS[0], topic])
-        both[topic].result(30)
+        both[topic].result(_LIMIT_S)
         assert refused_each({OURS[0]: both[OURS[0]]}) == [REFUSED]
-        assert "__rlm_later" not in admin.list_topics(timeout=30).topics
+        assert "__rlm_later" not in admin.list_topics(timeout=_LIMIT_S).topics
     assert one.topic_config(OURS[1])["cleanup.policy"][0] == "compact"
-    assert one.leader(OURS[0]) == one.leader(OURS[1]) == 1
+    assert one.wait_led(OURS[0]) == one.wait_led(OURS[1]) == 1
 
 
 def test_a_topic_of_ours_is_not_deleted_by_its_id(one: Cluster) -> None:
     async def work(client: RawClient) -> Value:
         rows = [{"name": None, "topic_id": await topic_id(client, SETTINGS_TOPIC)}]
-        return await client.call(DELETE_TOPICS, 6, {"topics": rows, "timeout_ms": 9_000})
+        return await client.call(DELETE_TOPICS, 6, {"topics": rows, "timeout_ms": 60_000})
 
     answer = at_leader(one, SETTINGS_TOPIC, work)
     assert [row["error_code"] for row in answer["responses"]] == [REFUSED]
-    assert one.leader(SETTINGS_TOPIC) == 1
+    assert one.wait_led(SETTINGS_TOPIC) == 1
 
 
 def test_an_administrator_ends_no_transaction_in_ours(one: Cluster) -> None:
@@ -198,4 +199,4 @@ def test_an_administrator_ends_no_transaction_in_ours(one: Cluster) -> None:
     found = {t["name"]: [row["error_code"] for row in t["partitions"]] for t in marker["topics"]}
     assert found == {topic: [0], SETTINGS_TOPIC: [REFUSED]}
     asked = {TopicPartition(topic, 0): OffsetSpec.latest()}
-    assert one.admin.list_offsets(asked)[TopicPartition(topic, 0)].result(30).offset == 1
+    assert one.admin.list_offsets(asked)[TopicPartition(topic, 0)].result(_LIMIT_S).offset == 1

@@ -25,6 +25,7 @@ from rlm_sandbox.security.files import SecurityFiles
 from rlm_sandbox.security.principals import CLIENTS, saved_secrets
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.builders import secured_clients
+from tests.sandbox_fixtures import patient
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -107,7 +108,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
         patch.setenv("RLM_TOKEN_FILE", str(token))
         given = {"RLM_KAFKA_SSL_KEY_PASSWORD": IN_ENVIRONMENT}
         folder = tmp_path_factory.mktemp("planted")
-        made = Sandbox.up(folder, spec, service_variables=given)
+        made = Sandbox.up(folder, patient(spec), service_variables=given)
         try:
             admin = secured_clients.librdkafka(made.json, "admin", proxy=True)
             with Planted(made, admin) as cluster:
@@ -125,7 +126,9 @@ def use(cluster: Planted, folder: Path) -> None:
     cluster.command("topics", "enable", topic, "--trim", "--local-retention-bytes", "1048576")
     cluster.wait_trimmed(topic)
     assert_same(cluster.read_all(topic), acked)
-    for words in (("status",), ("topics", "list"), ("segments", topic), ("doctor", "--store")):
+    doctor = ("doctor", "--store")  # a busy machine may show it a problem for a moment
+    cluster.wait_for(lambda: cluster.rlm(*doctor, check=False).returncode == 0, "a sound site")
+    for words in (("status",), ("topics", "list"), ("segments", topic), doctor):
         cluster.command(*words)
         cluster.command(*words, "--json")
     cluster.command("topics", "enable", "there-is-no-such-topic", fails=True)

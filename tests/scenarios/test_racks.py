@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, row_of
 from tests.scenarios.java import java_read, printable
-from tests.scenarios.replicas import trimmed_topic
+from tests.scenarios.replicas import trimmed_topic, wait_isr
 
 pytestmark = pytest.mark.integration
 
@@ -64,7 +64,7 @@ class RackReader:
         """An end of the partition in between is one that a producer has moved since."""
         rows: list[Row] = []
         while not rows or rows[-1].offset < end - 1:
-            message: Any = self._consumer.poll(60)
+            message: Any = self._consumer.poll(120)
             assert message is not None, f"does not advance behind {rows[-1:]}"
             if message.error() is None:
                 rows.append(row_of(message))
@@ -88,6 +88,7 @@ def test_librdkafka_reads_local_data_from_its_rack(three: Cluster) -> None:
     """And goes back to the leader for old data, from wherever it is."""
     topic = fresh("racks")
     rows = trimmed_topic(three, topic, [1, 2, 3], mib=6)
+    wait_isr(three, topic, {1, 2, 3})
     reader = RackReader(three, topic, "rack-2")
     try:
         assert_same(reader.read_up_to(len(rows)), rows)
@@ -106,6 +107,7 @@ def test_librdkafka_reads_local_data_from_its_rack(three: Cluster) -> None:
 def test_java_reads_local_data_from_its_rack(three: Cluster, tmp_path: Path) -> None:
     topic = fresh("racks-java")
     rows = trimmed_topic(three, topic, [1, 2, 3], mib=5)
+    wait_isr(three, topic, {1, 2, 3})  # else the leader names no replica near by
     log4j = tmp_path / "log4j2.properties"
     log4j.write_text(_DEBUG_LOG)
     printed, said = java_read(

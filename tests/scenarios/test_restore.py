@@ -16,6 +16,7 @@ from tests.scenarios.objects import finished_segments
 pytestmark = pytest.mark.integration
 
 COMMITTED: dict[str, Any] = {"isolation.level": "read_committed"}
+_LIMIT_S = 120
 KILLED_AFTER = (2, 6)
 """So many reports of the killed command, of which the first of each partition is its begin."""
 
@@ -26,11 +27,17 @@ def fill(cluster: Cluster, topic: str) -> None:
     """
     names = (f"{topic}-kept", f"{topic}-aborted")
     kept, aborted = (
-        Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": name})
+        Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "transactional.id": name,
+                "transaction.timeout.ms": 600_000,
+            }
+        )
         for name in names
     )
     for producer in (kept, aborted):
-        producer.init_transactions(60)
+        producer.init_transactions(_LIMIT_S)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         for producer in (kept, aborted):
             producer.begin_transaction()
@@ -45,9 +52,9 @@ def fill(cluster: Cluster, topic: str) -> None:
                     ("", b""),
                 ]
                 producer.produce(topic, value, b"tx", number % 2, timestamp=number, headers=headers)
-            assert producer.flush(60) == 0
-        kept.commit_transaction(60)
-        aborted.abort_transaction(60)
+            assert producer.flush(_LIMIT_S) == 0
+        kept.commit_transaction(_LIMIT_S)
+        aborted.abort_transaction(_LIMIT_S)
 
 
 def stored(cluster: Cluster, topic: str) -> list[Row]:
@@ -90,8 +97,8 @@ def test_a_deleted_topic_comes_back_from_the_bucket(one: Cluster) -> None:
         one.wait_copied(topic, partition)
     expected = stored(one, topic)
     assert len(expected) > 1_000
-    one.admin.delete_topics([topic])[topic].result(30)
-    one.wait_for(lambda: topic not in one.admin.list_topics(timeout=10).topics, "it is gone")
+    one.admin.delete_topics([topic])[topic].result(_LIMIT_S)
+    one.wait_for(lambda: topic not in one.admin.list_topics(timeout=_LIMIT_S).topics, "it is gone")
     plugin_config = next(Path(one.sandbox.json["dir"]).rglob("plugin*.yaml"))
     for after in KILLED_AFTER:
         restore_and_kill(one, plugin_config, topic, after)

@@ -21,7 +21,7 @@ from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.java import java_read, printable
 from tests.scenarios.ledger_reader import LedgerReader
 from tests.scenarios.objects import audited, finished_segments, names_of, objects_of
-from tests.scenarios.raw import Value, at_leader, fetch
+from tests.scenarios.raw import PATIENT_MS, Value, at_leader, fetch
 from tests.scenarios.readers import aiokafka_read, first_by_reset
 from tests.scenarios.replicas import disk
 from tests.scenarios.slowness import Slowness
@@ -56,7 +56,7 @@ def earliest(cluster: Cluster, topic: str) -> int:
     """As librdkafka sees it through the proxy."""
     asked = TopicPartition(topic, 0)
     with AdminClient({"bootstrap.servers": cluster.bootstrap}) as admin:
-        return int(admin.list_offsets({asked: OffsetSpec.earliest()})[asked].result(30).offset)
+        return int(admin.list_offsets({asked: OffsetSpec.earliest()})[asked].result(120).offset)
 
 
 def wait_deleted(cluster: Cluster, topic: str) -> None:
@@ -172,7 +172,7 @@ def is_out_of_range(cluster: Cluster, topic: str, start: int) -> bool:
     """Whether a read of what lies below the start is refused; it may go on to be answered."""
 
     async def ask(client: RawClient) -> list[Value]:
-        return [await fetch(client, 11, topic, at, max_wait_ms=15_000) for at in (0, start - 1)]
+        return [await fetch(client, 11, topic, at, max_wait_ms=PATIENT_MS) for at in (0, start - 1)]
 
     answers = at_leader(cluster, topic, ask)
     return all(
@@ -194,7 +194,7 @@ async def test_what_retention_ends_is_gone_from_store_ledger_and_every_reader(
     with Slowness(tmp_path) as slowness:
         start, gone = await asyncio.to_thread(wait_gone, one, topic, rows, reads=is_tiered)
     gone.assert_in_time(slowness)
-    assert 2_900 < start < len(rows)
+    assert 2_800 < start < len(rows)  # fewer in a segment where batches are small
     assert await asyncio.to_thread(remote_start, one, topic) == start
     assert not one.rlm_json("segments", topic)["segments"]
     lines = audited(one, topic)

@@ -42,7 +42,7 @@ SLOW: dict[str, Any] = {
 DEAD_AFTER_S = 7
 """Three heartbeats of a sandbox, and a little more."""
 
-_READ_LIMIT_S = 120
+_READ_LIMIT_S, _SLOW_LIMIT_S = 120, 200
 _UNREAD = 1_000
 """Records that are more than a pipe holds, and fewer than one partition has."""
 
@@ -184,19 +184,19 @@ def _away(cluster: Cluster, topic: str, rows: list[Row]) -> None:
             away.set()
 
     def read() -> None:
-        read_all(cluster, topic, rows, at=1, on_row=stop, timeout_s=150, **SLOW)
+        read_all(cluster, topic, rows, at=1, on_row=stop, timeout_s=_SLOW_LIMIT_S, **SLOW)
         is_read.set()
 
     reader = threading.Thread(target=read)
     reader.start()
-    assert away.wait(60)
+    assert away.wait(_READ_LIMIT_S)
     writes = ((partition, b"k", b"v") for partition in (0, 1))
     cluster.produce(topic, writes, **{"bootstrap.servers": proxies[2]})
     time.sleep(DEAD_AFTER_S)
     for at in (1, 2):
         assert named(proxies[at]) == proxies
     cluster.sandbox.start("rlm:3")
-    reader.join(150)
+    reader.join(_SLOW_LIMIT_S + 30)
     assert is_read.is_set(), "the read has failed"
 
 

@@ -153,7 +153,7 @@ def test_h40_each_right_that_is_taken_away_is_named(
     assert secured.missing_acls() == []
     before = secured.acl_problems()
     for deleted in secured.admin.delete_acls([filter_of(acl)]).values():
-        assert list(deleted.result(30)), "there was no such ACL"
+        assert list(deleted.result(120)), "there was no such ACL"
     try:
         secured.wait_for(lambda: bool(secured.missing_acls()), f"{acl} is missing")
         (found,) = secured.missing_acls()
@@ -163,7 +163,7 @@ def test_h40_each_right_that_is_taken_away_is_named(
             assert f"operation {acl.operation}, resource {acl.resource_type}:" in problem
     finally:
         for created in secured.admin.create_acls([binding_of(acl)]).values():
-            created.result(30)
+            created.result(120)
     secured.wait_for(lambda: not secured.missing_acls(), f"{acl} is back")
 
 

@@ -47,7 +47,7 @@ pytestmark = [
 OPERATOR = "operator"
 PRINCIPAL = f"User:{OPERATOR}"
 HOUR_MS = "3600000"
-_CALL_S = 60
+_CALL_S = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ def test_every_command_works(secured: PrincipalCluster, archive: Archive, tmp_pa
 
 def _reports(verbs: Verbs, topic: str) -> None:
     verbs.wait("status", topic, says=f"{topic}-0")
-    verbs.run("doctor", "--store", says="store ")
+    verbs.wait("doctor", "--store", says="store ")
     verbs.run("topics", "list", says=topic)
     verbs.run("topics", "describe", topic, says=topic)
     verbs.run("topics", "retention", topic, "--dry-run", says=f"{topic}-0")
@@ -168,9 +168,9 @@ def _probes(verbs: Verbs, cluster: PrincipalCluster) -> None:
     config = str(cluster.sandbox.layout.rlm_config(1))
     for check in ("startup", "readiness", "liveness"):
         verbs.run("probe", check, "--config", config, says="")
-    shown = cluster.rlm("doctor", "--config", config, "--json", check=False).stdout
-    checks = json.loads(shown)["checks"]  # by the rights of a service
-    assert [one["unasked"] for one in checks if one["unasked"]] == []
+    asked = ("doctor", "--config", config, "--json", "--timeout", "90")
+    checks = json.loads(cluster.rlm(*asked, check=False).stdout)["checks"]
+    assert [one["unasked"] for one in checks if one["unasked"]] == []  # by the rights of a service
 
 
 def _clients(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:
@@ -222,7 +222,7 @@ def _restored(verbs: Verbs, cluster: PrincipalCluster, archive: Archive, folder:
     expected = archive.mixed.committed[: len(rows)]
     assert len(rows) > 100
     assert [replace(row, offset=0) for row in rows] == [replace(row, offset=0) for row in expected]
-    cluster.admin.delete_topics([new])[new].result(30)
+    cluster.admin.delete_topics([new])[new].result(120)
 
 
 def _switches(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:
@@ -251,7 +251,7 @@ def _ends(verbs: Verbs, cluster: PrincipalCluster) -> None:
     verbs.run("topics", "disable", topic, "--delete", "--yes", says=topic)
     verbs.run("deletions", "list", says=topic)
     verbs.run("deletions", "undo", topic, says=topic)
-    cluster.admin.delete_topics([topic])[topic].result(30)
+    cluster.admin.delete_topics([topic])[topic].result(120)
     verbs.wait("purge", says=topic)
     verbs.wait("purge", topic, "--confirm", says="deleting")
 
@@ -271,9 +271,9 @@ def _operators(verbs: Verbs, cluster: PrincipalCluster, archive: Archive, folder
     _grant(cluster, security, USUAL_CASES)
     verbs.run(*asked, says=f"{PRINCIPAL} has all ACLs")
     verbs.run("reconcile", *config, "--yes", says="0 segments adopted, 0 registered")
-    cluster.admin.delete_topics([LEDGER_TOPIC])[LEDGER_TOPIC].result(30)
+    cluster.admin.delete_topics([LEDGER_TOPIC])[LEDGER_TOPIC].result(120)
     cluster.wait_for(
-        lambda: LEDGER_TOPIC not in cluster.admin.list_topics(timeout=30).topics, "no ledger"
+        lambda: LEDGER_TOPIC not in cluster.admin.list_topics(timeout=120).topics, "no ledger"
     )
     rebuild = ("ledger", "rebuild", "--from-store", *config, "--yes")
     verbs.run(*rebuild, says="segments were added; restart every service now")
@@ -316,7 +316,7 @@ def _losses(verbs: Verbs, cluster: PrincipalCluster, topic: str) -> None:
     objects.delete([name])
     verbs.wait("partition", "accept-loss", *where, "--yes", says="It is on record now.")
     end = TopicPartition(topic, 0, cluster.log_end(topic))
-    moved = cluster.admin.delete_records([end])[end].result(30).low_watermark
+    moved = cluster.admin.delete_records([end])[end].result(120).low_watermark
     assert moved == end.offset
     verbs.wait("topics", "adopt-log-start", *where, "--yes", says=f"{topic}-0")
     cluster.wait_for(

@@ -153,7 +153,7 @@ class _SlowReader:
     def on_row(self, count: int) -> None:
         if count == _STOP_AT_ROW:
             self.is_in_the_middle.set()
-            assert self.go_on.wait(60)
+            assert self.go_on.wait(_READ_LIMIT_S)
 
 
 @pytest.mark.parametrize(("one_broker", "name"), CASES, indirect=["one_broker"], scope="session")
@@ -179,7 +179,7 @@ def test_new_data_is_undisturbed_and_old_data_waits(
             on_row=slow.on_row,
             **slow.config,
         )
-        assert slow.is_in_the_middle.wait(60)
+        assert slow.is_in_the_middle.wait(_READ_LIMIT_S)
         with FAULTS[one.store_kind][name](one), Slowness(tmp_path) as slowness:
             slow.go_on.set()
             old = readers.submit(one.read_all, topic, end=_end(rows), **_SLOW_READ)

@@ -18,6 +18,7 @@ from tests.scenarios.test_h38_problems import Operator
 
 pytestmark = pytest.mark.integration
 
+_LIMIT_S = 120
 COMMITTED: dict[str, Any] = {"isolation.level": "read_committed"}
 UNCOMMITTED: dict[str, Any] = {"isolation.level": "read_uncommitted"}
 
@@ -36,7 +37,7 @@ class Transaction:
                 "transaction.timeout.ms": 600_000,
             }
         )
-        self._producer.init_transactions(30)
+        self._producer.init_transactions(_LIMIT_S)
         self._producer.begin_transaction()
 
     def produce(self, count: int) -> None:
@@ -44,17 +45,17 @@ class Transaction:
             self._producer.produce(
                 self._topic, value=text_value(), key=b"tx", partition=0, on_delivery=self._delivered
             )
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(_LIMIT_S) == 0
 
     def _delivered(self, error: Any, message: Any) -> None:
         assert error is None, error
         self.rows.append(row_of(message))
 
     def abort(self) -> None:
-        self._producer.abort_transaction(30)
+        self._producer.abort_transaction(_LIMIT_S)
 
     def commit(self) -> None:
-        self._producer.commit_transaction(30)
+        self._producer.commit_transaction(_LIMIT_S)
 
 
 @pytest.mark.kafka_scenario("TransactionsWithTieredStore")

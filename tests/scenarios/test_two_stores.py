@@ -54,12 +54,12 @@ class Site:
         self.cluster.sandbox.start("rlm:1", wait=wait)
 
     def health(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://{self.http}/healthz", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{self.http}/healthz", timeout=120) as answer:
             found: dict[str, Any] = json.loads(answer.read())
             return found
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{self.http}/metrics", timeout=120) as answer:
             return str(answer.read().decode())
 
     def service(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _more(cluster: Cluster, topics: Iterable[str], rows: dict[str, list[Row]]) -
             topic, mib=_MIB, first=len(rows.get(topic, []))
         )
     for topic, start in before.items():
-        cluster.wait_trimmed(topic, beyond=start, timeout_s=90)
+        cluster.wait_trimmed(topic, beyond=start)
         cluster.wait_copied(topic)
 
 
@@ -191,6 +191,7 @@ def _without_a_store(site: Site, topic: str) -> list[Row]:
 
 
 def _is_well(site: Site) -> None:
+    site.cluster.wait_for(lambda: site.health()["problems"] == [], "no problem")
     doctor = site.cluster.rlm("doctor", "--store")
     for name in site.names:
         assert f"store {name}  " in doctor.stdout
@@ -198,7 +199,6 @@ def _is_well(site: Site) -> None:
     direct = site.cluster.rlm_json("doctor", "--store", "--config", config)
     assert [row["problem"] for row in direct["stores"]] == ["", "", ""]
     assert "rlm_stores_configured 3.0" in site.metrics()
-    site.cluster.wait_for(lambda: site.health()["problems"] == [], "no problem")
 
 
 def _a_store_is_no_longer_named(

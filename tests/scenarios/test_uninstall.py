@@ -2,6 +2,7 @@
 no alert of Prometheus fires.
 """
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -126,13 +127,18 @@ def test_what_is_uninstalled_leaves_the_cluster_as_it_was(adopted: Adopted) -> N
     page = AdoptionPage(cluster, {})
     assert state_of(cluster).topic_configs[_TOPIC] != before.topic_configs[_TOPIC]
     page.run("Uninstall", "rlm topics disable T --confirm", T=_TOPIC)
-    assert state_of(cluster).topic_configs[_TOPIC] == before.topic_configs[_TOPIC]
+    cluster.wait_for(
+        lambda: state_of(cluster).topic_configs[_TOPIC] == before.topic_configs[_TOPIC],
+        "the topic's own settings",
+    )
     cluster.sandbox.stop(_SERVICE)
     cluster.sandbox.stop(_PLUGIN)
     shutil.rmtree(cluster.sandbox.layout.rlm_state(1))
     for asked in cluster.admin.delete_topics([LEDGER_TOPIC, SETTINGS_TOPIC]).values():
-        asked.result(60)
+        asked.result(120)
     cluster.wait_for(lambda: names_on_disk(cluster, 1) == adopted.names, "the disks are as before")
+    with contextlib.suppress(AssertionError):  # what differs is shown below
+        cluster.wait_for(lambda: state_of(cluster) == before, "the state of before")
     assert state_of(cluster) == before
     start = cluster.log_start(_TOPIC)
     past: dict[str, Any] = {"bootstrap.servers": cluster.direct}

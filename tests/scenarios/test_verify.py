@@ -23,6 +23,11 @@ def _verify(cluster: Cluster, *arguments: str, status: int) -> dict[str, Any]:
     return found
 
 
+def _problems(cluster: Cluster, topic: str) -> list[str]:
+    """Their kinds."""
+    return [problem["kind"] for problem in cluster.rlm_json("status", topic)["problems"]]
+
+
 def _file(cluster: Cluster, topic: str) -> Path:
     """The topic's first object with records, in the sandbox's local store."""
     names = sorted(name for name in names_of(objects_of(cluster), topic) if name.endswith(RECORDS))
@@ -55,8 +60,7 @@ def test_h11_verify_finds_what_is_lost_or_damaged_and_nothing_else(one: Cluster)
     (issue,) = _verify(one, topic, status=1)["issues"]
     assert (issue["kind"], issue["start_offset"]) == ("objects", 0)
     assert str(file.with_suffix("")).endswith(issue["object_name"])
-    kinds = [problem["kind"] for problem in one.rlm_json("status", topic)["problems"]]
-    assert "segment-lost" in kinds
+    one.wait_for(lambda: "segment-lost" in _problems(one, topic), "the problem in the status")
     file.write_bytes(whole)
     _verify(one, topic, status=0)
     one.wait_for(lambda: one.status(topic)["alarms"] == [], "the next trim task finds it too")
@@ -97,12 +101,9 @@ def test_h11_a_lost_object_is_an_alarm_without_a_reader(tmp_path: Path) -> None:
             whole = file.read_bytes()
             file.unlink()
 
-            def is_alarm() -> bool:
-                problems = cluster.rlm_json("status", topic)["problems"]
-                return "segment-lost" in [problem["kind"] for problem in problems]
-
-            cluster.wait_for(is_alarm, "the alarm")
+            lost = "segment-lost"
+            cluster.wait_for(lambda: lost in _problems(cluster, topic), "the alarm")
             file.write_bytes(whole)
-            cluster.wait_for(lambda: not is_alarm(), "the end of the alarm")
+            cluster.wait_for(lambda: lost not in _problems(cluster, topic), "the end of the alarm")
     finally:
         sandbox.down(delete=True)

@@ -10,6 +10,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.scenarios.cluster import Acknowledged, Cluster, Row, fresh, text_value
 
+_FLUSH_S = 240
+"""What is not acknowledged by then would be in the log, and in no list."""
+
 
 class SteadyProducer:
     """Sends to partitions in turn at a rate; `stop` flushes, `failures` must stay empty. `client`:
@@ -58,7 +61,7 @@ class SteadyProducer:
     def stop(self) -> None:
         """Everything sent is acknowledged, or failed, when this returns."""
         self._ending.set()
-        self._thread.join(90)
+        self._thread.join(_FLUSH_S + 30)
         assert not self._thread.is_alive(), "the producer hangs"
 
     def _run(self) -> None:
@@ -69,7 +72,7 @@ class SteadyProducer:
                 self._send(sent)
                 sent += 1
             self._producer.poll(0.01)
-        self._producer.flush(60)
+        self._producer.flush(_FLUSH_S)
 
     def _send(self, serial: int) -> None:
         timestamp_ms = int(time.time() * 1000)
@@ -129,7 +132,7 @@ class TailConsumer:
 
     def __exit__(self, *_: object) -> None:
         self._ending.set()
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive(), "the consumer hangs"
 
     def _run(self) -> None:
