@@ -49,7 +49,7 @@ _MECHANISMS = {
         'unsecuredLoginStringClaim_sub="broker";'
     ),
 }
-_READY_S = 90.0
+_READY_S = 180.0
 
 
 @dataclass(slots=True)

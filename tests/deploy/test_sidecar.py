@@ -22,7 +22,7 @@ from tests.builders.certificates import Authority
 from tests.deploy.manifests import Container, config_text, containers, rendered
 
 NAME = "base/sidecar"
-READY_SECONDS = 90
+READY_SECONDS = 180
 TOKEN = "of-the-monitoring"
 
 

@@ -22,6 +22,7 @@ from tests.scenarios.cluster import Cluster, Row, assert_same, fresh, row_of, te
 
 pytestmark = pytest.mark.integration
 
+_LIMIT_S = 120
 COMMITTED: dict[str, Any] = {"isolation.level": "read_committed"}
 GZIP: dict[str, Any] = {"compression.type": "gzip"}
 
@@ -60,7 +61,7 @@ def tiered(sandbox: Sandbox) -> Iterator[Tiered]:
     transaction(cluster, topic, commits=False)
     rows += cluster.fill(topic, mib=3)
     cluster.wait_for(
-        lambda: cluster.log_start(topic) > rows[-1].offset - 1100, f"{topic} is trimmed", 60
+        lambda: cluster.log_start(topic) > rows[-1].offset - 1100, f"{topic} is trimmed"
     )
     cluster.wait_copied(topic)
     end = max(row["next_offset"] for row in cluster.rlm_json("segments", topic)["segments"])
@@ -81,7 +82,7 @@ def transaction(cluster: Cluster, topic: str, *, commits: bool) -> list[Row]:
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "transactional.id": f"{topic}-{commits}"}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(_LIMIT_S)
     producer.begin_transaction()
     for _ in range(50):
         producer.produce(
@@ -91,11 +92,11 @@ def transaction(cluster: Cluster, topic: str, *, commits: bool) -> list[Row]:
             partition=0,
             on_delivery=lambda _, message: rows.append(row_of(message)),
         )
-    producer.flush(30)
+    producer.flush(_LIMIT_S)
     if commits:
-        producer.commit_transaction(30)
+        producer.commit_transaction(_LIMIT_S)
     else:
-        producer.abort_transaction(30)
+        producer.abort_transaction(_LIMIT_S)
     return rows
 
 

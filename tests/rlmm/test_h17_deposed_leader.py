@@ -52,7 +52,7 @@ async def _freeze(records: RunningMetadata, why: str) -> int:
 
 
 async def _freeze_at_last(records: RunningMetadata, why: str) -> int:
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(180):
         while True:
             try:
                 return await _freeze(records, why)

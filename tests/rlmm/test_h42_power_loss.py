@@ -44,13 +44,13 @@ async def test_h42_a_ledger_that_lost_its_end_and_grew_again_stops_deletes_for_g
         await asyncio.to_thread(_cut, log)
         await asyncio.to_thread(sandbox.start, "broker:1")
         await _write_past(sandbox.direct_bootstrap, count=3)
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(180):
             await records.log.wait_lost()
         await _refuses_what_the_ledger_is_for(records)
         assert before.read_positions[TopicPartition(LEDGER_TOPIC, PARTITION)].position == 3
         file.write(before)
     async with running(sandbox.direct_bootstrap, reads=file) as restarted:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(180):
             await restarted.log.wait_lost()
         file.write(restarted.log.reads)
         await restarted.manager.barrier(KEY, 60_000)

@@ -127,10 +127,10 @@ async def test_h06_a_snapshot_of_a_ledger_that_was_recreated_is_dropped(
     await leave_snapshot(sandbox, tmp_path)
     admin = AdminClient({"bootstrap.servers": sandbox.direct_bootstrap})
     for topic, done in admin.delete_topics([LEDGER_TOPIC, SETTINGS_TOPIC]).items():
-        await asyncio.to_thread(done.result, 30)
+        await asyncio.to_thread(done.result, 120)
         assert topic in (LEDGER_TOPIC, SETTINGS_TOPIC)
     ours = {LEDGER_TOPIC, SETTINGS_TOPIC}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while ours & await asyncio.to_thread(_listed, admin):  # noqa: ASYNC110 - Kafka has no event
             await asyncio.sleep(0.1)
     async with started(sandbox, tmp_path) as fresh:
@@ -170,7 +170,7 @@ async def test_h03_a_snapshot_that_compaction_has_overtaken_revives_no_segment(
         await other.manager.tombstone(segment_id, 5)
         tombstone_at = other.log.reads.read_positions[PARTITION].position - 1
         await asyncio.to_thread(_alter, sandbox.direct_bootstrap)
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(180):
             number = 10
             while tombstone_at in await _offsets(sandbox.direct_bootstrap):
                 await publish(other, number)  # a record later than segment.ms begins a segment
@@ -184,7 +184,7 @@ async def test_h03_a_snapshot_that_compaction_has_overtaken_revives_no_segment(
 
 
 def _listed(admin: AdminClient) -> set[str]:
-    return set(admin.list_topics(timeout=30).topics)
+    return set(admin.list_topics(timeout=120).topics)
 
 
 def _alter(bootstrap: str) -> None:
@@ -194,7 +194,7 @@ def _alter(bootstrap: str) -> None:
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, LEDGER_TOPIC, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(120)
 
 
 async def _offsets(bootstrap: str) -> list[int]:

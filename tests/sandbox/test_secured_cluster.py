@@ -26,7 +26,9 @@ from tests.sandbox_fixtures import patient
 
 pytestmark = pytest.mark.integration
 
-_TIMEOUT_S = 20
+_TIMEOUT_S = 120
+NOTHING_S = 20
+"""So long nothing comes where nothing may come."""
 TOPIC = "secured"
 
 
@@ -66,14 +68,16 @@ def written(config: dict[str, Any], topic: str, *values: bytes) -> list[str | No
     return errors
 
 
-def read(config: dict[str, Any], topic: str, count: int) -> list[bytes | str | None]:
+def read(
+    config: dict[str, Any], topic: str, count: int, *, timeout_s: float = _TIMEOUT_S
+) -> list[bytes | str | None]:
     """Values from the start; the name of the error where reading ends with one."""
     consumer = Consumer({**config, "group.id": "readers", "enable.auto.commit": False})
     found: list[bytes | str | None] = []
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         while len(found) < count:
-            message = consumer.poll(_TIMEOUT_S)
+            message = consumer.poll(timeout_s)
             assert message is not None, found
             error = message.error()
             if error is not None:

@@ -28,7 +28,7 @@ from tests.rlm.proxy.fakes import FakeBroker
 from tests.rlm.proxy.test_h36_hostile import Causes
 from tests.rlm.proxy.test_pass_through import raw_request
 from tests.rlm.workers.test_h24_worker_process import end, start
-from tests.sandbox.test_secured_cluster import create_topic, read, written
+from tests.sandbox.test_secured_cluster import NOTHING_S, create_topic, read, written
 from tests.sandbox_fixtures import patient
 
 pytestmark = pytest.mark.integration
@@ -134,7 +134,8 @@ async def test_a_wrong_password_is_the_brokers_to_refuse_and_is_in_no_log(
     async with proxy(secured, tmp_path):
         wrong = {**secured.through("reader", "PLAIN"), "sasl.password": "planted-secret"}
         with pytest.raises(AssertionError, match=r"\[\]"):  # nothing comes, and no error either
-            await asyncio.to_thread(read, {**wrong, "log_level": 0}, TOPIC, 1)
+            quiet = {**wrong, "log_level": 0}
+            await asyncio.to_thread(read, quiet, TOPIC, 1, timeout_s=NOTHING_S)
         assert await asyncio.to_thread(read, secured.through("reader", "PLAIN"), TOPIC, 3) == VALUES
     log = (tmp_path / "log").read_text(encoding="utf-8")
     passwords = [secured.sandbox.json["security"][name]["password"] for name in ("admin", "reader")]
@@ -148,9 +149,9 @@ async def test_a_principal_has_so_many_connections(secured: Secured, tmp_path: P
         holder = Consumer({**config, "enable.auto.commit": False})
         try:
             holder.assign([TopicPartition(TOPIC, 0, 0)])
-            assert await asyncio.to_thread(holder.poll, 60) is not None
+            assert await asyncio.to_thread(holder.poll, 120) is not None
             with pytest.raises(AssertionError, match=r"\[\]"):  # nothing comes
-                await asyncio.to_thread(read, config, TOPIC, 1)
+                await asyncio.to_thread(read, config, TOPIC, 1, timeout_s=NOTHING_S)
         finally:
             await asyncio.to_thread(holder.close)
         assert causes()["principal_connections"] >= 1

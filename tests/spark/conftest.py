@@ -150,7 +150,7 @@ def _read(cluster: Cluster, topic: str, isolation: IsolationLevel) -> tuple[Row,
         dict.fromkeys(topic_partitions, OffsetSpec.latest()), isolation_level=isolation
     )
     ends = {
-        topic_partition.partition: int(future.result(30).offset)
+        topic_partition.partition: int(future.result(120).offset)
         for topic_partition, future in asked.items()
     }
     level: dict[str, Any] = {"isolation.level": isolation.name.lower()}

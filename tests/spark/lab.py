@@ -19,7 +19,7 @@ from tests.scenarios.cluster import Cluster, Row
 TIERED = "kafka_tiered"
 SPARKS_OWN = "kafka"
 COMMITTED = {"kafka.isolation.level": "read_committed"}
-_STREAM_LIMIT_S = 120
+_STREAM_LIMIT_S = 200
 _DIGESTED = (
     "partition",
     "offset",

@@ -15,7 +15,7 @@ from rlm_sandbox.readiness import service_is_ready
 from rlm_sandbox.spec import loopback
 from tests.scenarios.cluster import Cluster
 
-_STOP_LIMIT_S = 30
+_STOP_LIMIT_S = 120
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,14 +74,14 @@ def _run(lab: Lab, topic: str, folder: Path, options: dict[str, str]) -> Streami
 def test_a_stream_reports_the_loss(lab: Lab, topic: str, folder: Path) -> None:
     query = _run(lab, topic, folder, {})
     with pytest.raises(StreamingQueryException) as raised:
-        query.awaitTermination(120)
+        query.awaitTermination(200)
     assert LOST in str(raised.value).lower()
     assert _keys(lab.written(folder)) == [*range(A_BATCH)]
 
 
 def test_a_stream_skips_what_is_lost(lab: Lab, topic: str, folder: Path) -> None:
     query = _run(lab, topic, folder, LENIENT)
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(200)
     assert _keys(lab.written(folder)) == [*range(A_BATCH), *range(NEW_START, ROWS)]
 
 

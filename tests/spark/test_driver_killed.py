@@ -73,7 +73,7 @@ def test_a_checkpoint_survives_kill_9_of_driver_and_service(
     with _driver(folder, options, temporary) as driver:
         said = driver.communicate(timeout=400)[0]
         assert driver.returncode == 0, said
-        lab.cluster.wait_for(lambda: not is_there(driver.pid), "its JVM and workers are gone", 30)
+        lab.cluster.wait_for(lambda: not is_there(driver.pid), "its JVM and workers are gone")
     assert [*temporary.iterdir()] == [], "it left files behind, or what a killed one left"
     assert_equal(seen(lab.written(folder)), twins.expected())
     _keep(samples, seed=kills, batches=_committed_batches(folder), records=len(twins.rows))

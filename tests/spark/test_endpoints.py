@@ -36,13 +36,13 @@ def test_a_stream_goes_on_with_the_other_endpoint(
     }
     query = start_available(lab.stream(twins.tiered, options), folder)
     try:
-        lab.cluster.wait_for(lambda: len(query.recentProgress) >= 2, "two batches", 120)
+        lab.cluster.wait_for(lambda: len(query.recentProgress) >= 2, "two batches", 200)
         if dies == "the reader":
             beside.kill()
         else:
             lab.cluster.sandbox.kill("rlm:1")
         assert query.isActive, "it had ended before the kill"
-        assert query.awaitTermination(120), "the stream did not end"
+        assert query.awaitTermination(200), "the stream did not end"
     finally:
         query.stop()
     assert_equal(seen(lab.written(folder)), _remote(twins))

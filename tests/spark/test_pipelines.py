@@ -66,7 +66,7 @@ def _driver(lab: Lab, topic: str, root: Path) -> Iterator["subprocess.Popen[byte
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(60)
+        process.wait(120)
 
 
 def _kill_workers(spark: SparkSession) -> bool:
@@ -136,7 +136,7 @@ def test_an_export_whose_driver_and_worker_are_killed_has_every_row_once(
         lab.cluster.wait_for(lambda: _commits(root) >= 5, "five chunks", _LIMIT_S)
         assert driver.poll() is None, "it had ended before the kill"
         os.kill(driver.pid, signal.SIGKILL)  # its Java and workers live on for a while
-        driver.wait(60)
+        driver.wait(120)
         _killed_export(lab, topic, root, after=_commits(root) + 5)
         stopped = _stopped_export(lab, topic, root, after=_commits(root) + 1)
         assert stopped.is_stopped

@@ -216,4 +216,4 @@ def test_subscribe_pattern_assign_and_two_topics(either: Lab) -> None:
 
 def _delete_up_to(cluster: Cluster, topic: str, offset: int) -> None:
     topic_partition = TopicPartition(topic, 0, offset)
-    cluster.admin.delete_records([topic_partition])[topic_partition].result(30)
+    cluster.admin.delete_records([topic_partition])[topic_partition].result(120)

@@ -236,7 +236,7 @@ def _is_decided(cluster: Cluster, topic: str, partition: int) -> bool:
     asked = cluster.admin.list_offsets(
         {topic_partition: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED
     )
-    stable_end = int(asked[topic_partition].result(30).offset)
+    stable_end = int(asked[topic_partition].result(120).offset)
     return stable_end == cluster.log_end(topic, partition)
 
 

@@ -28,7 +28,7 @@ def test_a_checkpoint_goes_on_where_it_was_and_finds_new_partitions(
     from_the_fifth = {"startingOffsets": offsets(topic, {0: 5, 1: -2})}
     either.run_available(either.stream(topic, from_the_fifth), folder)
     assert _values(either, folder) == [*range(5, 15)]
-    either.cluster.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    either.cluster.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(120)
     either.cluster.wait_for(lambda: either.cluster.leader(topic, 2) >= 0, "the new partition")
     send(either.cluster, topic, range(15, 20), 2)
     send(either.cluster, topic, range(20, 25), 0)
@@ -65,7 +65,7 @@ def test_max_offsets_per_trigger_is_shared_in_proportion(either: Lab, folder: Pa
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(200)
     assert [size for size in sizes if size] == [{0: 45, 1: 5}] * 2
 
 
@@ -92,7 +92,7 @@ def test_available_now_ends_exactly_at_the_end(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(200)
         assert _values(either, folder) == [*range(wanted)]
 
 
@@ -103,11 +103,11 @@ def test_a_stream_outlives_kill_9_of_the_service(lab: Lab, twins: Twins, folder:
     )
     query = start_available(frame, folder)
     try:
-        lab.cluster.wait_for(lambda: len(query.recentProgress) >= 2, "two batches", 90)
+        lab.cluster.wait_for(lambda: len(query.recentProgress) >= 2, "two batches", 200)
         lab.cluster.sandbox.kill("rlm:1")
         assert query.isActive, "it had ended before the kill"
         lab.cluster.sandbox.start("rlm:1", wait=False)
-        assert query.awaitTermination(120), "the stream did not end"
+        assert query.awaitTermination(200), "the stream did not end"
     finally:
         query.stop()
     assert_equal(seen(lab.written(folder)), twins.expected())

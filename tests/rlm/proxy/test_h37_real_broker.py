@@ -166,8 +166,8 @@ def _kafka_python(trimmed: Trimmed) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     try:
         while len(found) < COUNT:
-            batches = consumer.poll(timeout_ms=60_000)
-            assert batches, f"{len(found)} records, then nothing for a minute"
+            batches = consumer.poll(timeout_ms=120_000)
+            assert batches, f"{len(found)} records, then nothing for two minutes"
             found += [(r.offset, r.value) for records in batches.values() for r in records]
     finally:
         consumer.close()

@@ -209,7 +209,7 @@ async def _aiokafka(archive: Archive, isolation: str) -> list[Record]:
         consumer.assign([partition])
         await consumer.seek_to_beginning(partition)
         found: list[Record] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while len(found) < COUNT:
                 batch = await consumer.getmany(timeout_ms=500)
                 for records in batch.values():
@@ -232,8 +232,8 @@ def _librdkafka(archive: Archive) -> list[Record]:
     consumer.assign([ConfluentPartition(archive.topic, 0, 0)])
     found: list[Record] = []
     while len(found) < COUNT:
-        messages = consumer.consume(500, timeout=60)
-        assert messages, f"{len(found)} records, then nothing for a minute"
+        messages = consumer.consume(500, timeout=120)
+        assert messages, f"{len(found)} records, then nothing for two minutes"
         for message in messages:
             assert message.error() is None
             offset = message.offset()
@@ -323,7 +323,7 @@ async def _some(archive: Archive, first: int) -> list[int]:
         consumer.assign([partition])
         consumer.seek(partition, first)
         found: list[int] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while len(found) < 500:
                 batch = await consumer.getmany(timeout_ms=500)
                 found += [record.offset for records in batch.values() for record in records]

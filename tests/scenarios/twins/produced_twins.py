@@ -148,7 +148,7 @@ class _Writer:
         def is_there() -> bool:
             try:
                 answers = self._admin.list_offsets(asked).values()
-                return {one.result(30).offset for one in answers} == {self._end}
+                return {one.result(_LIMIT_S).offset for one in answers} == {self._end}
             except KafkaException:  # leaders have moved; the client keeps stale ones
                 self._admin = self._new_admin()
                 return False

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.integration
 _LIMIT_S = 120
 _BOTH = (ReadMode.KAFKA_PREFERRED, ReadMode.REMOTE_PREFERRED)
 _ISOLATIONS = ("read_uncommitted", "read_committed")
+_SESSION_MS = 60_000
+"""A group of one keeps its member, and takes its commits, where the machine stands still."""
 
 
 def _endpoint(cluster: Cluster) -> str:
@@ -63,7 +65,11 @@ def _plain(records: Iterable[ConsumerRecord]) -> list[tuple[Any, ...]]:
 async def test_h37_every_mode_gives_what_aiokafka_gives_on_the_twin(twins: TwinTopics) -> None:
     cluster = twins.cluster
     for isolation in _ISOLATIONS:
-        options = {"isolation_level": isolation, "auto_offset_reset": "earliest"}
+        options: dict[str, Any] = {
+            "isolation_level": isolation,
+            "auto_offset_reset": "earliest",
+            "session_timeout_ms": _SESSION_MS,
+        }
         group = fresh("twin")
         theirs = AIOKafkaConsumer(
             twins.plain, bootstrap_servers=cluster.direct, group_id=group, **options

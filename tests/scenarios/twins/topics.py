@@ -115,7 +115,7 @@ def _delete_records(cluster: Cluster, topic: str, starts: tuple[int, ...]) -> No
         TopicPartition(topic, p, start) for p, start in enumerate(starts) if start
     ]
     for asked in cluster.admin.delete_records(starts_by_partition).values():
-        asked.result(30)
+        asked.result(120)
 
 
 async def _append(cluster: Cluster, topics: tuple[str, ...]) -> dict[str, bytes]:
@@ -134,7 +134,7 @@ async def _append(cluster: Cluster, topics: tuple[str, ...]) -> dict[str, bytes]
                 partitions = [{"index": p, "records": data} for p in range(PARTITIONS)]
                 body: dict[str, Any] = {
                     "acks": -1,
-                    "timeout_ms": 10_000,
+                    "timeout_ms": 60_000,
                     "topic_data": [{"name": topic, "partition_data": partitions}],
                 }
                 answer = await client.call(PRODUCE, 8, body)

@@ -20,7 +20,7 @@ _MODULES = {
     OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch",
     "ApiVersions": "api_versions",
 }
-_LIMIT_S = 30
+_LIMIT_S = 120
 _CORRELATION_BYTES = 4
 
 
