@@ -37,7 +37,8 @@ from rlm_sandbox.state import SandboxState, checked_root, locked, prepared, stop
 from rlm_sandbox.stores.choice import sandbox_store
 
 STORE = "store"
-_STOP_GRACE_MS = 20_000
+_STOP_GRACE_MS, _DOWN_GRACE_MS = 60_000, 20_000
+"""Who stops one process wants it to end well, be the machine slow; who takes all down, an end."""
 _READY_TIMEOUT_MS = 120_000
 _UP_TIMEOUT_MS = 180_000
 
@@ -455,7 +456,7 @@ def _stop_in_order(state: SandboxState, clock: Clock) -> None:
     """Services first, the controller last, so that brokers can leave the cluster in order."""
     for stage in reversed(stages(state.spec)):
         living = [state.processes[name] for name in stage if name in state.processes]
-        stop_all(living, grace_ms=_STOP_GRACE_MS, clock=clock)
+        stop_all(living, grace_ms=_DOWN_GRACE_MS, clock=clock)
 
 
 def _resolve(spec: SandboxSpec, progress: Progress) -> dict[str, KafkaDist]:
