@@ -60,6 +60,13 @@ def imports() -> None:
 @click.option(
     "--accept-gaps", "accepts_gaps", is_flag=True, help="Count offsets that no log has as lost."
 )
+@click.option(
+    "--growing",
+    "is_growing",
+    is_flag=True,
+    help="Their uploader goes on: readers take the end of what was imported for the end so far, "
+    "during an import too.",
+)
 @click.option("--dry-run", "is_dry", is_flag=True, help="Show what is to be done; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def pinterest(
@@ -70,6 +77,7 @@ def pinterest(
     partition: int | None,
     cluster_id: str | None,
     accepts_gaps: bool,
+    is_growing: bool,
     is_dry: bool,
     as_json: bool,
     **given: Any,
@@ -80,7 +88,8 @@ def pinterest(
     bucket is only read, now and later. The same command continues after an interruption, and takes
     what was uploaded since. The settings of every store that reads the segments need the same
     rsm.config.pinterest.* values. The exit status is 1 if a partition was refused, was stopped
-    by a log, or has segments that must wait.
+    by a log, or has segments that must wait. Readers are refused what follows there, until the
+    import goes on or --accept-history names the partition.
     """
     from rlm.imports.run import ImportChoices
 
@@ -89,6 +98,7 @@ def pinterest(
         partition=partition,
         cluster_id=cluster_id,
         accepts_gaps=accepts_gaps,
+        is_growing=is_growing,
     )
     return asyncio.run(
         _run(plugin_config, {**given, "bucket": bucket}, choices, is_dry=is_dry, as_json=as_json)
@@ -248,8 +258,8 @@ def _done_line(plan: "ImportPlan", done: "Imported | None") -> str:
         line += f"; {plan.beyond} above offset.wm are left"
     if done.stopped is not None:
         line += (
-            f"; stopped: {done.stopped}. What was imported can be read; import again when it is "
-            "mended"
+            f"; stopped: {done.stopped}. What was imported can be read, and readers are "
+            "refused what follows; import again when it is mended"
         )
     if done.held_back:
         line += (

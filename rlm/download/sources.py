@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from grpc import StatusCode, aio
 
-from kip405.errors import Corrupt, Elsewhere, Fenced, Invalid, NotFound
+from kip405.errors import Corrupt, Elsewhere, Fenced, Invalid, NotFound, Unavailable
 from kip405.ids import TopicIdPartition, Uuid
 from kip405.lineage import Lineage
 from kip405.segments import ByteRange, EpochEntry, RemoteLogSegmentMetadata
 from rlm.download.plan import PartitionPlan, Piece, pieces_of
 from rlm.download.store_plans import StoredPartition, StorePlans
+from rlm.plans.attachment import UnreadSegment
 from rlm.remote_log.objects import slice_bytes
 from rlm.tasks.stored_lineages import ReadableStore
 from rlm.v1 import admin_pb2, fetch_pb2
@@ -27,6 +28,12 @@ from rlmm.records import decode_value
 from rsm_plugins.contract.client_channel import RenewedChannel
 from rsm_plugins.contract.status import error_of_call
 from rsm_plugins.contract.tls import Tls
+from rsm_plugins.layout.import_stops import (
+    ENDED_MEANWHILE,
+    ImportStop,
+    is_stop_id,
+    parse_stop,
+)
 from rsm_plugins.layout.keys import TOPIC_CUT, ObjectKind, ParsedName, locator_of, parse_name
 from rsm_plugins.layout.manifest import Manifest
 from rsm_plugins.threads import Threads
@@ -180,6 +187,10 @@ class _Known:
     manifest: Manifest
     metadata: RemoteLogSegmentMetadata
 
+    @property
+    def partition(self) -> TopicIdPartition:
+        return self.manifest.remote_segment_id.topic_id_partition
+
 
 class StoreSource:
     """`cluster_id` None = the store's own; `topic_id` decides where a name was used twice.
@@ -204,14 +215,14 @@ class StoreSource:
     async def plans(self, topic: str, partition: int | None) -> Sequence[PartitionPlan]:
         cluster_id = self._cluster_id or await self._own_cluster()
         found = await self._manifests(cluster_id, topic, partition)
-        ids = sorted({known.manifest.topic_id for known in found})
+        ids = sorted({known.partition.topic_id for known in found})
         if not ids:
             number = "" if partition is None else f"-{partition}"
             raise NotFound(f"the store has no manifest of {topic}{number} of cluster {cluster_id}")
         if len(ids) > 1:
             names = ", ".join(map(str, ids))
             raise Invalid(f"{topic} is the name of several topics: choose a --topic-id of {names}")
-        numbers = sorted({known.manifest.partition for known in found})
+        numbers = sorted({known.partition.partition for known in found})
         partitions = [_of_partition(number, found) for number in numbers]
         return await StorePlans(self._store, cluster_id, self._accepted).of(partitions)
 
@@ -231,7 +242,7 @@ class StoreSource:
 
     async def _manifests(
         self, cluster_id: str, topic: str, partition: int | None
-    ) -> Sequence[_Known]:
+    ) -> Sequence[_Known | ImportStop]:
         names = [
             (stored.name, parsed)
             async for stored in self._store.list_objects(cluster_id)
@@ -240,19 +251,26 @@ class StoreSource:
             and partition in (None, parsed.partition)
             and self._topic_id in (None, parsed.topic_id)
         ]
-        found: list[_Known] = []
+        found: list[_Known | ImportStop] = []
         for at in range(0, len(names), _READS_AT_ONCE):
             some = names[at : at + _READS_AT_ONCE]
             read = await asyncio.gather(*(self._known(*one, topic) for one in some))
             found += [known for known in read if known is not None]
         return found
 
-    async def _known(self, name: str, parsed: ParsedName, topic: str) -> _Known | None:
-        """None where the segment was deleted meanwhile, or the cut name is another topic's."""
+    async def _known(self, name: str, parsed: ParsedName, topic: str) -> _Known | ImportStop | None:
+        """None where the segment was deleted meanwhile, or the cut name is another topic's.
+        Unavailable: an import has ended since the store was listed.
+        """
         try:
             data = await self._store.read_manifest(locator_of(parsed, topic))
         except NotFound:
+            if is_stop_id(parsed.segment_id):
+                raise Unavailable(f"{name}: {ENDED_MEANWHILE}") from None
             return None
+        stop = parse_stop(data, name)
+        if stop is not None:
+            return stop if stop.partition.topic == topic else None
         manifest = Manifest.parse(data, name)
         if manifest.topic != topic:
             return None
@@ -274,13 +292,17 @@ def _metadata(manifest: Manifest, name: str) -> RemoteLogSegmentMetadata:
     return metadata
 
 
-def _of_partition(number: int, found: Sequence[_Known]) -> StoredPartition:
-    known = [one for one in found if one.manifest.partition == number]
-    manifest = known[0].manifest
+def _of_partition(number: int, found: Sequence[_Known | ImportStop]) -> StoredPartition:
+    here = [one for one in found if one.partition.partition == number]
+    known = [one for one in here if isinstance(one, _Known)]
+    starts = (one.manifest.remote_log_start_offset for one in known)
     return StoredPartition(
-        topic_partition=TopicIdPartition(
-            topic_id=manifest.topic_id, topic=manifest.topic, partition=number
-        ),
-        remote_log_start_offset=max(one.manifest.remote_log_start_offset for one in known),
+        topic_partition=here[0].partition,
+        remote_log_start_offset=max(starts, default=0),
         segments=tuple(one.metadata for one in known),
+        stops=tuple(
+            UnreadSegment(start_offset=one.start_offset, why=one.why)
+            for one in here
+            if isinstance(one, ImportStop)
+        ),
     )

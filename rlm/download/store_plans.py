@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from kip405.errors import Corrupt, Invalid, Unavailable
-from kip405.ids import PartitionKey, TopicIdPartition, Uuid
+from kip405.ids import MAX_OFFSET, PartitionKey, TopicIdPartition, Uuid
 from kip405.lineage import Lineage, remote_lineage, usable_end
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.download.plan import PartitionPlan, pieces_of
-from rlm.plans.attachment import Backup, Doubt, plan_partition
+from rlm.plans.attachment import Backup, Doubt, UnreadSegment, plan_partition
 from rlm.plans.history import published_lineage
 from rlm.remote_log.attached import ledger_of_segments
 from rlm.tasks.stored_lineages import ReadableStore, StoredLineages, has_several_epochs
@@ -27,11 +27,14 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPartition:
-    """What the manifests of one partition have; it has segments."""
+    """What the manifests of one partition have. `stops`: where an import of it ended early; without
+    one it has segments.
+    """
 
     topic_partition: TopicIdPartition
     remote_log_start_offset: int
     segments: tuple[RemoteLogSegmentMetadata, ...]
+    stops: tuple[UnreadSegment, ...] = ()
 
     @property
     def spellings(self) -> frozenset[str]:
@@ -65,13 +68,23 @@ class StorePlans:
         plans: list[PartitionPlan] = []
         for one in partitions:
             ledger = ledgers.get(one.topic_partition.key)
-            lineage, found = remote_lineage(one.segments), list[Doubt]()
+            lineage, found = remote_lineage(one.segments), self._stopped(one)
             if ledger is not None:
-                lineage, found = self._proven(one, ledger, stored[one.topic_partition.key])
+                lineage, proven = self._proven(one, ledger, stored[one.topic_partition.key])
+                found += proven
             doubts += [(one, doubt) for doubt in found]
             plans.append(_plan(self._cluster_id, one, lineage))
         _refuse(doubts)
         return plans
+
+    def _stopped(self, partition: StoredPartition) -> list[Doubt]:
+        """What follows where an import ended early is not known."""
+        if partition.spellings & self._accepted:
+            return []
+        return [
+            Doubt(start=one.start_offset, next_offset=MAX_OFFSET, why=one.why)
+            for one in partition.stops
+        ]
 
     async def _stored(
         self,

@@ -9,7 +9,7 @@ imported are read again, but not written.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -58,7 +58,8 @@ class ImportTarget:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
     """What became of one partition. `held_back`: segments that wait for the end of the transaction
-    that began at `open_since`. `stopped`: what is wrong with the log that ended it.
+    that began at `open_since`. `stopped`: what is wrong with the log that ended it. `is_cut_off`:
+    so many wait that those behind them were not read.
     """
 
     plan: ImportPlan
@@ -67,11 +68,33 @@ class Imported:
     held_back: int = 0
     open_since: int | None = None
     stopped: str | None = None
+    is_cut_off: bool = False
     warnings: tuple[str, ...] = ()
+
+    def why_not_whole(self, *, is_growing: bool) -> str | None:
+        """Why what was imported is not all of their log, None: it is. Where more is to be uploaded,
+        the last segments may wait.
+        """
+        if self.stopped is not None:
+            return f"their log could not be imported from here on: {self.stopped}"
+        if not self.held_back or (is_growing and not self.is_cut_off):
+            return None
+        return (
+            f"{self.held_back} segments of theirs or more from here on wait for the end of the "
+            f"transaction that began at {self.open_since}"
+        )
+
+
+def end_of(plan: ImportPlan, imported: Iterable[RemoteLogSegmentMetadata]) -> int:
+    """Where our segments end; where their log begins if there are none."""
+    first = plan.logs[0].base_offset if plan.logs else 0
+    return max((one.next_offset for one in imported), default=first)
 
 
 class PartitionImport:
-    """One partition; `imported` are all its segments in our store, by start offset."""
+    """One partition; `imported` are all its segments in our store. `next_offset`: where our
+    segments end by now.
+    """
 
     def __init__(
         self,
@@ -87,6 +110,7 @@ class PartitionImport:
         self._target = target
         self._plan = plan
         self._imported = sorted(imported, key=lambda one: one.start_offset)
+        self.next_offset = end_of(plan, self._imported)
         self._accepts_gaps = accepts_gaps
         self._report = report
         self._segments = 0
@@ -142,8 +166,8 @@ class PartitionImport:
                 )
             )
             await self._write_decided(waiting, tracker)
-            if len(waiting) >= MOST_HELD_BACK:
-                break
+            if len(waiting) >= MOST_HELD_BACK and following is not None:
+                return replace(self._state(tracker, waiting), is_cut_off=True)
         return self._state(tracker, waiting)
 
     async def _compare(self, reading: LogReading, log: UploadedLog) -> None:
@@ -196,6 +220,7 @@ class PartitionImport:
         await self._store.write_manifest(
             finished.locator(self._target.cluster_id), self._manifest(scanned.log, finished)
         )
+        self.next_offset = max(self.next_offset, finished.next_offset)
         self._segments += 1
         self._size_bytes += scanned.scan.size_bytes
 

@@ -4,15 +4,18 @@ Their objects are listed once. Our store says which segments were imported befor
 command continues after an interruption, and takes what has been uploaded since.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kip405.contracts import StoreIdentity
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
-from kip405.ids import TopicIdPartition, Uuid
+from kip405.ids import PartitionKey, TopicIdPartition, TopicPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import Clock
-from rlm.imports.partition import Imported, ImportTarget, PartitionImport
+from rlm.imports.partition import Imported, ImportTarget, PartitionImport, end_of
+from rlm.imports.stops import PartitionStops
+from rlm.plans.ledger_rebuild import StoredSegment
 from rlm.plans.pinterest_import import (
     FoundSegment,
     ImportPlan,
@@ -20,7 +23,7 @@ from rlm.plans.pinterest_import import (
     in_words,
     plan_import,
 )
-from rlm.tasks.store_survey import StoreSurveyor
+from rlm.tasks.store_survey import StoreSurveyor, SurveyProgress, UnusableManifest
 from rsm_plugins.layout.pinterest import (
     LOG,
     WATERMARK,
@@ -34,19 +37,49 @@ from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 
 _MOST_SEEN = 1_000
 """Objects that are looked at for a message; a listing of S3 has as many."""
-Segments = Mapping[TopicIdPartition, Mapping[int, RemoteLogSegmentMetadata]]
+_PAST_USE = "our {}: have it back, or remove it and import the segment again"
+
+
+@dataclass(slots=True, kw_only=True)
+class OwnPartition:
+    """What our store has of one partition: segments by start offset, stops of earlier imports, and
+    why a manifest cannot be used.
+    """
+
+    segments: dict[int, RemoteLogSegmentMetadata] = field(default_factory=dict)
+    stops: list[UnusableManifest] = field(default_factory=list)
+    unusable: str | None = None
+
+
+Own = Mapping[PartitionKey, OwnPartition]
+_NOTHING_OWN = OwnPartition()
+
+
+class _Tolerant:
+    """One manifest that cannot be read is no reason to leave other partitions out."""
+
+    bears_unreadable = True
+
+    def is_known(self, key: PartitionKey, segment_id: Uuid) -> bool:
+        return False
+
+    def keep(self, segment: StoredSegment) -> None: ...
+
+    def report(self, progress: SurveyProgress) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportChoices:
     """What the operator has chosen. `topics`: names with their ids in our cluster, None = derived;
     empty = all topics. `partition`: only this one. `cluster_id`: None = the store's own.
+    `is_growing`: their uploader goes on, so that the end of what is there is no stop.
     """
 
     topics: Mapping[str, Uuid | None] = field(default_factory=dict)
     partition: int | None = None
     cluster_id: str | None = None
     accepts_gaps: bool = False
+    is_growing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,61 +108,82 @@ class BucketImport:
         self._clock = clock
         self._new_uuid = new_uuid
 
-    async def plans(self, identity: StoreIdentity | None) -> tuple[list[ImportPlan], Segments]:
-        """What there is to do by partition, and all segments of ours. NotFound: nothing is there,
-        or a chosen topic is not.
+    async def plans(self, identity: StoreIdentity | None) -> tuple[list[ImportPlan], Own]:
+        """What there is to do by partition, and all of ours. NotFound: nothing is there, or a
+        chosen topic is not.
         """
-        imported = await self._imported(identity)
-        found, watermarks = await self._found()
-        plans: list[ImportPlan] = []
-        for (topic, number), segments in sorted(found.items()):
-            partition = TopicIdPartition(
-                topic_id=self._topic_id(topic), topic=topic, partition=number
-            )
-            name = watermarks.get((topic, number))
-            try:
-                watermark = None if name is None else await self._watermark(name)
-            except Corrupt as error:
-                why = f"{error}: have it mended in their bucket"
-                plans.append(ImportPlan(partition=partition, watermark=None, refused=why))
-                continue
-            plans.append(
-                plan_import(
-                    partition,
-                    segments.values(),
-                    watermark,
-                    imported.get(partition, {}),
-                    accepts_gaps=self._choices.accepts_gaps,
-                )
-            )
+        found = [one async for one in self._partitions()]
+        own = await self._own(identity, {one.topic for one in found})
+        plans = [await self._plan(one, own) for one in sorted(found)]
         await self._check_found({plan.partition.topic for plan in plans})
-        return plans, imported
+        return plans, own
+
+    async def _plan(self, found: TopicPartition, own: Own) -> ImportPlan:
+        partition = TopicIdPartition(
+            topic_id=self._topic_id(found.topic), topic=found.topic, partition=found.partition
+        )
+        ours = own.get(partition.key, _NOTHING_OWN)
+        if ours.unusable is not None:
+            return ImportPlan(partition=partition, watermark=None, refused=ours.unusable)
+        try:
+            watermark = await self._watermark(found)
+        except Corrupt as error:
+            why = f"{error}: have it mended in their bucket"
+            return ImportPlan(partition=partition, watermark=None, refused=why)
+        # Listed after the watermark was read, so that all that it promises is in the listing.
+        segments = await self._segments(found)
+        return plan_import(
+            partition,
+            segments.values(),
+            watermark,
+            ours.segments,
+            accepts_gaps=self._choices.accepts_gaps,
+        )
 
     async def run(self, reports: ImportReports) -> list[Imported]:
         """Import what is new; a partition that is refused is left out, and one that is stopped by
-        its log does not stop others. Unavailable: a store is away. Invalid: ours is another
-        cluster's.
+        its log does not stop others. Both are said in our store. Unavailable: a store is away.
+        Invalid: ours is another cluster's.
         """
         identity = await self._identity()
-        plans, imported = await self.plans(identity)
+        plans, own = await self.plans(identity)
         reports.planned(plans)
         target = ImportTarget(
             cluster_id=identity.cluster_id, store_id=identity.store_id, software=self._software
         )
         done: list[Imported] = []
         for plan in plans:
-            if plan.refused is not None:
-                continue
-            one = PartitionImport(
-                self._store,
-                target,
-                plan,
-                tuple(imported.get(plan.partition, {}).values()),
-                accepts_gaps=self._choices.accepts_gaps,
-                report=reports.progress,
-            )
-            done.append(await one.run())
+            ours = own.get(plan.partition.key, _NOTHING_OWN)
+            stops = PartitionStops(self._store, identity.cluster_id, plan.partition, ours.stops)
+            if plan.refused is None:
+                done.append(await self._import(plan, target, ours, stops, reports))
+            else:
+                why = f"their log was not imported: {plan.refused}"
+                await stops.end(end_of(plan, ours.segments.values()), why)
         return done
+
+    async def _import(
+        self,
+        plan: ImportPlan,
+        target: ImportTarget,
+        ours: OwnPartition,
+        stops: PartitionStops,
+        reports: ImportReports,
+    ) -> Imported:
+        is_growing = self._choices.is_growing
+        one = PartitionImport(
+            self._store,
+            target,
+            plan,
+            tuple(ours.segments.values()),
+            accepts_gaps=self._choices.accepts_gaps,
+            report=reports.progress,
+        )
+        if plan.new and not is_growing:
+            await stops.begin(one.next_offset)
+        found = await one.run()
+        await stops.end(one.next_offset, found.why_not_whole(is_growing=is_growing))
+        return found
 
     async def existing_identity(self) -> StoreIdentity | None:
         """The store's identity; Invalid: it is of another cluster than the chosen one."""
@@ -157,56 +211,57 @@ class BucketImport:
             raise Invalid(f"--cluster-id: the store belongs to cluster {created.cluster_id}")
         return created
 
-    async def _imported(self, identity: StoreIdentity | None) -> Segments:
-        """Every segment that our store has of the topics. Invalid: a manifest cannot be used."""
+    async def _own(self, identity: StoreIdentity | None, topics: Iterable[str]) -> Own:
+        """What our store has, by partition. Invalid: it is another cluster's."""
         if identity is None:
             return {}
-        names = {self._topic_id(one): one for one in self._choices.topics}
+        names = {self._topic_id(one): one for one in (*topics, *self._choices.topics)}
         surveyor = StoreSurveyor(cluster_id=identity.cluster_id, topic_name=names.get)
-        survey = await surveyor.survey(self._store, identity.store_id)
-        if survey.unusable_manifests:
-            raise Invalid(survey.unusable_manifests[0].why)
-        return {
-            partition: {one.metadata.start_offset: one.metadata for one in segments}
-            for partition, segments in survey.segments.items()
-        }
+        survey = await surveyor.survey(self._store, identity.store_id, _Tolerant())
+        own = defaultdict[PartitionKey, OwnPartition](OwnPartition)
+        for partition, segments in survey.segments.items():
+            by_start = {one.metadata.start_offset: one.metadata for one in segments}
+            own[partition.key].segments.update(by_start)
+        for one in survey.unusable_manifests:
+            if one.is_stop:
+                own[one.key].stops.append(one)
+            else:
+                own[one.key].unusable = _PAST_USE.format(one.why)
+        return own
 
     def _topic_id(self, topic: str) -> Uuid:
         chosen = self._choices.topics.get(topic)
         return chosen or derived_topic_id(self._store.layout.cluster, topic)
 
-    async def _found(
-        self,
-    ) -> tuple[dict[tuple[str, int], dict[int, FoundSegment]], dict[tuple[str, int], str]]:
-        """The segments of each partition, and the names of the watermarks."""
-        found: dict[tuple[str, int], dict[int, FoundSegment]] = {}
-        watermarks: dict[tuple[str, int], str] = {}
-        async for partition, file, name, size_bytes, modified_ms in self._objects():
-            if file == WATERMARK:
-                watermarks[partition] = name
-            uploaded = parse_file(file)
+    async def _partitions(self) -> AsyncIterator[TopicPartition]:
+        """The chosen partitions that have a file of a segment, each once."""
+        layout, seen = self._store.layout, set[TopicPartition]()
+        for folder in layout.listed_folders(self._choices.topics, self._choices.partition):
+            async for stored in self._store.uploaded.listed(folder):
+                rest, _, file = stored.name.rpartition("/")
+                parsed = parse_folder(rest.rpartition("/")[2])
+                if parsed is None or parse_file(file) is None or not self._is_chosen(*parsed):
+                    continue
+                found = TopicPartition(*parsed)
+                if found not in seen and rest == layout.folder(*parsed):
+                    seen.add(found)
+                    yield found
+
+    async def _segments(self, of: TopicPartition) -> dict[int, FoundSegment]:
+        """The segments of a partition by base offset."""
+        segments: dict[int, FoundSegment] = {}
+        folder = f"{self._store.layout.folder(*of)}/"
+        async for stored in self._store.uploaded.listed(folder):
+            uploaded = parse_file(stored.name.removeprefix(folder))
             if uploaded is None:
                 continue
-            segments = found.setdefault(partition, {})
             segment = segments.setdefault(
                 uploaded.base_offset, FoundSegment(base_offset=uploaded.base_offset)
             )
             segment.suffixes.add(uploaded.suffix)
             if uploaded.suffix == LOG:
-                segment.size_bytes, segment.modified_ms = size_bytes, modified_ms
-        return found, watermarks
-
-    async def _objects(self) -> AsyncIterator[tuple[tuple[str, int], str, str, int, int]]:
-        """Partition, file, name, size and time of each object of a chosen partition."""
-        layout = self._store.layout
-        for folder in layout.listed_folders(self._choices.topics, self._choices.partition):
-            async for stored in self._store.uploaded.listed(folder):
-                rest, _, file = stored.name.rpartition("/")
-                partition = parse_folder(rest.rpartition("/")[2])
-                if partition is None or not self._is_chosen(*partition):
-                    continue
-                if rest == layout.folder(*partition):
-                    yield partition, file, stored.name, stored.size_bytes, stored.modified_ms
+                segment.size_bytes, segment.modified_ms = stored.size_bytes, stored.modified_ms
+        return segments
 
     def _is_chosen(self, topic: str, partition: int) -> bool:
         choices = self._choices
@@ -214,7 +269,8 @@ class BucketImport:
             choices.partition in (None, partition)
         )
 
-    async def _watermark(self, name: str) -> int | None:
+    async def _watermark(self, of: TopicPartition) -> int | None:
+        name = f"{self._store.layout.folder(*of)}/{WATERMARK}"
         try:
             return parse_watermark(await self._store.uploaded.read(name), name)
         except NotFound:

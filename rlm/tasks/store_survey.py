@@ -20,6 +20,7 @@ from rlm.plans.reconcile import Leftover
 from rlm.stores.connection import identity_problem
 from rlm.tasks.evidence import check_layout, store_of
 from rlmm.records import decode_value
+from rsm_plugins.layout.import_stops import ENDED_MEANWHILE, is_stop_id, parse_stop
 from rsm_plugins.layout.keys import (
     DATA_OBJECTS,
     TOPIC_CUT,
@@ -40,7 +41,7 @@ TopicName = Callable[[Uuid], str | None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusableManifest:
     """A manifest that cannot be used, by what its name says; nobody knows what is in its segment
-    but the first offset.
+    but the first offset. `is_stop`: it says that an import stopped there.
     """
 
     key: PartitionKey
@@ -48,6 +49,7 @@ class UnusableManifest:
     segment_id: Uuid
     start_offset: int
     why: str
+    is_stop: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,10 +260,18 @@ class StoreSurveyor:
         topic = self._topic_name(parsed.topic_id) or parsed.topic_cut
         try:
             data = await store.read_manifest(locator_of(parsed, topic))
+            stop = parse_stop(data, name)
+            if stop is not None:
+                self._refuse(found, name, parsed, stop.why, is_stop=True)
+                return None
             manifest = Manifest.parse(data, name)
             metadata = decode_value(manifest.segment_metadata)
             self._check(manifest, metadata, parsed, found.store_id)
         except NotFound:
+            if is_stop_id(parsed.segment_id):
+                found.unreadable += 1  # what was written before it ended may not be listed
+                self._refuse(found, name, parsed, ENDED_MEANWHILE, is_stop=True)
+                return None
             if not _is_ambiguous(parsed, topic):
                 return None
             why = "its topic's name is longer than object names have, and its prefix depends on it"
@@ -279,7 +289,15 @@ class StoreSurveyor:
             metadata=metadata, remote_log_start_offset=manifest.remote_log_start_offset
         )
 
-    def _refuse(self, found: StoreSurvey, name: str, parsed: ParsedName, why: str) -> None:
+    def _refuse(
+        self,
+        found: StoreSurvey,
+        name: str,
+        parsed: ParsedName,
+        why: str,
+        *,
+        is_stop: bool = False,
+    ) -> None:
         found.unusable.append(f"{name}: {why}")
         key, segment_id = _identity(parsed)
         found.unusable_manifests.append(
@@ -288,7 +306,8 @@ class StoreSurveyor:
                 topic_cut=parsed.topic_cut,
                 segment_id=segment_id,
                 start_offset=parsed.start_offset,
-                why=f"manifest {name} cannot be used: {why}",
+                why=why if is_stop else f"manifest {name} cannot be used: {why}",
+                is_stop=is_stop,
             )
         )
 

@@ -6,12 +6,19 @@ _IMPORT = "tests/rlm/imports/test_import.py"
 _WRONG_USE = "tests/rlm/imports/test_wrong_use.py"
 _COMMAND = "tests/rlm/cli/test_import.py"
 _LAYOUT = "tests/rsm_plugins/test_pinterest_layout.py"
+_STOPS = "tests/rlm/imports/test_stops.py"
 _INDEXES = "tests/kip405/test_rebuilt_indexes.py"
 PLAN = Target("rlm/plans/pinterest_import.py", (_IMPORT,))
 
 RUN = Target("rlm/imports/run.py", (_WRONG_USE,))
 STOPPED = Target("rlm/imports/partition.py", (_WRONG_USE,))
 PARTITION = Target("rlm/imports/partition.py", (_IMPORT,))
+STOPS = Target("rlm/imports/stops.py", (_STOPS,))
+STOPPING = Target("rlm/imports/run.py", (_STOPS,))
+WAITING = Target("rlm/imports/partition.py", (_STOPS,))
+SURVEY = Target("rlm/tasks/store_survey.py", (_STOPS,))
+DOWNLOAD = Target("rlm/download/store_plans.py", (_STOPS,))
+SOURCES = Target("rlm/download/sources.py", (_STOPS,))
 MANAGER = Target("rsm_plugins/pinterest/manager.py", (_IMPORT,))
 COMMAND = Target("rlm/cli/imports.py", (_COMMAND,))
 OWN = Target("rsm_plugins/local/manager.py", (_IMPORT,))
@@ -76,6 +83,71 @@ EDITS: tuple[Edit, ...] = (
             "a damaged watermark stops all partitions",
             "            except Corrupt as error:\n                why",
             "            except NotFound as error:\n                why",
+        ),
+    ),
+    *STOPPING.edits(
+        (
+            "H4: readers take the end of a refused import for the end of all",
+            "                await stops.end(end_of(plan, ours.segments.values()), why)\n",
+            "                await stops.end(end_of(plan, ours.segments.values()), None)\n",
+        ),
+        (
+            "H4: readers take the end of a killed import for the end of all",
+            "        if plan.new and not is_growing:\n",
+            "        if plan.new and is_growing:\n",
+        ),
+        (
+            "a manifest of ours that cannot be used is passed over",
+            "        if ours.unusable is not None:\n",
+            "        if ours.unusable == partition:\n",
+        ),
+        (
+            "a watermark is newer than the listing that it is held against",
+            "        try:\n            watermark = await self._watermark(found)\n",
+            "        segments = await self._segments(found)\n"
+            "        try:\n            watermark = await self._watermark(found)\n"
+            "            if watermark is not None and watermark not in segments:\n"
+            "                raise Corrupt(str(watermark))\n",
+        ),
+    ),
+    *WAITING.edits(
+        (
+            "H4: readers take a log that stopped the import for the end",
+            "        if self.stopped is not None:\n            return f",
+            "        if self.stopped is None:\n            return f",
+        ),
+        (
+            "H4: segments that wait are no reason for a stop",
+            "        if not self.held_back or (is_growing",
+            "        if self.held_back or (is_growing",
+        ),
+    ),
+    *STOPS.edits(
+        (
+            "a stop stays for good",
+            "        await self._remove([one for one in before if one != kept])\n",
+            "",
+        ),
+    ),
+    *SURVEY.edits(
+        (
+            "H4: a stop that goes while manifests are read was none",
+            "            if is_stop_id(parsed.segment_id):\n",
+            "            if not parsed.segment_id:\n",
+        ),
+    ),
+    *DOWNLOAD.edits(
+        (
+            "H4: a download passes a stop over",
+            "            for one in partition.stops\n",
+            "            for one in partition.stops[:0]\n",
+        ),
+    ),
+    *SOURCES.edits(
+        (
+            "H4: a download takes what was listed before an import ended for all",
+            "            if is_stop_id(parsed.segment_id):\n",
+            "            if not parsed.segment_id:\n",
         ),
     ),
     *COMMAND.edits(

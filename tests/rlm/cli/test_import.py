@@ -101,3 +101,11 @@ def test_a_damaged_log_is_named_and_other_partitions_go_on(tmp_path: Path) -> No
     assert "00000000000000000100.log: at file position" in stopped
     assert stopped.endswith("import again when it is mended")
     assert other == f"{TOPIC}-1: 1 segments imported"
+    with attached_reader(tmp_path, site.root, settings=theirs(site)) as reader:
+        remote = ("--remote-only", "-n", "0", "-o", "earliest")
+        whole = reader.rlm("fetch", TOPIC, "-p", "1", *remote)
+        assert (whole.returncode, len(whole.stdout.splitlines())) == (0, 100)
+        cut = reader.rlm("fetch", TOPIC, "-p", "0", *remote)
+        assert cut.returncode != 0
+        assert "offsets from 100 on are doubtful: their log could not be imported" in cut.stderr
+        assert "00000000000000000100.log" in reader.rlm("status").stdout
