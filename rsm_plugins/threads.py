@@ -140,6 +140,21 @@ class Threads:
             self._engage()
         return job
 
+    async def result(self, job: Job[T], on_cancel: Callable[[], float] = lambda: 0.0) -> T:
+        """The result of work that was begun, however long it takes. If the caller is cancelled,
+        work that has not begun never begins; other work is waited for as many seconds as
+        `on_cancel` then says.
+        """
+        try:
+            await asyncio.wait((job.future,))
+        except asyncio.CancelledError:
+            last_s = on_cancel()
+            self.drop(job)
+            if last_s > 0:
+                await asyncio.wait((job.future,), timeout=last_s)
+            raise
+        return job.future.result()
+
     def drop(self, job: Job[T]) -> None:
         """Do not begin the job, if it has not begun."""
         with self._changed:
@@ -307,12 +322,10 @@ class FileThreads(Threads):
         makes it fail; after 10 minutes another thread replaces it.
         """
         flag = StopFlag()
-        job = self.begin(partial(work, flag), hang_ms=_LONG_WORK_MS)
-        try:
-            await asyncio.wait((job.future,))
-        except asyncio.CancelledError:
+
+        def give_up() -> float:
             flag.set()
-            self.drop(job)
-            await asyncio.wait((job.future,), timeout=_STOP_WAIT_SECONDS)
-            raise
-        return job.future.result()
+            return _STOP_WAIT_SECONDS
+
+        job = self.begin(partial(work, flag), hang_ms=_LONG_WORK_MS)
+        return await self.result(job, give_up)

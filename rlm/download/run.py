@@ -117,13 +117,7 @@ class _PartitionRun:
         or hangs.
         """
         job = self._threads.begin(partial(work, *args, **kwargs))
-        try:
-            await asyncio.wait((job.future,))
-        except asyncio.CancelledError:
-            self._threads.drop(job)
-            await asyncio.wait((job.future,), timeout=_HANGING_AFTER_S)
-            raise
-        return job.future.result()
+        return await self._threads.result(job, lambda: _HANGING_AFTER_S)
 
     def _advance(self, size_bytes: int) -> None:
         self._done_bytes += size_bytes

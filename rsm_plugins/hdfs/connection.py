@@ -207,15 +207,9 @@ class Connection:
         """A caller that is cancelled before its deadline waits a moment for a call that has begun:
         what it cleans up then should not be changed by the call afterwards.
         """
+        now = asyncio.get_running_loop().time
         job = self._begin(make, ends_at)
-        try:
-            await asyncio.wait((job.future,))
-        except asyncio.CancelledError:
-            self._threads.drop(job)
-            if asyncio.get_running_loop().time() < ends_at:
-                await asyncio.wait((job.future,), timeout=_GIVE_UP_SECONDS)
-            raise
-        return job.future.result()
+        return await self._threads.result(job, lambda: _GIVE_UP_SECONDS * (now() < ends_at))
 
     async def _passing_over(
         self,

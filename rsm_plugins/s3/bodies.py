@@ -188,12 +188,7 @@ class BodyConnections:
             job = self._threads.begin(
                 partial(connection.exchange, head, body), hang_ms=self._hang_ms
             )
-            try:
-                await asyncio.wait((job.future,))
-            except asyncio.CancelledError:
-                self._threads.drop(job)
-                raise
-            answer = job.future.result()
+            answer = await self._threads.result(job)
             is_answered = True
             return answer
         finally:

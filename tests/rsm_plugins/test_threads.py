@@ -141,6 +141,33 @@ async def test_what_was_cancelled_before_it_began_is_not_begun(gate: threading.E
     pool.close()
 
 
+async def test_who_gives_up_work_that_has_begun_waits_for_it(gate: threading.Event) -> None:
+    pool = Threads("disk", 1, max_pending=8)
+    begun = threading.Event()
+
+    def work() -> None:
+        begun.set()
+        gate.wait()
+
+    def give_up() -> float:
+        gate.set()
+        return 60.0
+
+    job, waiting = pool.begin(work), pool.begin(lambda: None)
+    caller = asyncio.ensure_future(pool.result(job, give_up))
+    other = asyncio.ensure_future(pool.result(waiting))
+    await asyncio.to_thread(begun.wait)
+    other.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await other
+    assert waiting.future.cancelled() and not job.future.done()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert job.future.done()
+    pool.close()
+
+
 async def test_errors_of_the_work_are_its_callers(pool: Threads) -> None:
     def fail() -> None:
         raise OSError(5, "Input/output error")
