@@ -141,9 +141,13 @@ _REFUSALS = (
     ("WRONG_VERSION_NUMBER", "it does not speak TLS"),
     ("CERTIFICATE_REQUIRED", "it wants a certificate that it trusts"),
 )
-_CLOSED_AT_ONCE = "it closed the connection at once: it may want TLS, or a certificate it trusts"
+_CLOSED_AT_ONCE = (
+    "it closed the connection at once: it may want TLS, or a certificate it trusts, or be a port "
+    "of another protocol"
+)
 _REASONS = (
     *_REFUSALS,
+    ("http1.x server", "this port speaks HTTP, not gRPC: give the address of grpc.listen"),
     ("Socket closed", _CLOSED_AT_ONCE),
     ("onnection reset", _CLOSED_AT_ONCE),
 )
@@ -155,7 +159,7 @@ def is_tls_refusal(details: str) -> bool:
 
 
 def tls_reason(details: str | None) -> str | None:
-    """For people, why a connection was never made, if TLS is or may be why."""
+    """For people, why a connection was never made, if TLS or another protocol is or may be why."""
     if not details or "failed to connect" not in details:
         return None
     return next((reason for text, reason in _REASONS if text in details), None)

@@ -4,6 +4,7 @@ A thin layer over `rlm_sandbox`: options in, one JSON document or table out.
 """
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from rlm_sandbox.document import without_passwords
 from rlm_sandbox.sandbox import Sandbox, take_down
@@ -38,6 +39,10 @@ _TARGET_HELP = (
 )
 
 
+_PIPE_WIDTH = 1_000
+"""What reads a pipe needs paths in one piece."""
+
+
 class _Group(click.Group):
     """Shows a SandboxError as one line, with status 1."""
 
@@ -53,7 +58,7 @@ def sandbox() -> None:
     """A real Kafka with the service beside it, on this machine."""
 
 
-@sandbox.command()
+@sandbox.command(short_help="Start everything and wait until it is healthy.")
 @_DIR
 @click.option("--brokers", type=int, default=1, show_default=True, help="1 or 3.")
 @click.option("--log-dirs", type=int, default=1, show_default=True, help="Log dirs per broker.")
@@ -150,7 +155,7 @@ def down(*, root: Path, delete: bool) -> None:
 
 @sandbox.command()
 @_DIR
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(*, root: Path, as_json: bool) -> None:
     """Show the processes; the status is 1 when one is not running."""
     rows = Sandbox.open(root).status()
@@ -158,11 +163,11 @@ def status(*, root: Path, as_json: bool) -> None:
         content = [{**asdict(row), "log": str(row.log)} for row in rows]
         click.echo(json.dumps(content, indent=2))
     else:
-        table = Table("process", "state", "pid", "ports", "log")
+        table = Table("process", "state", "pid", "ports", Column("log", overflow="fold"))
         for row in rows:
             ports = " ".join(map(str, row.ports))
             table.add_row(row.name, row.state, str(row.pid or "-"), ports, str(row.log))
-        Console().print(table)
+        Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(table)
     if any(row.state != "running" for row in rows):
         raise SystemExit(1)
 

@@ -14,6 +14,7 @@ import grpc
 from kip405.errors import Invalid
 from rlm.cli.main import EXIT_FAILED
 from rlm.cli.output import plain, show_json
+from rlm.cli.parameters import CommandGroup
 from rlm.cli.target import Connect, is_unknown_call, service_options
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rlm.stores.reports import StoreReport
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Check the settings of `rlm serve`, or have a service read them again."""
 

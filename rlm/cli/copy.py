@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kip405.errors import Invalid, RemoteStorageError
+from kip405.errors import Invalid, NotFound, RemoteStorageError
 from rlm.cli.main import EXIT_FAILED, fail
 from rlm.cli.output import human_size, offset, plain, show_json, show_table
 from rlm.cli.parameters import SIZE
@@ -51,7 +51,7 @@ def copy(
         with connect.open() as target:
             _run(target, request, result)
     except RemoteStorageError as error:
-        fail(str(error), EXIT_FAILED)
+        fail(f"{error}{_meant(targets) if isinstance(error, NotFound) else ''}", EXIT_FAILED)
     if connect.as_json:
         show_json(result.as_json())
     else:
@@ -66,6 +66,14 @@ def _target(text: str) -> pb.CopyTarget:
     if not (topic and number.isascii() and number.isdigit()):
         raise Invalid(f"{text!r} is neither TOPIC nor TOPIC:PARTITION")
     return pb.CopyTarget(topic=topic, partition=int(number))
+
+
+def _meant(targets: Iterable[str]) -> str:
+    """Other commands show a partition as TOPIC-PARTITION, which could be the name of a topic."""
+    for topic, dash, number in (one.rpartition("-") for one in targets):
+        if dash and number.isascii() and number.isdigit():
+            return f"; a partition is written {topic}:{number}"
+    return ""
 
 
 @dataclass(kw_only=True)

@@ -13,12 +13,13 @@ from rlm.cli.output import (
     show_json,
     show_table,
 )
+from rlm.cli.parameters import CommandGroup
 from rlm.cli.target import Connect, service_options
 from rlm.cli.topic_view import show_topic
 from rlm.v1 import admin_pb2 as pb
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def deletions() -> None:
     """List and undo decisions that will delete data."""
 

@@ -17,10 +17,9 @@ from kip405.errors import Invalid
 from kip405.process import software_version
 from rlm.cli.main import EXIT_FAILED
 from rlm.cli.output import human_time, plain, show_json
-from rlm.cli.target import Connect, Target, service_options
+from rlm.cli.target import Connect, Target, error_of_answer, service_options
 from rlm.clock import SystemClock
 from rlm.v1 import admin_pb2 as pb
-from rsm_plugins.contract.status import error_of_call
 
 A = TypeVar("A")
 _NAME = re.compile(r"[a-z0-9.-]+")
@@ -76,7 +75,7 @@ def _collected(target: Target) -> tuple[dict[str, bytes], list[str]]:
         try:
             return call()
         except grpc.RpcError as failed:
-            errors.append(f"{what}: {error_of_call(failed, f'service at {target.address}')}")
+            errors.append(f"{what}: {error_of_answer(failed, target.address)}")
             return None
 
     admin = target.admin

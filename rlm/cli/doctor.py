@@ -50,7 +50,7 @@ def doctor(*, config: Path | None, as_client: str | None, store: bool, connect: 
     it asks with the service's rights, and changes nothing. What could not be asked is named. The
     exit status is 0 if all is sound, 1 if there is an alarm, a warning or a check that could not be
     made, and 2 if the settings cannot be used or the broker does not answer, without which only
-    this machine and the stores are checked. What a client learns is checked with --as-client alone.
+    this machine and the stores are checked. What a client learns is checked only with --as-client.
     All checks are listed in docs/reference/checks.md. A reader's file is for --store alone.
 
     With --store alone a service compares lifecycle rules, versioning and locks of every store with

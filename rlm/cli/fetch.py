@@ -56,8 +56,13 @@ def fetch(
         tiers=pb.REMOTE_ONLY if remote_only else pb.ALL_TIERS,
     )
     found = _at_leader(connect, request, _NAMED.get(start))
+    is_empty = True
     for tier, record in islice(found, count or None):
+        is_empty = False
         click.echo(_json_line(tier, record) if connect.as_json else _line(tier, record))
+    if is_empty:
+        where = "in the remote tier, " if remote_only else ""
+        click.echo(f"rlm: no record {where}from offset {request.start_offset} on", err=True)
 
 
 def _offset(text: str) -> int:

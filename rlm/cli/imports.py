@@ -12,6 +12,7 @@ from kip405.errors import Invalid
 from kip405.ids import Uuid
 from kip405.process import software_version
 from rlm.cli.output import human_size, show_json
+from rlm.cli.parameters import CommandGroup
 from rlm.clock import SystemClock, new_uuid
 from rsm_plugins.threads import FINISH_MS, FileThreads
 
@@ -31,7 +32,7 @@ _ROWS = {
 }
 
 
-@click.group("import")
+@click.group("import", cls=CommandGroup)
 def imports() -> None:
     """Import segments that another uploader has stored."""
 

@@ -11,6 +11,7 @@ from kip405.errors import Invalid
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.cli.output import human_size, show_json, show_table
+from rlm.cli.parameters import CommandGroup
 from rlm.clock import Clock, SystemClock
 
 if TYPE_CHECKING:  # the commands load what they need
@@ -28,7 +29,7 @@ cannot be read, and expiration deletes it. A segment whose deletion had begun ha
 does not come back. Nothing that the ledger has is changed."""
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def ledger() -> None:
     """Rebuild the ledger, the topic that lists all remote segments."""
 

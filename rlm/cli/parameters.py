@@ -1,4 +1,4 @@
-"""Values of options that people write with units, or that are ids."""
+"""Values of options that people write with units, or that are ids; and groups of commands."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,20 @@ from kip405.amounts import parse_duration_ms, parse_size_bytes
 from kip405.errors import Invalid
 from kip405.ids import Uuid
 
+_SENTENCE_MAX = 1_000
 _INT64_MAX = (1 << 63) - 1  # the most that a message of the API can carry
+
+
+class CommandGroup(click.Group):
+    """A group whose help has the first sentence of each command to its end."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [
+            (name, command.get_short_help_str(_SENTENCE_MAX)) for name, command in found if command
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 class _Parsed(click.ParamType[int]):

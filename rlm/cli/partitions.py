@@ -20,7 +20,7 @@ from rlm.cli.output import (
     show_table,
     warn,
 )
-from rlm.cli.parameters import STORE_ID
+from rlm.cli.parameters import STORE_ID, CommandGroup
 from rlm.cli.target import Connect, Target, service_options
 from rlm.v1 import admin_pb2, fetch_pb2
 
@@ -114,7 +114,7 @@ def decide(
     show_partition(answer, connect)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def partition() -> None:
     """Decide what only an operator can: frozen partitions (H4) and lost records (H15)."""
 

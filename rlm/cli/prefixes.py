@@ -14,6 +14,7 @@ import click
 
 from kip405.errors import Invalid
 from rlm.cli.output import show_json, show_table
+from rlm.cli.parameters import CommandGroup
 from rsm_plugins.endpoints import EndpointProvider
 from rsm_plugins.layout.keys import (
     ENTROPY_BITS_MAX,
@@ -40,7 +41,7 @@ class KeyPrefix:
     partitions: tuple[tuple[str, int], ...]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def store() -> None:
     """Say where objects lie in a store."""
 

@@ -17,7 +17,7 @@ import click
 import grpc
 
 from kip405.addresses import Address
-from kip405.errors import Busy, Invalid, Unavailable
+from kip405.errors import Busy, Invalid, RemoteStorageError, Unavailable
 from rlm.api.call_metadata import call_metadata, read_tokens
 from rlm.cli.live import pause
 from rlm.clock import SystemClock
@@ -114,9 +114,7 @@ class Connect:
                     timeout_s=timeout_s or self.timeout_s,
                 )
             except grpc.RpcError as error:
-                if is_unknown_call(error):
-                    raise Invalid(f"service at {chosen}: {_why_unknown(error)}") from error
-                raise error_of_call(error, f"service at {chosen}") from error
+                raise error_of_answer(error, chosen) from error
 
     def chosen_address(self) -> str:
         """The address of a service that answers. Unavailable if none does."""
@@ -184,6 +182,13 @@ def is_unknown_call(error: grpc.RpcError) -> bool:
     return cast(grpc.Call, error).code() is grpc.StatusCode.UNIMPLEMENTED
 
 
+def error_of_answer(error: grpc.RpcError, address: str) -> RemoteStorageError:
+    """The error of a failed call to the service at `address`."""
+    if is_unknown_call(error):
+        return Invalid(f"service at {address}: {_why_unknown(error)}")
+    return error_of_call(error, f"service at {address}")
+
+
 def _why_unknown(error: grpc.RpcError) -> str:
     """What the service says of it, or why gRPC says that there is no such method."""
     details = cast(grpc.Call, error).details() or ""
@@ -191,7 +196,7 @@ def _why_unknown(error: grpc.RpcError) -> str:
         return details
     return (
         "it does not have this call: it is a reader, which has those that read the remote tier "
-        "alone, or of an older version"
+        "alone, or of an older version, or a store's plugin"
     )
 
 

@@ -17,7 +17,7 @@ from rlm.cli.output import (
     show_table,
     warn,
 )
-from rlm.cli.parameters import DURATION, SIZE
+from rlm.cli.parameters import DURATION, SIZE, CommandGroup
 from rlm.cli.partitions import decide, partition_option
 from rlm.cli.retention_plans import planned, refuse, show_deletable
 from rlm.cli.target import Connect, service_options
@@ -27,7 +27,7 @@ from rlm.topics.emitted import FORMATS, emitted
 from rlm.v1 import admin_pb2 as pb
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topics() -> None:
     """Enable, trim, disable, list and describe topics."""
 

@@ -64,7 +64,7 @@ class Dialled:
     layout: Layout
 
 
-@click.command("conformance")
+@click.command("conformance", short_help="Try the conformance suite on a plugin.")
 @click.argument("address", required=False)
 @click.option("--list", "only_list", is_flag=True, help="Show the cases and what each is about.")
 @click.option("--case", "cases", multiple=True, help="Only this case; may be repeated.")

@@ -52,6 +52,7 @@ _NAMES = frozenset(
     )
 )
 _NEVER_CONNECTED = "failed to connect"
+_NO_SUCH_HOST = ("hostname lookup error", "DNS resolution failed")
 
 
 class Unauthenticated(Invalid):
@@ -141,6 +142,8 @@ def _text(code: grpc.StatusCode, details: str) -> str:
     if code is grpc.StatusCode.UNAVAILABLE and _NEVER_CONNECTED in details:
         cause = tls_reason(details) or details.rpartition(": ")[2]
         return f"not reachable: {cause}"
+    if code is grpc.StatusCode.UNAVAILABLE and any(text in details for text in _NO_SUCH_HOST):
+        return "not reachable: no address is known of this host name"
     return f"{details or 'failed'} ({code.name})"
 
 

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -20,6 +20,7 @@ from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
+EXIT_INTERRUPTED = 130
 
 
 class _ServeCommand(click.Command):
@@ -49,7 +50,27 @@ def _need(row: Setting) -> str:
     return "needed" if row.is_required else f"default {row.default!r}"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+class _Group(click.Group):
+    """Shows wrong use as one line."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """See click.Command."""
+        try:
+            status = super().main(*args, **{**extra, "standalone_mode": False})
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.ClickException as error:
+            _fail(error.format_message(), error.exit_code)
+        except click.Abort:
+            _fail("interrupted", EXIT_INTERRUPTED)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
 @click.version_option(software_version(), prog_name="rsm-plugin")
 def main() -> None:
     """Stores of remote log segments as gRPC plugins (contract: proto/rsm_plugins/v1)."""

@@ -75,6 +75,24 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("srve",), "No such command 'srve'. Did you mean 'serve'?"),
+        (("serve",), "Missing option '--config'."),
+        (
+            ("serve", "--config", "absent.yaml"),
+            "cannot read absent.yaml: No such file or directory",
+        ),
+        (("conformance", "--cse", "x"), "No such option '--cse'."),
+    ],
+)
+def test_wrong_use_is_one_line(arguments: tuple[str, ...], why: str) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"rsm-plugin: {why}")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serves_and_stops_cleanly(tmp_path: Path, number: signal.Signals, port: int) -> None:
     with serving(configure(tmp_path, f"127.0.0.1:{port}")) as (process, line):

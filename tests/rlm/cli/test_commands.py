@@ -1,5 +1,6 @@
 """The commands against a real API in this process: what they print, and how they fail."""
 
+import asyncio
 import json
 import re
 import subprocess
@@ -93,6 +94,13 @@ async def test_fetch_prints_records_of_both_tiers() -> None:
     assert [record["offset"] for record in records] == list(range(54))
     assert records[0]["key"] == "k0"
     assert len(every.stdout.splitlines()) == 10
+
+
+async def test_fetch_says_where_there_is_no_record() -> None:
+    async with enabled_node(Cluster()) as node:
+        result = await asked(node, "fetch", TOPIC, "-p", "0", "-o", "latest", "--json")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert re.fullmatch(r"rlm: no record from offset \d+ on\n", result.stderr)
 
 
 async def test_fetch_follows_the_leader() -> None:
@@ -201,6 +209,8 @@ async def test_partition_adopt_and_adopt_log_start_ask_first() -> None:
             ],
             2,
         ),
+        (["statsu"], ["no command 'statsu'; did you mean 'status'?"], 2),
+        (["copy", f"{TOPIC}-0"], [f"'{TOPIC}-0' does not exist", f"is written {TOPIC}:0"], 1),
         (["status", "--bad"], ["--bad"], 2),
     ],
 )
@@ -227,6 +237,28 @@ async def test_service_not_reachable_or_not_named(tmp_path: Path) -> None:
     assert_one_line(await rlm("status", "--address", "nonsense"), "HOST:PORT", status=2)
     missing = await rlm("status", env={"RLM_SANDBOX": str(tmp_path)})
     assert_one_line(missing, "no sandbox", status=2)
+
+
+async def test_an_address_of_no_host_or_of_another_protocol() -> None:
+    no_host = await rlm("status", "--address", "no-such-host.invalid:1")
+    assert_one_line(no_host, "not reachable: no address is known of this host name", status=1)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        found = await rlm("status", "--address", f"127.0.0.1:{port}")
+    assert_one_line(found, "speaks HTTP, not gRPC: give the address of grpc.listen", status=1)
+
+
+async def test_the_help_of_a_group_has_whole_sentences() -> None:
+    shown = " ".join((await rlm("partition", "--help")).stdout.split())
+    assert "Let readers of TOPIC skip records that no store and no broker has any more." in shown
+    assert "..." not in shown.partition("Commands:")[2]
 
 
 async def test_a_sandbox_names_its_services(node: Node, tmp_path: Path) -> None:
