@@ -203,8 +203,9 @@ class PinterestSegments:
         """
         reference_name = object_name(locator, ObjectKind.PINTEREST_LOG)
         manifest_name = object_name(locator, ObjectKind.MANIFEST)
-        ended = await self._abort_of(locator)
         own = [one async for one in self.own_versions.listed(f"{segment_stem(locator)}.")]
+        # After the listing: no upload goes on whose reference is removed below.
+        ended = await self._abort_of(locator)
         await self.own_versions.remove([one for one in own if one.name == manifest_name])
         await ended()
         # The indexes before the views: who publishes views looks for the indexes afterwards.

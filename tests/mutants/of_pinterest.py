@@ -14,6 +14,9 @@ VERSIONS = Target("rsm_plugins/s3/versions.py", _TESTS)
 MOVING = Target(
     "rsm_plugins/s3/pinterest.py", ("tests/rsm_plugins/pinterest/test_moving_versions.py",)
 )
+LATE_WRITERS = Target(
+    "rsm_plugins/s3/pinterest.py", ("tests/rsm_plugins/pinterest/test_histories.py",)
+)
 DELETIONS = Target("rsm_plugins/s3/versions.py", (_WATERMARK_TESTS,))
 FINDINGS = Target("rsm_plugins/s3/findings.py", _TESTS)
 
@@ -121,6 +124,18 @@ EDITS: tuple[Edit, ...] = (
             "H11: a version that cannot be asked counts as that of another attempt",
             "if not doubtful or doubtful.isdisjoint(await self._listed(locator, suffixes)):",
             "if tried:",
+        ),
+    ),
+    *LATE_WRITERS.edits(
+        (
+            "H12: a writer that stores during its deletion leaves a log that nothing lists",
+            """        own = [one async for one in self.own_versions.listed(f"{segment_stem(locator)}.")]
+        # After the listing: no upload goes on whose reference is removed below.
+        ended = await self._abort_of(locator)
+""",
+            """        ended = await self._abort_of(locator)
+        own = [one async for one in self.own_versions.listed(f"{segment_stem(locator)}.")]
+""",
         ),
     ),
     *DELETIONS.edits(
