@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from kip405.errors import Unavailable
+from kip405.errors import NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from rlm.broker.answers import TopicDescription
 from rlm.clock import Clock
@@ -165,7 +165,10 @@ log = structlog.get_logger(__name__)
 
 _MAX_PASSES = 8
 _POLL_MS = 50
-_SHOWN_WITHIN_MS = 5_000
+_SHOWN_WITHIN_MS = 15_000
+"""What a broker takes until it returns a change that the controller has accepted, be it busy."""
+_KNOWN_WITHIN_MS = 2_000
+"""What it takes until it knows a topic that has been created at another broker."""
 
 
 class Settler:
@@ -204,6 +207,21 @@ class Settler:
                 leader=first.leader,
             )
         return topic
+
+    async def wait_known(self, name: str) -> None:
+        """Wait a moment for a topic, and for its leader, of which our broker may not have heard
+        yet: it was perhaps created just now. Whoever asks for it next gets the error.
+        """
+        deadline_ms = self._clock.monotonic_ms() + _KNOWN_WITHIN_MS
+        while self._clock.monotonic_ms() < deadline_ms:
+            try:
+                await self.led_topic(name)
+            except (NotFound, Unavailable):
+                await self._clock.sleep_ms(_POLL_MS)
+            except RemoteStorageError:
+                return
+            else:
+                return
 
     async def settle(
         self, name: str, topic_id: Uuid, remembered: TopicRecord | None = None

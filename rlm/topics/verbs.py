@@ -158,6 +158,7 @@ class TopicVerbs:
         deletable, and no `yes`; the topic has remote segments and no settings record, and `remains`
         does not say what becomes of them.
         """
+        await self._dependencies.settler.wait_known(name)
         async with self.lock:
             seen = await self._see_allowed(name, tier=options.trim)
             return await self._enable(seen, options)

@@ -189,6 +189,35 @@ async def test_h19_groups_that_a_broker_still_loads_are_waited_for() -> None:
     assert (cluster.records, cluster.alters) == ([], [])
 
 
+class _UntilCreated(ManualClock):
+    """At 1 s from its begin the broker knows the topic."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._known_ms = self.now + 1_000
+
+    def advance(self, duration_ms: int) -> None:
+        super().advance(duration_ms)
+        if self.now >= self._known_ms:
+            self._cluster.configs.setdefault(TOPIC, {})
+
+
+async def test_a_topic_that_the_broker_does_not_know_yet_is_waited_for() -> None:
+    cluster = Cluster(configs={})
+    service = ServiceUnderTest(cluster, clock=_UntilCreated(cluster))
+    outcome = await service.verbs.enable(TOPIC, EnableOptions())
+    assert outcome.record.state == "enabled"
+
+
+async def test_a_topic_that_does_not_exist_is_refused_after_a_moment() -> None:
+    service = ServiceUnderTest(Cluster(configs={}))
+    began_ms = service.clock.now
+    with pytest.raises(NotFound, match="does not exist"):
+        await service.verbs.enable(TOPIC, EnableOptions())
+    assert 1_000 < service.clock.now - began_ms < 5_000
+
+
 async def test_h18_trim_off_says_how_long_the_disk_lasts() -> None:
     cluster = cluster_with(retention_ms="60000")
     service = ServiceUnderTest(cluster)
