@@ -20,7 +20,13 @@ _SECURED_SETTINGS = (
     "rlm.topic.deletion.grace.ms=2000",
     "rlm.retention.check.interval.ms=1000",
 )
-_RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_OF_THREE = {
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "broker.session.timeout.ms": "6000",
+}
+"""A leader stays one where the machine stands still for some seconds, and soon is none when it has
+been killed.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -47,8 +53,10 @@ def three_brokers(
     if running := os.environ.get("RLM_SCENARIO_SANDBOX"):
         yield Sandbox.open(Path(running))
         return
-    selector = Override(scope="broker", key="replica.selector.class", value=_RACK_AWARE)
-    spec = SandboxSpec(brokers=3, log_dirs=2, jvm="quick", heap_mib=256, overrides=(selector,))
+    overrides = tuple(
+        Override(scope="broker", key=key, value=value) for key, value in _OF_THREE.items()
+    )
+    spec = SandboxSpec(brokers=3, log_dirs=2, jvm="quick", heap_mib=256, overrides=overrides)
     made = Sandbox.up(tmp_path_factory.mktemp("three"), with_workers(spec))
     keep = os.environ.get("RLM_KEEP_SANDBOX")
     with ended_early(request, lambda: made.down(delete=not keep)):
