@@ -12,7 +12,7 @@ from rlm.plans.problems import ProblemKind
 from rlm_sandbox.security.broker_calls import broker_calls
 from rlm_sandbox.security.clients import ClientIdentity
 
-_TIMEOUT_S = 1.0
+_TIMEOUT_S = 5.0
 _METADATA_VERSION = 1
 _NOT_YET = {
     kind.value

@@ -21,7 +21,7 @@ _LISTENERS = ("proxy", "direct")
 
 
 def answer(probe: Callable[[], T], wanted: Callable[[T], bool]) -> T:
-    """Of a probe, which waits a second at most: on a busy machine an answer may take longer."""
+    """Of a probe, which waits some seconds at most: a busy machine may need more for an answer."""
     deadline = time.monotonic() + _ANSWERS_WITHIN_S
     while not wanted(found := probe()) and time.monotonic() < deadline:
         time.sleep(0.2)

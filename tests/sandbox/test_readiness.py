@@ -46,7 +46,7 @@ def health() -> Iterator[Health]:
 
 
 def sooner_or_later(probe: Callable[[], bool]) -> bool:
-    """A probe waits a second at most: on a busy machine an answer may take longer."""
+    """A probe waits some seconds at most: on a busy machine an answer may take longer."""
     return any(probe() for _ in range(60))
 
 
