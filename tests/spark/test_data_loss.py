@@ -13,6 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.builders.log_starts import raise_log_start
 from tests.scenarios.cluster import fresh
 from tests.scenarios.objects import finished_segments
+from tests.scenarios.steps import EARLIEST
+from tests.scenarios.test_reader_role import Endpoint
 from tests.scenarios.test_retention import wait_expired
 from tests.spark.lab import Lab, failure, texts
 from tests.spark.test_relation import offsets
@@ -38,6 +40,8 @@ def topic(lab: Lab) -> str:
 
 def _raise(lab: Lab, topic: str) -> None:
     assert raise_log_start(lab.cluster.direct, topic, 0, NEW_START) == NEW_START
+    service = Endpoint(lab.endpoint, topic)
+    lab.cluster.wait_for(lambda: service.position(EARLIEST) == NEW_START, "the service knows it")
 
 
 def _keys(frame: DataFrame) -> list[int]:
