@@ -103,7 +103,7 @@ async def running(
         task = group.create_task(_run(log))
         try:
             if wait:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(180):
                     await log.wait_ready()
             yield RunningMetadata(
                 log=log, manager=manager, settings=settings, snapshots=snapshots, task=task
