@@ -22,6 +22,7 @@ from rsm_plugins.layout.manifest import Manifest
 from rsm_plugins.local.manager import LocalRemoteStorageManager
 from rsm_plugins.pinterest.local_objects import LocalUploadedObjects
 from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
+from rsm_plugins.threads import FileThreads
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.pinterest import (
@@ -182,7 +183,7 @@ async def test_h04_what_a_killed_import_has_left_out_is_refused(tmp_path: Path) 
                 raise Killed
             return await super().read_range(name, wanted)
 
-    uploaded = Killing(site.bucket.root, PREFIX, THREADS)
+    uploaded = Killing(site.bucket.root, PREFIX, FileThreads())
     with pytest.raises(Killed):
         await site.run(site.work(ImportingRemoteStorageManager(site.own(), LAYOUT, uploaded)))
     ((during,),) = seen
@@ -266,7 +267,7 @@ async def test_a_segment_that_is_uploaded_while_their_bucket_is_listed_refuses_n
             for one in found:
                 yield one
 
-    uploaded = Growing(site.bucket.root, PREFIX, THREADS)
+    uploaded = Growing(site.bucket.root, PREFIX, FileThreads())
     store = ImportingRemoteStorageManager(site.own(), LAYOUT, uploaded)
     work = site.work(store, topics=[TOPIC])
     work._choices = replace(work._choices, partition=0)
