@@ -8,7 +8,7 @@ what deletes leave in a versioned bucket; "absent" if there is none. Abort of un
 alike: "AbortIncompleteMultipartUpload". What cannot be read is "unknown: <why>".
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -41,11 +41,17 @@ _Answer = Mapping[str, Any] | str
 
 
 async def findings_with_versions(
-    objects: Objects, prefix: str, versions_prefix: str
+    objects: Objects, prefix: str, versions_prefix: str, further: Awaitable[str | None]
 ) -> tuple[StoreFinding, ...]:
-    """The same of a bucket below one of whose prefixes segments are versions of objects."""
+    """The same of a bucket below one of whose prefixes segments are versions of objects. `further`:
+    what else is wrong with it for them.
+    """
     versioning, lock, lifecycle = await _asked(objects, *_QUESTIONS)
     problem = _problem(objects, versioning, lifecycle, versions_prefix)
+    try:
+        problem = await further or problem
+    except RemoteStorageError as error:
+        problem = problem or f"it is not known whether the layout pinterest can be written: {error}"
     state = NEEDED_VERSIONS if problem is None else f"{UNFIT_VERSIONS}: {problem}"
     return (
         StoreFinding(kind=FindingKind.VERSIONING, state=state, applies_to=versions_prefix),

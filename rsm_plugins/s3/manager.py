@@ -324,10 +324,13 @@ class S3RemoteStorageManager:
     async def inspect(self) -> tuple[StoreFinding, ...]:
         """See RemoteStorageManager."""
         settings = self._settings
-        if settings.pinterest is None:
+        if self._pinterest is None:
             return await findings_of(self._objects, settings.prefix)
         return await findings_with_versions(
-            self._objects, settings.prefix, settings.pinterest_prefix
+            self._objects,
+            settings.prefix,
+            settings.pinterest_prefix,
+            self._pinterest.versions.problem_of_conditions(),
         )
 
     async def sweep(self, grace_ms: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from kip405.crc import crc32c
 from kip405.errors import Invalid, NotFound, RemoteStorageError
 from rsm_plugins.s3.bodies import Body
 from rsm_plugins.s3.calls import together
@@ -27,6 +28,14 @@ from rsm_plugins.s3.objects import (
 
 CHECKED_SECONDS = 60.0
 NAMES_AT_ONCE = 16
+CONDITION_NAME = "rlm-if-match"
+"""Of an object that no server makes which knows conditions."""
+_NO_ETAG = f'"{"0" * 32}"'
+_NO_CONDITIONS = (
+    "the server does not put objects on condition of an ETag (If-Match), by which offset.wm of the "
+    "layout pinterest only rises: take a server that does, or another storage.layout"
+)
+_DENIED = ("AccessDenied", "AllAccessDisabled", "403")
 _CHANGED = ("PreconditionFailed", "412", "NoSuchKey", "ConditionalRequestConflict")
 
 
@@ -64,18 +73,45 @@ class Versions:
         self.objects = objects
         self._prefix = prefix
         self._checked_at: float | None = None
+        self._has_conditions = False
 
     async def check_bucket(self) -> None:
-        """Invalid unless each put makes a version that only a deletion of it removes. Asked again
-        after a minute.
+        """Invalid unless each put makes a version that only a deletion of it removes, and puts on
+        condition are known. Asked again after a minute.
         """
         now = asyncio.get_running_loop().time()
         if self._checked_at is not None and now - self._checked_at < CHECKED_SECONDS:
             return
         problem = await problem_of_versions(self.objects, self._prefix)
+        problem = problem or await self.problem_of_conditions()
         if problem is not None:
             raise Invalid(f"bucket {self.objects.bucket}: {problem}")
         self._checked_at = now
+
+    async def problem_of_conditions(self) -> str | None:
+        """Why `replace` cannot be relied on here, and what to do; None: it can, or the credentials
+        may not write. A server that knows conditions writes nothing for it, and is asked once.
+        """
+        if self._has_conditions:
+            return None
+        body, nobody = b"", Current(body=b"", etag=_NO_ETAG, version_id="", metadata={})
+        try:
+            is_written = await self.replace(
+                CONDITION_NAME, body, metadata={}, checksum=crc32c(body), before=nobody
+            )
+        except Invalid as error:
+            return f"{_NO_CONDITIONS}: {error}"
+        except RemoteStorageError as error:
+            cause = error.__cause__
+            if not isinstance(cause, ClientError) or code_of(cause) not in _DENIED:
+                raise
+            is_written = False  # as of a reader, which does not ask again
+        if is_written:
+            there = [one async for one in self.listed(CONDITION_NAME) if one.version_id]
+            await self.remove([one for one in there if one.name == CONDITION_NAME])
+            return _NO_CONDITIONS
+        self._has_conditions = True
+        return None
 
     async def listed(self, beginning: str) -> AsyncIterator[Version]:
         """All versions of the names that begin so, of one name the newest first."""

@@ -17,6 +17,7 @@ MOVING = Target(
 LATE_WRITERS = Target(
     "rsm_plugins/s3/pinterest.py", ("tests/rsm_plugins/pinterest/test_histories.py",)
 )
+CONDITIONS = Target("rsm_plugins/s3/versions.py", ("tests/rsm_plugins/s3/test_conditions.py",))
 DELETIONS = Target("rsm_plugins/s3/versions.py", (_WATERMARK_TESTS,))
 FINDINGS = Target("rsm_plugins/s3/findings.py", _TESTS)
 
@@ -90,6 +91,18 @@ EDITS: tuple[Edit, ...] = (
             "segments are copied to a bucket that keeps no versions",
             "        await self.versions.check_bucket()\n",
             "",
+        ),
+    ),
+    *CONDITIONS.edits(
+        (
+            "H10: a server that knows no conditions is found after a copy",
+            "        problem = problem or await self.problem_of_conditions()\n",
+            "",
+        ),
+        (
+            "H10: a server that passes conditions over counts as one that keeps them",
+            "        if is_written:\n            there",
+            "        if is_written and body:\n            there",
         ),
     ),
     *WATERMARK.edits(

@@ -38,6 +38,8 @@ EXPIRY, ABORT = FindingKind.LIFECYCLE_EXPIRY, FindingKind.MULTIPART_ABORT
 
 async def found(answers: dict[str, Answer], **others: object) -> tuple[StoreFinding, ...]:
     async def answer(asked: Asked) -> Answer:
+        if asked.method == "PUT":
+            return failed(412, "PreconditionFailed")
         (what,) = asked.query
         return answers[what]
 
