@@ -279,8 +279,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a call that was given up may change what was cleaned up after it",
-            "            if asyncio.get_running_loop().time() < ends_at:\n",
-            "            if asyncio.get_running_loop().time() > ends_at:\n",
+            "_GIVE_UP_SECONDS * (now() < ends_at)",
+            "_GIVE_UP_SECONDS * (now() > ends_at)",
         ),
     ),
     *SOURCES.edits(
