@@ -136,17 +136,21 @@ class RangesAhead:
     def _fill(self, stop: Stop) -> None:
         """Ask for ranges as far as there is room; waits only where nothing is asked for."""
         while (planned := self._planned or self._plan_next(stop)) is not None:
-            size = min(planned.end - planned.position, self._most_bytes)
+            left, memory = planned.end - planned.position, self._stores.memory
             flying = sum(one.size_bytes for one in self._flying)
-            is_next = not self._flying
-            if not is_next and flying + size > self._stores.ahead_bytes:
+            most = self._most_bytes
+            if self._flying and flying + min(left, most) > self._stores.ahead_bytes:
                 return
-            if not self._stores.memory.take(size, is_next=is_next):
-                return
-            self._ask(planned, size)
+            if not memory.take(min(left, most)):
+                if self._flying:
+                    return
+                # Its reader waits for it, and comes on with as little as can be checked.
+                most = planned.indexes.checksums.chunk_size_bytes
+                memory.exceed(min(left, most))
+            self._ask(planned, most, min(left, most))
 
-    def _ask(self, planned: _Planned, room_bytes: int) -> None:
-        wanted, skipped = planned.next_range(self._most_bytes)
+    def _ask(self, planned: _Planned, most_bytes: int, room_bytes: int) -> None:
+        wanted, skipped = planned.next_range(most_bytes)
         self._stores.memory.give_back(room_bytes - wanted.size_bytes)
         self._most_bytes = RANGE_BYTES
         future = self._stores.log(

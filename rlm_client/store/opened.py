@@ -49,15 +49,20 @@ class AheadMemory:
     def taken_bytes(self) -> int:
         return self._bytes
 
-    def take(self, size_bytes: int, *, is_next: bool) -> bool:
-        """Whether there is room. What its reader waits for next always has it, so that no
-        partition waits for another one.
-        """
+    def take(self, size_bytes: int) -> bool:
+        """Whether there is room."""
         with self._lock:
-            if not is_next and self._bytes + size_bytes > self._most_bytes:
+            if self._bytes + size_bytes > self._most_bytes:
                 return False
             self._bytes += size_bytes
             return True
+
+    def exceed(self, size_bytes: int) -> None:
+        """For what a reader waits for now, whatever is taken, so that no partition waits for
+        another one.
+        """
+        with self._lock:
+            self._bytes += size_bytes
 
     def give_back(self, size_bytes: int) -> None:
         with self._lock:
@@ -98,8 +103,8 @@ class OpenStores:
             self._loop.close()
 
     def begin(self) -> "Future[None]":
-        """Connect to every store now; one that cannot be reached is only logged, and tried again
-        when it is read.
+        """Connect to all stores now, at the same time; those that cannot be reached are only
+        logged, in one line, and tried again when they are read.
         """
         return self._submit(self._begin())
 
@@ -133,12 +138,23 @@ class OpenStores:
             return asyncio.run_coroutine_threadsafe(call, self._loop)
 
     async def _begin(self) -> None:
-        for name in self._names:
-            try:
-                async with asyncio.timeout(self.call_timeout_ms / 1000):
-                    await self._identity(name)
-            except (RemoteStorageError, TimeoutError) as error:
-                _log.warning("event=store_not_reached store=%s error=%s", name, error)
+        names = self._names
+        reasons = await asyncio.gather(*(self._reached(name) for name in names))
+        failed = {name: reason for name, reason in zip(names, reasons, strict=True) if reason}
+        if failed:
+            what = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+            _log.warning("event=stores_not_reached stores=%s errors=%s", ",".join(failed), what)
+
+    async def _reached(self, name: str) -> str | None:
+        """Why the store cannot be reached; None: it can."""
+        try:
+            async with asyncio.timeout(self.call_timeout_ms / 1000):
+                await self._identity(name)
+        except RemoteStorageError as error:
+            return str(error)
+        except TimeoutError:
+            return f"no answer within {self.call_timeout_ms} ms"
+        return None
 
     async def _indexes(
         self, topic_partition: TopicPartition, cluster_id: str, segment: ListedSegment

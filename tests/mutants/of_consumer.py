@@ -243,11 +243,16 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "G10: what is read ahead has no limit",
-            "            if not is_next and self._bytes + size_bytes > self._most_bytes:\n",
-            "            if not is_next and self._bytes < 0:\n",
+            "            if self._bytes + size_bytes > self._most_bytes:\n",
+            "            if self._bytes < 0:\n",
         ),
     ),
     *_AHEAD.edits(
+        (
+            "G10: each partition that waits exceeds the memory by a whole range",
+            "                most = planned.indexes.checksums.chunk_size_bytes\n",
+            "",
+        ),
         (
             "a read begins with a chunk behind its batch",
             "    position = found // chunk * chunk\n",

@@ -1,12 +1,13 @@
 """The remote tier read from the store: the same batches, no others, and what a service reads."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kip405.errors import Invalid
+from kip405.errors import Invalid, Unavailable
 from kip405.ids import Uuid
 from kip405.indexes import AbortedTransaction, OffsetIndex
 from kip405.segments import ByteRange, Layout, SegmentLocator
@@ -66,11 +67,31 @@ def test_little_memory_is_enough(site: Site) -> None:
 
 def test_g10_what_is_read_ahead_has_a_limit_but_for_what_a_partition_waits_for() -> None:
     memory = AheadMemory(10)
-    assert memory.take(8, is_next=False)
-    assert not memory.take(3, is_next=False)
-    assert memory.take(3, is_next=True) and memory.taken_bytes == 11
+    assert memory.take(8)
+    assert not memory.take(3)
+    memory.exceed(3)
+    assert memory.taken_bytes == 11
     memory.give_back(8)
-    assert memory.take(7, is_next=False) and memory.taken_bytes == 10
+    assert memory.take(7) and memory.taken_bytes == 10
+
+
+class _Noting(AheadMemory):
+    """Knows the most that was taken."""
+
+    most_taken = 0
+
+    def exceed(self, size_bytes: int) -> None:
+        super().exceed(size_bytes)
+        self.most_taken = max(self.most_taken, self.taken_bytes)
+
+
+def test_g10_where_the_memory_is_taken_a_partition_comes_on_by_a_chunk(site: Site) -> None:
+    logs = three_segments(site)
+    opened = OpenStores(store_options(**site.options()))
+    memory = opened.memory = _Noting(1)
+    found = read(site, 0, 150, opened=opened)
+    assert found.data == b"".join(logs) and found.absent is None
+    assert memory.most_taken == CHUNK_BYTES and memory.taken_bytes == 0
 
 
 def test_the_end_is_what_a_service_says(site: Site) -> None:
@@ -339,6 +360,29 @@ def test_a_store_that_is_away_at_the_start_is_read_later(site: Site) -> None:
     stores.begin().result(60)
     away.rename(site.root)
     assert read(site, 0, 60, opened=stores).from_store
+
+
+def test_stores_are_connected_with_together_and_those_that_fail_are_one_line(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    all_asked = asyncio.Barrier(3)
+
+    async def opened(values: Any, threads: Any) -> OpenStore:
+        await all_asked.wait()
+        if str(values["rsm.config.root"]) == "/nowhere":
+            raise Unavailable("no route")
+        return await local.open(values, threads)
+
+    rows = site.options()["stores"]
+    elsewhere = {**rows, "rsm.config.root": "/nowhere"}
+    options = store_options({"a": elsewhere, "b": rows, "c": elsewhere})
+    local = options.stores[0].kind
+    made = [replace(one, kind=replace(local, open=opened)) for one in options.stores]
+    stores = OpenStores(replace(options, stores=tuple(made), call_timeout_ms=600_000))
+    stores.begin().result(120)
+    stores.close()
+    [line] = [one.getMessage() for one in caplog.records]
+    assert line.startswith("event=stores_not_reached stores=a,c errors=a: no route")
 
 
 def test_g9_indexes_of_another_copy_are_not_those_that_were_stored(site: Site) -> None:
