@@ -66,7 +66,7 @@ class World:
     refusal: threading.Event | None = None
     refused_question: threading.Event | None = None
     holes: list[tuple[int, int]] = field(default_factory=list)
-    aborted: list[tuple[int, int]] = field(default_factory=list)
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
     given: list[int] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -78,9 +78,18 @@ class World:
 
     def append_aborted(self, count: int) -> None:
         """A batch that was aborted, and its marker."""
-        self.aborted.append((7, self.end))
-        self._add(count, batch(self.end, count, transactional=True, producer_id=7))
-        self._add(1, control_batch(self.end, _ABORT, producer_id=7))
+        begun = self.end
+        self.append_open(count, 7)
+        self.abort(7, begun)
+
+    def append_open(self, count: int, producer_id: int) -> None:
+        """A batch of a transaction that is not ended."""
+        self._add(count, batch(self.end, count, transactional=True, producer_id=producer_id))
+
+    def abort(self, producer_id: int, first_offset: int) -> None:
+        """The marker of a transaction that began there."""
+        self.aborted.append((producer_id, first_offset, self.end))
+        self._add(1, control_batch(self.end, _ABORT, producer_id=producer_id))
 
     def compact(self) -> None:
         """Offsets that compaction has left no batch of."""
@@ -121,9 +130,12 @@ class World:
         return data, position
 
     def aborted_in(self, data: bytes) -> tuple[tuple[int, int], ...]:
-        offsets = [(one.base_offset, one.next_offset) for _, one in batch_headers(data)]
+        """Producer and first offset of those that overlap the batches, in order of their ends."""
+        found = [one for _, one in batch_headers(data)]
         return tuple(
-            row for row in self.aborted if any(first <= row[1] < after for first, after in offsets)
+            (producer_id, first)
+            for producer_id, first, last in self.aborted
+            if any(first < one.next_offset and one.base_offset <= last for one in found)
         )
 
 
@@ -242,8 +254,8 @@ class FakeFetchApi:
                 self._check(not ask.remote_only)
                 if not world.is_tiered:
                     raise ServiceError("NOT_FOUND", "topic t is not enabled")
-                if ask.topic_id is not None and world.hidden:
-                    world.hidden -= 1
+                if ask.topic_id not in (None, world.topic_id) or (ask.topic_id and world.hidden):
+                    world.hidden = max(world.hidden - 1, 0)
                     raise ServiceError("NOT_FOUND", "no topic has the id")
                 if position < world.remote_start:
                     raise BelowLogStart(world.remote_start, "below the log start")
