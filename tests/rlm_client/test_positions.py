@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiokafka.consumer.fetcher import OffsetResetStrategy
 from aiokafka.consumer.subscription_state import SubscriptionState
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndTimestamp, TopicPartition
 
 from rlm_client.counters import ConsumerCounters
 from rlm_client.read_threads import THREADS
@@ -26,8 +26,9 @@ MANY = [TopicPartition("t", number) for number in range(1, 2 * THREADS)]
 class _HalfLog:
     """A remote log without an answer for UNKNOWN: its service is away, or says nothing."""
 
-    def __init__(self, *, is_away: bool) -> None:
+    def __init__(self, *, is_away: bool, dated: tuple[int, int] | None = None) -> None:
         self._is_away = is_away
+        self.dated = dated
         self.asked = threading.Event()
         self.late = threading.Event()
 
@@ -35,6 +36,8 @@ class _HalfLog:
         """It is not tiered."""
 
     def dated_offset(self, partition: Any, timestamp: int, *, remote_only: bool, stop: Stop) -> Any:
+        if timestamp >= 0:
+            return self.dated
         if partition.partition == KNOWN.partition or timestamp == OffsetResetStrategy.LATEST:
             return 7, -1
         self.asked.set()
@@ -48,7 +51,9 @@ class _HalfLog:
 
 
 def _reading(
-    log: _HalfLog, unknown: Sequence[TopicPartition] = (UNKNOWN,)
+    log: _HalfLog,
+    unknown: Sequence[TopicPartition] = (UNKNOWN,),
+    mode: ReadMode = ReadMode.REMOTE_ONLY,
 ) -> tuple[TieredFetcher, Any]:
     subscription = SubscriptionState()
     subscription.assign_from_user([*unknown, KNOWN])
@@ -58,7 +63,7 @@ def _reading(
     fetcher = TieredFetcher(
         FakeClient(World()),
         subscription,
-        mode=ReadMode.REMOTE_ONLY,
+        mode=mode,
         remote_log=log,  # type: ignore[arg-type]
         counters=ConsumerCounters(),
         auto_offset_reset="earliest",
@@ -86,6 +91,24 @@ async def test_more_silent_answers_than_threads_stop_no_other() -> None:
         await assignment.state_value(KNOWN).wait_for_position()
     assert assignment.state_value(KNOWN).position == 7
     assert not any(assignment.state_value(one).has_valid_position for one in MANY)
+    await fetcher.close()
+
+
+@pytest.mark.parametrize(
+    ("mode", "dated", "expected"),
+    [
+        (ReadMode.KAFKA_PREFERRED, (5, 1_000), OffsetAndTimestamp(5, 1_000)),
+        (ReadMode.KAFKA_PREFERRED, (-1, -1), None),
+        (ReadMode.KAFKA_PREFERRED, None, OffsetAndTimestamp(0, -1)),
+        (ReadMode.REMOTE_ONLY, (5, 1_000), OffsetAndTimestamp(5, 1_000)),
+        (ReadMode.REMOTE_ONLY, (-1, -1), None),
+    ],
+)
+async def test_an_offset_for_a_time_is_that_of_the_tiers_and_of_an_untiered_topic_kafkas(
+    mode: ReadMode, dated: tuple[int, int] | None, expected: Any
+) -> None:
+    fetcher, _ = _reading(_HalfLog(is_away=True, dated=dated), mode=mode)
+    assert await fetcher.get_offsets_by_times({KNOWN: 1_000}, 60_000) == {KNOWN: expected}
     await fetcher.close()
 
 
