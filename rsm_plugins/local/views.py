@@ -98,19 +98,22 @@ class LocalViews:
 
         Corrupt where the file has no offset: nothing says that another one would not be lower.
         """
-        folder, _, stem = segment_stem(locator).rpartition("/")
         with self._tree.opened("publish a segment of") as base, self._locked(base):
-            if self._tree.size_of(base, object_name(locator, _OWN)) is None:
+            self._raise_watermark(base, locator)
+
+    def _raise_watermark(self, base: int, locator: SegmentLocator) -> None:
+        folder, _, stem = segment_stem(locator).rpartition("/")
+        if self._tree.size_of(base, object_name(locator, _OWN)) is None:
+            return
+        with self._made_folder(locator) as views:
+            found = self._watermark(views, locator)
+            if found is not None and found >= locator.start_offset:
                 return
-            with self._made_folder(locator) as views:
-                found = self._watermark(views, locator)
-                if found is not None and found >= locator.start_offset:
-                    return
-                with self._tree.new_file(base, folder, f"{stem}.wm") as new:
-                    write_at(new.descriptor, encode_watermark(locator.start_offset), 0)
-                    make_durable(new.descriptor)
-                    new.temporary.publish(new.name, WATERMARK, views)
-                    make_durable(views)
+            with self._tree.new_file(base, folder, f"{stem}.wm") as new:
+                write_at(new.descriptor, encode_watermark(locator.start_offset), 0)
+                make_durable(new.descriptor)
+                new.temporary.publish(new.name, WATERMARK, views)
+                make_durable(views)
 
     def withdraw(self, locator: SegmentLocator) -> None:
         """Remove the views of an attempt that is about to be copied again."""
@@ -130,6 +133,7 @@ class LocalViews:
                 if heir is not None:
                     with suppress(Corrupt):
                         self._publish(base, heir)
+                        self._raise_watermark(base, heir)  # it may have gone with all files
                 self._end_folder(locator)
             self._tree.remove_segment(folder, stem, suffixes, "delete from")
 

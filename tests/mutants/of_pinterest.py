@@ -43,6 +43,11 @@ EDITS: tuple[Edit, ...] = (
             "                heir = self._heir(base, locator)\n",
             "                heir = self._heir(base, locator) if base < 0 else None\n",
         ),
+        (
+            "offset.wm is lost though a complete attempt has its view again",
+            "                        self._raise_watermark(base, heir)",
+            "                        self._watermark(base, heir)",
+        ),
     ),
     *LOCAL.edits(
         (

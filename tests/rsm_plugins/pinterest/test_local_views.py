@@ -58,6 +58,33 @@ async def test_a_deletion_that_died_between_log_and_watermark_is_finished(
 
 
 @LOCAL
+async def test_the_watermark_comes_again_with_the_view_of_another_attempt(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer and its deletion died, then all views were gone, and the watermark with them."""
+    partition = written.partition()
+    first = await written.stored(partition, 100, 5)
+    second, third = written.segment(partition, 100, 50), written.segment(partition, 50)
+    await written.subject.copy(second)
+    with monkeypatch.context() as patch:
+        patch.setattr(TemporaryFiles, "publish", _dies)
+        with pytest.raises(RemoteStorageError):
+            await written.subject.manager.write_manifest(second.locator, MANIFEST)
+        patch.setattr(views.LocalViews, "_heir", _dies)
+        with pytest.raises(RemoteStorageError):
+            await written.delete(second)
+    await written.delete(third)
+    assert written.views() == []
+    await written.delete(second)
+    assert written.view(100) == first.log
+    assert written.watermark() == b"%020d" % 100
+
+
+def _dies(*_: object) -> None:
+    raise OSError(errno.EIO, "killed")
+
+
+@LOCAL
 async def test_damage_of_another_attempt_keeps_no_segment_from_its_deletion(
     written: Written,
 ) -> None:
