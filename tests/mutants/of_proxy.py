@@ -2,7 +2,11 @@
 
 from tests.mutants.edits import Edit, Target
 
-_HAZARDS = ("tests/rlm/proxy/test_splice.py", "tests/rlm/proxy/test_fetch_hazards.py")
+_HAZARDS = (
+    "tests/rlm/proxy/test_splice.py",
+    "tests/rlm/proxy/test_fetch_hazards.py",
+    "tests/rlm/proxy/test_h20_waits.py",
+)
 FETCH_PLAN = Target("rlm/proxy/fetch_plan.py", _HAZARDS)
 SPLICE = Target("rlm/proxy/splice.py", _HAZARDS)
 TIER_VALUES = Target("rlm/remote_log/tier.py", _HAZARDS)

@@ -15,6 +15,7 @@ _LEDGER = "rlmm/test_ledger.py"
 _MANAGER = "rlmm/test_remote_log_metadata_manager.py"
 _TAIL = "rlmm/test_tail_reads.py"
 _HAZARDS = "rlm/proxy/test_fetch_hazards.py"
+_WAITS = "rlm/proxy/test_h20_waits.py"
 _PURGATORY = "rlm/proxy/test_purgatory.py"
 
 UNIT_LISTS: dict[str, dict[str, str]] = {
@@ -257,7 +258,7 @@ UNIT_LISTS: dict[str, dict[str, str]] = {
         ),
     },
     "DelayedRemoteFetchTest": {
-        "completed by data": f"{_HAZARDS}::test_h20_remote_bytes_end_the_wait_at_once",
+        "completed by data": f"{_WAITS}::test_h20_remote_bytes_end_the_wait_at_once",
         "expiry": f"{_PURGATORY}::test_at_its_deadline_it_expires",
         "several partitions, some of which fail": (
             f"{_PURGATORY}::test_records_of_one_partition_do_not_wait_for_another_that_fails_for_now"
