@@ -6,6 +6,7 @@ Only `current` and `copy_now` wait; everything else returns what was seen last.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 from kip405.errors import Busy, Fenced
@@ -211,7 +212,7 @@ class _Seen(NamedTuple):
 def _built(seen: _Seen) -> PartitionStatus:
     row, partition, lag = seen.row, seen.row.topic_id_partition, seen.lag
     start, finished, lost = seen.remote_log_start_offset, seen.ledger.finished_total, seen.lost
-    unfinished = [one.metadata for one in seen.ledger.in_state(_COPY_STARTED)]
+    unfinished = _unfinished(seen)
     base = PartitionStatus(
         topic=partition.topic,
         topic_id=partition.topic_id,
@@ -232,16 +233,32 @@ def _built(seen: _Seen) -> PartitionStatus:
         holes=len(lost),
         hole_offsets=sum(end - first for first, end in lost),
         hole_ranges=tuple(lost[:_RANGES_SHOWN]),
-        unfinished_copies=tuple(
-            (one.start_offset, one.next_offset) for one in unfinished[:_RANGES_SHOWN]
-        ),
-        unfinished_copy_bytes=sum(one.segment_size_bytes for one in unfinished),
+        unfinished_copies=tuple(islice(unfinished, _RANGES_SHOWN)),
+        unfinished_copy_bytes=sum(unfinished.values()),
         loss_at_ms=None if seen.loss is None else seen.loss.at_ms,
     )
     snapshot = seen.snapshot
     if snapshot is None or snapshot.led.leader_epoch != row.leader_epoch:
         return base
     return _checked(base, seen, snapshot)
+
+
+def _unfinished(seen: _Seen) -> dict[tuple[int, int], int]:
+    """Sizes of segments that are being copied, by their offsets. Several attempts at one segment
+    count once, and none where the segment is remote by now: such attempts broke, and their cleanup
+    may come hours later.
+    """
+    begun = (one.metadata for one in seen.ledger.in_state(_COPY_STARTED))
+    found = {(one.start_offset, one.next_offset): one.segment_size_bytes for one in begun}
+    if seen.snapshot is None:
+        return found
+    lineage, log_end = seen.snapshot.lineage, seen.snapshot.log_end_offset
+    return {
+        (start, end): size_bytes
+        for (start, end), size_bytes in found.items()
+        if (one := seen.ledger.usable_segment_for(lineage, log_end, start)) is None
+        or not one.metadata.start_offset <= start < end <= one.next_offset
+    }
 
 
 def _checked(base: PartitionStatus, seen: _Seen, snapshot: PartitionSnapshot) -> PartitionStatus:

@@ -50,6 +50,13 @@ export function topic(data, ui, history) {
   ];
 }
 
+// As `rlm topics describe` has it; -1 is "at local retention", not "without a limit".
+function copiedWhen(ageMs, sizeBytes) {
+  if (ageMs === 0 || sizeBytes === 0) return "as soon as a segment is closed";
+  const age = ageMs < 0 ? "at local retention" : `${duration(ageMs)} old`;
+  return `${age} or ${sizeBytes < 0 ? "at local retention by size" : `${bytes(sizeBytes)} behind`}`;
+}
+
 function setUp(found) {
   const retention = `${limit(found.retention_ms, duration)}, ${limit(found.retention_bytes, bytes)}`;
   const local = `${limit(found.local_retention_ms, duration)}, ${limit(found.local_retention_bytes, bytes)}`;
@@ -60,7 +67,7 @@ function setUp(found) {
       ["Trim", found.trim ? "on" : "off"],
       ["Total retention", retention],
       ["Local retention", local],
-      ["Copied after", `${limit(found.copy_lag_ms, duration)}, ${limit(found.copy_lag_bytes, bytes)}`],
+      ["Copied", copiedWhen(found.copy_lag_ms, found.copy_lag_bytes)],
       isKnown(found.min_insync_replicas) && ["min.insync.replicas", number(found.min_insync_replicas)],
     ]),
     [...found.warnings, ...found.notes].map((text) => h("p", { class: "note" }, text)),

@@ -41,6 +41,7 @@ def sample_cluster() -> ShownCluster:
                 local_retention_ms=86_400_000,
                 local_retention_bytes=-2,
                 min_insync_replicas=2,
+                offload=pb.Offload(copy_lag_ms=3_600_000, copy_lag_bytes=-1),
             )
         },
         segments=_segments(),

@@ -73,6 +73,12 @@ async def test_every_view_fits_every_screen_and_breaks_no_rule(
                     && !one.textContent.trim()).map(one => one.outerHTML)"""
             )
             assert unnamed == [], path
+            cut = await window.run(
+                """return [...document.querySelectorAll('.card, .card .note, .card .value')]
+                  .filter(one => one.scrollWidth > one.clientWidth
+                    || one.scrollHeight > one.clientHeight + 1).map(one => one.textContent)"""
+            )
+            assert cut == [], f"{path} cuts words off at {width}"
             tall = await window.run(
                 """return Math.max(
                   ...[...document.querySelectorAll('nav a')].map(one => one.offsetHeight))"""
@@ -103,6 +109,8 @@ async def test_bars_say_what_they_show(shown: Console, window: Browser) -> None:
         """return [...document.querySelectorAll('td .bar')].map(one =>
           [one.getAttribute('aria-label'), [...one.children].map(part => part.className)])"""
     )
+    text = await window.run("return document.querySelector('main').textContent")
+    assert "1 h old or at local retention by size" in text
     parts = [found for _, found in bars]
     assert parts[0] == ["remote", "both", "local"]
     assert parts[1] == ["remote", "hole", "remote", "both", "copying", "local"]

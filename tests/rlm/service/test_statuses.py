@@ -51,6 +51,12 @@ async def test_a_status_follows_what_it_shows(watched: Watched) -> None:
     pin(watched, PartitionLedger.of(PARTITION.key, rig.ledger.state.partitions[PARTITION.key]))
     [shown] = watched.led()
     assert (shown.unfinished_copies, shown.unfinished_copy_bytes) == (((250, 300),), 1)
+    for number, start, end in ((10, 250, 300), (11, 0, 100)):  # tried again; remote by now
+        begun = metadata(number, start, end, {0: 0}, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+        rig.ledger.write(begun, epoch=0)
+    pin(watched, PartitionLedger.of(PARTITION.key, rig.ledger.state.partitions[PARTITION.key]))
+    [shown] = watched.led()
+    assert (shown.unfinished_copies, shown.unfinished_copy_bytes) == (((250, 300),), 1)
     assert shown.local_size_bytes == rig.log_dirs.scan(PARTITION.topic, 0).size_bytes > 0
     pin(watched, PartitionLedger.empty(PARTITION.key))
     assert watched.led()[0].remote_segments == 0
