@@ -5,7 +5,7 @@ one segment.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 
 from kip405.errors import RemoteStorageError
 from kip405.segments import SegmentLocator
@@ -15,22 +15,31 @@ DeleteOne = Callable[[SegmentLocator], Awaitable[None]]
 
 
 async def delete_each(
-    delete_one: DeleteOne, locators: Sequence[SegmentLocator]
+    delete_one: DeleteOne,
+    locators: Sequence[SegmentLocator],
+    turn_of: Callable[[SegmentLocator], Hashable] | None = None,
 ) -> tuple[RemoteStorageError | None, ...]:
-    """The error of each in the order given, None = deleted; a bounded number at the same time."""
+    """The error of each in the order given, None = deleted; a bounded number at the same time.
+    Those with the same `turn_of` go one after the other, in the order given.
+    """
     slots = asyncio.Semaphore(SEGMENTS_AT_ONCE)
+    turns: dict[Hashable, list[int]] = {}
+    for at, locator in enumerate(locators):
+        turns.setdefault(at if turn_of is None else turn_of(locator), []).append(at)
+    errors: dict[int, RemoteStorageError] = {}
 
-    async def error_of(locator: SegmentLocator) -> RemoteStorageError | None:
+    async def delete(several: Sequence[int]) -> None:
         async with slots:
-            try:
-                await delete_one(locator)
-            except RemoteStorageError as error:
-                return error
-            return None
+            for at in several:
+                try:
+                    await delete_one(locators[at])
+                except RemoteStorageError as error:
+                    errors[at] = error
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(error_of(locator)) for locator in locators]
+            for several in turns.values():
+                tasks.create_task(delete(several))
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from failures.exceptions[0].__cause__
-    return tuple(task.result() for task in running)
+    return tuple(errors.get(at) for at in range(len(locators)))

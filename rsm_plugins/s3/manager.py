@@ -278,9 +278,12 @@ class S3RemoteStorageManager:
         one_by_one = [_is_deleted_alone(locator) for locator in locators]
         alone = [one for one, is_alone in zip(locators, one_by_one, strict=True) if is_alone]
         others = [one for one, is_alone in zip(locators, one_by_one, strict=True) if not is_alone]
-        of_alone = iter(await delete_each(self.delete_log_segment_data, alone))
+        of_alone = iter(await delete_each(self.delete_log_segment_data, alone, self._turn_of))
         of_others = iter(await self._delete_together(others))
         return tuple(next(of_alone if is_alone else of_others) for is_alone in one_by_one)
+
+    def _turn_of(self, locator: SegmentLocator) -> str | SegmentLocator:
+        return locator if self._pinterest is None else self._pinterest.turn_of(locator)
 
     async def _delete_together(
         self, locators: Sequence[SegmentLocator]

@@ -22,7 +22,7 @@ from kip405.contracts import ExpectedSegment, Presence, SegmentPresence, StoredO
 from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
-from rsm_plugins.layout.keys import ObjectKind, object_name, segment_stem
+from rsm_plugins.layout.keys import ObjectKind, data_objects_of, object_name, segment_stem
 from rsm_plugins.layout.pinterest import (
     LOG,
     LOG_MAX_BYTES,
@@ -112,12 +112,13 @@ class PinterestSegments:
         )
 
     async def _forget(self, locator: SegmentLocator) -> None:
-        """Remove what says where the log goes, if there is no log; else a deletion needs it."""
+        """Remove what a copy left that has made no log; else a deletion needs it."""
         with suppress(RemoteStorageError):
             if [one async for one in self._of_attempt(locator, (LOG,))]:
                 return
-            name = object_name(locator, ObjectKind.PINTEREST_LOG)
-            await self.own_versions.remove([one async for one in self.own_versions.listed(name)])
+            names = [object_name(locator, kind) for kind in data_objects_of(locator)]
+            there = self.own_versions.listed(_stem(locator))
+            await self.own_versions.remove([one async for one in there if one.name in names])
 
     def _check_id(self, name: str, version_id: str) -> None:
         if version_id in _NO_VERSION:
@@ -159,6 +160,12 @@ class PinterestSegments:
             detail = f"{name} has {head.size_bytes} bytes instead of {expected.log_size_bytes}"
             return replace(found, presence=Presence.DIFFERENT, detail=detail)
         return found
+
+    def turn_of(self, locator: SegmentLocator) -> str:
+        """Attempts with the same are to be deleted one after the other: each asks whose the
+        versions of their key are, which are fewer for the next one.
+        """
+        return self.layout.view_of(locator, LOG)
 
     async def publish(self, locator: SegmentLocator) -> None:
         """Put `.index` and `.timeindex` of a copied segment; nothing where there is no copy."""
@@ -203,7 +210,9 @@ class PinterestSegments:
         """
         reference_name = object_name(locator, ObjectKind.PINTEREST_LOG)
         manifest_name = object_name(locator, ObjectKind.MANIFEST)
-        own = [one async for one in self.own_versions.listed(f"{segment_stem(locator)}.")]
+        own = [one async for one in self.own_versions.listed(_stem(locator))]
+        if not own and not own_metadata(locator):  # what is written first and removed last
+            return
         # After the listing: no upload goes on whose reference is removed below.
         ended = await self._abort_of(locator)
         await self.own_versions.remove([one for one in own if one.name == manifest_name])
@@ -320,7 +329,7 @@ class PinterestSegments:
             theirs = [one async for one in self._of_attempt(locator, _SUFFIXES)]
             were_any |= bool(theirs)
             await self.versions.remove(theirs)
-            if set(theirs).isdisjoint(await self._listed(locator, _SUFFIXES)):
+            if not theirs or set(theirs).isdisjoint(await self._listed(locator, _SUFFIXES)):
                 return were_any
             await self.objects.calls.pause(backoff_seconds(tried))
         raise Unavailable(
@@ -338,16 +347,17 @@ class PinterestSegments:
 
     async def _remove_watermark(self, locator: SegmentLocator) -> None:
         """Remove the watermark of a partition that has no other file, with older versions of it. It
-        is read before the folder is listed: one that was written since then is another version,
-        and stays.
+        is read before the folder is listed again: one that was written since then is another
+        version, and stays.
         """
         folder = self.layout.folder_of(locator)
         name = f"{folder}/{WATERMARK}"
+        if not await self._has_only(folder, name):
+            return
         before = await self.versions.current(name)
         if before is None or not _is_removable(before):
             return
-        page = await self.objects.page(f"{folder}/", most=2)
-        if [one.name for one in page.objects] != [name]:
+        if not await self._has_only(folder, name):
             return
         there = [one async for one in self.versions.listed(name) if one.name == name]
         ids = [one.version_id for one in there]
@@ -356,6 +366,10 @@ class PinterestSegments:
             heads = await together(map(self.versions.head, old))
             ours = zip(old, heads, strict=True)
             await self.versions.remove([one for one, head in ours if _is_of_ours(head)])
+
+    async def _has_only(self, folder: str, name: str) -> bool:
+        page = await self.objects.page(f"{folder}/", most=2)
+        return [one.name for one in page.objects] == [name]
 
 
 async def with_log_sizes(
@@ -410,3 +424,8 @@ def _metadata(locator: SegmentLocator, end_offset: int | None) -> UserMetadata:
 
 def _attempt(locator: SegmentLocator) -> str:
     return str(locator.segment_id.id)
+
+
+def _stem(locator: SegmentLocator) -> str:
+    """What the names of all our own objects of an attempt begin with."""
+    return f"{segment_stem(locator)}."

@@ -18,6 +18,7 @@ LATE_WRITERS = Target(
     "rsm_plugins/s3/pinterest.py", ("tests/rsm_plugins/pinterest/test_histories.py",)
 )
 CONDITIONS = Target("rsm_plugins/s3/versions.py", ("tests/rsm_plugins/s3/test_conditions.py",))
+COST = Target("rsm_plugins/s3/pinterest.py", ("tests/rsm_plugins/pinterest/test_deletion_cost.py",))
 DELETIONS = Target("rsm_plugins/s3/versions.py", (_WATERMARK_TESTS,))
 FINDINGS = Target("rsm_plugins/s3/findings.py", _TESTS)
 
@@ -135,8 +136,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H12: a version that a server has moved meanwhile stays when its segment is deleted",
-            "            if set(theirs).isdisjoint(await self._listed(locator, _SUFFIXES)):\n",
-            "            if tried:\n",
+            "            if not theirs or set(theirs).isdisjoint(await",
+            "            if tried or set(theirs).isdisjoint(await",
         ),
         (
             "H11: a version that cannot be asked counts as that of another attempt",
@@ -147,13 +148,32 @@ EDITS: tuple[Edit, ...] = (
     *LATE_WRITERS.edits(
         (
             "H12: a writer that stores during its deletion leaves a log that nothing lists",
-            """        own = [one async for one in self.own_versions.listed(f"{segment_stem(locator)}.")]
+            """        own = [one async for one in self.own_versions.listed(_stem(locator))]
+        if not own and not own_metadata(locator):  # what is written first and removed last
+            return
         # After the listing: no upload goes on whose reference is removed below.
         ended = await self._abort_of(locator)
 """,
             """        ended = await self._abort_of(locator)
-        own = [one async for one in self.own_versions.listed(f"{segment_stem(locator)}.")]
+        own = [one async for one in self.own_versions.listed(_stem(locator))]
 """,
+        ),
+    ),
+    *COST.edits(
+        (
+            "H12: records stay when all that is under our keys was lost",
+            "        if not own and not own_metadata(locator):",
+            "        if not own:",
+        ),
+        (
+            "a copy that fails takes away what says where an earlier log of its attempt is",
+            "            if [one async for one in self._of_attempt(locator, (LOG,))]:\n",
+            "            if not locator:\n",
+        ),
+        (
+            "every deletion of an attempt asks for the versions of all that ran at the same time",
+            "        return self.layout.view_of(locator, LOG)\n\n    async def publish",
+            "        return str(locator.segment_id.id)\n\n    async def publish",
         ),
     ),
     *DELETIONS.edits(

@@ -127,6 +127,34 @@ async def test_a_plugin_that_answers_for_others_is_not_believed(tmp_path: Path) 
             await client.delete_log_segments(locators(tmp_path, 3))
 
 
+async def test_those_of_one_turn_follow_each_other_and_others_go_beside_them(
+    tmp_path: Path,
+) -> None:
+    """An error of one keeps none of its turn."""
+    wanted = locators(tmp_path, 6)
+    begun, ended, other = list[int](), list[int](), asyncio.Event()
+
+    async def delete_one(locator: SegmentLocator) -> None:
+        at = wanted.index(locator)
+        assert at % 2 == 0 or all(before in ended for before in begun if before % 2)
+        begun.append(at)
+        if at == 4:
+            other.set()
+        await other.wait()  # all the even ones at the same time
+        ended.append(at)
+        if at == 1:
+            raise Invalid("the object is locked")
+
+    def turn_of(locator: SegmentLocator) -> int:
+        at = wanted.index(locator)
+        return 1 if at % 2 else at
+
+    async with asyncio.timeout(60):
+        found = await delete_each(delete_one, wanted, turn_of)
+    assert types(found) == [type(None), Invalid, *[type(None)] * 4]
+    assert [at for at in ended if at % 2] == [1, 3, 5]
+
+
 class Refusing(MemoryStore):
     """`errors` by start offset; `calls` has the sizes of the batches. `held`: does not answer."""
 
