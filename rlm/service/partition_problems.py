@@ -15,15 +15,12 @@ from rlm.broker.deletions import RecordDeletions
 from rlm.broker.leadership import Leadership, LedPartition
 from rlm.clock import Clock
 from rlm.plans.copy import CopyLag, WhyNot
+from rlm.plans.copy_problems import CopyMeasure, CopyObservation, copy_findings, known_lag
 from rlm.plans.problem_rules import (
-    CopyMeasure,
-    CopyObservation,
     Failure,
     Limits,
     TrimObservation,
-    copy_findings,
     expiry_findings,
-    known_lag,
     partition_finding,
     trim_findings,
     unknown_trim_finding,

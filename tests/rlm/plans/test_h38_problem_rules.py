@@ -10,10 +10,9 @@ from kip405.acls import missing_acls, topic_acl
 from kip405.errors import Corrupt, Fenced, Internal, Invalid, Unavailable
 from kip405.ids import TopicPartition
 from rlm.plans.copy import CopyLag, WhyNot
+from rlm.plans.copy_problems import CopyMeasure, CopyObservation, copy_findings, known_lag
 from rlm.plans.problem_rules import (
     CertificateFile,
-    CopyMeasure,
-    CopyObservation,
     Failure,
     Limits,
     MetadataHealth,
@@ -22,9 +21,7 @@ from rlm.plans.problem_rules import (
     acl_findings,
     broker_findings,
     certificate_findings,
-    copy_findings,
     heartbeat_findings,
-    known_lag,
     metadata_findings,
     peer_findings,
     skew_finding,
