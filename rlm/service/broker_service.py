@@ -30,9 +30,7 @@ from rlm.config.machine import usable_memory_bytes
 from rlm.log_dir.held_segments import USEFUL_OPEN_FILES
 from rlm.log_dir.identity import ServiceLock, read_identity
 from rlm.plans.formats import own_formats
-from rlm.plans.process_rules import process_findings
-from rlm.remote_log.leader_view import LocalTier
-from rlm.service.apis import TopicWiring, build_admin, build_peers, build_topics
+from rlm.service.apis import build_admin, build_peers, build_topics
 from rlm.service.authorization import (
     ApiCallers,
     build_authorization,
@@ -40,9 +38,15 @@ from rlm.service.authorization import (
     principals_together,
 )
 from rlm.service.broker_gauges import add_gauges, service_safety
+from rlm.service.broker_problems import (
+    build_log_dirs,
+    build_partition_problems,
+    build_problem_sources,
+    build_statuses,
+    health_state,
+)
 from rlm.service.certificates import Certificates, certificate_paths, files_together
 from rlm.service.clients import Clients, build_clients, proxy_tls
-from rlm.service.coming_losses import ComingLosses
 from rlm.service.console import build_console
 from rlm.service.dependencies import Dependencies, build_dependencies
 from rlm.service.fetch_api import build_fetch
@@ -61,21 +65,14 @@ from rlm.service.lifetime import (
     warn_of_memory,
 )
 from rlm.service.listeners import HealthState, Listening
-from rlm.service.log_dirs import LogDirReports
 from rlm.service.loop_watch import LoopWatch
 from rlm.service.metadata import BARRIER_DEADLINE_MS, remember_reads, remember_topics
 from rlm.service.metrics import ServiceMetrics
-from rlm.service.partition_problems import PartitionProblems
 from rlm.service.problems import (
-    CommonSources,
-    FindingSource,
     ProblemWatch,
-    ServiceSources,
-    service_limits,
 )
 from rlm.service.reloading import ConfigReload, change_quotas
 from rlm.service.reports import build_diagnosis
-from rlm.service.statuses import Statuses
 from rlm.service.tasks import TaskWiring, build_pools
 from rlm.service.threads import ServiceThreads, service_threads
 from rlm.service.tracing import close_tracer
@@ -168,16 +165,16 @@ class BrokerService:
         self._certificates = _certificates(config, clock, threads)
         self._clients = clients = build_clients(shared, metrics, tasks, core)
         self.reload = _reload(shared, reread, self._tasks, clients, tasks)
-        partition_problems = _partition_problems(shared, self._tasks)
-        log_dirs = _log_dirs(shared, self._tasks, partition_problems)
+        partition_problems = build_partition_problems(shared, self._tasks)
+        log_dirs = build_log_dirs(shared, self._tasks, partition_problems)
         self._problems = problems = ProblemWatch(
-            _problem_sources(
+            build_problem_sources(
                 *(shared, self._tasks, self._topics, self._certificates, partition_problems),
                 *(log_dirs, clients),
             ),
             clock,
         )
-        statuses = _statuses(shared, self._tasks, partition_problems, problems)
+        statuses = build_statuses(shared, self._tasks, partition_problems, problems)
         admin = build_admin(
             shared,
             tasks=self._tasks,
@@ -193,9 +190,8 @@ class BrokerService:
             documents=build_diagnosis(shared, metrics.render, problems.current, tokens),
         )
         fetch = build_fetch(shared, gate=callers.gate, peers=self._peers, statuses=statuses)
-        self._listening = _listening(
-            shared, callers, admin, fetch, partial(_health, shared.tier, problems), metrics.render
-        )
+        health = partial(health_state, shared.tier, problems)
+        self._listening = _listening(shared, callers, admin, fetch, health, metrics.render)
         metrics.add_gauges(service_safety(shared, self._certificates, self._loop_watch))
         add_gauges(
             *(metrics, shared, self._tasks, clients, statuses),
@@ -375,118 +371,6 @@ def _listening(
 def _certificates(config: ServiceConfig, clock: Clock, threads: ServiceThreads) -> Certificates:
     together = (*files_together(proxy_tls(config)), *principals_together(config))
     return Certificates(certificate_paths(config), clock, threads.other, together)
-
-
-def _partition_problems(dependencies: Dependencies, tasks: TaskWiring) -> PartitionProblems:
-    return PartitionProblems(
-        node_id=dependencies.config.node_id,
-        leadership=dependencies.leadership,
-        snapshots=dependencies.snapshots,
-        settings=dependencies.metadata.settings,
-        ledger=dependencies.metadata.manager,
-        partition_tasks=tasks.partition_tasks,
-        deletions=tasks.deletions,
-        losses=dependencies.tier.losses,
-        clock=dependencies.clock,
-        limits=lambda: service_limits(dependencies.running.now),
-        losses_to_come=ComingLosses(
-            dependencies.snapshots, dependencies.clock, dependencies.config.problem_loss_ms
-        ),
-        copy_limit=tasks.copy_limits.in_effect,
-    )
-
-
-def _log_dirs(
-    dependencies: Dependencies,
-    tasks: TaskWiring,
-    partition_problems: PartitionProblems,
-) -> LogDirReports:
-    return LogDirReports(
-        watch=dependencies.disk_watch,
-        node_id=dependencies.config.node_id,
-        leadership=dependencies.leadership,
-        snapshots=dependencies.snapshots,
-        settings=dependencies.metadata.settings,
-        lags=partition_problems.lags,
-        trims=tasks.partition_tasks.trim.statuses,
-        warn_ms=dependencies.config.problem_disk_full_ms,
-    )
-
-
-def _problem_sources(
-    dependencies: Dependencies,
-    tasks: TaskWiring,
-    topics: TopicWiring,
-    certificates: Certificates,
-    partitions: PartitionProblems,
-    log_dirs: LogDirReports,
-    clients: Clients,
-) -> tuple[FindingSource, ...]:
-    limits = service_limits(dependencies.config)
-    common = CommonSources(
-        ledger=dependencies.metadata.manager,
-        settings=dependencies.metadata.settings,
-        log=dependencies.metadata.log,
-        stores=dependencies.stores,
-        certificates=certificates,
-        hung_threads=dependencies.threads.hung,
-        refusals=lambda: dependencies.security.refusals,
-        clock=dependencies.clock,
-        limits=limits,
-        writes=tasks.writes,
-    )
-    return ServiceSources(
-        node_id=dependencies.config.node_id,
-        common=common,
-        settings=dependencies.metadata.settings,
-        leadership=dependencies.leadership,
-        heartbeat=dependencies.heartbeat,
-        heartbeat_interval_ms=dependencies.config.heartbeat_interval_ms,
-        needs_all_brokers=dependencies.config.rewrites_addresses,
-        partitions=partitions,
-        pools=(tasks.partition_tasks.copy_pool, tasks.partition_tasks.cleanup_pool),
-        keeper=topics.keeper,
-        clock=dependencies.clock,
-        limits=limits,
-        principal=dependencies.config.kafka_security().principal,
-        others=(
-            topics.access_watch.findings,
-            topics.recreated.findings,
-            tasks.verify.watch.findings,
-            tasks.transactions.findings,
-            topics.purge.findings,
-            log_dirs.findings,
-            dependencies.disk_pressure.findings,
-            topics.giveback.findings,
-            tasks.findings,
-            lambda: process_findings(clients.processes()),
-        ),
-    ).sources()
-
-
-def _statuses(
-    dependencies: Dependencies,
-    tasks: TaskWiring,
-    partition_problems: PartitionProblems,
-    problems: ProblemWatch,
-) -> Statuses:
-    return Statuses(
-        node_id=dependencies.config.node_id,
-        leadership=dependencies.leadership,
-        snapshots=dependencies.snapshots,
-        settings=dependencies.metadata.settings,
-        ledger=dependencies.metadata.manager,
-        partition_tasks=tasks.partition_tasks,
-        run_copy=tasks.run_copy,
-        clock=dependencies.clock,
-        partition_problems=partition_problems,
-        problems=problems.current,
-    )
-
-
-def _health(tier: LocalTier, problems: ProblemWatch) -> HealthState:
-    """Ready once clients can be served; problems for operators do not make it unready."""
-    return HealthState(alive=True, ready=tier.ready(), problems=problems.current())
 
 
 def _nothing() -> None:
