@@ -16,7 +16,6 @@ from kip405.contracts import (
     ExpectedSegment,
     FindingKind,
     Presence,
-    RemoteStorageManager,
     SegmentPresence,
     StoredObject,
     StoreFinding,
@@ -56,10 +55,10 @@ from rsm_plugins.local.blocks import LocalBlockObjects
 from rsm_plugins.local.both_objects import write_both
 from rsm_plugins.local.views import LocalViews
 from rsm_plugins.pinterest.local_objects import LocalUploadedObjects
-from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
+from rsm_plugins.pinterest.manager import with_imports
 from rsm_plugins.pinterest.settings import COMMON as PINTEREST_ROWS
 from rsm_plugins.pinterest.settings import PREFIX as PINTEREST_PREFIX
-from rsm_plugins.pinterest.settings import layouts_with, pinterest_layout, written_layout
+from rsm_plugins.pinterest.settings import layouts_with, written_layout
 from rsm_plugins.pinterest.views import needs_views, not_configured
 from rsm_plugins.segment_deletes import delete_each
 from rsm_plugins.store_kinds import (
@@ -358,14 +357,9 @@ async def open_local(settings: Mapping[str, Any], threads: FileThreads) -> OpenS
         pinterest=written,
         pinterest_prefix=settings[PINTEREST_PREFIX.key],
     )
-    layout = pinterest_layout(settings, PINTEREST_ROOT.key)
-    manager: RemoteStorageManager = store
-    if layout is not None:
-        root, prefix = settings[PINTEREST_ROOT.key], settings[PINTEREST_PREFIX.key]
-        uploaded = LocalUploadedObjects(root, prefix, threads)
-        manager = ImportingRemoteStorageManager(store, layout, uploaded)
+    uploaded = partial(LocalUploadedObjects, threads=threads)
     return OpenStore(
-        manager=manager,
+        manager=with_imports(store, settings, PINTEREST_ROOT.key, uploaded),
         uri=store.uri,
         objects_folder=store.folder,
         sweep=store.sweep,

@@ -10,8 +10,9 @@ while the partition's offset.wm beside it can be read (H11).
 """
 
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from kip405.contracts import (
     ExpectedSegment,
@@ -40,6 +41,9 @@ from rsm_plugins.layout.pinterest import (
     mark_of,
     reference,
 )
+from rsm_plugins.pinterest.settings import PREFIX, pinterest_layout
+
+Where = TypeVar("Where", str, Path)
 
 
 class UploadedObjects(Protocol):
@@ -213,3 +217,20 @@ class ImportingRemoteStorageManager:
     async def close(self) -> None:
         """See RemoteStorageManager."""
         await self._own.close()
+
+
+def with_imports(
+    own: RemoteStorageManager,
+    values: Mapping[str, Any],
+    bucket_key: str,
+    uploaded: Callable[[Where, str], UploadedObjects],
+) -> RemoteStorageManager:
+    """The store, with imported segments if checked values name a bucket of their uploader.
+    `uploaded`: its objects, by bucket and prefix. Invalid: it is given without the cluster.
+    """
+    layout = pinterest_layout(values, bucket_key)
+    if layout is None:
+        return own
+    return ImportingRemoteStorageManager(
+        own, layout, uploaded(values[bucket_key], values[PREFIX.key])
+    )

@@ -15,7 +15,6 @@ from typing import Any
 
 from kip405.contracts import (
     ExpectedSegment,
-    RemoteStorageManager,
     SegmentPresence,
     StoredObject,
     StoreFinding,
@@ -39,9 +38,8 @@ from rsm_plugins.layout.keys import (
 from rsm_plugins.layout.manifest import check_manifest_size, decode_identity, encode_identity
 from rsm_plugins.layout.pinterest import refuse_marked
 from rsm_plugins.layout.stored import check_given_indexes
-from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
-from rsm_plugins.pinterest.settings import PREFIX as PINTEREST_PREFIX
-from rsm_plugins.pinterest.settings import layouts_with, pinterest_layout
+from rsm_plugins.pinterest.manager import with_imports
+from rsm_plugins.pinterest.settings import layouts_with
 from rsm_plugins.pinterest.views import needs_views, not_configured
 from rsm_plugins.s3.blocks import S3BlockObjects
 from rsm_plugins.s3.calls import Calls, Connection, Pause, pause, quiet_library, together
@@ -378,13 +376,8 @@ async def open_s3(values: Mapping[str, Any], threads: FileThreads) -> OpenStore:
     settings = s3_settings(values)
     quiet_library()
     store = S3RemoteStorageManager(settings, threads, pause)
-    layout = pinterest_layout(values, PINTEREST_BUCKET.key)
-    manager: RemoteStorageManager = store
-    if layout is not None:
-        uploaded = store.uploaded(values[PINTEREST_BUCKET.key], values[PINTEREST_PREFIX.key])
-        manager = ImportingRemoteStorageManager(store, layout, uploaded)
     return OpenStore(
-        manager=manager,
+        manager=with_imports(store, values, PINTEREST_BUCKET.key, store.uploaded),
         uri=settings.uri,
         sweep=store.sweep,
         layouts=layouts_with(settings.pinterest),
