@@ -32,9 +32,10 @@ from kip405.ids import (
 from kip405.lineage import Lineage
 from kip405.segments import CustomMetadata, EpochEntry, RemoteLogSegmentMetadata
 from kip405.segments import RemoteLogSegmentState as State
+from rlmm.ledger_values import encode_value
 from rlmm.log_reader import TailRecord
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
-from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_value, ledger_partition
+from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, ledger_partition
 from rlmm.topic import LEDGER_TOPIC
 
 _FRAME = struct.Struct(">b36sI")

@@ -22,6 +22,7 @@ from kip405.segments import (
 from rlmm.formats import NewerFormat
 from rlmm.frozen import FrozenLedger
 from rlmm.ledger import PartitionLedger, SegmentEntry, entry_of
+from rlmm.ledger_values import encode_partition_delete
 from rlmm.log_reader import TailRecord
 from rlmm.metadata_log import Log, MetadataLog
 from rlmm.packed import ID_BYTES, state_id_of
@@ -36,7 +37,6 @@ from rlmm.records import (
     PartitionDeleteRecord,
     RecordHeaders,
     decode_record,
-    encode_partition_delete,
     encode_record_value,
     ledger_partition,
     record_version,

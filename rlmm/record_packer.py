@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from kip405.errors import Corrupt
 from kip405.ids import PartitionKey
 from kip405.segments import RemoteLogSegmentState
+from rlmm.ledger_values import value_prefix
 from rlmm.packed import (
     HAS_CUSTOM,
     HEAD_OF_ONE_EPOCH,
@@ -20,7 +21,7 @@ from rlmm.packed import (
     Names,
     pack,
 )
-from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders, value_prefix
+from rlmm.records import LedgerKey, LedgerRecord, RecordHeaders
 
 _KEY_BYTES: Final = 36
 _PARTITION_BYTES: Final = 20

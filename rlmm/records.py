@@ -4,11 +4,8 @@ The format is in docs/reference/formats.md, "Ledger". The key has 16 bytes topic
 partition, 16 bytes segment id; partition-delete records have no segment id. Every record,
 tombstones included, has the headers rlm.v, rlm.epoch, rlm.prev, rlm.writer.
 
-The value is framed as Kafka's AbstractApiMessageSerde does: `uvarint frame version 1, uvarint api
-key, uvarint version 0`, then the flexible message, which is RemoteLogSegmentMetadataRecord (api key
-0) with the full state each time, or RemotePartitionDeleteMetadataRecord (api key 2). Kafka's own
-formatter prints these bytes. `rlm.v` is 2 where the objects of the segment have another layout than
-`kafka`, and else 1. Source: storage/src/main/resources/message/*.json (4.3).
+The value is Kafka's (`rlmm/ledger_values.py`). `rlm.v` is 2 where the objects of the segment have
+another layout than `kafka`, and else 1.
 
 A record of another api key or version is one of a later version of this software: its partition is
 known by the key, and nothing else. The partition of the ledger is that of Kafka's
@@ -17,39 +14,22 @@ record; replay does.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final
 
-from kip405.batches import uvarint
 from kip405.errors import Corrupt
-from kip405.ids import PartitionKey, RemoteLogSegmentId, TopicIdPartition, Uuid
+from kip405.ids import PartitionKey, RemoteLogSegmentId, Uuid
 from kip405.segments import (
     LAYOUT_AT,
-    EpochEntry,
     Layout,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
-    RemotePartitionDeleteState,
 )
 from rlmm.formats import NewerFormat
-
-T = TypeVar("T")
-
-_FRAME_VERSION: Final = 1
-_KNOWN_KINDS: Final = ((0, 0), (2, 0))
-"""Api key and version of the records that are read here."""
-_FRAME: Final = b"\x01\x00\x00"
-_PARTITION_DELETE_FRAME: Final = b"\x01\x02\x00"
-_TXN_INDEX_EMPTY_TAG: Final = 0
-_NULL: Final = 0
-_INT32 = struct.Struct(">i")
-_OFFSETS = struct.Struct(">qqiqq")
-_EPOCH = struct.Struct(">iq")
-_DELETION = struct.Struct(">iqb")
-_EPOCH_MIN_BYTES: Final = _EPOCH.size + 1
+from rlmm.ledger_values import decode_partition_delete, decode_value, encode_value, unknown_kind
 
 HEADER_VERSION = "rlm.v"
 HEADER_EPOCH = "rlm.epoch"
@@ -69,199 +49,6 @@ LEDGER_PARTITIONS = 50
 _MASK_32 = 0xFFFFFFFF
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
-
-
-def encode_value(metadata: RemoteLogSegmentMetadata) -> bytes:
-    """The exact bytes of a ledger value; the manifest's `segment_metadata` holds the same."""
-    out = bytearray(value_prefix(metadata.topic_id_partition))
-    out += metadata.segment_id.id.raw + b"\x00"
-    out += _OFFSETS.pack(
-        metadata.start_offset,
-        metadata.end_offset,
-        metadata.broker_id,
-        metadata.max_timestamp_ms,
-        metadata.event_timestamp_ms,
-    )
-    out += uvarint(len(metadata.segment_leader_epochs) + 1)
-    for entry in metadata.segment_leader_epochs:
-        out += _EPOCH.pack(entry.epoch, entry.start_offset) + b"\x00"
-    out += _INT32.pack(metadata.segment_size_bytes)
-    custom = metadata.custom_metadata
-    out += uvarint(_NULL) if custom is None else uvarint(len(custom) + 1) + custom
-    out += metadata.state.to_bytes(1, "big")
-    out += b"\x01\x00\x01\x01" if metadata.txn_index_empty else b"\x00"
-    return bytes(out)
-
-
-def encode_partition_delete(deletion: RemotePartitionDeleteMetadata) -> bytes:
-    """The exact bytes of the value of a partition-delete record."""
-    fields = deletion.broker_id, deletion.event_timestamp_ms, deletion.state
-    partition = _partition_bytes(deletion.topic_id_partition)
-    return _PARTITION_DELETE_FRAME + partition + _DELETION.pack(*fields) + b"\x00"
-
-
-def value_prefix(partition: TopicIdPartition) -> bytes:
-    """With what the values of the partition's segments begin."""
-    return _FRAME + _partition_bytes(partition)
-
-
-def _partition_bytes(partition: TopicIdPartition) -> bytes:
-    name = partition.topic.encode("utf-8")
-    ids = partition.topic_id.raw + _INT32.pack(partition.partition)
-    return uvarint(len(name) + 1) + name + ids + b"\x00"
-
-
-def decode_value(data: bytes) -> RemoteLogSegmentMetadata:
-    """Checked decoding; Corrupt names what is wrong. Unknown tagged fields are read over."""
-    return _decode(data, _read_record)
-
-
-def decode_partition_delete(data: bytes) -> RemotePartitionDeleteMetadata:
-    """Checked decoding, as `decode_value`."""
-    return _decode(data, _read_partition_delete)
-
-
-def _decode(data: bytes, read: Callable[["_Reader"], T]) -> T:
-    try:
-        reader = _Reader(data)
-        value = read(reader)
-    except (ValueError, struct.error, UnicodeDecodeError) as error:
-        raise Corrupt(f"ledger value: {error}") from error
-    if reader.position != len(data):
-        raise Corrupt(f"ledger value: {len(data) - reader.position} bytes are left over")
-    return value
-
-
-def _read_frame(reader: "_Reader", api_key: int) -> None:
-    frame = reader.uvarint(), reader.uvarint(), reader.uvarint()
-    if frame != (1, api_key, 0):
-        raise ValueError(f"frame, api key and version are {frame}, only {(1, api_key, 0)} is known")
-
-
-def _read_partition(reader: "_Reader") -> TopicIdPartition:
-    topic = str(reader.sized("topic name"), "utf-8")
-    topic_id = Uuid(reader.take(16))
-    partition: int = reader.unpack(_INT32)[0]
-    reader.tags()
-    return TopicIdPartition(topic_id=topic_id, topic=topic, partition=partition)
-
-
-def _read_partition_delete(reader: "_Reader") -> RemotePartitionDeleteMetadata:
-    _read_frame(reader, 2)
-    partition = _read_partition(reader)
-    broker_id, event_timestamp_ms, state = reader.unpack(_DELETION)
-    reader.tags()
-    return RemotePartitionDeleteMetadata(
-        topic_id_partition=partition,
-        broker_id=broker_id,
-        event_timestamp_ms=event_timestamp_ms,
-        state=RemotePartitionDeleteState(state),
-    )
-
-
-def _read_record(reader: "_Reader") -> RemoteLogSegmentMetadata:
-    _read_frame(reader, 0)
-    partition = _read_partition(reader)
-    segment = Uuid(reader.take(16))
-    reader.tags()
-    start, end, broker_id, max_timestamp, event_timestamp = reader.unpack(_OFFSETS)
-    epochs = _read_epochs(reader)
-    size: int = reader.unpack(_INT32)[0]
-    custom = reader.nullable_sized("custom metadata")
-    state = RemoteLogSegmentState(reader.take(1)[0])
-    tags = reader.tags()
-    return RemoteLogSegmentMetadata(
-        segment_id=RemoteLogSegmentId(topic_id_partition=partition, id=segment),
-        start_offset=start,
-        end_offset=end,
-        broker_id=broker_id,
-        max_timestamp_ms=max_timestamp,
-        event_timestamp_ms=event_timestamp,
-        segment_leader_epochs=epochs,
-        segment_size_bytes=size,
-        custom_metadata=custom,
-        state=state,
-        txn_index_empty=_read_flag(tags.get(_TXN_INDEX_EMPTY_TAG)),
-    )
-
-
-def _read_epochs(reader: "_Reader") -> tuple[EpochEntry, ...]:
-    count = reader.uvarint() - 1
-    if count < 0:
-        raise ValueError("segment leader epochs are null")
-    if count * _EPOCH_MIN_BYTES > reader.left:
-        raise ValueError(f"{count} leader epochs cannot be in {reader.left} bytes")
-    entries = []
-    for _ in range(count):
-        epoch, offset = reader.unpack(_EPOCH)
-        reader.tags()
-        entries.append(EpochEntry(epoch=epoch, start_offset=offset))
-    return tuple(entries)
-
-
-def _read_flag(data: bytes | None) -> bool:
-    if data is None:
-        return False
-    if len(data) != 1:
-        raise ValueError(f"a boolean has 1 byte, not {len(data)}")
-    return data != b"\x00"
-
-
-@dataclass(slots=True)
-class _Reader:
-    """Bounds-checked cursor over one value; raises ValueError where the bytes end too early."""
-
-    data: bytes
-    position: int = 0
-
-    @property
-    def left(self) -> int:
-        return len(self.data) - self.position
-
-    def take(self, size: int) -> bytes:
-        if size > self.left:
-            raise ValueError(f"{size} bytes expected at {self.position}, {self.left} are left")
-        start = self.position
-        self.position += size
-        return self.data[start : self.position]
-
-    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        return layout.unpack(self.take(layout.size))
-
-    def uvarint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise ValueError(f"a varint at {self.position} is longer than 5 bytes")
-
-    def nullable_sized(self, what: str) -> bytes | None:
-        size = self.uvarint() - 1
-        if size < 0:
-            return None
-        if size > self.left:
-            raise ValueError(f"{what} of {size} bytes, {self.left} are left")
-        return self.take(size)
-
-    def sized(self, what: str) -> bytes:
-        data = self.nullable_sized(what)
-        if data is None:
-            raise ValueError(f"{what} is null")
-        return data
-
-    def tags(self) -> dict[int, bytes]:
-        """Tagged fields of one struct; tags must ascend."""
-        found: dict[int, bytes] = {}
-        last = -1
-        for _ in range(self.uvarint()):
-            tag = self.uvarint()
-            if tag <= last:
-                raise ValueError(f"tag {tag} follows tag {last}")
-            last = tag
-            found[tag] = self.take(self.uvarint())
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -441,23 +228,11 @@ def decode_record(
 def _later_record(key: bytes, value: bytes | None, offset: int) -> LaterRecord | None:
     """None for a record of a kind that is known here, or that none can be."""
     has_known_key = len(key) in (_KEY.size, _PARTITION_KEY.size)
-    kind = None if value is None else _unknown_kind(value)
+    kind = None if value is None else unknown_kind(value)
     if len(key) < _PARTITION_KEY.size or (kind is None and (value is not None or has_known_key)):
         return None
     partition = LedgerKey.decode(key[: _PARTITION_KEY.size]).partition
     return LaterRecord(partition=partition, key=key, kind=kind, offset=offset)
-
-
-def _unknown_kind(value: bytes) -> str | None:
-    """Api key and version where the frame is whole, and they are of no record that is known."""
-    reader = _Reader(value)
-    try:
-        frame_version, api_key, version = (reader.uvarint() for _ in range(3))
-    except ValueError:
-        return None
-    if frame_version != _FRAME_VERSION or (api_key, version) in _KNOWN_KINDS:
-        return None
-    return f"api key {api_key}, version {version}"
 
 
 def murmur2(data: bytes) -> int:

@@ -19,13 +19,9 @@ from kip405.errors import Corrupt
 from kip405.ids import PartitionKey, TopicIdPartition, Uuid
 from rlmm import packed
 from rlmm.frozen import FrozenLedger, FrozenPartition, KeyKnowledge
+from rlmm.ledger_values import decode_partition_delete, encode_partition_delete
 from rlmm.packed import LEAST_BYTES, Stamp, stamp_of
-from rlmm.records import (
-    PartitionDeleteRecord,
-    RecordHeaders,
-    decode_partition_delete,
-    encode_partition_delete,
-)
+from rlmm.records import PartitionDeleteRecord, RecordHeaders
 from rlmm.resuming import RecordMark, ResumePoint
 from rlmm.segment_store import Segments
 

@@ -15,7 +15,8 @@ from kip405.contracts import IndexType
 from kip405.ids import Uuid
 from kip405.indexes import IndexesObject, decode_aborted
 from kip405.segments import CustomMetadata, EpochEntry
-from rlmm.records import LedgerKey, decode_value
+from rlmm.ledger_values import decode_value
+from rlmm.records import LedgerKey
 
 _GOLDEN = ROOT / "tests" / "formats"
 _HEAD = """\

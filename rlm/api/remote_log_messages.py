@@ -8,7 +8,7 @@ from rlm.remote_log.objects import RemoteLogDescription
 from rlm.remote_log.remote_window import RemoteWindow
 from rlm.v1 import fetch_pb2
 from rlmm.ledger import UsableSegment
-from rlmm.records import encode_value
+from rlmm.ledger_values import encode_value
 
 
 def remote_log_message(

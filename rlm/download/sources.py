@@ -24,7 +24,7 @@ from rlm.tasks.stored_lineages import ReadableStore
 from rlm.v1 import admin_pb2, fetch_pb2
 from rlm.v1.admin_pb2_grpc import AdminServiceStub
 from rlm.v1.fetch_pb2_grpc import FetchServiceStub
-from rlmm.records import decode_value
+from rlmm.ledger_values import decode_value
 from rsm_plugins.contract.client_channel import RenewedChannel
 from rsm_plugins.contract.status import error_of_call
 from rsm_plugins.contract.tls import Tls

@@ -32,7 +32,7 @@ from rlm.plans.pinterest_import import (
     lineage_with,
     segment_id_of,
 )
-from rlmm.records import encode_value
+from rlmm.ledger_values import encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
 from rsm_plugins.layout.pinterest import LOG, MANIFEST_LAYOUT, OFFSET_INDEX, TIME_INDEX

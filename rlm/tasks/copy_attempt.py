@@ -43,7 +43,8 @@ from rlm.tasks.copy_order import Step, Turn
 from rlm.tasks.copy_quota import CopyQuota
 from rlm.tasks.copy_slots import CopyLimit, CopySlots
 from rlm.tasks.segment_data import PreparedSegment, RemoteIndexEntries, prepare
-from rlmm.records import NO_PREVIOUS, encode_value
+from rlmm.ledger_values import encode_value
+from rlmm.records import NO_PREVIOUS
 from rsm_plugins.files.page_cache import PageCache
 from rsm_plugins.layout.keys import data_objects_of, object_name
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest

@@ -22,7 +22,7 @@ from kip405.segments import (
 from rlm.remote_log.objects import slice_bytes
 from rlm.remote_log.ports import Broker, Stores
 from rlm.stores.connection import identity_problem
-from rlmm.records import decode_value
+from rlmm.ledger_values import decode_value
 from rsm_plugins.layout.manifest import Manifest
 from rsm_plugins.layout.pinterest import MANIFEST_LAYOUT, is_marked
 from rsm_plugins.layout.stored import stored_contents

@@ -19,7 +19,7 @@ from rlm.plans.ledger_rebuild import StoredSegment
 from rlm.plans.reconcile import Leftover
 from rlm.stores.connection import identity_problem
 from rlm.tasks.evidence import check_layout, store_of
-from rlmm.records import decode_value
+from rlmm.ledger_values import decode_value
 from rsm_plugins.layout.import_stops import ENDED_MEANWHILE, is_stop_id, parse_stop
 from rsm_plugins.layout.keys import (
     DATA_OBJECTS,

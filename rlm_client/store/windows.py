@@ -21,7 +21,7 @@ from kip405.indexes import (
     decode_aborted,
 )
 from kip405.segments import CustomMetadata, RemoteLogSegmentMetadata
-from rlmm.records import decode_value
+from rlmm.ledger_values import decode_value
 
 LIST_SEGMENTS = 64
 """Of one list, as services give them."""

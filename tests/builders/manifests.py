@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from kip405.segments import RemoteLogSegmentMetadata
-from rlmm.records import encode_value
+from rlmm.ledger_values import encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
 from tests.builders.log_dir import CLUSTER_ID

@@ -19,17 +19,13 @@ from kip405.segments import (
     RemotePartitionDeleteState,
 )
 from rlmm.ledger import Hole
-from rlmm.records import (
-    LaterRecord,
-    LedgerKey,
-    LedgerRecord,
-    RecordHeaders,
+from rlmm.ledger_values import (
     decode_partition_delete,
-    decode_record,
     decode_value,
     encode_partition_delete,
     encode_value,
 )
+from rlmm.records import LaterRecord, LedgerKey, LedgerRecord, RecordHeaders, decode_record
 from rlmm.settings_codec import decode_settings_record, encode_settings_record
 from rlmm.settings_records import (
     ClusterRecord,

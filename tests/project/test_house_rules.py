@@ -89,6 +89,7 @@ PURE = (
     "rlmm/json_fields.py",
     "rlmm/leader_answers.py",
     "rlmm/ledger.py",
+    "rlmm/ledger_values.py",
     "rlmm/log_time.py",
     "rlmm/packed.py",
     "rlmm/records.py",

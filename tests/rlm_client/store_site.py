@@ -15,7 +15,7 @@ from rlm.v1 import fetch_pb2 as pb
 from rlm_client.store.opened import OpenStores
 from rlm_client.store.options import store_options
 from rlm_client.store.reader import StoreReader
-from rlmm.records import decode_value, encode_value
+from rlmm.ledger_values import decode_value, encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.pinterest import PinterestLayout
 from rsm_plugins.local.manager import LocalRemoteStorageManager

@@ -17,17 +17,19 @@ from kip405.segments import (
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
+from rlmm.ledger_values import (
+    decode_partition_delete,
+    decode_value,
+    encode_partition_delete,
+    encode_value,
+)
 from rlmm.records import (
     FORMAT_VERSION,
     LAYOUT_VERSION,
     LedgerKey,
     LedgerRecord,
     RecordHeaders,
-    decode_partition_delete,
     decode_record,
-    decode_value,
-    encode_partition_delete,
-    encode_value,
     record_version,
 )
 from tests.rlmm.builders import KEY, PARTITION, STARTED, segment, uuid

@@ -13,16 +13,10 @@ from kip405.segments import (
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
+from rlmm.ledger_values import decode_partition_delete, encode_partition_delete
 from rlmm.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.publisher import Record
-from rlmm.records import (
-    NO_PREVIOUS,
-    LedgerKey,
-    RecordHeaders,
-    decode_partition_delete,
-    encode_partition_delete,
-    ledger_partition,
-)
+from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, ledger_partition
 from rlmm.topic import LEDGER_TOPIC
 from tests.builders.metadata_log import FakeMetadataLog, FakeTopics
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, PARTITION, STARTED, segment, uuid

@@ -8,7 +8,7 @@ from typing import Any
 
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm_sandbox.stores.objects import StoreObjects, store_objects
-from rlmm.records import decode_value
+from rlmm.ledger_values import decode_value
 from rsm_plugins.layout.keys import DATA_OBJECTS
 from rsm_plugins.layout.manifest import Manifest
 from tests.scenarios.cluster import Cluster

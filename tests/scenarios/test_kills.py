@@ -18,7 +18,7 @@ from bench.machine import commit, load_in_words, machine_in_words
 from kip405.crc import crc32c
 from kip405.ids import Uuid
 from rlm_sandbox.stores.objects import StoreObjects
-from rlmm.records import decode_value
+from rlmm.ledger_values import decode_value
 from rsm_plugins.layout.manifest import Manifest
 from tests.scenarios.cluster import STORES, Cluster, assert_same, fresh
 from tests.scenarios.ledger_reader import (

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition, Uuid
 from kip405.segments import RemoteLogSegmentState
+from rlmm.ledger_values import decode_value
 from rlmm.log_reader import TailRecord
 from rlmm.metadata_log import Sink
 from rlmm.publisher import OutcomeUnknown, Record
-from rlmm.records import LedgerKey, decode_value
+from rlmm.records import LedgerKey
 from rlmm.topic import LEDGER_TOPIC
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.loop import Process, VirtualTimeLoop

@@ -6,14 +6,9 @@ from typing import TYPE_CHECKING
 from kip405.ids import PartitionKey, TopicIdPartition
 from rlm.plans.ledger_rebuild import KnownPartition, StoredSegment, plan_rebuild
 from rlmm.ledger import PartitionLedger
+from rlmm.ledger_values import decode_value
 from rlmm.publisher import Record
-from rlmm.records import (
-    NO_PREVIOUS,
-    LedgerKey,
-    RecordHeaders,
-    decode_value,
-    encode_record_value,
-)
+from rlmm.records import NO_PREVIOUS, LedgerKey, RecordHeaders, encode_record_value
 from rlmm.settings_view import SettingsView
 from rsm_plugins.layout.keys import ObjectKind
 from rsm_plugins.layout.manifest import Manifest

@@ -6,7 +6,7 @@ import pytest
 
 from kip405.errors import Fenced, Invalid, NotFound, OffsetOutOfRange
 from rlm.v1 import fetch_pb2 as pb
-from rlmm.records import decode_value
+from rlmm.ledger_values import decode_value
 from tests.rlm.api.remote_site import REF, Site
 
 

@@ -26,7 +26,7 @@ from rlm.download.plan import PartitionPlan, Piece
 from rlm.download.run import Download, Progress
 from rlm.download.sources import StoreSource
 from rlm.remote_log.objects import RemoteLogs
-from rlmm.records import encode_value
+from rlmm.ledger_values import encode_value
 from rsm_plugins.layout.keys import ObjectKind, object_names
 from rsm_plugins.layout.manifest import Manifest, ManifestObject, build_manifest
 from tests.builders.clock import ManualClock

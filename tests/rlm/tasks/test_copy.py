@@ -20,8 +20,8 @@ from kip405.indexes import (
 )
 from kip405.segments import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.tasks.copy_request import CopyRequest
+from rlmm.ledger_values import encode_value
 from rlmm.publisher import OutcomeUnknown
-from rlmm.records import encode_value
 from tests.builders.ledger import OTHER_WRITER, OUR_WRITER, PARTITION, metadata
 from tests.builders.rig import Rig
 from tests.builders.store import STORE_ID

@@ -13,7 +13,7 @@ from kip405.errors import Corrupt, Fenced, Invalid, Unavailable
 from kip405.ids import Uuid
 from kip405.segments import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from rlm.tasks.expiration import ExpirationTask
-from rlmm.records import decode_value
+from rlmm.ledger_values import decode_value
 from rsm_plugins.layout.keys import ObjectKind, object_name
 from rsm_plugins.layout.manifest import Manifest
 from tests.builders.discards import discard_task

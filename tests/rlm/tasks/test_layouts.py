@@ -15,7 +15,7 @@ from rlm.plans.verification import IssueKind
 from rlm.tasks.copy_request import CopyRequest
 from rlm.tasks.evidence import StoreEvidence
 from rlm.tasks.reconcile import Reconciled
-from rlmm.records import encode_value
+from rlmm.ledger_values import encode_value
 from rlmm.replay import LedgerState
 from rsm_plugins.layout.keys import ObjectKind, object_name, object_names
 from rsm_plugins.layout.manifest import Manifest
