@@ -81,8 +81,8 @@ EDITS: tuple[Edit, ...] = (
     *RUN.edits(
         (
             "a damaged watermark stops all partitions",
-            "            except Corrupt as error:\n                why",
-            "            except NotFound as error:\n                why",
+            "        except Corrupt as error:\n            why",
+            "        except NotFound as error:\n            why",
         ),
     ),
     *STOPPING.edits(

@@ -279,6 +279,12 @@ def test_a_stop_is_no_manifest_of_a_segment() -> None:
     """So an earlier version, too, knows nothing of what follows."""
     stop = ImportStop(partition=PARTITION, start_offset=7, why="a reason")
     data = encode_stop(stop)
+    assert data.decode() == (
+        f'{{"v":1,"kind":"import-stop","topic":"{PARTITION.topic}",'
+        f'"topic_id":"{PARTITION.topic_id}","partition":{PARTITION.partition},'
+        '"start_offset":7,"why":"a reason"}'
+    )
+    assert stop.locator(CLUSTER_ID).segment_id.id.raw[:8] == b"rlm-stop"
     assert parse_stop(data, "it") == stop
     with pytest.raises(Corrupt, match="not an object of kind 'segment'"):
         Manifest.parse(data)
