@@ -34,6 +34,7 @@ from rsm_plugins.layout.keys import (
     layout_of,
     object_name,
     object_names,
+    segment_stem,
 )
 from rsm_plugins.layout.manifest import check_manifest_size, decode_identity, encode_identity
 from rsm_plugins.layout.pinterest import refuse_marked
@@ -263,17 +264,29 @@ class S3RemoteStorageManager:
             await pinterest.delete(locator)
             return
         names = object_names(locator)
-        await self._objects.remove(names.pop(ObjectKind.MANIFEST))
+        manifest = names.pop(ObjectKind.MANIFEST)
         data = next(iter(names.values()))
+        await self._remove_all(manifest, (manifest,))
         with suppress(Invalid):  # a server that cannot list uploads has none either
             await self._uploads.abort_all(data, lambda found, _began_ms, _now_ms: found == data)
-        await together(self._objects.remove(name) for name in names.values())
+        await self._remove_all(f"{segment_stem(locator)}.", tuple(names.values()))
+
+    async def _remove_all(self, beginning: str, names: Sequence[str]) -> None:
+        """Remove objects of a segment, whose names begin so; in a bucket that has versions for the
+        layout `pinterest`, with all of theirs: nothing else would ever remove those.
+        """
+        if self._pinterest is None:
+            await together(self._objects.remove(name) for name in names)
+            return
+        versions = self._pinterest.own_versions
+        found = [one async for one in versions.listed(beginning)]
+        await versions.remove([one for one in found if one.name in names])
 
     async def delete_log_segments(
         self, locators: Sequence[SegmentLocator]
     ) -> tuple[RemoteStorageError | None, ...]:
-        """See RemoteStorageManager; those in the layout `pinterest` one by one, some at once."""
-        one_by_one = [_is_deleted_alone(locator) for locator in locators]
+        """See RemoteStorageManager; in a bucket with versions one by one, some at once."""
+        one_by_one = [self._is_deleted_alone(locator) for locator in locators]
         alone = [one for one, is_alone in zip(locators, one_by_one, strict=True) if is_alone]
         others = [one for one, is_alone in zip(locators, one_by_one, strict=True) if not is_alone]
         of_alone = iter(await delete_each(self.delete_log_segment_data, alone, self._turn_of))
@@ -282,6 +295,12 @@ class S3RemoteStorageManager:
 
     def _turn_of(self, locator: SegmentLocator) -> str | SegmentLocator:
         return locator if self._pinterest is None else self._pinterest.turn_of(locator)
+
+    def _is_deleted_alone(self, locator: SegmentLocator) -> bool:
+        try:
+            return self._pinterest is not None or needs_views(locator)
+        except Invalid:
+            return False  # which is the answer for it then
 
     async def _delete_together(
         self, locators: Sequence[SegmentLocator]
@@ -349,13 +368,6 @@ class S3RemoteStorageManager:
     async def close(self) -> None:
         """See RemoteStorageManager."""
         await self._connection.close()
-
-
-def _is_deleted_alone(locator: SegmentLocator) -> bool:
-    try:
-        return needs_views(locator)
-    except Invalid:
-        return False  # which is the answer for it then
 
 
 def _names_or_error(locator: SegmentLocator) -> dict[ObjectKind, str] | RemoteStorageError:

@@ -19,6 +19,7 @@ LATE_WRITERS = Target(
 )
 CONDITIONS = Target("rsm_plugins/s3/versions.py", ("tests/rsm_plugins/s3/test_conditions.py",))
 COST = Target("rsm_plugins/s3/pinterest.py", ("tests/rsm_plugins/pinterest/test_deletion_cost.py",))
+MANAGER = Target("rsm_plugins/s3/manager.py", ("tests/rsm_plugins/pinterest/test_histories.py",))
 DELETIONS = Target("rsm_plugins/s3/versions.py", (_WATERMARK_TESTS,))
 FINDINGS = Target("rsm_plugins/s3/findings.py", _TESTS)
 
@@ -174,6 +175,18 @@ EDITS: tuple[Edit, ...] = (
             "every deletion of an attempt asks for the versions of all that ran at the same time",
             "        return self.layout.view_of(locator, LOG)\n\n    async def publish",
             "        return str(locator.segment_id.id)\n\n    async def publish",
+        ),
+    ),
+    *MANAGER.edits(
+        (
+            "a deleted segment of another layout leaves its versions for ever",
+            "        if self._pinterest is None:\n            await together(",
+            "        if names:\n            await together(",
+        ),
+        (
+            "deleted segments of other layouts leave their versions where many go at once",
+            "return self._pinterest is not None or needs_views(locator)",
+            "return needs_views(locator)",
         ),
     ),
     *DELETIONS.edits(

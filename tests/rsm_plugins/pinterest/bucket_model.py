@@ -135,6 +135,11 @@ class Bucket:
             self.versions.pop(key)
         return {}
 
+    def delete_objects(self, **given: Any) -> dict[str, Any]:
+        for one in given["Delete"]["Objects"]:
+            self.delete_object(Key=one["Key"])
+        return {}
+
     def list_object_versions(self, **given: Any) -> dict[str, Any]:
         rows = [
             (key, one)

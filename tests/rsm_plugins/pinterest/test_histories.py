@@ -27,11 +27,13 @@ from kip405.segments import (
     SegmentLocator,
 )
 from rsm_plugins.conformance.subject import read_answer
+from rsm_plugins.layout.keys import object_names
 from rsm_plugins.layout.pinterest import PinterestLayout
 from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.pinterest import PinterestSegments
 from rsm_plugins.s3.settings import S3Settings
 from rsm_plugins.s3.uploads import Upload
+from rsm_plugins.threads import StopFlag
 from tests.kip405.batch_builder import log_of
 from tests.rsm_plugins.pinterest.bucket_model import Bucket, Client, Killed, Network
 
@@ -45,6 +47,9 @@ class _Threads:
     async def run(self, work: Callable[..., Any], *args: Any) -> Any:
         await asyncio.sleep(0)
         return work(*args)
+
+    async def run_stoppable(self, work: Callable[[StopFlag], Any]) -> Any:
+        return work(StopFlag())
 
 
 @dataclass(slots=True)
@@ -84,7 +89,7 @@ class _World:
         manager._objects.calls._connection = client
         return manager, client
 
-    def attempt(self) -> _Attempt:
+    def attempt(self, custom: CustomMetadata = _CUSTOM) -> _Attempt:
         at = self.chance.choice((100, 200))
         log = log_of(at, [self.chance.randrange(1, 30)])
         path = self.folder / f"{len(self.attempts)}.source"
@@ -102,7 +107,7 @@ class _World:
             cluster_id="c",
             segment_id=RemoteLogSegmentId(topic_id_partition=self.partition, id=self._uuid()),
             start_offset=at,
-            custom_metadata=_CUSTOM.encode(),
+            custom_metadata=custom.encode(),
         )
         made = _Attempt(locator, data, log)
         self.attempts.append(made)
@@ -273,4 +278,30 @@ async def test_h12_a_writer_that_stores_during_its_deletion_stays_listed(
     assert writers[0].exception() is None
     assert [one async for one in manager.list_objects("c")]
     await manager.delete_log_segment_data(attempt.locator)
+    assert not world.bucket.versions
+
+
+@pytest.mark.parametrize("is_one_of_many", [True, False])
+@pytest.mark.parametrize("layout", [Layout.KAFKA, Layout.BLOCKS])
+async def test_segments_of_other_layouts_leave_no_versions_either(
+    tmp_path: Path, layout: Layout, is_one_of_many: bool
+) -> None:
+    """Of topics whose layout was changed, or is another one: the bucket has versions for all."""
+    world = _World(8, tmp_path)
+    manager, _ = world.process(0.0)
+    attempts = [world.attempt(replace(_CUSTOM, layout=layout)) for _ in range(3)]
+    for one in attempts:
+        for _ in range(2):
+            await manager.copy_log_segment_data(one.locator, one.data)
+        await manager.write_manifest(one.locator, b'{"v":1}')
+    stays, *others = [one.locator for one in attempts]
+    if is_one_of_many:
+        assert await manager.delete_log_segments(others) == (None, None)
+    else:
+        for locator in others:
+            await manager.delete_log_segment_data(locator)
+    left = set(world.bucket.versions)
+    assert {str(stays.segment_id.id) in key for key in left} == {True}
+    assert len(left) == len(object_names(stays))
+    await manager.delete_log_segment_data(stays)
     assert not world.bucket.versions
