@@ -6,7 +6,7 @@ listed under our own keys.
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from rsm_plugins.s3.manager import S3RemoteStorageManager
 from rsm_plugins.s3.pinterest import PinterestSegments
 from rsm_plugins.s3.settings import S3Settings
 from rsm_plugins.s3.uploads import Upload
+from rsm_plugins.s3.versions import Version, Versions
 from rsm_plugins.threads import StopFlag
 from tests.kip405.batch_builder import log_of
 from tests.rsm_plugins.pinterest.bucket_model import Bucket, Client, Killed, Network
@@ -249,12 +250,13 @@ def test_histories(seed: int, tmp_path: Path) -> None:
 async def test_h12_a_writer_that_stores_during_its_deletion_stays_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The deletion has found no upload, and stands for so long that all but the log is stored."""
+    """The deletion has found nothing, and stands for so long that all but the log is stored."""
     world = _World(8, tmp_path)
     world.odds = 0.0
     attempt, (manager, _) = world.attempt(), world.process(0.0)
     is_stored, goes_on = asyncio.Event(), asyncio.Event()
-    reference, complete = PinterestSegments._reference, Upload.complete_version
+    reference, listed = PinterestSegments._reference, Versions.listed
+    complete = Upload.complete_version
     writers: list[asyncio.Task[bytes]] = []
 
     async def completed(upload: Upload) -> str | None:
@@ -262,15 +264,25 @@ async def test_h12_a_writer_that_stores_during_its_deletion_stays_listed(
         await goes_on.wait()
         return await complete(upload)
 
-    async def read(segments: PinterestSegments, locator: SegmentLocator) -> str | None:
-        found = await reference(segments, locator)
+    async def stand() -> None:
         if not writers:
             copy = world.process(0.0)[0].copy_log_segment_data(attempt.locator, attempt.data)
             writers.append(asyncio.create_task(copy))
             await is_stored.wait()
+
+    async def read(segments: PinterestSegments, locator: SegmentLocator) -> str | None:
+        found = await reference(segments, locator)
+        await stand()
         return found
 
+    async def listing(versions: Versions, beginning: str) -> AsyncIterator[Version]:
+        found = [one async for one in listed(versions, beginning)]
+        await stand()
+        for one in found:
+            yield one
+
     monkeypatch.setattr(PinterestSegments, "_reference", read)
+    monkeypatch.setattr(Versions, "listed", listing)
     monkeypatch.setattr(Upload, "complete_version", completed)
     await manager.delete_log_segment_data(attempt.locator)
     goes_on.set()
