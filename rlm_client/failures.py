@@ -50,7 +50,7 @@ class Failures:
         limit_ms = self._retry_timeout_ms
         if limit_ms is None or failing_ms < limit_ms:
             return None
-        read.fails_anew(now_ms)
+        read.was_raised(now_ms)
         raised = RemoteTierTimeout(
             f"{topic_partition.topic}-{topic_partition.partition}: its remote tier could not be "
             f"read for {failing_ms} ms: {error}"

@@ -129,7 +129,7 @@ class PartitionRead:
         if self._failing_since_ms is None:
             self._failing_since_ms = now_ms
 
-    def fails_anew(self, now_ms: int) -> None:
+    def was_raised(self, now_ms: int) -> None:
         """What has failed until now was raised."""
         self._failing_since_ms = now_ms
 

@@ -43,7 +43,7 @@ async def test_what_fails_for_long_is_raised_again_and_again_and_loses_nothing(
             error = await _until_timeout(reader)
             assert isinstance(error, KafkaError) and error.retriable
             assert "the service is away" in str(error) and "t-0" in str(error)
-        assert isinstance(error.__cause__, ServiceError)
+            assert isinstance(error.__cause__, ServiceError)
         world.away = 0
         await reader.take_until(_END)
         assert reader.got == [offset for offset in world.given if 3 <= offset <= reader.got[-1]]

@@ -113,7 +113,7 @@ async def test_h09_an_aborted_transaction_that_spans_the_border(
     """Its batches are on both sides, between those of others, and its marker is Kafka's alone."""
     world = World()
     world.append(2)
-    begun = world.end
+    begun = other = world.end
     for number in range(4):
         world.append_open(2, 7)
         if number == 1:

@@ -175,7 +175,7 @@ async def test_a_reset_right_before_a_read_begins_does_not_end_the_fetcher(mode:
                 await asyncio.sleep(0)
                 fetcher.seek_to(KNOWN, 3)
             fetcher._get_actions_per_node(reader.subscription.subscription.assignment)
-            assert read.is_busy
+            assert fetcher._reads[KNOWN].is_busy
             await fetcher.request_offset_reset([KNOWN], OffsetResetStrategy.EARLIEST)
         reader.got.clear()
         await reader.take_until(world.end)
