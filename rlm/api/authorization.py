@@ -113,7 +113,8 @@ class Authorization(grpc.aio.ServerInterceptor):
         self._names = names
         self._audit = audit
         self._clock = clock
-        self._wrapped: dict[str, Handler] = {}
+        self._wrapped: dict[tuple[str, Handler], Handler] = {}
+        """Of local calls a method has a handler of its own, which decodes no request."""
 
     async def intercept_service(
         self, continuation: Continue, handler_call_details: grpc.HandlerCallDetails
@@ -123,9 +124,9 @@ class Authorization(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         if handler is None or method.split("/")[1] in OPEN_SERVICES:
             return handler
-        known = self._wrapped.get(method)
+        known = self._wrapped.get((method, handler))
         if known is None:
-            known = self._wrapped[method] = self._wrap(method, handler)
+            known = self._wrapped[method, handler] = self._wrap(method, handler)
         return known
 
     def _wrap(self, method: str, handler: Handler) -> Handler:

@@ -424,6 +424,35 @@ async def test_a_read_ends_when_its_right_or_its_token_is_taken_away(
     assert caught.value.code is refusal and ended == [True]
 
 
+@pytest.mark.parametrize("has_rights", [False, True])
+async def test_calls_by_grpc_are_decoded_after_the_console_has_called(has_rights: bool) -> None:
+    """Whoever came first decided for both: `rlm status` failed once a console had been opened."""
+
+    async def status(request: pb.StatusRequest, context: object) -> bytes:
+        return b""
+
+    authorization = Authorization(
+        gate=Gate(no_tokens, lambda: USUAL),
+        authorizer=FileAuthorizer(lambda: USUAL) if has_rights else None,
+        names=Names(),
+        audit=None,
+        clock=ManualClock(),
+    )
+    details = SimpleNamespace(method="/rlm.v1.AdminService/Status", invocation_metadata=())
+    decode = pb.StatusRequest.FromString
+    by_grpc: Any = grpc.unary_unary_rpc_method_handler(status, request_deserializer=decode)
+    local: Any = grpc.unary_unary_rpc_method_handler(status)
+    kept = []
+    for handler in (local, by_grpc, local, by_grpc):
+
+        async def found(details: grpc.HandlerCallDetails, handler: Any = handler) -> Any:
+            return handler
+
+        kept.append(await authorization.intercept_service(found, cast(Any, details)))
+        assert cast(Any, kept[-1]).request_deserializer is handler.request_deserializer
+    assert kept[0] is kept[2] and kept[1] is kept[3], "they are wrapped once"
+
+
 async def test_health_and_nothing_else_answers_everybody() -> None:
     async with authorised_node(Cluster()) as site, channel_to(site.address) as channel:
         check: Any = channel.unary_unary(
