@@ -282,8 +282,12 @@ READS_OLD = "reads-old"
 
 def refused(site: Site, name: str, topic: str) -> bool:
     """Whether the broker itself refuses to give the principal records."""
-    both = answers(site, name, fetch(12, RECORDS - 1), topic_at_broker=topic)
-    return error_of(both.broker) == REFUSED
+
+    async def ask() -> Any:
+        async with site.as_principal(site.broker_address, name) as client:
+            return await fetch(12, RECORDS - 1)(client, topic, b"")
+
+    return error_of(asyncio.run(ask())) == REFUSED
 
 
 def consumer_of(site: Site, name: str, *, proxy: bool, **more: Any) -> Consumer:
