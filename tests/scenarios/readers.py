@@ -61,6 +61,8 @@ def first_by_reset(cluster: Cluster, topic: str) -> int:
             "bootstrap.servers": cluster.bootstrap,
             "group.id": fresh("reset"),
             "auto.offset.reset": "earliest",
+            # So long a proxy may find out whether it is out of range; else it is asked again.
+            "fetch.wait.max.ms": 10_000,
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
