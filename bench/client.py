@@ -63,7 +63,10 @@ class _Lab:
 
     def consumer(self, reader: str) -> tuple[Any, TopicPartition]:
         """A consumer that was not started, and the partition that it is to read."""
-        common = {"bootstrap_servers": self.cluster.direct, "auto_offset_reset": "earliest"}
+        common: dict[str, Any] = {
+            "bootstrap_servers": self.cluster.direct,
+            "auto_offset_reset": "earliest",
+        }
         if reader == AIOKAFKA:
             return AIOKafkaConsumer(**common), TopicPartition(self.plain, 0)
         consumer = TieredStorageConsumer(

@@ -105,7 +105,7 @@ async def _read_by_aiokafka(cluster: Cluster, theirs: Theirs, reader: AttachedRe
     partitions = [TopicPartition(theirs.topic, one) for one in PARTITIONS]
     times = {one: _middle(theirs, one.partition).timestamp_ms for one in partitions}
     for level in ISOLATIONS:
-        options = {"bootstrap_servers": reader.kafka, "isolation_level": level}
+        options: dict[str, Any] = {"bootstrap_servers": reader.kafka, "isolation_level": level}
         plain = AIOKafkaConsumer(auto_offset_reset="earliest", **options)
         tiered = TieredStorageConsumer(
             auto_offset_reset="earliest",
