@@ -26,7 +26,11 @@ PINTEREST_KEYS = {
     "rsm.config.pinterest.entropy.bits": "3",
 }
 """Settings of a store without which it does not write that layout."""
-_PATIENT = Override(scope="broker", key="broker.session.timeout.ms", value="30000")
+_PATIENT = {
+    "broker.session.timeout.ms": "30000",
+    "transaction.max.timeout.ms": "14400000",
+}
+"""Settings of a single broker. Of the second: what a test leaves open is open for all tests."""
 SandboxFactory = Callable[..., Sandbox]
 """Keyword arguments of SandboxSpec; `overrides` as strings like `broker.KEY=V`."""
 
@@ -36,9 +40,11 @@ def patient(spec: SandboxSpec) -> SandboxSpec:
     else its partitions would lose it for a moment, and get two leader epochs and new coordinators.
     A broker that was killed starts again after that time only, so tests stop it.
     """
-    if spec.brokers > 1 or any(one.key == _PATIENT.key for one in spec.overrides):
+    given = {one.key for one in spec.overrides}
+    if spec.brokers > 1 or given & _PATIENT.keys():
         return spec
-    return replace(spec, overrides=(*spec.overrides, _PATIENT))
+    added = (Override(scope="broker", key=key, value=one) for key, one in _PATIENT.items())
+    return replace(spec, overrides=(*spec.overrides, *added))
 
 
 def with_workers(spec: SandboxSpec, count: str | None = None) -> SandboxSpec:

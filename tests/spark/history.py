@@ -47,7 +47,7 @@ class _Writing:
 
     def transactional(self, codec: str) -> Producer:
         name = f"{self.topic}-{codec}"
-        settings = {"transactional.id": name, "transaction.timeout.ms": 900_000}
+        settings = {"transactional.id": name, "transaction.timeout.ms": 14_400_000}
         known = name in self.producers
         producer = self._producer(name, {"compression.type": codec, **settings})
         if not known:
