@@ -4,6 +4,7 @@ SEED= runs the same moments again. The long one keeps its raw numbers under benc
 """
 
 import json
+import math
 import os
 import random
 import time
@@ -139,10 +140,14 @@ def _assert_nothing_is_left(
         left += [name for name in _files(cluster, topic) if not _is_of(name, finished)]
         return left + objects_of(cluster).unfinished()
 
-    def are_fewer(than: int) -> bool:
-        return len(unfinished()) < than
+    left: list[str] = []
 
-    while left := unfinished():
+    def are_fewer(than: float) -> bool:
+        left[:] = unfinished()
+        return len(left) < than
+
+    cluster.wait_for(partial(are_fewer, math.inf), f"what is left on {topic} is known")
+    while left:
         what = f"attempts on {topic} are swept, of {len(left)} {left[:3]} to {left[-1]}"
         cluster.wait_for(partial(are_fewer, len(left)), what, _GRACE_S + _SWEEP_S)
 
