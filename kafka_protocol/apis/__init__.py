@@ -24,6 +24,13 @@ from kafka_protocol.apis.groups import (
     LIST_GROUPS,
     OFFSET_FETCH,
 )
+from kafka_protocol.apis.membership import (
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    OFFSET_COMMIT,
+    SYNC_GROUP,
+)
 from kafka_protocol.apis.offsets import DELETE_RECORDS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kafka_protocol.apis.produce import ADD_PARTITIONS_TO_TXN, PRODUCE, WRITE_TXN_MARKERS
 from kafka_protocol.apis.quotas import DESCRIBE_CLIENT_QUOTAS
@@ -50,8 +57,13 @@ APIS: dict[int, Api] = {
         FETCH,
         LIST_OFFSETS,
         METADATA,
+        OFFSET_COMMIT,
         OFFSET_FETCH,
         FIND_COORDINATOR,
+        JOIN_GROUP,
+        HEARTBEAT,
+        LEAVE_GROUP,
+        SYNC_GROUP,
         LIST_GROUPS,
         SASL_HANDSHAKE,
         API_VERSIONS,
@@ -105,16 +117,21 @@ __all__ = [
     "EXPIRE_DELEGATION_TOKEN",
     "FETCH",
     "FIND_COORDINATOR",
+    "HEARTBEAT",
     "INCREMENTAL_ALTER_CONFIGS",
     "INIT_PRODUCER_ID",
+    "JOIN_GROUP",
+    "LEAVE_GROUP",
     "LIST_GROUPS",
     "LIST_OFFSETS",
     "METADATA",
+    "OFFSET_COMMIT",
     "OFFSET_FETCH",
     "OFFSET_FOR_LEADER_EPOCH",
     "PRODUCE",
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",
+    "SYNC_GROUP",
     "TXN_OFFSET_COMMIT",
     "WRITE_TXN_MARKERS",
 ]

@@ -24,7 +24,7 @@ class AttachedConfig(ProxyTlsConfig):
     proxy_listen: Address | None = setting(
         "proxy.listen",
         TCP,
-        "Where Kafka clients read the history, without groups and without rights.",
+        "Where Kafka clients read the history, without rights.",
         default=None,
     )
     proxy_advertised: Address | None = setting(

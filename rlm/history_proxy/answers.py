@@ -1,10 +1,10 @@
 """The answers to Kafka clients that read the remote tier of a cluster which may be gone.
 
-One node that leads every partition, which nobody writes and no group uses: ApiVersions, Metadata,
-ListOffsets, Fetch, and a Produce that is always refused. What it does not offer, a client refuses
-itself by name. Each answer is that of rlm.remote_log.remote_only, as of the gRPC API with tiers =
-REMOTE_ONLY. What is doubtful or not read yet is an error that keeps a client's position, never an
-end and never a reset.
+One node that leads every partition, which nobody writes: ApiVersions, Metadata, ListOffsets, Fetch,
+and a Produce that is always refused. Groups are those of rlm.history_proxy.coordinator. What is not
+offered, a client refuses itself by name. Each answer is that of rlm.remote_log.remote_only, as of
+the gRPC API with tiers = REMOTE_ONLY. What is doubtful or not read yet is an error that keeps a
+client's position, never an end and never a reset.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ from kip405.errors import (
     Unavailable,
 )
 from rlm.clock import Clock
+from rlm.history_proxy.coordinator import GROUP_APIS, GroupCoordinator
 from rlm.proxy.settings import ProxyMetrics
 from rlm.reading.throttle import ReadThrottle
 from rlm.remote_log.reads import ReadRequest
@@ -53,7 +54,7 @@ log = structlog.get_logger(__name__)
 NODE_ID = 0
 PRINCIPAL = "kafka-clients"
 """What quotas count all clients as."""
-MOST_ANSWER_BYTES = 4 << 20
+MOST_ANSWER_BYTES = 2 << 20
 """Of the records in one answer, except for a larger batch; held until the client has it."""
 MOST_WAIT_MS = 10_000
 """For one partition, for the quota, and until no further partition is read. All three together are
@@ -68,6 +69,7 @@ OFFERED = {
     LIST_OFFSETS: VersionRange(1, 7),
     # By names of topics, which from 13 on are ids.
     FETCH: VersionRange(4, 12),
+    **GROUP_APIS,
 }
 _BY_KEY = {api.key: api for api in OFFERED}
 _READ_COMMITTED = 1
@@ -158,7 +160,9 @@ class HistoryAnswers:
         clock: Clock,
         quota: Quota,
         metrics: ProxyMetrics,
+        groups: GroupCoordinator,
     ) -> None:
+        self._groups = groups
         self._metrics = metrics
         self._view = view
         self._reading = reading
@@ -169,6 +173,8 @@ class HistoryAnswers:
 
     async def answer(self, api: Api, version: int, request: Value) -> Value:
         """The answer to a request that is offered."""
+        if api in GROUP_APIS:
+            return await self._groups.answer(api, version, request)
         if api is PRODUCE:
             return _refused(request, version)
         if api is METADATA:

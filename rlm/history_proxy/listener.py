@@ -29,8 +29,8 @@ from rlm.proxy.tls_transport import peer_of
 
 log = structlog.get_logger(__name__)
 
-MOST_CONNECTIONS = 64
-"""Each may hold an answer until its client has taken it."""
+MOST_CONNECTIONS = 128
+"""Each may hold an answer until its client has taken it. A consumer in a group has about three."""
 MOST_REQUEST_BYTES = 1 << 20
 IDLE_MS = 600_000
 STALLED_MS = 30_000

@@ -10,7 +10,7 @@ not even shown.
 from dataclasses import dataclass
 from typing import Protocol
 
-from kafka_protocol.apis import API_VERSIONS
+from kafka_protocol.apis import API_VERSIONS, APIS
 from kafka_protocol.frames import parse_request_header
 from kafka_protocol.primitives import Buffer, Reader, WireError
 from kafka_protocol.schema import decode
@@ -70,7 +70,7 @@ def introduction(frame: Buffer) -> Introduction | None:
             return Introduction(client_id=client_id, software=software)
         flexible = header.api_version >= _FIRST_FLEXIBLE[header.api_key]
         reader = Reader(frame, header.body_offset, what="a group's request")
-        if flexible:
+        if flexible and header.api_key not in APIS:  # else they were skipped with the header
             reader.skip_tags()
         return Introduction(client_id=client_id, group=shown(reader.string(flexible=flexible)))
     except (WireError, UnicodeError, KeyError):

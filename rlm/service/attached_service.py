@@ -1,7 +1,8 @@
 """The composition root of `rlm attach`: a reader of the stores of a cluster that may be gone.
 
 It needs no Kafka. All manifests are read first; what they show is served over the gRPC API, as a
-reader serves what it reads in Kafka. It writes nothing, to no store either, and deletes nothing.
+reader serves what it reads in Kafka. It writes to no store and deletes nothing; what groups of
+Kafka clients commit is in its state dir.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from rlm.remote_log.attached import AttachedLedger, AttachedLog, AttachedSetting
 from rlm.remote_log.history import LineageReader
 from rlm.remote_log.objects import RemoteObjects
 from rlm.remote_log.remote_only import RemoteReading, RemoteView
-from rlm.service.attached_kafka import build_kafka_listener, kafka_files_together
+from rlm.service.attached_kafka import build_kafka, kafka_files_together
 from rlm.service.attached_stores import (
     AttachedStores,
     open_attached,
@@ -188,8 +189,8 @@ class AttachedService:
         )
         reading = RemoteReading(view=view, reader=self.segments)
         metrics = self._metrics(threads)
-        of_kafka = view, reading, throttle, metrics, clock, tasks
-        self._kafka = build_kafka_listener(config, *of_kafka)
+        of_kafka = threads.other, view, reading, throttle, metrics, clock, tasks
+        self._kafka = build_kafka(config, *of_kafka)
         fetch = AttachedFetchService(
             RemoteDependencies(
                 gate=callers.gate,
@@ -260,13 +261,14 @@ class AttachedService:
         """Listen first, then read the manifests, then serve until cancelled."""
         await self._listening.start()
         if self._kafka is not None:
-            await self._kafka.start()
+            await self._kafka.listener.start()
         background = {
             **self._stores.opened.background_tasks(),
             "manifests": self._manifests.refresh,
             "ended segments": self._ended.run,
             "certificates": self._certificates.run,
             **self._callers.background_tasks(),
+            **({} if self._kafka is None else self._kafka.background_tasks()),
             "problems": self._problems.run,
             "event loop": self._loop_watch.run,
         }
@@ -278,7 +280,7 @@ class AttachedService:
     async def drain(self) -> None:
         """Give callers of the API what is under way, and take no more of them."""
         if self._kafka is not None:
-            await self._kafka.close()
+            await self._kafka.listener.close()
         await self._listening.close()
 
     async def close(self) -> None:

@@ -1,6 +1,7 @@
 """`rlm attach` as a process over a local store, without an address of Kafka anywhere."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -62,9 +63,10 @@ def attached_reader(
     *options: str,
     settings: Mapping[str, Any] = MappingProxyType({}),
     serves_kafka: bool = False,
+    is_killed: bool = False,
 ) -> Iterator[AttachedReader]:
     """Gone afterwards; its end by SIGTERM must be orderly. `settings`: beside those of every one,
-    None takes one out.
+    None takes one out. `is_killed`: the caller kills it before its end.
     """
     with PortReservation() as ports:
         grpc, http, kafka = ports.take(), ports.take(), ports.take()
@@ -89,7 +91,7 @@ def attached_reader(
     finally:
         process.terminate()
         status = process.wait(_LIMIT_S)
-    assert status == 0, log.read_text()[-2000:]
+    assert status == (-signal.SIGKILL if is_killed else 0), log.read_text()[-2000:]
 
 
 def wait_for(is_true: Callable[[], object]) -> None:

@@ -4,11 +4,17 @@ from tests.mutants.edits import Edit, Target
 
 _PROXY = "tests/rlm/history_proxy/test_history_proxy.py"
 _CONNECTIONS = "tests/rlm/history_proxy/test_listener.py"
+_GROUP = "tests/rlm/history_proxy/test_group.py"
+_GROUPS = "tests/rlm/history_proxy/test_groups.py"
+_COMMITTED = "tests/rlm/history_proxy/test_committed.py"
 _SETTINGS = "tests/rlm/cli/test_attach.py"
 ANSWERS = Target("rlm/history_proxy/answers.py", (_PROXY, _CONNECTIONS))
 READING = Target("rlm/remote_log/remote_only.py", (_PROXY, "tests/rlm/api/test_h04_attached.py"))
 STATE = Target("rlm/remote_log/remote_state.py", ("tests/rlm/api/test_h04_attached.py",))
 LISTENER = Target("rlm/history_proxy/listener.py", (_CONNECTIONS,))
+GROUP = Target("rlm/history_proxy/group.py", (_GROUP,))
+COORDINATOR = Target("rlm/history_proxy/coordinator.py", (_GROUPS,))
+COMMITTED = Target("rlm/history_proxy/committed.py", (_COMMITTED,))
 RULES = Target("rlm/config/rules.py", (_SETTINGS,))
 
 EDITS: tuple[Edit, ...] = (
@@ -25,8 +31,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H17: what was not read yet is no topic",
-            "code = LEADER_NOT_AVAILABLE if error.retriable else UNKNOWN",
-            "code = UNKNOWN_TOPIC_OR_PARTITION if error.retriable else UNKNOWN",
+            "code = LEADER_NOT_AVAILABLE if error.retriable else unknown",
+            "code = unknown",
         ),
         (
             "H17: what was not read yet is out of range",
@@ -115,6 +121,82 @@ EDITS: tuple[Edit, ...] = (
             "a broken frame is counted as something else",
             "            return _CAUSES.get(type(error)",
             "            return {}.get(type(error)",
+        ),
+    ),
+    *GROUP.edits(
+        (
+            "a member of a former generation commits over the one that reads now",
+            "        return NONE if generation == self._generation else ILLEGAL_GENERATION",
+            "        return NONE if generation else ILLEGAL_GENERATION",
+        ),
+        (
+            "a commit without a member goes over those of members",
+            "            return UNKNOWN_MEMBER_ID if self._members else NONE",
+            "            return NONE",
+        ),
+        (
+            "a commit is taken while partitions change hands",
+            "        if self.state is GroupState.COMPLETING:\n            return REBALANCE",
+            "        if self.state is GroupState.EMPTY:\n            return REBALANCE",
+        ),
+        (
+            "a member that is gone keeps its partitions",
+            "            if (one.expires_ms <= now_ms and not one.is_waiting)",
+            "            if (one.expires_ms < 0 and not one.is_waiting)",
+        ),
+        (
+            "a group waits for ever for a leader that does not say who has what",
+            "            or (has_not_synced and one.sync is None)",
+            "            or (has_not_synced and one.expires_ms < 0)",
+        ),
+        (
+            "members that have not joined are in the new generation",
+            "for key, one in self._members.items() if one.join is not None}",
+            "for key, one in self._members.items()}",
+        ),
+        (
+            "a rebalance begins with its time over, and members lose their place",
+            "        if self.state is GroupState.PREPARING and now_ms >= self._deadline_ms:",
+            "        if self.state is GroupState.PREPARING:",
+        ),
+    ),
+    *COORDINATOR.edits(
+        (
+            "H17: a group that has read starts anew while the manifests are not read",
+            "        if error == COORDINATOR_LOAD_IN_PROGRESS:\n",
+            "        if error == NONE - 1:\n",
+        ),
+        (
+            "H36: members of groups are not bounded",
+            "for one in self._groups.values()) >= MOST_MEMBERS",
+            "for one in self._groups.values()) > 9 * MOST_MEMBERS",
+        ),
+        (
+            "H36: groups without members are kept for ever",
+            "for key, one in self._groups.items() if one.size}",
+            "for key, one in self._groups.items()}",
+        ),
+    ),
+    *COMMITTED.edits(
+        (
+            "a commit is answered before it is in its file",
+            "            error = await self._failure(merged)\n",
+            "            error = None\n",
+        ),
+        (
+            "a write that hung replaces a later one",
+            "            if number < self._written:\n",
+            "            if number < 0:\n",
+        ),
+        (
+            "commits that are written together are lost but for the last",
+            "                before = merged.get(one.group_id, self.of(one.group_id))\n",
+            "                before = _NOTHING\n",
+        ),
+        (
+            "what could not be written counts as committed",
+            "            if error is None:\n                self._groups |= merged",
+            "            if wanted:\n                self._groups |= merged",
         ),
     ),
     *RULES.edits(

@@ -38,6 +38,7 @@ def java_read(
     count: int,
     *,
     partition: int | None = 0,
+    bootstrap: str | None = None,
     isolation: str = "read_committed",
     config: Mapping[str, str] | None = None,
     config_file: Path | None = None,
@@ -53,7 +54,7 @@ def java_read(
     not contain line feeds. auto.offset.reset=none: a reset ends the read.
     """
     settings = {"auto.offset.reset": "none", "isolation.level": isolation, **(config or {})}
-    arguments = ["--bootstrap-server", cluster.bootstrap, "--topic", topic]
+    arguments = ["--bootstrap-server", bootstrap or cluster.bootstrap, "--topic", topic]
     if partition is not None:
         arguments += ["--partition", str(partition), "--offset", "0"]
     arguments += ["--max-messages", str(count), "--timeout-ms", str(_IDLE_MS)]

@@ -12,9 +12,12 @@ from kafka_protocol.frames import decode_response, encode_request
 from kafka_protocol.schema import Api, Value
 from kip405.addresses import Address
 from kip405.batches import batch_headers
-from rlm.history_proxy.answers import HistoryAnswers
+from rlm.history_proxy.answers import NODE_ID, HistoryAnswers
+from rlm.history_proxy.committed import CommittedOffsets
+from rlm.history_proxy.coordinator import GroupCoordinator
 from rlm.history_proxy.listener import HistoryListener
 from rlm.proxy.tls_files import Contexts
+from rsm_plugins.threads import Threads
 from tests.builders.ledger import PARTITION
 from tests.builders.log_dir import CLUSTER_ID
 from tests.rlm.api.attached_site import AttachedSite
@@ -53,6 +56,7 @@ class Client:
         self.port = port
         self.metrics = metrics
         self.quota = _Quota()
+        self.groups: GroupCoordinator
         self._tls: dict[str, Any] = {} if tls is None else {"ssl": tls, "server_hostname": NAME}
 
     async def ask(self, api: Api, version: int, body: Mapping[str, Any]) -> Value:
@@ -91,20 +95,51 @@ class Client:
 
 
 @asynccontextmanager
+async def offsets_in(folder: Path, tasks: asyncio.TaskGroup) -> AsyncIterator[CommittedOffsets]:
+    """Those of groups, as the files have them."""
+    threads = Threads("offsets", 1)
+    committed = CommittedOffsets(folder, threads)
+    committed.load()
+    writing = tasks.create_task(committed.run())
+    try:
+        yield committed
+    finally:
+        writing.cancel()
+        threads.close()
+
+
+@asynccontextmanager
 async def proxy(
-    path: Path, *, contexts: Contexts | None = None, tls: ssl.SSLContext | None = None
+    path: Path,
+    *,
+    contexts: Contexts | None = None,
+    tls: ssl.SSLContext | None = None,
+    groups_in: Path | None = None,
 ) -> AsyncIterator[tuple[Site, Client]]:
-    """`contexts`: TLS of the listener; `tls`: of the client."""
-    async with attached(path) as (site, made), asyncio.TaskGroup() as tasks:
+    """`contexts`: TLS of the listener; `tls`: of the client; `groups_in`: where offsets are."""
+    async with (
+        attached(path) as (site, made),
+        asyncio.TaskGroup() as tasks,
+        offsets_in(groups_in or path / "groups", tasks) as committed,
+    ):
         quota, metrics = _Quota(), Counting()
+        address = Address(host="history.example", port=9)
+        groups = GroupCoordinator(
+            view=made.view,
+            committed=committed,
+            advertised=address,
+            node_id=NODE_ID,
+            clock=site.rig.clock,
+        )
         answers = HistoryAnswers(
             view=made.view,
             reading=made.reading,
-            advertised=Address(host="history.example", port=9),
+            advertised=address,
             cluster_id=CLUSTER_ID,
             clock=site.rig.clock,
             quota=quota,
             metrics=metrics,
+            groups=groups,
         )
         listener = HistoryListener(
             at=Address(host="127.0.0.1", port=0),
@@ -115,7 +150,7 @@ async def proxy(
             contexts=contexts,
         )
         client = Client(await listener.start(), made, metrics, tls)
-        client.quota = quota
+        client.quota, client.groups = quota, groups
         try:
             yield site, client
         finally:
