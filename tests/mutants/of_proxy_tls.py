@@ -15,7 +15,7 @@ TRANSPORT = Target("rlm/proxy/tls_transport.py", _TRANSPORT)
 SESSION = Target("rlm/proxy/session.py", ("tests/rlm/proxy/test_session.py",))
 CERTIFICATES = Target("rlm/service/certificates.py", ("tests/rlm/test_certificates.py",))
 LISTENERS = Target("rlm/plans/broker_listeners.py", ("tests/rlm/test_startup.py",))
-SETTINGS = Target("rlm/config/proxy_clients.py", ("tests/rlm/config/test_proxy_clients.py",))
+SETTINGS = Target("rlm/config/proxy_tls.py", ("tests/rlm/config/test_proxy_clients.py",))
 
 EDITS: tuple[Edit, ...] = (
     *FILES.edits(
@@ -149,7 +149,7 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "the end of the proxy's certificate comes as a surprise",
-            "        rows += _of_proxy(config)\n",
+            "        rows += _of_listener(config)\n",
             "        pass\n",
         ),
     ),
@@ -163,8 +163,8 @@ EDITS: tuple[Edit, ...] = (
     *SETTINGS.edits(
         (
             "authorities are given, and no certificate is asked for",
-            '    if auth == "none" and authority in given:\n',
-            "    if not given:\n",
+            '    if auth == "none" and has_authority:\n',
+            "    if not auth:\n",
         ),
     ),
 )
