@@ -71,6 +71,7 @@ class CommittedOffsets:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             sync_path(self._folder.parent)
+            sync_path(self._folder)  # a file may have come just before a crash
             for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
                 group_id, offsets = _decode(path, path.read_bytes())
                 self._groups[group_id] = offsets

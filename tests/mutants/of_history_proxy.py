@@ -184,6 +184,16 @@ EDITS: tuple[Edit, ...] = (
             "            error = None\n",
         ),
         (
+            "a crash of the machine takes back a commit that was answered",
+            "file_name(group_id), content)\n                sync_path(self._folder)\n",
+            "file_name(group_id), content)\n",
+        ),
+        (
+            "a crash of the machine takes back an offset that a group was given",
+            "            sync_path(self._folder)  # a file",
+            "            # a file",
+        ),
+        (
             "a write that hung replaces a later one",
             "            if number < self._written:\n",
             "            if number < 0:\n",

@@ -10,6 +10,7 @@ from kip405.errors import Corrupt, Invalid, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.history_proxy import committed as of_groups
 from rlm.history_proxy.committed import Committed, CommittedOffsets, file_name
+from rsm_plugins.files.durable import replace_file, sync_path
 from rsm_plugins.threads import Threads
 from tests.rlm.history_proxy.served import offsets_in
 
@@ -37,6 +38,31 @@ async def test_a_commit_is_in_its_file_once_it_is_answered(tmp_path: Path) -> No
         assert committed.of("g/ü") == {FIRST: at(9), SECOND: at(6)}
         assert loaded(tmp_path).of("g/ü") == committed.of("g/ü")
         assert loaded(tmp_path).of("other") == {FIRST: at(1)}
+
+
+async def test_files_and_their_names_are_durable_before_a_commit_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what a process has left that ended between a file and the sync of its name: a group is
+    given no offset that a crash of the machine takes back.
+    """
+    done: list[tuple[str, Path]] = []
+
+    def replaced(path: Path, content: bytes) -> None:
+        replace_file(path, content)
+        done.append(("file", path))
+
+    def synced(path: Path) -> None:
+        sync_path(path)
+        done.append(("names", path))
+
+    monkeypatch.setattr(of_groups, "replace_file", replaced)
+    monkeypatch.setattr(of_groups, "sync_path", synced)
+    folder = tmp_path / "groups"
+    async with asyncio.TaskGroup() as tasks, offsets_in(folder, tasks) as committed:
+        assert done == [("names", tmp_path), ("names", folder)]
+        await committed.commit("g", {FIRST: at(5)})
+        assert done[2:] == [("file", folder / file_name("g")), ("names", folder)]
 
 
 async def test_what_cannot_be_written_is_not_committed(tmp_path: Path) -> None:
