@@ -36,7 +36,7 @@ from kafka_protocol.error_codes import (
 from kafka_protocol.schema import Api, Value, VersionRange
 from kip405.addresses import Address
 from kip405.errors import Invalid, RemoteStorageError
-from kip405.ids import PartitionKey
+from kip405.ids import PartitionKey, Uuid
 from rlm.clock import Clock, new_uuid
 from rlm.history_proxy.committed import Committed, CommittedOffsets
 from rlm.history_proxy.group import Group, JoinRequest, Reply
@@ -189,20 +189,24 @@ class GroupCoordinator:
         """Who may is asked last: a rebalance may begin while the topics are found."""
         codes: dict[tuple[str, int], int] = {}
         wanted: dict[PartitionKey, Committed] = {}
+        before = self._committed.of(request["group_id"])
         for topic in request["topics"]:
+            topic_id, unknown = await self._topic_id(topic["name"])
             for row in topic["partitions"]:
                 at = topic["name"], row["partition_index"]
-                codes[at] = _row_refusal(row)
-                key = None
-                if codes[at] == NONE:
-                    key, codes[at] = await self._key(*at)
-                if key is not None:
-                    wanted[key] = Committed(
-                        topic=topic["name"],
-                        offset=row["committed_offset"],
-                        leader_epoch=row["committed_leader_epoch"],
-                        metadata=row["committed_metadata"],
-                    )
+                codes[at] = _row_refusal(row) or unknown
+                if topic_id is None or codes[at] != NONE:
+                    continue
+                key = PartitionKey(topic_id, row["partition_index"])
+                if key not in before and not self._view.is_there(key):
+                    codes[at] = UNKNOWN_TOPIC_OR_PARTITION
+                    continue
+                wanted[key] = Committed(
+                    topic=topic["name"],
+                    offset=row["committed_offset"],
+                    leader_epoch=row["committed_leader_epoch"],
+                    metadata=row["committed_metadata"],
+                )
         error = self._may_commit(request)
         if error == NONE and wanted:
             error = await self._written(request["group_id"], wanted)
@@ -231,14 +235,14 @@ class GroupCoordinator:
             return COORDINATOR_NOT_AVAILABLE  # as of a broker that cannot write; logged there
         return NONE
 
-    async def _key(self, topic: str, partition: int) -> tuple[PartitionKey | None, int]:
-        """A partition, or the error code of what names none."""
+    async def _topic_id(self, name: str) -> tuple[Uuid | None, int]:
+        """Of a topic, or the error code of a name that has none."""
         try:
-            state = await self._view.partition(fetch_pb2.TopicRef(name=topic), partition)
+            found = await self._view.topic(fetch_pb2.TopicRef(name=name))
         except RemoteStorageError as error:
             is_early = error.retriable
             return None, COORDINATOR_LOAD_IN_PROGRESS if is_early else UNKNOWN_TOPIC_OR_PARTITION
-        return state.topic_id_partition.key, NONE
+        return found.topic_id, NONE
 
     async def _fetch(self, request: Value) -> Value:
         """What is committed; -1 where nothing is. An error of all, while topics are not known: a
@@ -255,17 +259,20 @@ class GroupCoordinator:
             asked.setdefault(topic["name"], []).extend(topic["partition_indexes"])
         topics, error = [], NONE
         for name, numbers in asked.items():
-            rows = [await self._position(group_id, name, number) for number in numbers]
-            error = next((row["error_code"] for row in rows if row["error_code"]), error)
+            topic_id, unknown = await self._topic_id(name)
+            early = unknown if unknown == COORDINATOR_LOAD_IN_PROGRESS else NONE
+            error = error or early
+            rows = [self._position(group_id, topic_id, number, early) for number in numbers]
             topics.append({"name": name, "partitions": rows})
         return {"error_code": error, "topics": topics}
 
-    async def _position(self, group_id: str, topic: str, partition: int) -> dict[str, Any]:
+    def _position(
+        self, group_id: str, topic_id: Uuid | None, partition: int, error: int
+    ) -> dict[str, Any]:
+        """Also of a partition of which nothing is left: its next record is read from there on."""
         row: dict[str, Any] = {"partition_index": partition, "committed_offset": _UNKNOWN}
-        row |= {"metadata": "", "error_code": NONE}
-        key, error = await self._key(topic, partition)
-        if error == COORDINATOR_LOAD_IN_PROGRESS:
-            return {**row, "error_code": error}
+        row |= {"metadata": "", "error_code": error}
+        key = None if topic_id is None else PartitionKey(topic_id, partition)
         found = None if key is None else self._committed.of(group_id).get(key)
         if found is None:
             return row

@@ -194,9 +194,12 @@ class RemoteView:
 
     async def partitions(self, ref: fetch_pb2.TopicRef) -> tuple[TopicRecord, tuple[int, ...]]:
         """The tiered topic of the reference and its partitions, fresh. Errors as of `partition`."""
+        return (await self._with_partitions([await self.topic(ref)]))[0]
+
+    async def topic(self, ref: fetch_pb2.TopicRef) -> TopicRecord:
+        """The tiered topic of the reference, fresh. Errors as of `partition`."""
         with _denying(is_fresh=await self._catch_up([])):
-            record = self._required(ref)
-        return (await self._with_partitions([record]))[0]
+            return self._required(ref)
 
     async def topics(self, names: Iterable[str]) -> tuple[tuple[TopicRecord, tuple[int, ...]], ...]:
         """Topics by name, all if no name is given, with the known partitions of each.
@@ -215,11 +218,11 @@ class RemoteView:
         await self._catch_up([key for key in self._known_keys() if key.topic_id in chosen])
         found: dict[Uuid, list[int]] = {record.topic_id: [] for record in records}
         for key in self._known_keys():
-            if key.topic_id in found and self._is_there(key):
+            if key.topic_id in found and self.is_there(key):
                 found[key.topic_id].append(key.partition)
         return tuple((record, tuple(sorted(found[record.topic_id]))) for record in records)
 
-    def _is_there(self, key: PartitionKey) -> bool:
+    def is_there(self, key: PartitionKey) -> bool:
         """Whether `current` finds the partition; only tombstones may be left of it."""
         has_start = self._settings.view.remote_log_start(key) is not None
         return has_start or bool(self._ledger.ledger(key).entries)

@@ -163,8 +163,20 @@ EDITS: tuple[Edit, ...] = (
     *COORDINATOR.edits(
         (
             "H17: a group that has read starts anew while the manifests are not read",
-            "        if error == COORDINATOR_LOAD_IN_PROGRESS:\n",
-            "        if error == NONE - 1:\n",
+            "            early = unknown if unknown == COORDINATOR_LOAD_IN_PROGRESS else NONE\n",
+            "            early = NONE\n",
+        ),
+        (
+            "H17: a group starts anew where all segments of a partition have expired",
+            "        key = None if topic_id is None else PartitionKey(topic_id, partition)\n",
+            "        key = None if topic_id is None else PartitionKey(topic_id, partition)\n"
+            "        if key is not None and not self._view.is_there(key):\n"
+            "            key = None\n",
+        ),
+        (
+            "offsets of a partition that has ended are refused, and its group cannot commit",
+            "                if key not in before and not self._view.is_there(key):\n",
+            "                if not self._view.is_there(key):\n",
         ),
         (
             "H36: members of groups are not bounded",

@@ -22,6 +22,8 @@ from kafka_protocol.schema import Api, Value
 from rlm.history_proxy import coordinator
 from rlm.history_proxy.answers import OFFERED
 from rlm.history_proxy.committed import file_name
+from rlm.remote_log.attached import AttachedState, view_of_records
+from rlmm.settings_records import StartRecord
 from tests.builders.ledger import PARTITION
 from tests.rlm.history_proxy.served import NUMBER, TOPIC, Client, proxy
 
@@ -241,3 +243,24 @@ async def test_h36_members_that_are_gone_are_forgotten(tmp_path: Path) -> None:
         assert not client.groups._groups
         assert await member.beat() == codes.UNKNOWN_MEMBER_ID
         assert await member.commit(9) == codes.UNKNOWN_MEMBER_ID
+
+
+async def test_h17_a_group_goes_on_where_nothing_is_left_of_a_partition(tmp_path: Path) -> None:
+    """All its segments have expired, and there will be others: who was told -1 would reset, and
+    skip them with auto.offset.reset=latest.
+    """
+    async with proxy(tmp_path) as (_, client):
+        await client.made.read()
+        member = Member(client)
+        assert await member.commit(400) == codes.NONE
+        view = client.made.log.state.view
+        rest = [one.record for one in view.records() if not isinstance(one.record, StartRecord)]
+        client.made.log.replace(AttachedState(view=view_of_records(rest, view.version)))
+        assert (await client.position(-1))["error_code"] == codes.UNKNOWN_TOPIC_OR_PARTITION
+        for version in all_of(OFFSET_FETCH):
+            assert (await committed(client, version))["committed_offset"] == 400
+        assert await member.commit(401) == codes.NONE, "its other partitions would fail with it"
+        assert (await committed(client))["committed_offset"] == 401
+        for number in (NUMBER + 1, -1):
+            unknown = await member.commit(1, partition_index=number)
+            assert unknown == codes.UNKNOWN_TOPIC_OR_PARTITION
