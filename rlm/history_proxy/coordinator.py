@@ -137,7 +137,7 @@ class GroupCoordinator:
             new_member_id=f"member-{new_uuid()}",
             needs_id=version >= _FIRST_WITH_ID_REQUIRED,
             session_timeout_ms=session_ms,
-            rebalance_timeout_ms=min(wait_ms if wait_ms >= 0 else session_ms, MOST_SESSION_MS),
+            rebalance_timeout_ms=wait_ms if wait_ms >= 0 else session_ms,
             protocol_type=request["protocol_type"],
             protocols={one["name"]: bytes(one["metadata"]) for one in request["protocols"]},
         )
@@ -149,7 +149,8 @@ class GroupCoordinator:
             return INVALID_GROUP_ID
         if not LEAST_SESSION_MS <= request["session_timeout_ms"] <= MOST_SESSION_MS:
             return INVALID_SESSION_TIMEOUT
-        if sum(len(one["metadata"]) for one in request["protocols"]) > MOST_MEMBER_BYTES:
+        said = request["protocols"]
+        if sum(len(one["name"]) + len(one["metadata"]) for one in said) > MOST_MEMBER_BYTES:
             return GROUP_MAX_SIZE_REACHED
         if request["member_id"]:
             return NONE if request["group_id"] in self._groups else UNKNOWN_MEMBER_ID

@@ -179,6 +179,16 @@ EDITS: tuple[Edit, ...] = (
             "                if not self._view.is_there(key):\n",
         ),
         (
+            "members that work longer than their session lose their partitions",
+            "            rebalance_timeout_ms=wait_ms if wait_ms >= 0 else session_ms,\n",
+            "            rebalance_timeout_ms=session_ms,\n",
+        ),
+        (
+            "H36: names of protocols are not counted",
+            'sum(len(one["name"]) + len(one["metadata"])',
+            'sum(len(one["metadata"])',
+        ),
+        (
             "H36: members of groups are not bounded",
             "for one in self._groups.values()) >= MOST_MEMBERS",
             "for one in self._groups.values()) > 9 * MOST_MEMBERS",

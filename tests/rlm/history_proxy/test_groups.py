@@ -210,6 +210,10 @@ async def test_what_cannot_be_done_is_an_error(
                 {"protocols": [{"name": "range", "metadata": bytes((256 << 10) + 1)}]},
                 codes.GROUP_MAX_SIZE_REACHED,
             ),
+            (
+                {"protocols": [{"name": f"{n:032000}", "metadata": b""} for n in range(9)]},
+                codes.GROUP_MAX_SIZE_REACHED,
+            ),
         ):
             assert (await Member(client).join(**fields))["error_code"] == error
         assert (await member.sync())["error_code"] == codes.UNKNOWN_MEMBER_ID
@@ -264,3 +268,24 @@ async def test_h17_a_group_goes_on_where_nothing_is_left_of_a_partition(tmp_path
         for number in (NUMBER + 1, -1):
             unknown = await member.commit(1, partition_index=number)
             assert unknown == codes.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_member_may_take_as_long_for_a_rebalance_as_it_says(tmp_path: Path) -> None:
+    """Its max.poll.interval.ms, in which it works on records that are not committed yet."""
+    hour_ms = 3_600_000
+    timeouts = {"session_timeout_ms": hour_ms // 2, "rebalance_timeout_ms": hour_ms}
+    async with proxy(tmp_path) as (site, client), asyncio.timeout(60):
+        first, second = Member(client), Member(client)
+        await first.join(3, **timeouts)
+        await first.sync({first.member_id: b"all"})
+        joining = asyncio.ensure_future(second.join(3, **timeouts))
+        while await first.beat() == codes.NONE:
+            pass
+        for _ in range(2):
+            site.rig.clock.advance(hour_ms // 2 - 1)
+            client.groups.expire()
+            assert await first.beat() == codes.REBALANCE_IN_PROGRESS
+        assert not joining.done()
+        site.rig.clock.advance(2)
+        client.groups.expire()
+        assert (await joining)["leader"] == second.member_id
