@@ -118,25 +118,24 @@ class CommittedOffsets:
                     one.written.set_exception(error)
 
     async def _failure(self, groups: Mapping[str, Offsets]) -> RemoteStorageError | None:
-        files = {group_id: _encode(group_id, offsets) for group_id, offsets in groups.items()}
         self._begun += 1
         try:
-            await self._threads.run(self._write, self._begun, files)
+            await self._threads.run(self._write, self._begun, groups)
         except RemoteStorageError as error:
             return error
         return None
 
-    def _write(self, number: int, files: Mapping[str, bytes]) -> None:
+    def _write(self, number: int, groups: Mapping[str, Offsets]) -> None:
         """A write whose thread hangs may go on long after it was given up, and must not replace
-        what was written since.
+        what was written since. Files of very many partitions take long to encode, too.
         """
         with self._lock:
             if number < self._written:
                 raise Unavailable("a later write was faster")
             self._written = number
             try:
-                for group_id, content in files.items():
-                    replace_file(self._folder / file_name(group_id), content)
+                for group_id, offsets in groups.items():
+                    replace_file(self._folder / file_name(group_id), _encode(group_id, offsets))
                 sync_path(self._folder)
             except OSError as error:
                 target = f"the offsets of groups in {self._folder}"
@@ -161,7 +160,7 @@ def _encode(group_id: str, offsets: Offsets) -> bytes:
         for key, one in offsets.items()
     ]
     content = {"version": _FORMAT, "group_id": group_id, "offsets": rows}
-    return json.dumps(content, indent=1).encode()
+    return json.dumps(content).encode()
 
 
 def _decode(path: Path, content: bytes) -> tuple[str, Offsets]:

@@ -207,8 +207,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "a crash of the machine takes back a commit that was answered",
-            "file_name(group_id), content)\n                sync_path(self._folder)\n",
-            "file_name(group_id), content)\n",
+            "_encode(group_id, offsets))\n                sync_path(self._folder)\n",
+            "_encode(group_id, offsets))\n",
         ),
         (
             "a crash of the machine takes back an offset that a group was given",

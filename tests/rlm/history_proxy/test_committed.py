@@ -1,6 +1,7 @@
 """Committed offsets of groups: in files before they are answered, and there after a crash."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from kip405.errors import Corrupt, Invalid, RemoteStorageError, Unavailable
 from kip405.ids import PartitionKey, Uuid
 from rlm.history_proxy import committed as of_groups
-from rlm.history_proxy.committed import Committed, CommittedOffsets, file_name
+from rlm.history_proxy.committed import Committed, CommittedOffsets, Offsets, file_name
 from rsm_plugins.files.durable import replace_file, sync_path
 from rsm_plugins.threads import Threads
 from tests.rlm.history_proxy.served import offsets_in
@@ -65,6 +66,24 @@ async def test_files_and_their_names_are_durable_before_a_commit_is_answered(
         assert done[2:] == [("file", folder / file_name("g")), ("names", folder)]
 
 
+async def test_other_clients_are_answered_while_a_large_file_is_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second of 10,000 partitions would be one without heartbeats, at each commit."""
+    encoded_in: list[threading.Thread] = []
+    encode = of_groups._encode
+
+    def noted(group_id: str, offsets: Offsets) -> bytes:
+        encoded_in.append(threading.current_thread())
+        return encode(group_id, offsets)
+
+    monkeypatch.setattr(of_groups, "_encode", noted)
+    async with asyncio.TaskGroup() as tasks, offsets_in(tmp_path, tasks) as committed:
+        await committed.commit("g", {FIRST: at(5)})
+    assert encoded_in
+    assert threading.current_thread() not in encoded_in
+
+
 async def test_what_cannot_be_written_is_not_committed(tmp_path: Path) -> None:
     async with asyncio.TaskGroup() as tasks, offsets_in(tmp_path, tasks) as committed:
         await committed.commit("g", {FIRST: at(5)})
@@ -85,7 +104,7 @@ async def test_a_write_that_hung_replaces_nothing_later(tmp_path: Path) -> None:
         await committed.commit("g", {FIRST: at(5)})
         await committed.commit("g", {FIRST: at(6)})
         with pytest.raises(Unavailable, match="a later write was faster"):
-            committed._write(1, {"g": b"{}"})
+            committed._write(1, {"g": {FIRST: at(7)}})
         assert loaded(tmp_path).of("g") == {FIRST: at(6)}
 
 
