@@ -112,8 +112,12 @@ class PinterestSegments:
         )
 
     async def _forget(self, locator: SegmentLocator) -> None:
-        """Remove what a copy left that has made no log; else a deletion needs it."""
+        """Remove what a copy left that has made no log and makes none; else a deletion needs it."""
         with suppress(RemoteStorageError):
+            upload_id = await self._reference(locator)
+            if upload_id is not None:  # a request that completes it may still be on the way
+                name = self.layout.view_of(locator, LOG)
+                await Upload(self.objects, name, upload_id).abort_now()
             if [one async for one in self._of_attempt(locator, (LOG,))]:
                 return
             names = [object_name(locator, kind) for kind in data_objects_of(locator)]

@@ -148,6 +148,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *LATE_WRITERS.edits(
         (
+            "H12: a copy that fails forgets a log whose completion is on the way",
+            "            if upload_id is not None:  # a request that completes it",
+            "            if upload_id == _NO_VERSION:  # a request that completes it",
+        ),
+        (
             "H12: a writer that stores during its deletion leaves a log that nothing lists",
             """        own = [one async for one in self.own_versions.listed(_stem(locator))]
         if not own and not own_metadata(locator):  # what is written first and removed last

@@ -38,7 +38,7 @@ class _Upload:
     parts: dict[int, bytes] = field(default_factory=dict)
 
 
-def _error(code: str, operation: str, status: int = 404) -> ClientError:
+def error_of(code: str, operation: str, status: int = 404) -> ClientError:
     answer = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return ClientError(answer, operation)
 
@@ -83,7 +83,7 @@ class Bucket:
             found = next((one for one in several if one.id == version_id), None)
         if found is None:
             code = "NoSuchKey" if version_id is None else "NoSuchVersion"
-            raise _error("404" if operation == "HeadObject" else code, operation)
+            raise error_of("404" if operation == "HeadObject" else code, operation)
         return found
 
     def put_object(self, **given: Any) -> dict[str, Any]:
@@ -91,10 +91,10 @@ class Bucket:
         before = self.current(key)
         is_same = before is not None and _etag(before) == given.get("IfMatch")
         if "IfNoneMatch" in given and before is not None:
-            raise _error("PreconditionFailed", "PutObject", 412)
+            raise error_of("PreconditionFailed", "PutObject", 412)
         if "IfMatch" in given and not is_same:
             code = "NoSuchKey" if before is None else "PreconditionFailed"
-            raise _error(code, "PutObject", 412)
+            raise error_of(code, "PutObject", 412)
         data = body if isinstance(body, bytes) else body.read()
         return {"VersionId": self._put(key, data, given.get("Metadata", {})).id}
 
@@ -105,7 +105,7 @@ class Bucket:
         if wanted is not None:
             first, last = map(int, wanted.removeprefix("bytes=").split("-"))
             if first >= len(body):
-                raise _error("InvalidRange", "GetObject", 416)
+                raise error_of("InvalidRange", "GetObject", 416)
             more = {"ContentRange": f"bytes {first}-{last}/{len(body)}"}
             body = body[first : last + 1]
         return {
@@ -185,7 +185,7 @@ class Bucket:
 
     def _upload(self, operation: str, given: dict[str, Any]) -> _Upload:
         if given["UploadId"] not in self.uploads:
-            raise _error("NoSuchUpload", operation)
+            raise error_of("NoSuchUpload", operation)
         return self.uploads[given["UploadId"]]
 
     def upload_part(self, **given: Any) -> dict[str, Any]:
@@ -269,7 +269,7 @@ class Client:
         chance = self._network.chance
         await self._awaits()
         if chance.random() < self._odds:
-            raise _error("SlowDown", operation, 503)
+            raise error_of("SlowDown", operation, 503)
         request = asyncio.ensure_future(self._served(step))
         self._network.on_the_way.add(request)
         request.add_done_callback(self._network.answered)

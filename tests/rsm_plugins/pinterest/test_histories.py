@@ -15,7 +15,7 @@ import pytest
 
 from kip405.contracts import ExpectedSegment, IndexType, Presence
 from kip405.crc import crc32c
-from kip405.errors import RemoteStorageError
+from kip405.errors import RemoteStorageError, Unavailable
 from kip405.ids import RemoteLogSegmentId, TopicIdPartition, Uuid
 from kip405.indexes import build_indexes_object
 from kip405.segments import (
@@ -36,7 +36,7 @@ from rsm_plugins.s3.uploads import Upload
 from rsm_plugins.s3.versions import Version, Versions
 from rsm_plugins.threads import StopFlag
 from tests.kip405.batch_builder import log_of
-from tests.rsm_plugins.pinterest.bucket_model import Bucket, Client, Killed, Network
+from tests.rsm_plugins.pinterest.bucket_model import Bucket, Client, Killed, Network, error_of
 
 _FOLDER = "of/theirs/c1/t-0"
 _CUSTOM = CustomMetadata(store_id=Uuid(bytes(16)), layout=Layout.PINTEREST)
@@ -288,6 +288,35 @@ async def test_h12_a_writer_that_stores_during_its_deletion_stays_listed(
     goes_on.set()
     await asyncio.wait(writers)
     assert writers[0].exception() is None
+    assert [one async for one in manager.list_objects("c")]
+    await manager.delete_log_segment_data(attempt.locator)
+    assert not world.bucket.versions
+
+
+async def test_a_log_that_is_completed_after_its_copy_has_failed_can_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is late, and the server answers no abort meanwhile."""
+    world = _World(8, tmp_path)
+    world.odds = 0.0
+    attempt, (manager, _) = world.attempt(), world.process(0.0)
+    complete, abort = world.bucket.complete_multipart_upload, world.bucket.abort_multipart_upload
+    late: list[dict[str, Any]] = []
+
+    def complete_late(**given: Any) -> dict[str, Any]:
+        late.append(given)
+        raise error_of("InternalError", "CompleteMultipartUpload", 500)
+
+    def refuse(**_: Any) -> dict[str, Any]:
+        raise error_of("InternalError", "AbortMultipartUpload", 500)
+
+    monkeypatch.setattr(world.bucket, "complete_multipart_upload", complete_late)
+    monkeypatch.setattr(world.bucket, "abort_multipart_upload", refuse)
+    with pytest.raises(Unavailable):
+        await manager.copy_log_segment_data(attempt.locator, attempt.data)
+    monkeypatch.setattr(world.bucket, "abort_multipart_upload", abort)
+    complete(**late[0])
+    assert any(key.endswith(".log") for key in world.bucket.versions)
     assert [one async for one in manager.list_objects("c")]
     await manager.delete_log_segment_data(attempt.locator)
     assert not world.bucket.versions
