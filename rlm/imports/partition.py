@@ -9,7 +9,7 @@ imported are read again, but not written.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -77,24 +77,34 @@ class Imported:
         """
         if self.stopped is not None:
             return f"their log could not be imported from here on: {self.stopped}"
-        if not self.held_back or (is_growing and not self.is_cut_off):
-            return None
-        return (
-            f"{self.held_back} segments of theirs or more from here on wait for the end of the "
-            f"transaction that began at {self.open_since}"
-        )
+        if self.held_back and (self.is_cut_off or not is_growing):
+            return (
+                f"{self.held_back} segments of theirs or more from here on wait for the end of the "
+                f"transaction that began at {self.open_since}"
+            )
+        return None
 
 
-def end_of(plan: ImportPlan, imported: Iterable[RemoteLogSegmentMetadata]) -> int:
-    """Where our segments end; where their log begins if there are none."""
+def stop_of(plan: ImportPlan, ends: Mapping[int, int]) -> int:
+    """Up to where our segments have all of their log; where it begins if there are none. `ends` of
+    our segments by start offset. It is below some of them where another is to be imported again.
+    """
     first = plan.logs[0].base_offset if plan.logs else 0
-    return max((one.next_offset for one in imported), default=first)
+    end = max(ends.values(), default=first)
+    for base in (one.base_offset for one in plan.logs if one.base_offset not in ends):
+        covered = max((ends[start] for start in ends if start < base), default=first)
+        if covered <= base:  # else it overlaps one of ours
+            return min(base, end)
+    return end
+
+
+def ends_of(segments: Iterable[RemoteLogSegmentMetadata]) -> dict[int, int]:
+    """Where segments end, by start offset."""
+    return {one.start_offset: one.next_offset for one in segments}
 
 
 class PartitionImport:
-    """One partition; `imported` are all its segments in our store. `next_offset`: where our
-    segments end by now.
-    """
+    """One partition; `imported` are all its segments in our store."""
 
     def __init__(
         self,
@@ -110,7 +120,7 @@ class PartitionImport:
         self._target = target
         self._plan = plan
         self._imported = sorted(imported, key=lambda one: one.start_offset)
-        self.next_offset = end_of(plan, self._imported)
+        self._ends = ends_of(imported)
         self._accepts_gaps = accepts_gaps
         self._report = report
         self._segments = 0
@@ -118,6 +128,11 @@ class PartitionImport:
         self._warnings: dict[int, str] = {}
         self._tracker = TransactionTracker()
         self._waiting: deque[ScannedLog] = deque()
+
+    @property
+    def stop_offset(self) -> int:
+        """Where the import stands, by what was written: see `stop_of`."""
+        return stop_of(self._plan, self._ends)
 
     async def run(self) -> Imported:
         """Import everything that is new. A log that cannot be taken stops the partition; what is
@@ -220,7 +235,7 @@ class PartitionImport:
         await self._store.write_manifest(
             finished.locator(self._target.cluster_id), self._manifest(scanned.log, finished)
         )
-        self.next_offset = max(self.next_offset, finished.next_offset)
+        self._ends[finished.start_offset] = finished.next_offset
         self._segments += 1
         self._size_bytes += scanned.scan.size_bytes
 

@@ -13,7 +13,7 @@ from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError
 from kip405.ids import PartitionKey, TopicIdPartition, TopicPartition, Uuid
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm.clock import Clock
-from rlm.imports.partition import Imported, ImportTarget, PartitionImport, end_of
+from rlm.imports.partition import Imported, ImportTarget, PartitionImport, ends_of, stop_of
 from rlm.imports.stops import PartitionStops
 from rlm.plans.ledger_rebuild import StoredSegment
 from rlm.plans.pinterest_import import (
@@ -159,7 +159,7 @@ class BucketImport:
                 done.append(await self._import(plan, target, ours, stops, reports))
             else:
                 why = f"their log was not imported: {plan.refused}"
-                await stops.end(end_of(plan, ours.segments.values()), why)
+                await stops.end(stop_of(plan, ends_of(ours.segments.values())), why)
         return done
 
     async def _import(
@@ -180,9 +180,9 @@ class BucketImport:
             report=reports.progress,
         )
         if plan.new and not is_growing:
-            await stops.begin(one.next_offset)
+            await stops.begin(one.stop_offset)
         found = await one.run()
-        await stops.end(one.next_offset, found.why_not_whole(is_growing=is_growing))
+        await stops.end(one.stop_offset, found.why_not_whole(is_growing=is_growing))
         return found
 
     async def existing_identity(self) -> StoreIdentity | None:

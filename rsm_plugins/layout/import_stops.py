@@ -24,7 +24,9 @@ _ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportStop:
-    """Where an import stopped, and why; nothing that it imported is at or above the offset."""
+    """Where an import stopped, and why. What is at or above the offset was imported before, as
+    where a segment below was removed.
+    """
 
     partition: TopicIdPartition
     start_offset: int

@@ -88,8 +88,8 @@ EDITS: tuple[Edit, ...] = (
     *STOPPING.edits(
         (
             "H4: readers take the end of a refused import for the end of all",
-            "                await stops.end(end_of(plan, ours.segments.values()), why)\n",
-            "                await stops.end(end_of(plan, ours.segments.values()), None)\n",
+            "stops.end(stop_of(plan, ends_of(ours.segments.values())), why)\n",
+            "stops.end(stop_of(plan, ends_of(ours.segments.values())), None)\n",
         ),
         (
             "H4: readers take the end of a killed import for the end of all",
@@ -112,14 +112,24 @@ EDITS: tuple[Edit, ...] = (
     ),
     *WAITING.edits(
         (
+            "H4: a segment of ours that was removed is a hole where its import stops",
+            "            return min(base, end)\n",
+            "            return max(base, end)\n",
+        ),
+        (
+            "a log that overlaps ours refuses what was imported",
+            "        if covered <= base:  # else",
+            "        if covered is not None:  # else",
+        ),
+        (
             "H4: readers take a log that stopped the import for the end",
             "        if self.stopped is not None:\n            return f",
             "        if self.stopped is None:\n            return f",
         ),
         (
             "H4: segments that wait are no reason for a stop",
-            "        if not self.held_back or (is_growing",
-            "        if self.held_back or (is_growing",
+            "        if self.held_back and (self.is_cut_off",
+            "        if not self.held_back and (self.is_cut_off",
         ),
     ),
     *STOPS.edits(

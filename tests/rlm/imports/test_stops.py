@@ -144,6 +144,15 @@ async def test_h04_a_partition_that_is_refused_later_keeps_what_it_has(tmp_path:
     assert (doubt.start, "it was replaced" in doubt.why) == (200, True)
 
 
+async def test_a_log_that_overlaps_ours_refuses_nothing_that_was_imported(tmp_path: Path) -> None:
+    site = site_with(tmp_path, FIRST, SECOND)
+    await site.run()
+    site.bucket.put(50, log_of(50, [50]))
+    await site.run()
+    (doubt,) = await doubts(site)
+    assert (doubt.start, "the log at 50 lies in the imported 0" in doubt.why) == (200, True)
+
+
 async def test_h04_segments_that_wait_for_their_transaction_are_no_end(tmp_path: Path) -> None:
     site = site_with(tmp_path, FIRST, OPEN)
     (done,) = await site.run()
@@ -190,6 +199,42 @@ async def test_h04_what_a_killed_import_has_left_out_is_refused(tmp_path: Path) 
     assert (during.start, "is under way here, or was interrupted" in during.why) == (0, True)
     assert await doubts(site) == (during,)
     await site.run()
+    assert await doubts(site) == ()
+
+
+def _removed(site: ImportSite, base_offset: int) -> None:
+    """What an operator does whose manifest of a segment is damaged: it is imported again then."""
+    (manifest,) = site.root.rglob(f"{base_offset:020d}-*.rsm-manifest")
+    for file in site.root.rglob(f"{manifest.name.removesuffix('.rsm-manifest')}.*"):
+        file.unlink()
+
+
+async def test_h04_a_stop_before_segments_of_ours_is_where_the_first_one_is_missing(
+    tmp_path: Path,
+) -> None:
+    site = site_with(tmp_path, FIRST, SECOND, THIRD)
+    await site.run()
+    _removed(site, 100)
+    site.bucket.file(100).write_bytes(SECOND[:-5])
+    await site.run()
+    (doubt,) = await doubts(site)
+    assert (doubt.start, "batch cut short" in doubt.why) == (100, True)
+    site.bucket.watermark(400)
+    await site.run()
+    (doubt,) = await doubts(site)
+    assert (doubt.start, "offset.wm names 400" in doubt.why) == (100, True)
+    site.bucket.watermark(200)
+    site.bucket.put(100, SECOND)
+    seen: list[tuple[Doubt, ...]] = []
+
+    class Seeing(LocalUploadedObjects):
+        async def read_range(self, name: str, wanted: Any) -> bytes:
+            seen.append(await doubts(site))
+            return await super().read_range(name, wanted)
+
+    uploaded = Seeing(site.bucket.root, PREFIX, FileThreads())
+    await site.run(site.work(ImportingRemoteStorageManager(site.own(), LAYOUT, uploaded)))
+    assert {one.start for one in seen[0]} == {100}
     assert await doubts(site) == ()
 
 
