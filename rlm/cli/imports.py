@@ -89,8 +89,8 @@ def pinterest(
     bucket is only read, now and later. The same command continues after an interruption, and takes
     what was uploaded since. The settings of every store that reads the segments need the same
     rsm.config.pinterest.* values. The exit status is 1 if a partition was refused, was stopped
-    by a log, or has segments that must wait. Readers are refused what follows there, until the
-    import goes on or --accept-history names the partition.
+    by a log, or has segments that must wait, or are above offset.wm without --growing. Readers are
+    refused what follows there, until the import goes on or --accept-history names the partition.
     """
     from rlm.imports.run import ImportChoices
 
@@ -126,7 +126,7 @@ async def _run(
             shown: list[ImportPlan] = []
             reports = ImportReports(planned=shown.extend, progress=_show_progress)
             done = await work.run(reports)
-            return _show_done(shown, done, as_json=as_json)
+            return _show_done(shown, done, is_growing=choices.is_growing, as_json=as_json)
     finally:
         await threads.finish(FINISH_MS)
 
@@ -236,7 +236,9 @@ def _plan_row(plan: "ImportPlan") -> dict[str, Any]:
     }
 
 
-def _show_done(plans: "Sequence[ImportPlan]", done: "Sequence[Imported]", *, as_json: bool) -> int:
+def _show_done(
+    plans: "Sequence[ImportPlan]", done: "Sequence[Imported]", *, is_growing: bool, as_json: bool
+) -> int:
     by_partition = {one.plan.partition: one for one in done}
     rows = [(plan, by_partition.get(plan.partition)) for plan in plans]
     if as_json:
@@ -245,7 +247,10 @@ def _show_done(plans: "Sequence[ImportPlan]", done: "Sequence[Imported]", *, as_
         for plan, one in rows:
             click.echo(_done_line(plan, one))
             _show_warnings((*plan.warnings, *(one.warnings if one else ())))
-    is_whole = all(one is not None and not one.held_back and one.stopped is None for _, one in rows)
+    is_whole = all(
+        one is not None and not one.held_back and one.why_not_whole(is_growing=is_growing) is None
+        for _, one in rows
+    )
     return 0 if is_whole else EXIT_LEFT_OUT
 
 

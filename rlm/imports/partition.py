@@ -82,6 +82,8 @@ class Imported:
                 f"{self.held_back} segments of theirs or more from here on wait for the end of the "
                 f"transaction that began at {self.open_since}"
             )
+        if self.plan.beyond and not is_growing:
+            return f"{self.plan.beyond} segments of theirs from here on are above their offset.wm"
         return None
 
 

@@ -112,6 +112,11 @@ EDITS: tuple[Edit, ...] = (
     ),
     *WAITING.edits(
         (
+            "H4: readers take the watermark of an uploader that has ended for the end",
+            "        if self.plan.beyond and not is_growing:\n",
+            "        if self.plan.beyond and is_growing:\n",
+        ),
+        (
             "H4: a segment of ours that was removed is a hole where its import stops",
             "            return min(base, end)\n",
             "            return max(base, end)\n",
@@ -163,8 +168,8 @@ EDITS: tuple[Edit, ...] = (
     *COMMAND.edits(
         (
             "a partition that was stopped by a damaged log counts as imported",
-            "not one.held_back and one.stopped is None for",
-            "not one.held_back for",
+            "not one.held_back and one.why_not_whole(is_growing=is_growing) is None\n",
+            "not one.held_back\n",
         ),
     ),
     *MANAGER.edits(

@@ -238,6 +238,24 @@ async def test_h04_a_stop_before_segments_of_ours_is_where_the_first_one_is_miss
     assert await doubts(site) == ()
 
 
+async def test_h04_what_lies_above_their_watermark_is_no_end_unless_their_uploader_goes_on(
+    tmp_path: Path,
+) -> None:
+    site = site_with(tmp_path, FIRST, SECOND)
+    site.bucket.put(200, THIRD)
+    (done,) = await site.run()
+    assert (done.segments, done.stopped) == (2, None)
+    (doubt,) = await doubts(site)
+    assert (doubt.start, "above their offset.wm" in doubt.why) == (200, True)
+    await site.run(growing(site))
+    assert await doubts(site) == ()
+    await site.run()
+    assert [one.start for one in await doubts(site)] == [200]
+    site.bucket.watermark(200)
+    await site.run()
+    assert await doubts(site) == ()
+
+
 class Late:
     """Our store, as a listing shows it that was made before an import ended."""
 
