@@ -210,13 +210,16 @@ class Settler:
 
     async def wait_known(self, name: str) -> None:
         """Wait a moment for a topic, and for its leader, of which our broker may not have heard
-        yet: it was perhaps created just now. Whoever asks for it next gets the error.
+        yet: it was perhaps created just now. NotFound, Unavailable: there is none after that.
+        Whoever asks for the topic next gets another error.
         """
         deadline_ms = self._clock.monotonic_ms() + _KNOWN_WITHIN_MS
-        while self._clock.monotonic_ms() < deadline_ms:
+        while True:
             try:
                 await self.led_topic(name)
             except (NotFound, Unavailable):
+                if self._clock.monotonic_ms() >= deadline_ms:
+                    raise
                 await self._clock.sleep_ms(_POLL_MS)
             except RemoteStorageError:
                 return

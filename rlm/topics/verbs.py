@@ -187,6 +187,7 @@ class TopicVerbs:
 
     async def plan_retention(self, name: str, options: EnableOptions) -> RetentionPlan:
         """What `enable` would make deletable; alters nothing, keeps no verb waiting. Its errors."""
+        await self._dependencies.settler.wait_known(name)
         async with self._planning:
             seen = await self._see_allowed(name, tier=options.trim)
             rules.refuse(seen.topic, seen.config)

@@ -4,6 +4,9 @@ import pytest
 
 from kip405.errors import Fenced, Invalid, NotFound, Unavailable
 from kip405.segments import Layout
+from rlm.broker.answers import TopicDescription
+from rlm.plans.retention import Retention
+from rlm.topics.cluster import ReaderCheck
 from rlm.topics.local_logs import DAY_MS, Growth, bytes_a_day
 from rlm.topics.ports import GroupOffset, NotLeader
 from rlm.topics.remarks import notes_of
@@ -189,6 +192,30 @@ async def test_h19_groups_that_a_broker_still_loads_are_waited_for() -> None:
     assert (cluster.records, cluster.alters) == ([], [])
 
 
+class _Silent:
+    """Each question for groups takes as long as its limit allows."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    async def committed(self, topic: TopicDescription) -> tuple[GroupOffset, ...]:
+        self._clock.advance(10_000)
+        raise Unavailable("broker 2 does not answer")
+
+
+async def test_h19_a_broker_that_is_silent_is_asked_for_its_groups_once() -> None:
+    """A service that forwards the command waits 20 s for the reason."""
+    service = ServiceUnderTest(cluster_with())
+    began_ms, broker = service.clock.now, service.broker
+    readers = ReaderCheck(
+        offsets=broker, groups=_Silent(service.clock), share_groups=broker, clock=service.clock
+    )
+    topic, retention = await broker.topic(TOPIC), Retention(total_ms=-1, total_bytes=-1)
+    with pytest.raises(Unavailable, match="broker 2 does not answer"):
+        await readers.check(topic, retention, force=False)
+    assert service.clock.now - began_ms < 15_000
+
+
 class _UntilCreated(ManualClock):
     """At 1 s from its begin the broker knows the topic."""
 
@@ -203,19 +230,23 @@ class _UntilCreated(ManualClock):
             self._cluster.configs.setdefault(TOPIC, {})
 
 
-async def test_a_topic_that_the_broker_does_not_know_yet_is_waited_for() -> None:
+@pytest.mark.parametrize("is_planned", [False, True])
+async def test_a_topic_that_the_broker_does_not_know_yet_is_waited_for(is_planned: bool) -> None:
     cluster = Cluster(configs={})
     service = ServiceUnderTest(cluster, clock=_UntilCreated(cluster))
+    if is_planned:  # as `rlm topics enable` does first
+        assert not (await service.verbs.plan_retention(TOPIC, EnableOptions())).deletable
     outcome = await service.verbs.enable(TOPIC, EnableOptions())
     assert outcome.record.state == "enabled"
 
 
 async def test_a_topic_that_does_not_exist_is_refused_after_a_moment() -> None:
     service = ServiceUnderTest(Cluster(configs={}))
-    began_ms = service.clock.now
-    with pytest.raises(NotFound, match="does not exist"):
-        await service.verbs.enable(TOPIC, EnableOptions())
-    assert 1_000 < service.clock.now - began_ms < 5_000
+    for asked in (service.verbs.plan_retention, service.verbs.enable):
+        began_ms = service.clock.now
+        with pytest.raises(NotFound, match="does not exist"):
+            await asked(TOPIC, EnableOptions())
+        assert 1_000 < service.clock.now - began_ms < 5_000
 
 
 async def test_h18_trim_off_says_how_long_the_disk_lasts() -> None:
