@@ -8,10 +8,7 @@ from typing import Any
 import yaml
 
 from kip405.errors import Invalid
-from rsm_plugins.process.config import yaml_fault
-
-_UNFIT_VALUES = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
-"""What PyYAML raises, besides its own errors, for a value that is not of the type it looks like."""
+from rsm_plugins.process.config import UNFIT_VALUES, unfit_value, yaml_fault
 
 
 class _KeyIsNoText(Exception):
@@ -53,8 +50,5 @@ def read_text(text: str, where: str, prefix: str = "") -> Any:
             f"{where}: line {error.line} has a key that is no text: if the file is a template "
             "({{...}}), render it first; else put the key in quotes"
         ) from None
-    except _UNFIT_VALUES as error:
-        raise Invalid(
-            f"{where} has a value that YAML cannot read ({type(error).__name__}), such as a date "
-            "that does not exist or a wrong tag (!!int): put texts in quotes"
-        ) from None
+    except UNFIT_VALUES as error:
+        raise Invalid(f"{where} {unfit_value(error)}") from None

@@ -193,11 +193,16 @@ def load_settings(path: Path) -> PluginSettings:
         raise Invalid(f"cannot read {path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise Invalid(f"{path} is no YAML: {yaml_fault(error)}") from None
+    except UNFIT_VALUES as error:
+        raise Invalid(f"{path} {unfit_value(error)}") from None
     try:
         return settings_of(content if content is not None else {})
     except Invalid as error:
         raise Invalid(f"{path}: {error}") from error
 
+
+UNFIT_VALUES = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
+"""What PyYAML raises, besides its own errors, for a value that is not of the type it looks like."""
 
 _YAML_FAULTS = {
     "mapping values are not allowed": "a line has a second ': ', or is indented more than the line "
@@ -224,6 +229,14 @@ def yaml_fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:
         fault = next(known, type(error).__name__)
         return f"line {position.line + 1}, column {position.column + 1}: {fault}"
     return type(error).__name__
+
+
+def unfit_value(error: Exception) -> str:
+    """What is wrong with a file that raises one of UNFIT_VALUES, whose text may be a secret."""
+    return (
+        f"has a value that YAML cannot read ({type(error).__name__}), such as a date that does not "
+        "exist or a wrong tag (!!int): put texts in quotes"
+    )
 
 
 def settings_of(content: object) -> PluginSettings:

@@ -149,6 +149,17 @@ def test_a_broken_file_is_not_quoted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "value", ["!!int swordfish", "!!bool swordfish", "!!timestamp swordfish", "2001-99-99"]
+)
+def test_a_value_that_yaml_cannot_read_is_not_quoted(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "plugin.yaml"
+    path.write_text(f"plugin: local\nrsm.config.root: {value}\n", encoding="utf-8")
+    with pytest.raises(Invalid, match="has a value that YAML cannot read") as caught:
+        load_settings(path)
+    assert "swordfish" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("a: b\n\tc: d\n", "line 2, column 1: indent with spaces instead of tabs"),
