@@ -92,6 +92,9 @@ def _run(
                 rows.append((partition, offset, content))
                 if on_row is not None:
                     on_row(len(rows))
+        except BaseException:  # it would wait for a reader of its pipe, and this for its end
+            process.kill()
+            raise
         finally:
             limit.cancel()
             if process.poll() is None:

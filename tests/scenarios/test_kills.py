@@ -64,7 +64,7 @@ def ledger(one: Cluster) -> Iterator[LedgerReader]:
 
 
 _KILLS = (
-    pytest.param(2),
+    pytest.param(2, marks=pytest.mark.timeout(600)),
     pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(900)]),
 )
 

@@ -12,6 +12,8 @@ from tests.scenarios.cluster import Acknowledged, Cluster, Row, fresh, text_valu
 
 _FLUSH_S = 240
 """What is not acknowledged by then would be in the log, and in no list."""
+_FAILED_S = 15
+"""A test that has failed ends sooner than its watchdog ends the process with all other tests."""
 
 
 class SteadyProducer:
@@ -43,7 +45,7 @@ class SteadyProducer:
                 **(cluster.client if client is None else client),
             }
         )
-        self._ending = threading.Event()
+        self._ending, self._flush_s = threading.Event(), float(_FLUSH_S)
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
 
     @property
@@ -55,13 +57,14 @@ class SteadyProducer:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+    def __exit__(self, failure: object, *_: object) -> None:
+        self.stop(_FLUSH_S if failure is None else _FAILED_S)
 
-    def stop(self) -> None:
+    def stop(self, flush_s: float = _FLUSH_S) -> None:
         """Everything sent is acknowledged, or failed, when this returns."""
+        self._flush_s = flush_s
         self._ending.set()
-        self._thread.join(_FLUSH_S + 30)
+        self._thread.join(flush_s + 30)
         assert not self._thread.is_alive(), "the producer hangs"
 
     def _run(self) -> None:
@@ -72,7 +75,7 @@ class SteadyProducer:
                 self._send(sent)
                 sent += 1
             self._producer.poll(0.01)
-        self._producer.flush(_FLUSH_S)
+        self._producer.flush(self._flush_s)
 
     def _send(self, serial: int) -> None:
         timestamp_ms = int(time.time() * 1000)
@@ -130,9 +133,9 @@ class TailConsumer:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: object, *_: object) -> None:
         self._ending.set()
-        self._thread.join(120)
+        self._thread.join(120 if failure is None else _FAILED_S)
         assert not self._thread.is_alive(), "the consumer hangs"
 
     def _run(self) -> None:
