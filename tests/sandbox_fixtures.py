@@ -31,6 +31,10 @@ _PATIENT = {
     "transaction.max.timeout.ms": "14400000",
 }
 """Settings of a single broker. Of the second: what a test leaves open is open for all tests."""
+_STEADY = {"broker.session.timeout.ms": "6000"}
+"""Of several: a leader stays one where the machine stands still for some seconds, and soon is none
+when it has been killed.
+"""
 SandboxFactory = Callable[..., Sandbox]
 """Keyword arguments of SandboxSpec; `overrides` as strings like `broker.KEY=V`."""
 
@@ -38,19 +42,20 @@ SandboxFactory = Callable[..., Sandbox]
 def patient(spec: SandboxSpec) -> SandboxSpec:
     """The spec whose only broker stays the leader where the machine stands still for some seconds;
     else its partitions would lose it for a moment, and get two leader epochs and new coordinators.
-    A broker that was killed starts again after that time only, so tests stop it.
+    A broker that was killed starts again after that time only, so tests stop it. Several brokers
+    are steady.
     """
-    given = {one.key for one in spec.overrides}
-    if spec.brokers > 1 or given & _PATIENT.keys():
+    chosen = _PATIENT if spec.brokers == 1 else _STEADY
+    if {one.key for one in spec.overrides} & chosen.keys():
         return spec
-    added = (Override(scope="broker", key=key, value=one) for key, one in _PATIENT.items())
+    added = (Override(scope="broker", key=key, value=one) for key, one in chosen.items())
     return replace(spec, overrides=(*spec.overrides, *added))
 
 
 def with_workers(spec: SandboxSpec, count: str | None = None) -> SandboxSpec:
     """The spec with so many proxy workers, by default as RLM_TEST_WORKERS says, with the layout of
     RLM_TEST_LAYOUT, and with remote index files as RLM_TEST_REMOTE_INDEX says. A single broker is
-    patient, where it has a service.
+    patient and several are steady, where they have a service.
     """
     asked = {
         "proxy.workers": count or os.environ.get("RLM_TEST_WORKERS"),

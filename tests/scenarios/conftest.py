@@ -20,13 +20,7 @@ _SECURED_SETTINGS = (
     "rlm.topic.deletion.grace.ms=2000",
     "rlm.retention.check.interval.ms=1000",
 )
-_OF_THREE = {
-    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-    "broker.session.timeout.ms": "6000",
-}
-"""A leader stays one where the machine stands still for some seconds, and soon is none when it has
-been killed.
-"""
+_RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 @pytest.fixture(autouse=True)
@@ -53,10 +47,8 @@ def three_brokers(
     if running := os.environ.get("RLM_SCENARIO_SANDBOX"):
         yield Sandbox.open(Path(running))
         return
-    overrides = tuple(
-        Override(scope="broker", key=key, value=value) for key, value in _OF_THREE.items()
-    )
-    spec = SandboxSpec(brokers=3, log_dirs=2, jvm="quick", heap_mib=256, overrides=overrides)
+    selector = Override(scope="broker", key="replica.selector.class", value=_RACK_AWARE)
+    spec = SandboxSpec(brokers=3, log_dirs=2, jvm="quick", heap_mib=256, overrides=(selector,))
     made = Sandbox.up(tmp_path_factory.mktemp("three"), with_workers(spec))
     keep = os.environ.get("RLM_KEEP_SANDBOX")
     with ended_early(request, lambda: made.down(delete=not keep)):

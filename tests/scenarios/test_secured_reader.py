@@ -18,6 +18,7 @@ from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import SandboxSpec
 from rlmm.topic import SETTINGS_TOPIC
 from tests.builders import secured_clients
+from tests.sandbox_fixtures import patient
 from tests.scenarios.authorizer import binding_of, filter_of
 from tests.scenarios.cluster import Cluster, fresh
 from tests.service_log import events_of
@@ -37,18 +38,18 @@ class ReaderCluster(Cluster):
 
     def take_away(self, acls: Iterable[Acl]) -> None:
         for deleted in self.admin.delete_acls([filter_of(acl) for acl in acls]).values():
-            assert list(deleted.result(30)), "there was no such ACL"
+            assert list(deleted.result(120)), "there was no such ACL"
 
     def give(self, acls: Iterable[Acl]) -> None:
         for created in self.admin.create_acls([binding_of(acl) for acl in acls]).values():
-            created.result(30)
+            created.result(120)
 
     def settings_end(self) -> int:
         """Beyond the last record of the settings topic: with the service away, the reader's."""
         direct = secured_clients.librdkafka(self.sandbox.json, "admin")
         consumer = Consumer({**direct, "group.id": "tests"})
         try:
-            _, end = consumer.get_watermark_offsets(TopicPartition(SETTINGS_TOPIC, 0), timeout=10)
+            _, end = consumer.get_watermark_offsets(TopicPartition(SETTINGS_TOPIC, 0), timeout=120)
             return int(end)
         finally:
             consumer.close()
@@ -61,7 +62,7 @@ class ReaderCluster(Cluster):
     def health(self) -> dict[str, Any]:
         (ports,) = self.sandbox.state.reader_ports.values()
         url = f"http://127.0.0.1:{ports.http}/healthz"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=120) as answer:
             found: dict[str, Any] = json.loads(answer.read())
             return found
 
@@ -69,7 +70,7 @@ class ReaderCluster(Cluster):
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReaderCluster]:
     spec = SandboxSpec(security="sasl_plaintext", readers=1, jvm="quick")
-    made = Sandbox.up(tmp_path_factory.mktemp("secured"), spec)
+    made = Sandbox.up(tmp_path_factory.mktemp("secured"), patient(spec))
     try:
         admin = secured_clients.librdkafka(made.json, "admin", proxy=True)
         with ReaderCluster(made, admin) as cluster:
