@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
+from kip405.errors import Unavailable
 from rlm_sandbox.sandbox import Sandbox
 from rlm_sandbox.spec import STORE_PROCESSES
 from tests.forked_commands import CommandFailed, run_command
@@ -41,7 +42,7 @@ _COMMAND_TIMEOUT_S = 120
 _NOT_YET = ("has never said that it lives", "COORDINATOR_LOAD_IN_PROGRESS")
 _KEPT = "--local-retention-bytes"
 
-_PASSING = (KafkaException, CommandFailed, subprocess.TimeoutExpired, OSError, EOFError)
+_AWAY = (KafkaException, CommandFailed, Unavailable, subprocess.TimeoutExpired, OSError, EOFError)
 """Errors of who is asked while services and brokers start or move."""
 
 
@@ -151,10 +152,9 @@ class Cluster:
         """Run an `rlm` command against this sandbox; `status` may find alarms (1)."""
         environ = {**os.environ, "RLM_SANDBOX": str(self.sandbox.json["dir"])}
         done = run_command(arguments, environ, timeout_s)
-        if check:
-            allowed = (0, 1) if arguments[0] == "status" and not done.stderr else (0,)
-            if done.returncode not in allowed:
-                raise CommandFailed(f"rlm {arguments}: {done.stdout}{done.stderr}")
+        allowed = (0, 1) if arguments[0] == "status" and not done.stderr else (0,)
+        if check and done.returncode not in allowed:
+            raise CommandFailed(f"rlm {arguments}: {done.stdout}{done.stderr}")
         return done
 
     def rlm_json(self, *arguments: str) -> Any:
@@ -438,7 +438,7 @@ class Cluster:
             try:
                 if reached():
                     return
-            except _PASSING as error:
+            except _AWAY as error:
                 failed = error
             if time.monotonic() >= deadline:
                 raise AssertionError(f"{what}: not within {timeout_s} s") from failed

@@ -194,7 +194,7 @@ def _away(cluster: Cluster, topic: str, rows: list[Row]) -> None:
     cluster.produce(topic, writes, **{"bootstrap.servers": proxies[2]})
     time.sleep(DEAD_AFTER_S)
     for at in (1, 2):
-        assert named(proxies[at]) == proxies
+        wait_named(cluster, at, proxies)
     cluster.sandbox.start("rlm:3")
     reader.join(_SLOW_LIMIT_S + 30)
     assert is_read.is_set(), "the read has failed"
