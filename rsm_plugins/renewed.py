@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-import structlog
-
 from kip405.errors import Invalid
+from rsm_plugins.event_log import EventLog
 
 T = TypeVar("T")
 _Stamp = tuple[tuple[int, int, int] | None, ...]
-log = structlog.get_logger(__name__)
+log = EventLog(__name__)
 
 
 class Renewed(Generic[T]):

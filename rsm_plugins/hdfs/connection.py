@@ -28,10 +28,10 @@ import os
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-import structlog
 from hdfs_native._internal import RawClient
 
 from kip405.errors import Busy, Invalid, RemoteStorageError, Unavailable
+from rsm_plugins.event_log import EventLog
 from rsm_plugins.hdfs.errors import cause_of, error_of_hdfs, is_foreign, is_panic
 from rsm_plugins.hdfs.settings import HdfsSettings
 from rsm_plugins.threads import FINISH_MS, Job, Threads
@@ -49,7 +49,7 @@ T = TypeVar("T")
 Call = Callable[[], T]
 Needless = Coroutine[Any, Any, bool]
 
-log = structlog.get_logger(__name__)
+log = EventLog(__name__)
 
 
 class Repeat(enum.Enum):

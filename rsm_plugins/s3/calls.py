@@ -25,7 +25,6 @@ from io import BytesIO
 from typing import Any, Protocol, TypeVar
 
 import aiohttp
-import structlog
 from aiobotocore.awsrequest import AioAWSResponse
 from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
@@ -33,6 +32,7 @@ from aiobotocore.session import AioSession
 from botocore.exceptions import BotoCoreError
 
 from kip405.crc import ByteBuffer
+from rsm_plugins.event_log import EventLog
 from rsm_plugins.s3.bodies import Body, BodyConnections, Pieces, StreamedBody
 from rsm_plugins.s3.credentials import give_credentials, profile_of
 from rsm_plugins.s3.errors import FOREIGN_ERRORS, error_of_s3, verdict_of
@@ -335,7 +335,7 @@ async def to_its_end(work: Coroutine[Any, Any, T], seconds: float) -> T:
 Request = Callable[[Any], Awaitable[T]]
 """Gets botocore's client, makes one try."""
 
-log = structlog.get_logger(__name__)
+log = EventLog(__name__)
 
 
 class Clients(Protocol):

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-import structlog
 from aiobotocore.credentials import (
     AioAssumeRoleCredentialFetcher,
     AioAssumeRoleWithWebIdentityCredentialFetcher,
@@ -21,11 +20,12 @@ from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import CredentialRetrievalError
 from botocore.utils import FileWebIdentityTokenLoader
 
+from rsm_plugins.event_log import EventLog
 from rsm_plugins.s3.settings import CredentialSettings
 
 _METHOD_FILE = "rlm-credentials-file"
 _DEFAULT_PROFILE = "default"
-log = structlog.get_logger(__name__)
+log = EventLog(__name__)
 
 
 class CredentialProvider(Protocol):

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import structlog
 from botocore.exceptions import ClientError
 
 from kip405.crc import crc32c, joined_crc32c
 from kip405.errors import Corrupt, Internal, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.segments import LogSegmentData
+from rsm_plugins.event_log import EventLog
 from rsm_plugins.files.segment_files import source_pieces
 from rsm_plugins.s3.bodies import Body, Pieces
 from rsm_plugins.s3.calls import (
@@ -47,7 +47,7 @@ ABORT_SECONDS = 20.0
 SETTLE_SECONDS = 0.5
 _WHOLE_NAMES_ONLY = "minio"
 """A server that calls itself so lists the uploads of a whole name, and none of a shorter prefix."""
-log = structlog.get_logger(__name__)
+log = EventLog(__name__)
 Begun = Callable[[str], Awaitable[None]]
 
 

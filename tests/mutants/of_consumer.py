@@ -24,8 +24,16 @@ _WINDOWS = Target("rlm_client/store/windows.py", _OF_STORE)
 _OPENED = Target("rlm_client/store/opened.py", _OF_STORE)
 _LISTS = Target("rlm/remote_log/remote_window.py", ("tests/rlm/api/test_remote_window.py",))
 _AHEAD = Target("rlm_client/store/ahead.py", _OF_STORE)
+_LOG = Target("rsm_plugins/event_log.py", ("tests/rsm_plugins/test_event_log.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *_LOG.edits(
+        (
+            "what reads the store writes to the standard output of the program",
+            "        if structlog.is_configured():\n",
+            "        if event:\n",
+        ),
+    ),
     *_FETCHER.edits(
         (
             "H37: a position beyond the end is reset at once",
