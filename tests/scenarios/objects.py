@@ -1,10 +1,12 @@
 """What lies in a sandbox's store, by the manifests: the word that needs no service; and what the
-services recorded as deleted.
+services recorded as deleted. And what a program is given that reads the store itself.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from kip405.segments import RemoteLogSegmentMetadata
 from rlm_sandbox.stores.objects import StoreObjects, store_objects
@@ -23,6 +25,13 @@ INDEXES = tuple(f".{kinds[1].value}" for kinds in DATA_OBJECTS.values())
 def objects_of(cluster: Cluster) -> StoreObjects:
     """The store's own view of its objects, whatever kind it is."""
     return store_objects(cluster.sandbox.json["store"])
+
+
+def store_settings(cluster: Cluster) -> dict[str, Any]:
+    """The store's settings as its plugin has them: `rlm_stores` of a consumer."""
+    config = yaml.safe_load(cluster.sandbox.layout.plugin_config(1).read_text(encoding="utf-8"))
+    own = {key: value for key, value in config.items() if key.startswith("rsm.config.")}
+    return {"plugin": config.get("plugin", "local"), **own}
 
 
 def finished_segments(cluster: Cluster, topic: str) -> list[RemoteLogSegmentMetadata]:

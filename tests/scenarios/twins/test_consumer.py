@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-import yaml
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from rlm_client import TieredStorageConsumer
 from tests.scenarios.cluster import Cluster, fresh
+from tests.scenarios.objects import store_settings
 from tests.scenarios.twins.topics import PARTITIONS, TwinTopics
 from tiered_reads.values import ReadMode
 
@@ -107,7 +107,7 @@ async def test_h37_every_mode_gives_what_aiokafka_gives_on_the_twin(twins: TwinT
 async def test_h37_what_the_store_has_is_the_same(twins: TwinTopics) -> None:
     """Read by the consumer itself: every tier and epoch, transactions, and the border of tiers."""
     cluster = twins.cluster
-    stores = _store(cluster)
+    stores = store_settings(cluster)
     for isolation in _ISOLATIONS:
         options = {"isolation_level": isolation, "auto_offset_reset": "earliest"}
         theirs = AIOKafkaConsumer(twins.plain, bootstrap_servers=cluster.direct, **options)
@@ -124,13 +124,6 @@ async def test_h37_what_the_store_has_is_the_same(twins: TwinTopics) -> None:
                 counters = ours.counters()
                 assert counters.store.records > counters.remote.records
                 assert counters.kafka.records > 0 and counters.offsets_missed == 0
-
-
-def _store(cluster: Cluster) -> dict[str, Any]:
-    """The store's settings, as its plugin has them."""
-    config = yaml.safe_load(cluster.sandbox.layout.plugin_config(1).read_text(encoding="utf-8"))
-    own = {key: value for key, value in config.items() if key.startswith("rsm.config.")}
-    return {"plugin": config.get("plugin", "local"), **own}
 
 
 async def _check_remote_only(

@@ -1,8 +1,9 @@
 """Groups in every mode read a trimmed topic as aiokafka's read its full twin, whatever fails.
 
-Of three consumers each, members come, leave and are killed. Meanwhile trims move the border of
-the tiers, leaders move, a service and a broker are killed, and the store is away. Every record
-comes, in order, and none twice but after the last commit of a member that was lost.
+The remote tier is read by services, or from the store by the consumers themselves. Of three
+consumers each, members come, leave and are killed. Meanwhile trims move the border of the tiers,
+leaders move, a service and a broker are killed, and the store is away. Every record comes, in
+order, and none twice but after the last commit of a member that was lost.
 """
 
 import asyncio
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from rlm_client.consumer import SERVICE, STORE
 from rlm_sandbox.sandbox import Sandbox
 from tests.scenarios.cluster import Cluster
+from tests.scenarios.objects import store_settings
 from tests.scenarios.replicas import heal, lead, replicas, wait_isr
 from tests.scenarios.twins.deliveries import Deliveries, rebalances
 from tests.scenarios.twins.produced_twins import PARTITIONS, ProducedTwins, produced_twins
@@ -27,6 +30,11 @@ _STORE_AWAY_S = 20
 _STEPS, _STEP_S = 40, 0.5
 """Of what is read while something happens, which may last for 20 s."""
 _NODES = (1, 2, 3)
+_READS = (
+    *((mode, SERVICE) for mode in ReadMode),
+    (ReadMode.REMOTE_PREFERRED, STORE),
+    (ReadMode.REMOTE_ONLY, STORE),
+)
 
 
 @pytest.fixture
@@ -128,9 +136,9 @@ class Story:
                 wait_isr(self.cluster, topic, set(_NODES), partition)
 
 
-@pytest.mark.parametrize("mode", ReadMode)
+@pytest.mark.parametrize(("mode", "remote_reads"), _READS)
 async def test_h37_groups_read_as_aiokafkas_do_on_the_twin_whatever_fails(
-    on_s3: Cluster, mode: ReadMode
+    on_s3: Cluster, mode: ReadMode, remote_reads: str
 ) -> None:
     twins = await asyncio.to_thread(produced_twins, on_s3, seed=405)
     starts = await asyncio.to_thread(twins.trim, 4)
@@ -138,6 +146,7 @@ async def test_h37_groups_read_as_aiokafkas_do_on_the_twin_whatever_fails(
     if mode is ReadMode.REMOTE_ONLY:
         ends = await asyncio.to_thread(twins.remote_ends)
     begins = starts if mode is ReadMode.KAFKA_ONLY else dict.fromkeys(starts, 0)
+    tiered = _tiered(on_s3, mode, remote_reads)
     ours, theirs = [], []
     for isolation in _ISOLATIONS:
         options = {"bootstrap_servers": on_s3.direct, "isolation_level": isolation}
@@ -147,7 +156,7 @@ async def test_h37_groups_read_as_aiokafkas_do_on_the_twin_whatever_fails(
             for one, rows in there.items()
         }
         assert all(len(rows) > 1_000 for rows in wanted.values())
-        ours.append(ReadGroup(twins.tiered, wanted, {**options, **_tiered(on_s3, mode)}))
+        ours.append(ReadGroup(twins.tiered, wanted, {**options, **tiered}))
         theirs.append(ReadGroup(twins.plain, there, options))
     story = Story(twins, [*ours, *theirs])
     async with ended(story.groups):
@@ -160,17 +169,18 @@ async def test_h37_groups_read_as_aiokafkas_do_on_the_twin_whatever_fails(
         _check(our, story.starts[-1] if mode is ReadMode.KAFKA_ONLY else {})
         _check(their, {})
         assert rebalances(our.events) == rebalances(their.events)
-        _check_counters(mode, our)
+        _check_counters(mode, remote_reads, our)
     assert our_ends == committed[:2] == [ends, ends]
     assert their_ends == committed[2:] == [log_ends, log_ends]
 
 
-def _tiered(cluster: Cluster, mode: ReadMode) -> dict[str, Any]:
-    services = [str(one["grpc"]) for one in cluster.sandbox.json["brokers"]]
-    return {
-        "tiered_storage_mode": mode.value,
-        **({} if mode is ReadMode.KAFKA_ONLY else {"rlm_endpoints": services}),
-    }
+def _tiered(cluster: Cluster, mode: ReadMode, remote_reads: str) -> dict[str, Any]:
+    options: dict[str, Any] = {"tiered_storage_mode": mode.value, "remote_reads": remote_reads}
+    if mode is not ReadMode.KAFKA_ONLY:
+        options["rlm_endpoints"] = [str(one["grpc"]) for one in cluster.sandbox.json["brokers"]]
+    if remote_reads == STORE:
+        options["rlm_stores"] = store_settings(cluster)
+    return options
 
 
 def _check(group: ReadGroup, trimmed_to: dict[int, int]) -> None:
@@ -184,12 +194,18 @@ def _check(group: ReadGroup, trimmed_to: dict[int, int]) -> None:
     )
 
 
-def _check_counters(mode: ReadMode, group: ReadGroup) -> None:
+def _check_counters(mode: ReadMode, remote_reads: str, group: ReadGroup) -> None:
     counters = list(group.counters.values())
     assert len(counters) == 3, "of all members but the killed one"
     kafka = sum(one.kafka.records for one in counters)
-    remote = sum(one.remote.records for one in counters)
+    by_services = sum(one.remote.records for one in counters)
+    from_store = sum(one.store.records for one in counters)
+    remote = by_services + from_store
     assert sum(one.offsets_missed for one in counters) == 0
+    if remote_reads == STORE:
+        assert from_store > by_services, "services read what the consumer cannot, and no more"
+    else:
+        assert from_store == 0
     match mode:
         case ReadMode.KAFKA_ONLY:
             assert remote == 0
