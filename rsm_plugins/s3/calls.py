@@ -399,7 +399,24 @@ class Calls:
     async def _try(self, client: Any, request: Request[T], ends_at: float, seconds: float) -> T:
         async with asyncio.timeout_at(ends_at), self._slots:
             async with asyncio.timeout(seconds):
-                return await request(client)
+                return await _of_this_task(request(client))
+
+
+async def _of_this_task(answer: Awaitable[T]) -> T:
+    """The answer; a try that fails where this task was not cancelled is one to repeat.
+
+    Where a server has answered before the end of a body was noticed, aiohttp cancels its own task
+    that writes the body, and passes that on if this task counts as cancelled (`cancelling`). A task
+    does so for ever in Python 3.11 and 3.12, once a TaskGroup of it has ended with an error.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    try:
+        return await answer
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling() > before:
+            raise
+        raise aiohttp.ClientConnectionError("the answer came before the body was sent") from error
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

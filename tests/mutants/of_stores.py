@@ -43,6 +43,9 @@ S3 = Target("rsm_plugins/s3/manager.py", BATCHES)
 OBJECTS = Target("rsm_plugins/s3/objects.py", BATCHES)
 UPLOADS_OF_MANY = Target("rsm_plugins/s3/uploads.py", BATCHES)
 CONTENT_MD5 = Target("rsm_plugins/s3/calls.py", BATCHES)
+CANCELLED_BODIES = Target(
+    "rsm_plugins/s3/calls.py", ("tests/rsm_plugins/s3/test_cancelled_bodies.py",)
+)
 ANSWERS = Target("rsm_plugins/contract/client.py", ("tests/rsm_plugins/test_batch_delete.py",))
 
 EDITS: tuple[Edit, ...] = (
@@ -115,6 +118,18 @@ EDITS: tuple[Edit, ...] = (
             "logs are deleted though their uploads cannot be listed",
             "            return dict.fromkeys(wanted, error)\n",
             "            return {name: error for name in kept}\n",
+        ),
+    ),
+    *CANCELLED_BODIES.edits(
+        (
+            "a task whose group had failed once ends when aiohttp cancels its writer",
+            "if task is None or task.cancelling() > before:",
+            "if task is None or task.cancelling():",
+        ),
+        (
+            "a caller that is cancelled goes on",
+            "if task is None or task.cancelling() > before:",
+            "if task is None:",
         ),
     ),
     *CONTENT_MD5.edits(
