@@ -17,6 +17,7 @@ _PEERS = Target("rlm/api/peers.py", ("tests/rlm/api/test_known_callers.py",))
 _HTTP = Target("rlm/service/listeners.py", ("tests/rlm/http/test_http_access.py",))
 _CONFIG = Target("rlm/config/rules.py", ("tests/rlm/config/test_authorization.py",))
 _FILES = Target("rlm/config/yaml_text.py", ("tests/rlm/api/test_principals.py",))
+_UNFIT = Target("rsm_plugins/process/config.py", ("tests/rlm/api/test_principals.py",))
 _SPARK = Target("tiered_reads/service_calls.py", ("tests/tiered_reads/test_fetch_client.py",))
 
 _STRANGERS = Target("rlm/api/strangers.py", ("tests/rlm/api/test_strangers.py",))
@@ -262,6 +263,8 @@ EDITS: tuple[Edit, ...] = (
             "if not isinstance(key_node, yaml.ScalarNode):",
             "if key_node is None:",
         ),
+    ),
+    *_UNFIT.edits(
         (
             "a date that does not exist ends the renewal of principals",
             "(ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)",
