@@ -7,7 +7,6 @@ once nothing that began in it is open. Pure. Sources: LogSegment.recover, Produc
 """
 
 import struct
-from dataclasses import dataclass
 
 from kip405.batches import BatchHeader
 from kip405.errors import Corrupt
@@ -55,14 +54,6 @@ class IndexBuilder:
         return bytes(self._offsets), bytes(self._times)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """An aborted transaction, as the transaction index of the segment with its marker has it."""
-
-    entry: TransactionIndexEntry
-    marker_segment: int
-
-
 class TransactionTracker:
     """Which transactions are open, and which were aborted, of one partition from its first batch.
 
@@ -71,7 +62,7 @@ class TransactionTracker:
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
-        self._ended: list[Ended] = []
+        self._ended: list[TransactionIndexEntry] = []
 
     @property
     def first_open_offset(self) -> int | None:
@@ -82,34 +73,35 @@ class TransactionTracker:
         """A batch of a transaction that is no marker."""
         self._open.setdefault(header.producer_id, header.base_offset)
 
-    def marker(self, header: BatchHeader, segment: int, *, is_abort: bool) -> None:
-        """The end of a transaction, in the segment with this base offset. A marker of a producer
-        without records in this partition ends nothing.
+    def marker(self, header: BatchHeader, *, is_abort: bool) -> None:
+        """The end of a transaction. A marker of a producer without records in this partition ends
+        nothing.
         """
         first = self._open.pop(header.producer_id, None)
         if first is None or not is_abort:
             return
         stable = min(self._open.values(), default=header.last_offset + 1)
         aborted = AbortedTransaction(header.producer_id, first, header.last_offset)
-        entry = TransactionIndexEntry(aborted, stable)
-        self._ended.append(Ended(entry=entry, marker_segment=segment))
+        self._ended.append(TransactionIndexEntry(aborted, stable))
 
-    def transaction_index(self, segment: int) -> bytes:
-        """The .txnindex of the segment: the transactions whose abort is in it."""
-        own = (one.entry for one in self._ended if one.marker_segment == segment)
-        return encode_transaction_index(own)
+    def transaction_index(self, start: int, next_offset: int) -> bytes:
+        """The .txnindex of a segment with these offsets: the transactions whose abort is in it.
+        Segments may overlap; a marker that several have is in the index of each.
+        """
+        return encode_transaction_index(
+            one for one in self._ended if start <= one.aborted.last_offset < next_offset
+        )
 
     def aborted_in(self, start: int, next_offset: int) -> tuple[AbortedTransaction, ...]:
         """All that touch the offsets, in the order of their markers; complete once no transaction
         is open that began below `next_offset`.
         """
         return tuple(
-            one.entry.aborted
+            one.aborted
             for one in self._ended
-            if one.entry.aborted.last_offset >= start
-            and one.entry.aborted.first_offset < next_offset
+            if one.aborted.last_offset >= start and one.aborted.first_offset < next_offset
         )
 
     def forget_below(self, offset: int) -> None:
         """Transactions that ended below the offset are asked for no more."""
-        self._ended = [one for one in self._ended if one.entry.aborted.last_offset >= offset]
+        self._ended = [one for one in self._ended if one.aborted.last_offset >= offset]

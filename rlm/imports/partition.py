@@ -5,13 +5,12 @@
 A segment is written once every transaction that began in it has ended, so that its list of aborted
 transactions is complete (H9); those whose transactions are open are held back. Indexes of later
 segments need the transactions of earlier ones. So where the first new log has any, logs that were
-imported are read again, but not written.
+imported are read again, but not written. So is an imported log in which a new one begins.
 """
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
 from kip405.crc import crc32c
 from kip405.errors import Corrupt, Internal, Invalid, NotFound
@@ -24,6 +23,7 @@ from kip405.segments import (
     RemoteLogSegmentState,
     SegmentLocator,
 )
+from rlm.imports.overlaps import is_copy
 from rlm.imports.scanned import LogReading, ScannedLog
 from rlm.plans.pinterest_import import (
     ImportPlan,
@@ -105,6 +105,13 @@ def ends_of(segments: Iterable[RemoteLogSegmentMetadata]) -> dict[int, int]:
     return {one.start_offset: one.next_offset for one in segments}
 
 
+def _begin_at(logs: Sequence[UploadedLog], first: int) -> int:
+    """The log to begin with: the first new one, or the imported one in which that begins."""
+    ends = [(one.imported.next_offset, at) for at, one in enumerate(logs[:first]) if one.imported]
+    end, at = max(ends, default=(0, first))
+    return at if end > logs[first].base_offset else first
+
+
 class PartitionImport:
     """One partition; `imported` are all its segments in our store."""
 
@@ -122,6 +129,8 @@ class PartitionImport:
         self._target = target
         self._plan = plan
         self._imported = sorted(imported, key=lambda one: one.start_offset)
+        there = {one.base_offset for one in plan.logs}
+        self._gone = [one for one in self._imported if one.start_offset not in there]
         self._ends = ends_of(imported)
         self._accepts_gaps = accepts_gaps
         self._report = report
@@ -150,7 +159,7 @@ class PartitionImport:
         first = next((at for at, one in enumerate(logs) if one.imported is None), len(logs))
         if first == len(logs):
             return self._state(TransactionTracker(), ())
-        done = await self._run_from(first)
+        done = await self._run_from(_begin_at(logs, first))
         if done is None:
             done = await self._run_from(0)
         if done is None:
@@ -161,11 +170,13 @@ class PartitionImport:
         """None where transactions need the logs before `first` too."""
         self._tracker = tracker = TransactionTracker()
         self._waiting = waiting = deque[ScannedLog]()
-        logs = self._plan.logs[first:]
-        next_offset, lineage = self._before(logs[0].base_offset)
-        for log, following in zip_longest(logs, logs[1:]):
-            check_follows(next_offset, log, accepts_gaps=self._accepts_gaps)
-            reading = LogReading(log, tracker)
+        left = deque(self._plan.logs[first:])
+        next_offset, lineage = self._before(left[0])
+        check_follows(next_offset, left[0], accepts_gaps=self._accepts_gaps)
+        tracked_to = 0
+        while left:
+            log = left.popleft()
+            reading = LogReading(log, tracker, tracked_to=tracked_to, following=left)
             await self._compare(reading, log)
             scan = await reading.read(self._store.uploaded, self._name(log))
             if reading.astray:
@@ -173,19 +184,50 @@ class PartitionImport:
             if reading.has_transactions and first > 0:
                 return None
             offsets, times = reading.indexes()
-            lineage = lineage_with(lineage, log, scan)
-            next_offset = scan.last_offset + 1
-            if following is not None:  # before it is written: it may be this one that was cut short
-                check_follows(next_offset, following, accepts_gaps=self._accepts_gaps)
+            lineage = lineage_with(lineage.below(log.base_offset), log, scan)
+            tracked_to = scan.last_offset + 1
+            self._check_comparable(log, tracked_to)
+            # Before it is written: it may be this one that was cut short, or is another history.
+            await self._check_following(log, reading, tracked_to, left)
             waiting.append(
                 ScannedLog(
                     log=log, scan=scan, offset_index=offsets, time_index=times, lineage=lineage
                 )
             )
             await self._write_decided(waiting, tracker)
-            if len(waiting) >= MOST_HELD_BACK and following is not None:
+            if len(waiting) >= MOST_HELD_BACK and left:
                 return replace(self._state(tracker, waiting), is_cut_off=True)
         return self._state(tracker, waiting)
+
+    async def _check_following(
+        self, log: UploadedLog, reading: LogReading, next_offset: int, left: deque[UploadedLog]
+    ) -> None:
+        """Pass over what the log has, too; Invalid unless it goes on without a gap, and with the
+        same bytes where the next log overlaps it.
+        """
+        uploaded, name = self._store.uploaded, self._name(log)
+        while left and left[0].base_offset < next_offset:
+            other = left[0]
+            if not await is_copy(
+                uploaded, log, name, other, self._name(other), reading.begins.get(other.base_offset)
+            ):
+                return
+            left.popleft()
+            if other.imported is None:
+                self._warn(other, f"a copy of what the log at {log.base_offset} has: passed over")
+        if left:
+            check_follows(next_offset, left[0], accepts_gaps=self._accepts_gaps)
+
+    def _check_comparable(self, log: UploadedLog, next_offset: int) -> None:
+        """Invalid if it is new and overlaps a segment of ours whose log has gone since."""
+        if log.imported is not None:
+            return
+        for one in self._gone:
+            if one.start_offset < next_offset and log.base_offset < one.next_offset:
+                raise Invalid(
+                    f"the log at {log.base_offset} overlaps the imported {one.start_offset}, whose "
+                    "log is not there to compare the two"
+                )
 
     async def _compare(self, reading: LogReading, log: UploadedLog) -> None:
         """Their indexes are not used; what is wrong with them is said."""
@@ -200,12 +242,17 @@ class PartitionImport:
     def _warn(self, log: UploadedLog, text: str) -> None:
         self._warnings[log.base_offset] = f"{log.base_offset}: {text}"
 
-    def _before(self, base_offset: int) -> tuple[int | None, Lineage]:
-        """Where the segments before an offset end, and their leader epochs."""
-        before = [one for one in self._imported if one.start_offset < base_offset]
+    def _before(self, log: UploadedLog) -> tuple[int | None, Lineage]:
+        """Where the segments before a log end, and their leader epochs. A log that was imported
+        has been compared with those that it overlaps.
+        """
+        before = [one for one in self._imported if one.start_offset < log.base_offset]
         if not before:
             return None, Lineage(())
-        return before[-1].next_offset, remote_lineage(before)
+        end = max(one.next_offset for one in before)
+        if log.imported is not None:
+            end = min(end, log.base_offset)
+        return end, remote_lineage(before)
 
     async def _write_decided(self, waiting: deque[ScannedLog], tracker: TransactionTracker) -> None:
         """Write the logs in which every transaction has ended."""
@@ -217,7 +264,7 @@ class PartitionImport:
             if scanned.log.imported is None:
                 await self._write(scanned, tracker)
                 self._report(self._state(tracker, waiting))
-            tracker.forget_below(scanned.next_offset)
+            tracker.forget_below(scanned.log.base_offset)  # the next log may repeat its end
 
     async def _write(self, scanned: ScannedLog, tracker: TransactionTracker) -> None:
         indexes, txn_index_empty = scanned.indexes(tracker)

@@ -1,5 +1,6 @@
 """Reads a log of another uploader once: every byte is checked, and its indexes are rebuilt."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,6 +9,7 @@ from kip405.checkpoints import encode_leader_epochs
 from kip405.contracts import IndexType
 from kip405.crc import ByteBuffer
 from kip405.errors import Corrupt, Unavailable
+from kip405.ids import MAX_OFFSET
 from kip405.indexes import (
     ChunkChecksums,
     OffsetIndex,
@@ -50,7 +52,7 @@ class ScannedLog:
     def indexes(self, tracker: TransactionTracker) -> tuple[bytes, bool]:
         """The indexes object, and whether the transaction index is empty."""
         start, scan = self.log.base_offset, self.scan
-        own = tracker.transaction_index(start)
+        own = tracker.transaction_index(start, self.next_offset)
         checksums = ChunkChecksums(chunk_size_bytes=scan.chunk_size_bytes, crcs=scan.chunk_crcs)
         aborted = tracker.aborted_in(start, self.next_offset)
         sections: dict[IndexType, ByteBuffer] = {
@@ -65,16 +67,37 @@ class ScannedLog:
         return build_indexes_object(sections), not own
 
 
-class LogReading:
-    """Reads one log; `feed` is called with each piece."""
+async def read_piece(objects: Readable, name: str, wanted: ByteRange) -> ByteBuffer:
+    """A range that was listed; Unavailable: the object is shorter than it was listed."""
+    piece = await objects.read_range(name, wanted)
+    if len(piece) != wanted.end - wanted.start:
+        raise Unavailable(f"{name} ends at byte {wanted.start + len(piece)} of {wanted.end}")
+    return piece
 
-    def __init__(self, log: UploadedLog, tracker: TransactionTracker) -> None:
+
+class LogReading:
+    """Reads one log. `tracked_to`: below it the tracker has had the batches of another log.
+    `begins`: where the batches begin at which one of the `following` logs does, by base offset.
+    """
+
+    def __init__(
+        self,
+        log: UploadedLog,
+        tracker: TransactionTracker,
+        *,
+        tracked_to: int = 0,
+        following: Iterable[UploadedLog] = (),
+    ) -> None:
         self._log = log
         self._tracker = tracker
+        self._tracked_to = tracked_to
+        self._bases = (one.base_offset for one in following)
+        self._base = next(self._bases, MAX_OFFSET)
+        self.begins: dict[int, int] = {}
         self._builder = IndexBuilder(log.base_offset)
         self._scanner = SegmentScanner(
             base_offset=log.base_offset,
-            next_offset=log.next_base_offset,
+            next_offset=log.end_limit,
             on_batch=self._on_batch,
             on_control=self._on_control,
         )
@@ -100,9 +123,7 @@ class LogReading:
         position = 0
         while position < self._log.size_bytes:
             end = min(position + READ_BYTES, self._log.size_bytes)
-            piece = await objects.read_range(name, ByteRange(start=position, end=end))
-            if len(piece) != end - position:
-                raise Unavailable(f"{name} ends at byte {position + len(piece)} of {end}")
+            piece = await read_piece(objects, name, ByteRange(start=position, end=end))
             try:
                 self._scanner.feed(piece)
             except Corrupt as error:
@@ -119,17 +140,21 @@ class LogReading:
 
     def _on_batch(self, position: int, header: BatchHeader) -> None:
         self._builder.add(position, header)
+        while self._base <= header.last_offset:
+            if self._base == header.base_offset:
+                self.begins[self._base] = position
+            self._base = next(self._bases, MAX_OFFSET)
         indexed = self._theirs.pop(position, None)
         self._astray += indexed is not None and indexed < header.base_offset
         if header.is_transactional:
             self.has_transactions = True
-            if not header.is_control:
+            if not header.is_control and header.base_offset >= self._tracked_to:
                 self._tracker.data(header)
 
     def _on_control(self, header: BatchHeader, buffer: ByteBuffer, position: int) -> None:
-        if not header.is_transactional:
-            return  # of KRaft, not of a transaction
+        if not header.is_transactional or header.base_offset < self._tracked_to:
+            return  # of KRaft, not of a transaction; or known from the log before
         marker = next(records(buffer, position), None)
         if marker is not None and marker.control_type in (ControlType.ABORT, ControlType.COMMIT):
             is_abort = marker.control_type == ControlType.ABORT
-            self._tracker.marker(header, self._log.base_offset, is_abort=is_abort)
+            self._tracker.marker(header, is_abort=is_abort)

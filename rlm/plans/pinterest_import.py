@@ -7,9 +7,11 @@ The rule, for one partition:
 - Their own consumer takes only segments that have all three files. Where the first ones lack some,
   their retention is deleting them, and they are passed over. Later ones are taken for their log, as
   indexes are rebuilt; what is missing is reported.
-- Segments follow each other without a gap, unless the operator accepts gaps as lost. They never
-  overlap, and leader epochs never fall: otherwise an unclean election has left two histories.
-- A segment that was imported is not read again. Its log must have the size that it had.
+- Segments follow each other without a gap, unless the operator accepts gaps as lost. Where they
+  overlap, as after a change of leaders, the bytes of both must be the same (rlm.imports.overlaps),
+  and leader epochs never fall: otherwise an unclean election has left two histories.
+- A segment that was imported is read again only where later ones need it. Its log must have the
+  size that it had.
 """
 
 import hashlib
@@ -50,12 +52,12 @@ class FoundSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadedLog:
-    """A log to import, or one that was imported. `next_base_offset`: that of the next log in the
-    bucket, MAX_OFFSET for the last one.
+    """A log to import, or one that was imported. `end_limit`: the base offset of the first log
+    above the watermark, which it must not reach; MAX_OFFSET if there is none.
     """
 
     base_offset: int
-    next_base_offset: int
+    end_limit: int
     size_bytes: int
     modified_ms: int
     imported: RemoteLogSegmentMetadata | None = None
@@ -101,13 +103,13 @@ def plan_import(
         return ImportPlan(partition=partition, watermark=None, refused=why)
     whole, warnings = _without_remains(ordered)
     with_log = [one for one in whole if LOG in one.suffixes]
-    logs = _logs(with_log, imported)
+    logs = _logs(with_log, imported, watermark)
     taken = tuple(one for one in logs if one.base_offset <= watermark)
     warnings += _missing_files(whole, watermark)
     return ImportPlan(
         partition=partition,
         watermark=watermark,
-        logs=taken,
+        logs=_without_settled_copies(taken),
         beyond=len(logs) - len(taken),
         warnings=tuple(warnings),
         refused=_refusal(taken, whole, watermark, imported, accepts_gaps=accepts_gaps),
@@ -137,19 +139,46 @@ def _missing_files(whole: Iterable[FoundSegment], watermark: int) -> list[str]:
 
 
 def _logs(
-    found: Sequence[FoundSegment], imported: Mapping[int, RemoteLogSegmentMetadata]
+    found: Sequence[FoundSegment],
+    imported: Mapping[int, RemoteLogSegmentMetadata],
+    watermark: int,
 ) -> tuple[UploadedLog, ...]:
-    following = [*(one.base_offset for one in found[1:]), MAX_OFFSET]
+    above = (one.base_offset for one in found if one.base_offset > watermark)
+    end_limit = next(above, MAX_OFFSET)
     return tuple(
         UploadedLog(
             base_offset=one.base_offset,
-            next_base_offset=following_base,
+            end_limit=end_limit,
             size_bytes=one.size_bytes,
             modified_ms=one.modified_ms,
             imported=imported.get(one.base_offset),
         )
-        for one, following_base in zip(found, following, strict=True)
+        for one in found
     )
+
+
+def _without_settled_copies(taken: Sequence[UploadedLog]) -> tuple[UploadedLog, ...]:
+    """Without logs that an earlier import has passed over as copies: they were there when a later
+    log was imported, and what is imported before and behind them leaves no gap.
+    """
+    ends, end = [], 0
+    for log in taken:
+        end = max(end, 0 if log.imported is None else log.imported.next_offset)
+        ends.append(end)
+    kept: list[UploadedLog] = []
+    later: RemoteLogSegmentMetadata | None = None
+    for log, end in zip(reversed(taken), reversed(ends), strict=True):
+        is_settled = (
+            log.imported is None
+            and later is not None
+            and log.base_offset < end
+            and later.start_offset <= end
+            and log.modified_ms < later.event_timestamp_ms
+        )
+        if not is_settled:
+            kept.append(log)
+        later = log.imported or later
+    return tuple(reversed(kept))
 
 
 def _refusal(
@@ -176,12 +205,13 @@ def _refusal(
                 f"{known.segment_size_bytes} when it was imported: it was replaced; have the "
                 "old one back"
             )
-        if known is not None and known.next_offset > log.next_base_offset:
-            return f"the log at {log.next_base_offset} lies in the imported {log.base_offset}"
     first = taken[0].base_offset
     inside = [one for one in imported.values() if one.start_offset < first < one.next_offset]
-    if inside:
-        return f"the log at {first} lies in the imported {inside[0].start_offset}"
+    if inside and taken[0].imported is None:
+        return (
+            f"the log at {first} lies in the imported {inside[0].start_offset}, whose log is not "
+            "there to compare the two"
+        )
     return None
 
 
@@ -212,7 +242,10 @@ def check_follows(next_offset: int | None, log: UploadedLog, *, accepts_gaps: bo
     if next_offset is None or next_offset == log.base_offset:
         return
     if next_offset > log.base_offset:
-        raise Invalid(f"the log at {log.base_offset} overlaps the one before: it ends below it")
+        raise Invalid(
+            f"the log at {log.base_offset} overlaps what is imported up to {next_offset - 1}, "
+            "whose log is not there to compare the two"
+        )
     if not accepts_gaps:
         raise Invalid(
             f"no log has the offsets {next_offset} to {log.base_offset - 1}: one is missing, or "

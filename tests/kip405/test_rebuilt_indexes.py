@@ -94,7 +94,7 @@ def test_h09_a_list_is_complete_once_nothing_that_began_in_it_is_open(
             tracker.data(header_at(offset, producer))
             model.open.setdefault(producer, offset)
         else:
-            tracker.marker(header_at(offset, producer), bases[-1], is_abort=action == "abort")
+            tracker.marker(header_at(offset, producer), is_abort=action == "abort")
             first = model.open.pop(producer, None)
             if first is not None and action == "abort":
                 model.aborted.append(AbortedTransaction(producer, first, offset))
@@ -108,7 +108,7 @@ def test_h09_a_list_is_complete_once_nothing_that_began_in_it_is_open(
         ]
         assert list(tracker.aborted_in(start, end)) == touching
         own = [one for one in model.aborted if start <= one.last_offset < end]
-        found = list(transaction_index(tracker.transaction_index(start)))
+        found = list(transaction_index(tracker.transaction_index(start, end)))
         assert [one.aborted for one in found] == own
         for entry in found:
             assert start <= entry.aborted.last_offset < end
@@ -119,24 +119,24 @@ def test_the_last_stable_offset_of_an_entry_is_that_of_the_oldest_open_one() -> 
     tracker = TransactionTracker()
     for offset, producer in ((0, 1), (5, 2), (7, 3)):
         tracker.data(header_at(offset, producer))
-    tracker.marker(header_at(9, 1), 0, is_abort=True)
-    tracker.marker(header_at(10, 3), 0, is_abort=True)
-    tracker.marker(header_at(11, 2), 0, is_abort=True)
-    entries = transaction_index(tracker.transaction_index(0))
+    tracker.marker(header_at(9, 1), is_abort=True)
+    tracker.marker(header_at(10, 3), is_abort=True)
+    tracker.marker(header_at(11, 2), is_abort=True)
+    entries = transaction_index(tracker.transaction_index(0, 12))
     assert [one.last_stable_offset for one in entries] == [5, 5, 12]
 
 
 def test_a_marker_without_records_ends_nothing() -> None:
     tracker = TransactionTracker()
-    tracker.marker(header_at(3, 1), 0, is_abort=True)
-    assert tracker.transaction_index(0) == b""
+    tracker.marker(header_at(3, 1), is_abort=True)
+    assert tracker.transaction_index(0, 100) == b""
     assert tracker.aborted_in(0, 100) == ()
 
 
 def test_what_ended_before_is_forgotten() -> None:
     tracker = TransactionTracker()
     tracker.data(header_at(0, 1))
-    tracker.marker(header_at(9, 1), 0, is_abort=True)
+    tracker.marker(header_at(9, 1), is_abort=True)
     tracker.forget_below(9)
     assert len(tracker.aborted_in(0, 10)) == 1
     tracker.forget_below(10)

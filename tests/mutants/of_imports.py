@@ -8,6 +8,7 @@ _COMMAND = "tests/rlm/cli/test_import.py"
 _LAYOUT = "tests/rsm_plugins/test_pinterest_layout.py"
 _STOPS = "tests/rlm/imports/test_stops.py"
 _INDEXES = "tests/kip405/test_rebuilt_indexes.py"
+_OVERLAPS = "tests/rlm/imports/test_overlaps.py"
 PLAN = Target("rlm/plans/pinterest_import.py", (_IMPORT,))
 
 RUN = Target("rlm/imports/run.py", (_WRONG_USE,))
@@ -25,6 +26,10 @@ OWN = Target("rsm_plugins/local/manager.py", (_IMPORT,))
 EVIDENCE = Target("rlm/tasks/evidence.py", (_IMPORT,))
 LAYOUT = Target("rsm_plugins/layout/pinterest.py", (_LAYOUT,))
 INDEXES = Target("kip405/rebuilt_indexes.py", (_INDEXES,))
+OVERLAPS = Target("rlm/imports/overlaps.py", (_OVERLAPS,))
+OVERLAPPING = Target("rlm/imports/partition.py", (_OVERLAPS,))
+REPEATED = Target("rlm/imports/scanned.py", (_OVERLAPS,))
+SETTLED = Target("rlm/plans/pinterest_import.py", (_OVERLAPS,))
 
 EDITS: tuple[Edit, ...] = (
     *PLAN.edits(
@@ -69,13 +74,92 @@ EDITS: tuple[Edit, ...] = (
     *STOPPED.edits(
         (
             "a log that was cut short at a batch is imported, and cannot be mended any more",
-            "            if following is not None:",
-            "            if following is None:",
+            "            await self._check_following(log, reading, tracked_to, left)\n",
+            "            if left and left[0].base_offset < tracked_to:\n"
+            "                await self._check_following(log, reading, tracked_to, left)\n",
         ),
         (
             "segments that wait before a damaged log are not reported",
             "self._state(self._tracker, self._waiting)",
             "self._state(TransactionTracker(), ())",
+        ),
+    ),
+    *OVERLAPS.edits(
+        (
+            "H4: logs that overlap are of one history",
+            "        if first != second:\n",
+            "        if len(first) != len(second):\n",
+        ),
+        (
+            "H4: of logs that overlap only the first piece is compared",
+            "    for start in range(0, shared_bytes, READ_BYTES):\n",
+            "    for start in range(0, min(shared_bytes, READ_BYTES), READ_BYTES):\n",
+        ),
+        (
+            "H4: what reaches beyond the log before it is a copy",
+            "    if other.size_bytes > shared_bytes:\n",
+            "    if other.size_bytes < shared_bytes:\n",
+        ),
+        (
+            "a copy that is cut short is a copy",
+            "    await LogReading(other, TransactionTracker()).read(objects, other_name)\n",
+            "",
+        ),
+        (
+            "another offset is named than the first that differs",
+            "        if begins + at <= position:\n",
+            "        if at <= position:\n",
+        ),
+    ),
+    *OVERLAPPING.edits(
+        (
+            "H9: what the next log repeats is forgotten",
+            "            tracker.forget_below(scanned.log.base_offset)",
+            "            tracker.forget_below(scanned.next_offset)",
+        ),
+        (
+            "epochs of the end that is repeated stay",
+            "lineage_with(lineage.below(log.base_offset), log, scan)\n",
+            "lineage_with(lineage, log, scan)\n",
+        ),
+        (
+            "H4: what overlaps a log that has gone is imported",
+            "            if one.start_offset < next_offset and log",
+            "            if one.start_offset > next_offset and log",
+        ),
+        (
+            "the log in which a new one begins is not read again",
+            "    return at if end > logs[first].base_offset else first\n",
+            "    return first\n",
+        ),
+        (
+            "what was compared before must be there to compare",
+            "        if log.imported is not None:\n            end = min(end, log.base_offset)\n",
+            "",
+        ),
+    ),
+    *REPEATED.edits(
+        (
+            "H9: a transaction begins again where the next log repeats its records",
+            "            if not header.is_control and header.base_offset >= self._tracked_to:\n",
+            "            if not header.is_control:\n",
+        ),
+        (
+            "H4: a log may begin inside a batch of the one before",
+            "            if self._base == header.base_offset:\n",
+            "            if self._base <= header.last_offset:\n",
+        ),
+    ),
+    *SETTLED.edits(
+        (
+            "H4: a log that is newer than the import was passed over by it",
+            "            and log.modified_ms < later.event_timestamp_ms\n",
+            "",
+        ),
+        (
+            "copies are compared again with each import",
+            "        if not is_settled:\n",
+            "        if is_settled or not is_settled:\n",
         ),
     ),
     *RUN.edits(
@@ -231,8 +315,8 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H9: an abort that a later segment has is left out of the list",
-            "            if one.entry.aborted.last_offset >= start\n",
-            "            if start <= one.entry.aborted.last_offset < next_offset\n",
+            "            if one.aborted.last_offset >= start and",
+            "            if start <= one.aborted.last_offset < next_offset and",
         ),
     ),
 )
