@@ -17,6 +17,7 @@ from kip405.errors import Corrupt, Internal, Invalid, NotFound
 from kip405.ids import RemoteLogSegmentId, Uuid
 from kip405.lineage import Lineage, remote_lineage
 from kip405.rebuilt_indexes import TransactionTracker
+from kip405.scan import SegmentScan
 from kip405.segments import (
     CustomMetadata,
     RemoteLogSegmentMetadata,
@@ -112,6 +113,15 @@ def _begin_at(logs: Sequence[UploadedLog], first: int) -> int:
     return at if end > logs[first].base_offset else first
 
 
+def _check_unchanged(log: UploadedLog, scan: SegmentScan) -> None:
+    """Invalid if it was imported, and has been replaced by one of the same size."""
+    if log.imported is not None and log.imported.custom().log_crc32c != scan.crc32c:
+        raise Invalid(
+            f"the log at {log.base_offset} has other bytes than when it was imported: it was "
+            "replaced; have the old one back"
+        )
+
+
 class PartitionImport:
     """One partition; `imported` are all its segments in our store."""
 
@@ -183,6 +193,7 @@ class PartitionImport:
                 self._warn(log, f"{reading.astray} entries of its .index lead astray")
             if reading.has_transactions and first > 0:
                 return None
+            _check_unchanged(log, scan)
             offsets, times = reading.indexes()
             lineage = lineage_with(lineage.below(log.base_offset), log, scan)
             tracked_to = scan.last_offset + 1
@@ -206,17 +217,18 @@ class PartitionImport:
         same bytes where the next log overlaps it.
         """
         uploaded, name = self._store.uploaded, self._name(log)
+        going_on = deque[UploadedLog]()
         while left and left[0].base_offset < next_offset:
-            other = left[0]
+            other = left.popleft()
             if not await is_copy(
                 uploaded, log, name, other, self._name(other), reading.begins.get(other.base_offset)
             ):
-                return
-            left.popleft()
-            if other.imported is None:
+                going_on.append(other)
+            elif other.imported is None:
                 self._warn(other, f"a copy of what the log at {log.base_offset} has: passed over")
-        if left:
+        if left and not going_on:
             check_follows(next_offset, left[0], accepts_gaps=self._accepts_gaps)
+        left.extendleft(reversed(going_on))
 
     def _check_comparable(self, log: UploadedLog, next_offset: int) -> None:
         """Invalid if it is new and overlaps a segment of ours whose log has gone since."""

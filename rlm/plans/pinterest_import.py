@@ -15,6 +15,7 @@ The rule, for one partition:
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -32,6 +33,10 @@ from rsm_plugins.layout.pinterest import (
 )
 
 _MOST_SHOWN = 3
+_LONGEST_UPLOAD_MS = 3_600_000
+"""S3 dates an object by the beginning of its upload, so it may be listed after younger ones. Their
+uploader gives up after one minute; a retry by hand may take longer.
+"""
 _SUFFIXES = frozenset({LOG, OFFSET_INDEX, TIME_INDEX})
 
 
@@ -106,13 +111,14 @@ def plan_import(
     logs = _logs(with_log, imported, watermark)
     taken = tuple(one for one in logs if one.base_offset <= watermark)
     warnings += _missing_files(whole, watermark)
+    kept = _without_settled_copies(taken, imported)
     return ImportPlan(
         partition=partition,
         watermark=watermark,
-        logs=_without_settled_copies(taken),
+        logs=kept,
         beyond=len(logs) - len(taken),
         warnings=tuple(warnings),
-        refused=_refusal(taken, whole, watermark, imported, accepts_gaps=accepts_gaps),
+        refused=_refusal(kept, whole, watermark, imported, accepts_gaps=accepts_gaps),
     )
 
 
@@ -157,28 +163,44 @@ def _logs(
     )
 
 
-def _without_settled_copies(taken: Sequence[UploadedLog]) -> tuple[UploadedLog, ...]:
+def _without_settled_copies(
+    taken: Sequence[UploadedLog], imported: Mapping[int, RemoteLogSegmentMetadata]
+) -> tuple[UploadedLog, ...]:
     """Without logs that an earlier import has passed over as copies: they were there when a later
-    log was imported, and what is imported before and behind them leaves no gap.
+    log was imported, and what is imported before and behind them leaves no gap. The log that they
+    were compared with may have gone since.
     """
-    ends, end = [], 0
-    for log in taken:
-        end = max(end, 0 if log.imported is None else log.imported.next_offset)
-        ends.append(end)
     kept: list[UploadedLog] = []
     later: RemoteLogSegmentMetadata | None = None
+    latest_ms = 0
+    ends = _ends_before(taken, imported)
     for log, end in zip(reversed(taken), reversed(ends), strict=True):
         is_settled = (
             log.imported is None
             and later is not None
             and log.base_offset < end
             and later.start_offset <= end
-            and log.modified_ms < later.event_timestamp_ms
+            and log.modified_ms + _LONGEST_UPLOAD_MS < latest_ms
         )
         if not is_settled:
             kept.append(log)
-        later = log.imported or later
+        if log.imported is not None:
+            later = log.imported
+            latest_ms = max(latest_ms, later.event_timestamp_ms)
     return tuple(reversed(kept))
+
+
+def _ends_before(
+    taken: Iterable[UploadedLog], imported: Mapping[int, RemoteLogSegmentMetadata]
+) -> list[int]:
+    """Up to where segments are imported that begin before each log."""
+    ends, end = [], 0
+    left = deque(sorted(imported))
+    for log in taken:
+        while left and left[0] < log.base_offset:
+            end = max(end, imported[left.popleft()].next_offset)
+        ends.append(end)
+    return ends
 
 
 def _refusal(

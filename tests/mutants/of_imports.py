@@ -9,6 +9,7 @@ _LAYOUT = "tests/rsm_plugins/test_pinterest_layout.py"
 _STOPS = "tests/rlm/imports/test_stops.py"
 _INDEXES = "tests/kip405/test_rebuilt_indexes.py"
 _OVERLAPS = "tests/rlm/imports/test_overlaps.py"
+_LATER = "tests/rlm/imports/test_overlaps_later.py"
 PLAN = Target("rlm/plans/pinterest_import.py", (_IMPORT,))
 
 RUN = Target("rlm/imports/run.py", (_WRONG_USE,))
@@ -29,6 +30,8 @@ INDEXES = Target("kip405/rebuilt_indexes.py", (_INDEXES,))
 OVERLAPS = Target("rlm/imports/overlaps.py", (_OVERLAPS,))
 OVERLAPPING = Target("rlm/imports/partition.py", (_OVERLAPS,))
 REPEATED = Target("rlm/imports/scanned.py", (_OVERLAPS,))
+OUT_OF_ORDER = Target("rlm/plans/pinterest_import.py", (_LATER,))
+THREE = Target("rlm/imports/partition.py", (_LATER,))
 SETTLED = Target("rlm/plans/pinterest_import.py", (_OVERLAPS,))
 
 EDITS: tuple[Edit, ...] = (
@@ -153,13 +156,37 @@ EDITS: tuple[Edit, ...] = (
     *SETTLED.edits(
         (
             "H4: a log that is newer than the import was passed over by it",
-            "            and log.modified_ms < later.event_timestamp_ms\n",
+            "            and log.modified_ms + _LONGEST_UPLOAD_MS < latest_ms\n",
             "",
         ),
         (
             "copies are compared again with each import",
             "        if not is_settled:\n",
             "        if is_settled or not is_settled:\n",
+        ),
+    ),
+    *OUT_OF_ORDER.edits(
+        (
+            "H4: what was uploaded slowly counts as passed over",
+            "            and log.modified_ms + _LONGEST_UPLOAD_MS < latest_ms\n",
+            "            and log.modified_ms < latest_ms\n",
+        ),
+        (
+            "a copy whose first log has gone refuses its partition",
+            "        refused=_refusal(kept, whole, ",
+            "        refused=_refusal(taken, whole, ",
+        ),
+    ),
+    *THREE.edits(
+        (
+            "H4: a log is only compared with the next one",
+            "                going_on.append(other)\n",
+            "                left.appendleft(other)\n                return\n",
+        ),
+        (
+            "H4: an imported log that was replaced proves others",
+            "            _check_unchanged(log, scan)\n",
+            "",
         ),
     ),
     *RUN.edits(

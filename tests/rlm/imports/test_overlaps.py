@@ -193,7 +193,7 @@ async def test_a_download_of_an_overlap_has_each_batch_once(tmp_path: Path) -> N
 @pytest.mark.parametrize("end", [80, 100])
 async def test_a_log_within_the_one_before_is_passed_over(tmp_path: Path, end: int) -> None:
     site = site_with(tmp_path, LOGS[0], part(60, end), part(80, 200))
-    os.utime(site.bucket.file(80), (UPLOADED_S + 60, UPLOADED_S + 60))
+    os.utime(site.bucket.file(80), (UPLOADED_S + 3_601, UPLOADED_S + 3_601))
     (done,) = await site.run()
     assert (done.segments, done.stopped) == (2, None)
     assert done.warnings == ("60: a copy of what the log at 0 has: passed over",)
@@ -218,12 +218,12 @@ async def test_a_copy_that_is_the_last_log_is_no_end_for_later_ones(tmp_path: Pa
 async def test_h04_a_log_that_was_put_there_after_later_ones_is_compared(tmp_path: Path) -> None:
     """What was passed over before is not read again, but what is newer than the import is."""
     site = site_with(tmp_path, log_of(0, [40, 40, 20]), log_of(40, [40]), log_of(100, [100]))
-    os.utime(site.bucket.file(100), (UPLOADED_S + 60, UPLOADED_S + 60))
+    os.utime(site.bucket.file(100), (UPLOADED_S + 3_601, UPLOADED_S + 3_601))
     await site.run()
     assert (await site.run())[0].plan.new == ()
     site.bucket.put(40, batch(40, 40, value=b"of another history"))
     for suffix in ("log", "index", "timeindex"):
-        os.utime(site.bucket.file(40, suffix), (UPLOADED_S + 90, UPLOADED_S + 90))
+        os.utime(site.bucket.file(40, suffix), (UPLOADED_S + 9_000, UPLOADED_S + 9_000))
     (done,) = await site.run()
     assert "differ from offset 40 on" in (done.stopped or "")
     (doubt,) = await doubts(site)
