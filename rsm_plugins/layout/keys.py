@@ -197,13 +197,13 @@ def object_name(locator: SegmentLocator, kind: ObjectKind) -> str:
         raise Invalid(
             f"segment {locator.segment_id} has layout {layout_of(locator)} and no {kind.value}"
         )
-    return f"{segment_stem(locator)}.{kind.value}"
+    return names_prefix(locator) + kind.value
 
 
 def object_names(locator: SegmentLocator) -> dict[ObjectKind, str]:
     """Names of all objects of the segment, in the order of `objects_of`."""
-    stem = segment_stem(locator)
-    return {kind: f"{stem}.{kind.value}" for kind in objects_of(locator)}
+    prefix = names_prefix(locator)
+    return {kind: prefix + kind.value for kind in objects_of(locator)}
 
 
 def segment_stem(locator: SegmentLocator) -> str:
@@ -215,6 +215,11 @@ def segment_stem(locator: SegmentLocator) -> str:
     bits = 0 if custom is None else custom.entropy_bits
     folder = partition_folder(locator.cluster_id, partition, bits)
     return f"{folder}/{locator.start_offset:020d}-{locator.segment_id.id}"
+
+
+def names_prefix(locator: SegmentLocator) -> str:
+    """What the names of all objects of the segment begin with, and no other name does."""
+    return f"{segment_stem(locator)}."
 
 
 def objects_stem(metadata: RemoteLogSegmentMetadata, cluster_id: str) -> str:

@@ -32,9 +32,9 @@ from rsm_plugins.layout.keys import (
     data_objects_of,
     is_segment_object,
     layout_of,
+    names_prefix,
     object_name,
     object_names,
-    segment_stem,
 )
 from rsm_plugins.layout.manifest import check_manifest_size, decode_identity, encode_identity
 from rsm_plugins.layout.pinterest import refuse_marked
@@ -269,7 +269,7 @@ class S3RemoteStorageManager:
         await self._remove_all(manifest, (manifest,))
         with suppress(Invalid):  # a server that cannot list uploads has none either
             await self._uploads.abort_all(data, lambda found, _began_ms, _now_ms: found == data)
-        await self._remove_all(f"{segment_stem(locator)}.", tuple(names.values()))
+        await self._remove_all(names_prefix(locator), tuple(names.values()))
 
     async def _remove_all(self, beginning: str, names: Sequence[str]) -> None:
         """Remove objects of a segment, whose names begin so; in a bucket that has versions for the

@@ -22,7 +22,7 @@ from kip405.contracts import ExpectedSegment, Presence, SegmentPresence, StoredO
 from kip405.crc import ByteBuffer, crc32c
 from kip405.errors import Corrupt, Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.segments import ByteRange, LogSegmentData, SegmentLocator
-from rsm_plugins.layout.keys import ObjectKind, data_objects_of, object_name, segment_stem
+from rsm_plugins.layout.keys import ObjectKind, data_objects_of, names_prefix, object_name
 from rsm_plugins.layout.pinterest import (
     LOG,
     LOG_MAX_BYTES,
@@ -121,7 +121,7 @@ class PinterestSegments:
             if [one async for one in self._of_attempt(locator, (LOG,))]:
                 return
             names = [object_name(locator, kind) for kind in data_objects_of(locator)]
-            there = self.own_versions.listed(_stem(locator))
+            there = self.own_versions.listed(names_prefix(locator))
             await self.own_versions.remove([one async for one in there if one.name in names])
 
     def _check_id(self, name: str, version_id: str) -> None:
@@ -214,7 +214,7 @@ class PinterestSegments:
         """
         reference_name = object_name(locator, ObjectKind.PINTEREST_LOG)
         manifest_name = object_name(locator, ObjectKind.MANIFEST)
-        own = [one async for one in self.own_versions.listed(_stem(locator))]
+        own = [one async for one in self.own_versions.listed(names_prefix(locator))]
         if not own and not own_metadata(locator):  # what is written first and removed last
             return
         # After the listing: no upload goes on whose reference is removed below.
@@ -428,8 +428,3 @@ def _metadata(locator: SegmentLocator, end_offset: int | None) -> UserMetadata:
 
 def _attempt(locator: SegmentLocator) -> str:
     return str(locator.segment_id.id)
-
-
-def _stem(locator: SegmentLocator) -> str:
-    """What the names of all our own objects of an attempt begin with."""
-    return f"{segment_stem(locator)}."

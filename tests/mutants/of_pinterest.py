@@ -154,14 +154,14 @@ EDITS: tuple[Edit, ...] = (
         ),
         (
             "H12: a writer that stores during its deletion leaves a log that nothing lists",
-            """        own = [one async for one in self.own_versions.listed(_stem(locator))]
+            """        own = [one async for one in self.own_versions.listed(names_prefix(locator))]
         if not own and not own_metadata(locator):  # what is written first and removed last
             return
         # After the listing: no upload goes on whose reference is removed below.
         ended = await self._abort_of(locator)
 """,
             """        ended = await self._abort_of(locator)
-        own = [one async for one in self.own_versions.listed(_stem(locator))]
+        own = [one async for one in self.own_versions.listed(names_prefix(locator))]
 """,
         ),
     ),
