@@ -1,6 +1,5 @@
 """A bucket of Pinterest's uploader becomes remote segments, and nothing of it changes."""
 
-import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from kip405.contracts import ExpectedSegment, IndexType, Presence, RemoteStorageManager
+from kip405.contracts import ExpectedSegment, IndexType, Presence
 from kip405.errors import Invalid, NotFound, RemoteStorageError, Unavailable
 from kip405.ids import Uuid
 from kip405.indexes import AbortedTransaction, IndexesObject, decode_aborted, transaction_index
@@ -20,12 +19,10 @@ from rlm.download.run import Download
 from rlm.download.sources import StoreSource
 from rlm.plans.pinterest_import import derived_topic_id
 from rsm_plugins.layout.pinterest import PinterestLayout
-from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 from tests.builders.clock import ManualClock
 from tests.builders.log_dir import CLUSTER_ID
 from tests.builders.pinterest import (
     CLUSTER,
-    LAYOUT,
     TOPIC,
     ImportSite,
     TheirBucket,
@@ -33,20 +30,10 @@ from tests.builders.pinterest import (
 )
 from tests.builders.threads import THREADS
 from tests.kip405.batch_builder import batch, control_batch, log_of
+from tests.rlm.imports.uploads import assert_ends_the_same, fresh, site_with
 
 FIRST, SECOND, THIRD = log_of(0, [40, 60]), log_of(100, [100]), log_of(200, [50, 50], epoch=2)
 LARGE = b"x" * 3_000
-
-
-def fresh(folder: Path, name: str) -> Path:
-    (folder / name).mkdir()
-    return folder / name
-
-
-def site_with(folder: Path, *logs: bytes) -> ImportSite:
-    site = ImportSite(folder)
-    upload_all(site.bucket, *logs)
-    return site
 
 
 async def plans(site: ImportSite, *accepted: str) -> list[PartitionPlan]:
@@ -140,27 +127,6 @@ async def test_the_same_command_again_has_nothing_to_do(tmp_path: Path) -> None:
     assert site.content() == whole.content()
 
 
-class Broken:
-    """Passes calls on to the store until so many of those that write were made."""
-
-    def __init__(self, inner: Any, writes: int) -> None:
-        self._inner = inner
-        self._left = writes
-
-    def __getattr__(self, name: str) -> Any:
-        called = getattr(self._inner, name)
-        if not name.startswith(("copy_", "write_", "create_", "delete_")):
-            return called
-
-        async def counted(*args: Any) -> Any:
-            self._left -= 1
-            if self._left < 0:
-                raise asyncio.CancelledError
-            return await called(*args)
-
-        return counted
-
-
 TRANSACTIONS = (
     batch(0, 10, transactional=True, producer_id=7) + batch(10, 10),
     batch(20, 10, transactional=True, producer_id=8) + control_batch(30, 0, producer_id=7),
@@ -173,16 +139,7 @@ TRANSACTIONS = (
 async def test_killed_anywhere_and_begun_again_it_ends_the_same(
     tmp_path: Path, writes: int, logs: tuple[bytes, ...]
 ) -> None:
-    undisturbed = site_with(fresh(tmp_path, "whole"), *logs)
-    await undisturbed.run()
-    site = site_with(tmp_path, *logs)
-    store = ImportingRemoteStorageManager(
-        cast("RemoteStorageManager", Broken(site.own(), writes)), LAYOUT, site.uploaded()
-    )
-    with pytest.raises(asyncio.CancelledError):
-        await site.run(site.work(store))
-    await site.run()
-    assert site.content() == undisturbed.content()
+    await assert_ends_the_same(tmp_path, logs, writes)
 
 
 async def aborted_of(

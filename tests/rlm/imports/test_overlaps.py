@@ -11,30 +11,21 @@ from typing import Any, cast
 import pytest
 
 from kip405.batches import BatchHeader, batch_headers
-from kip405.contracts import IndexType, RemoteStorageManager
+from kip405.contracts import IndexType
 from kip405.indexes import AbortedTransaction, transaction_index
 from kip405.segments import EpochEntry
 from rlm.api.server import ApiServer
 from rlm.imports import overlaps, scanned
 from rlm.v1 import fetch_pb2 as pb
-from rsm_plugins.pinterest.manager import ImportingRemoteStorageManager
 from tests.builders.clock import ManualClock
-from tests.builders.pinterest import LAYOUT, TOPIC, UPLOADED_S, ImportSite, upload_all
+from tests.builders.pinterest import TOPIC, UPLOADED_S, ImportSite, upload_all
 from tests.builders.threads import THREADS
 from tests.kip405.batch_builder import batch, control_batch, log_of
 from tests.rlm.api.attached_site import AttachedSite
 from tests.rlm.api.remote_site import WHO, Site, fetch
-from tests.rlm.imports.test_import import (
-    Broken,
-    aborted_of,
-    check,
-    download,
-    fresh,
-    indexes,
-    segments,
-    site_with,
-)
+from tests.rlm.imports.test_import import aborted_of, check, download, indexes, segments
 from tests.rlm.imports.test_stops import doubts
+from tests.rlm.imports.uploads import assert_ends_the_same, fresh, site_with
 
 ABORT, COMMIT = 0, 1
 
@@ -357,16 +348,7 @@ async def test_an_overlap_above_the_watermark_waits_for_it(tmp_path: Path) -> No
 @pytest.mark.parametrize("writes", range(9))
 async def test_killed_anywhere_in_an_overlap_it_ends_the_same(tmp_path: Path, writes: int) -> None:
     logs = (part(0, 100), part(60, 80), part(80, 150), part(131, 200))
-    undisturbed = site_with(fresh(tmp_path, "whole"), *logs)
-    await undisturbed.run()
-    site = site_with(tmp_path, *logs)
-    store = ImportingRemoteStorageManager(
-        cast("RemoteStorageManager", Broken(site.own(), writes)), LAYOUT, site.uploaded()
-    )
-    with pytest.raises(asyncio.CancelledError):
-        await site.run(site.work(store))
-    await site.run()
-    assert site.content() == undisturbed.content()
+    await assert_ends_the_same(tmp_path, logs, writes)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -7,9 +7,9 @@ import pytest
 
 from tests.builders.pinterest import UPLOADED_S, ImportSite, upload_all
 from tests.kip405.batch_builder import batch, log_of
-from tests.rlm.imports.test_import import site_with
 from tests.rlm.imports.test_overlaps import OTHER, read
 from tests.rlm.imports.test_stops import doubts
+from tests.rlm.imports.uploads import site_with
 
 SUFFIXES = ("log", "index", "timeindex")
 HOUR_S = 3_600
