@@ -19,7 +19,7 @@ from rlm.config.environment import value_of, variables
 from rlm.config.provider import CLASS_KEY, PATH_KEY, SERVER_PROPERTIES_KEY, answers_of
 from rlm.config.secured import environment_name
 from rlm.config.service import settings
-from rlm.config.yaml_text import read_text
+from rsm_plugins.process.yaml_text import read_text
 
 _CLUSTER_ID = "cluster.id"
 _PROPERTIES = ".properties"

@@ -19,7 +19,7 @@ from rlm.config.refusals import Refusals
 from rlm.config.secured import environment_name
 from rlm.config.service import settings
 from rlm.config.stores import STORE_ROWS
-from rlm.config.yaml_text import read_text
+from rsm_plugins.process.yaml_text import read_text
 from rsm_plugins.store_kinds import KIND_NAMES, kind_settings
 
 PREFIX = environment_name("")

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from kip405.addresses import Address
 from kip405.errors import Invalid
 from kip405.settings import (
@@ -27,6 +25,7 @@ from kip405.settings import (
 from rsm_plugins.contract.server_tls import ServerTls
 from rsm_plugins.contract.tls import require_both
 from rsm_plugins.files.segment_files import SPOOLED_COPIES_DEFAULT
+from rsm_plugins.process.yaml_text import read_text
 from rsm_plugins.store_kinds import KIND_NAMES, store_kind
 from rsm_plugins.threads import THREADS_DEFAULT
 
@@ -188,55 +187,16 @@ SETTINGS = Table(*rows_of(PluginSettings).values())
 def load_settings(path: Path) -> PluginSettings:
     """Settings of a YAML file; Invalid names the file, the key and what is allowed."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise Invalid(f"cannot read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path} is no YAML: {yaml_fault(error)}") from None
-    except UNFIT_VALUES as error:
-        raise Invalid(f"{path} {unfit_value(error)}") from None
+    except UnicodeDecodeError:
+        raise Invalid(f"{path} cannot be read: it is not UTF-8") from None
+    content = read_text(text, str(path), prefix=f"{path}: ")
     try:
         return settings_of(content if content is not None else {})
     except Invalid as error:
         raise Invalid(f"{path}: {error}") from error
-
-
-UNFIT_VALUES = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
-"""What PyYAML raises, besides its own errors, for a value that is not of the type it looks like."""
-
-_YAML_FAULTS = {
-    "mapping values are not allowed": "a line has a second ': ', or is indented more than the line "
-    "above it; put a value that has ': ' in quotes",
-    "found character '\\t'": "indent with spaces instead of tabs",
-    "found character": "put a value that begins with this character in quotes",
-    "found undefined alias": "put a value that begins with * in quotes",
-    "could not determine a constructor": "put a value that begins with ! in quotes",
-    "found unexpected end of stream": "a quote is not closed",
-    "could not find expected ':'": "the line before has no ': '",
-    "expected ',' or": "a bracket is not closed, or a comma is missing",
-    "expected the node content": "a bracket is not closed, or a value is missing",
-    "expected <block end>": "the line is not indented as the lines above it",
-    "expected '<document start>'": "the line is not indented as the lines above it",
-}
-"""What mends a fault, by the beginning of PyYAML's words for it, which may quote the file."""
-
-
-def yaml_fault(error: yaml.YAMLError | UnicodeDecodeError) -> str:
-    """What is wrong and where, without the text around it, which may be a secret."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        position, problem = error.problem_mark, error.problem or ""
-        known = (text for words, text in _YAML_FAULTS.items() if problem.startswith(words))
-        fault = next(known, type(error).__name__)
-        return f"line {position.line + 1}, column {position.column + 1}: {fault}"
-    return type(error).__name__
-
-
-def unfit_value(error: Exception) -> str:
-    """What is wrong with a file that raises one of UNFIT_VALUES, whose text may be a secret."""
-    return (
-        f"has a value that YAML cannot read ({type(error).__name__}), such as a date that does not "
-        "exist or a wrong tag (!!int): put texts in quotes"
-    )
 
 
 def settings_of(content: object) -> PluginSettings:

@@ -16,8 +16,8 @@ _KAFKA = Target("rlm/api/authorizers.py", ("tests/rlm/api/test_kafka_authorizer.
 _PEERS = Target("rlm/api/peers.py", ("tests/rlm/api/test_known_callers.py",))
 _HTTP = Target("rlm/service/listeners.py", ("tests/rlm/http/test_http_access.py",))
 _CONFIG = Target("rlm/config/rules.py", ("tests/rlm/config/test_authorization.py",))
-_FILES = Target("rlm/config/yaml_text.py", ("tests/rlm/api/test_principals.py",))
-_UNFIT = Target("rsm_plugins/process/config.py", ("tests/rlm/api/test_principals.py",))
+_FILES = Target("rsm_plugins/process/yaml_text.py", ("tests/rlm/api/test_principals.py",))
+_PLUGIN_FILES = Target("rsm_plugins/process/yaml_text.py", ("tests/rsm_plugins/test_config.py",))
 _SPARK = Target("tiered_reads/service_calls.py", ("tests/tiered_reads/test_fetch_client.py",))
 
 _STRANGERS = Target("rlm/api/strangers.py", ("tests/rlm/api/test_strangers.py",))
@@ -263,12 +263,17 @@ EDITS: tuple[Edit, ...] = (
             "if not isinstance(key_node, yaml.ScalarNode):",
             "if key_node is None:",
         ),
-    ),
-    *_UNFIT.edits(
         (
             "a date that does not exist ends the renewal of principals",
             "(ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)",
             "(AttributeError,)",
+        ),
+    ),
+    *_PLUGIN_FILES.edits(
+        (
+            "of a key that is given twice one is in force that nobody sees",
+            "            if key_node.value in lines:\n",
+            "            if line in lines:\n",
         ),
     ),
     *_SPARK.edits(

@@ -44,7 +44,7 @@ PURE = (
     "rlm/config/environment.py",
     "rlm/config/history.py",
     "rlm/config/refusals.py",
-    "rlm/config/yaml_text.py",
+    "rsm_plugins/process/yaml_text.py",
     "rlm/diagnosis/checks.py",
     "rlm/diagnosis/disks.py",
     "rlm/diagnosis/host.py",

@@ -9,6 +9,7 @@ from kip405.errors import Invalid
 from rsm_plugins.contract.server_tls import ServerTls
 from rsm_plugins.local.manager import KIND
 from rsm_plugins.process.config import SETTINGS, load_settings, settings_of
+from rsm_plugins.process.yaml_text import read_text
 
 LEAST = {"listen": "127.0.0.1:7001", "rsm.config.root": "/store"}
 
@@ -143,7 +144,7 @@ def test_files_that_cannot_be_settings(text: str, tmp_path: Path) -> None:
 def test_a_broken_file_is_not_quoted(tmp_path: Path) -> None:
     path = tmp_path / "plugin.yaml"
     path.write_text("listen: x\nkey.secret: [swordfish\n", encoding="utf-8")
-    with pytest.raises(Invalid, match="is no YAML: line 3, column 1") as caught:
+    with pytest.raises(Invalid, match="is not YAML: line 3, column 1") as caught:
         load_settings(path)
     assert "swordfish" not in "".join(traceback.format_exception(caught.value))
 
@@ -183,7 +184,34 @@ def test_a_broken_file_is_refused_with_what_mends_it(
     path.write_text(text, encoding="utf-8")
     with pytest.raises(Invalid) as caught:
         load_settings(path)
-    assert f"is no YAML: {expected}" in str(caught.value)
+    assert f"is not YAML: {expected}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("key.secret: swordfish\nplugin: local\nkey.secret: halibut\n", "key.secret: given twice"),
+        ("a: {key.secret: swordfish,\n\n  key.secret: swordfish}\n", "key.secret: given twice"),
+        ("- key.secret: x\n  plugin: local\n  'key.secret': x\n", "key.secret: given twice"),
+        ('"a\\nb": 1\nb: 1\n"a\\nb": 1\n', r"'a\nb': given twice"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused_with_both_lines(
+    text: str, expected: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "plugin.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(Invalid) as caught:
+        load_settings(path)
+    assert str(caught.value) == f"{path}: {expected}, in lines 1 and 3"
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "swordfish" not in shown and "halibut" not in shown
+
+
+def test_a_key_may_replace_one_of_a_mapping_that_is_taken_over() -> None:
+    text = "outer:\n  inner: &b\n    <<: &a {x: 1}\n    x: 2\nc:\n  <<: *b\n  x: 3\n"
+    found = read_text(text, "a text")
+    assert found == {"outer": {"inner": {"x": 2}}, "c": {"x": 3}}
 
 
 def test_settings_do_not_show_those_of_the_store() -> None:

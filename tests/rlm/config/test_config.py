@@ -297,7 +297,7 @@ def test_a_unix_socket_path_must_fit(tmp_path: Path, given: dict[str, Any]) -> N
 def test_a_setting_given_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rlm.yaml"
     path.write_text("node.id: 1\nnode.id: 2\n")
-    with pytest.raises(Invalid, match=r"^node\.id: given twice$"):
+    with pytest.raises(Invalid, match=r"^node\.id: given twice, in lines 1 and 2$"):
         load(path)
 
 
