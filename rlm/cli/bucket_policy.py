@@ -4,7 +4,7 @@ import json
 
 import click
 
-from rsm_plugins.s3.rights import PolicyScope, StoreRole, policy
+from rsm_plugins.s3.rights import PolicyScope, StoreRole, check_principal, policy
 
 
 @click.command("bucket-policy")
@@ -38,7 +38,7 @@ from rsm_plugins.s3.rights import PolicyScope, StoreRole, policy
     "--principal",
     metavar="ARN",
     help="Print the policy of the bucket, which gives this principal the rights, instead of one "
-    "that is attached to a role or user.",
+    "that is attached to a role or user: an ARN, the id of an account, or * for everybody.",
 )
 def bucket_policy(
     *,
@@ -62,4 +62,5 @@ def bucket_policy(
         kms_key=kms_key,
         versions=versions,
     )
-    click.echo(json.dumps(policy(StoreRole(role), scope, principal), indent=2))
+    given = None if principal is None else check_principal(principal)
+    click.echo(json.dumps(policy(StoreRole(role), scope, given), indent=2))

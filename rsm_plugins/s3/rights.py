@@ -5,6 +5,7 @@ all come from `RIGHTS`. Only services and commands that name a store ask S3: Spa
 proxy and callers of the API ask services, so they need no right in a bucket.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -160,6 +161,7 @@ VERSION_RIGHTS: tuple[Right, ...] = (
 )
 """What the layout `pinterest` needs beside `RIGHTS`."""
 
+_PRINCIPAL = re.compile(r"\*|[0-9]{12}|arn:[a-z0-9-]+:(?:iam|sts)::[^\s:*]*:[^\s*]+")
 _ASKED_FOR_KEYS = ("GetObject", "HeadObject")
 """Their refusal may mean that the key is missing and the bucket may not be listed."""
 
@@ -201,6 +203,17 @@ class PolicyScope:
             return bucket
         letters = self.prefix.replace("*", "${*}")  # what a policy calls an asterisk
         return f"{bucket}/{with_prefix(letters, '*')}"
+
+
+def check_principal(principal: str) -> str:
+    """The principal itself; Invalid unless Amazon's policies can name it so."""
+    if not _PRINCIPAL.fullmatch(principal):
+        raise Invalid(
+            "--principal: must be an ARN such as arn:aws:iam::123456789012:role/NAME, an account "
+            f"id of 12 digits, or * for everybody, got {principal!r}; where a server names its "
+            "accounts otherwise, put the name into the printed policy"
+        )
+    return principal
 
 
 def actions_of(role: StoreRole, resource: Resource, *, versions: bool = False) -> tuple[str, ...]:

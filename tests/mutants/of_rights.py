@@ -10,6 +10,7 @@ _SPARK = Target("tiered_reads/kafka_client.py", ("tests/tiered_reads/test_kafka_
 _REFUSED = Target("rlmm/clients.py", ("tests/rlmm/test_publisher.py",))
 _COMMAND = Target("rlm/cli/acls.py", ("tests/rlm/cli/test_acls.py",))
 _POLICIES = Target("rsm_plugins/s3/rights.py", ("tests/rsm_plugins/s3/test_policy.py",))
+_PRINCIPALS = Target("rsm_plugins/s3/rights.py", ("tests/rlm/cli/test_bucket_policy.py",))
 _RECORDED = Target("rsm_plugins/s3/rights.py", ("tests/rsm_plugins/s3/test_rights.py",))
 _SWEEPS = Target("rsm_plugins/process/plugin.py", ("tests/rsm_plugins/test_sweep.py",))
 
@@ -107,6 +108,13 @@ EDITS: tuple[Edit, ...] = (
             "a policy of a bucket lets everybody in",
             '{"Principal": {"AWS": [principal]}}',
             '{"Principal": "*"}',
+        ),
+    ),
+    *_PRINCIPALS.edits(
+        (
+            "a policy of a bucket names a principal that is nobody",
+            "    if not _PRINCIPAL.fullmatch(principal):\n",
+            "    if not principal:\n",
         ),
     ),
     *_RECORDED.edits(

@@ -6,6 +6,7 @@ from rsm_plugins.s3.rights import PolicyScope, StoreRole, policy
 from tests.rlm.cli.invoking import assert_one_line, rlm
 
 KEY = "arn:aws:kms:eu-central-1:1:key/k"
+WHO = "arn:aws:iam::123456789012:role/rlm"
 
 
 async def test_the_policy_is_printed_for_each_role() -> None:
@@ -22,10 +23,11 @@ async def test_the_policy_is_printed_for_each_role() -> None:
 
 
 async def test_a_principal_makes_it_the_policy_of_the_bucket() -> None:
-    who = "arn:aws:iam::123456789012:role/rlm"
-    done = await rlm("bucket-policy", "--bucket", "b-1", "--role", "reader", "--principal", who)
-    scope = PolicyScope(bucket="b-1")
-    assert json.loads(done.stdout) == policy(StoreRole.READER, scope, who)
+    others = ("arn:aws-cn:sts::123456789012:assumed-role/rlm/s", "arn:aws:iam:::user/of-ceph")
+    for who in (WHO, *others, "123456789012", "*"):
+        done = await rlm("bucket-policy", "--bucket", "b-1", "--role", "reader", "--principal", who)
+        scope = PolicyScope(bucket="b-1")
+        assert json.loads(done.stdout) == policy(StoreRole.READER, scope, who)
 
 
 async def test_wrong_use_is_one_line() -> None:
@@ -34,7 +36,10 @@ async def test_wrong_use_is_one_line() -> None:
         (("--bucket", "b/c"), "--bucket: must be the name of a bucket"),
         (("--bucket", "b-1", "--prefix", "/a"), "slash"),
         (("--bucket", "b-1", "--kms-key", "k"), "ARN"),
-        (("--bucket", "b-1", "--kms-key", KEY, "--principal", "arn:x"), "the policy of the key"),
+        (("--bucket", "b-1", "--kms-key", KEY, "--principal", WHO), "the policy of the key"),
     ]
+    names = ("me", "", "**", "12345678901", f"{WHO} ", f"{WHO}*", "arn:x", "arn:aws:s3:::b-1", KEY)
+    says = "must be an ARN such as arn:aws:iam"
+    rows.extend((("--bucket", "b-1", "--principal", name), says) for name in names)
     for arguments, word in rows:
         assert_one_line(await rlm("bucket-policy", *arguments), word, status=2)
