@@ -32,6 +32,9 @@ from rsm_plugins.threads import Threads
 _FIRST_BYTES = 64
 _MOST_MS = 10_000
 """Disks may be slow and logs long; the caller waits for the answer, other topics for the lock."""
+_SETTLES_MS = 5_000
+"""Within this time a broker makes what belongs to the directory of a partition that is new."""
+_POLL_MS = 100
 _MOST_NAMED = 10
 
 Scan = Callable[[str, int], PartitionLog]
@@ -57,14 +60,15 @@ class DiskLogs:
         found: list[str] = []
         elsewhere: list[str] = []
         unseen: list[str] = []
-        ends_at_ms = self._clock.monotonic_ms() + _MOST_MS
+        now_ms = self._clock.monotonic_ms()
+        settles_at_ms, ends_at_ms = now_ms + _SETTLES_MS, now_ms + _MOST_MS
         for partition in sorted(topic.partitions):
             name = f"{topic.name}-{partition}"
             if self._clock.monotonic_ms() >= ends_at_ms:
                 unseen.append(name)
                 continue
             try:
-                found += await self._threads.run(self._problems, topic.name, partition)
+                found += await self._settled_problems(topic.name, partition, settles_at_ms)
             except NotFound:
                 elsewhere.append(name)
             except RemoteStorageError as error:
@@ -79,6 +83,15 @@ class DiskLogs:
         if not force:
             raise Fenced(f"{text}. Nothing behind it would ever be trimmed; --force goes on")
         return (*warnings, text)
+
+    async def _settled_problems(self, topic: str, partition: int, settles_at_ms: int) -> list[str]:
+        while True:
+            try:
+                return await self._threads.run(self._problems, topic, partition)
+            except Unavailable:
+                if self._clock.monotonic_ms() >= settles_at_ms:
+                    raise
+            await self._clock.sleep_ms(_POLL_MS)
 
     def _problems(self, topic: str, partition: int) -> list[str]:
         log = self._scan(topic, partition)

@@ -39,7 +39,7 @@ SMALL_SEGMENTS = {"segment.bytes": "1048576"}
 _LIMIT_S = 120
 """Far more than anything takes that comes at all, also where all tests run at a time."""
 _COMMAND_TIMEOUT_S = 120
-_NOT_YET = ("has never said that it lives", "COORDINATOR_LOAD_IN_PROGRESS")
+_NOT_YET = ("has never said that it lives", "COORDINATOR_LOAD_IN_PROGRESS", "has no segment")
 _KEPT = "--local-retention-bytes"
 
 _AWAY = (KafkaException, CommandFailed, Unavailable, subprocess.TimeoutExpired, OSError, EOFError)
@@ -203,7 +203,7 @@ class Cluster:
     def enable(self, topic: str, *options: str) -> None:
         """`rlm topics enable T --trim` with small local retention unless options say otherwise.
         Services that have just begun may not have heard of each other yet, and a broker may still
-        load its groups.
+        load its groups, or make the logs of a topic that is new.
         """
         chosen = options or ("--trim", _KEPT, "1048576")
         if _KEPT in chosen:

@@ -1,5 +1,6 @@
 """What of present logs could not be copied, by the files of this broker."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,14 @@ class Site:
         self.log_dir = LogDir(path)
         self.disk = self.partition(0)
         self.clock, self.scan_ms = ManualClock(), 0
+        self.on_scan: Iterator[Callable[[], object]] = iter(())
         self.log_dirs = LogDirs([str(path)])
         self.logs = DiskLogs(self.scan, THREADS, self.clock)
         self.log_dir.recovery_point(TOPIC, 0, 250)
 
     def scan(self, topic: str, partition: int) -> PartitionLog:
         self.clock.advance(self.scan_ms)
+        next(self.on_scan, lambda: None)()
         return self.log_dirs.scan(topic, partition)
 
     def partition(self, number: int) -> PartitionDir:
@@ -111,6 +114,21 @@ async def test_a_partition_that_cannot_be_read_is_named(site: Site) -> None:
     (site.disk.path / "leader-epoch-checkpoint").write_text("what is this")
     with pytest.raises(Fenced, match="orders-0: orders-0 cannot be read"):
         await site.check()
+
+
+async def test_a_partition_that_the_broker_is_about_to_make_is_waited_for(site: Site) -> None:
+    """Its directory comes first, and its first segment a moment later."""
+    directory = site.log_dir.path / f"{TOPIC}-1"
+    directory.mkdir()
+    with pytest.raises(Fenced, match=r"orders-1: .*-1 has no segment"):
+        await site.check(1)
+
+    def make() -> None:
+        directory.rmdir()
+        site.partition(1)
+
+    site.on_scan = iter([lambda: None, make])
+    assert await site.check(1) == ()
 
 
 async def test_a_topic_that_takes_too_long_to_examine_is_not_refused_for_that(site: Site) -> None:
