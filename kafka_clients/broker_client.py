@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.client import ConnectionGroup
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
-from aiokafka.protocol.metadata import MetadataRequest
 
 from kafka_clients.broker_request import BrokerRequest
 from kafka_clients.channel_security import ENDLESS, ChannelSecurity
+from kafka_clients.closing_client import CLOSED, ClosingClient
 from kafka_clients.refusals import SecurityRefused
 from kafka_protocol.frames import decode_response
 from kafka_protocol.schema import Api, Value
@@ -43,7 +43,7 @@ class SecuredConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka h
 
     async def connect(self) -> Any:
         security = self._channel_security
-        async with security.connecting(self._where):
+        async with security.connecting(self.where):
             self._ssl_context = security.tls_context()
             self._security_protocol = "PLAINTEXT" if self._ssl_context is None else "SSL"
             try:
@@ -60,14 +60,15 @@ class SecuredConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka h
             if not self._session.is_due(asyncio.get_running_loop().time()):
                 return
             try:
-                async with self._channel_security.connecting(self._where):
+                async with self._channel_security.connecting(self.where):
                     self._session = await self._channel_security.authenticate(self._ask)
             except BaseException:
                 self.close(reason=CloseReason.AUTH_FAILURE)
                 raise
 
     @property
-    def _where(self) -> str:
+    def where(self) -> str:
+        """The broker, as refusals name it."""
         return f"{self._host}:{self._port}"
 
     async def _ask(self, api: Api, version: int, body: Mapping[str, Any]) -> Value:
@@ -78,18 +79,16 @@ class SecuredConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka h
         return answer.value
 
 
-class BrokerClient(AIOKafkaClient):  # type: ignore[misc]
+class BrokerClient(ClosingClient):
     """Connects by `channel_security`, which is set before the client is started."""
 
     channel_security: ChannelSecurity
-    _sync_task: Any
 
     async def bootstrap(self) -> None:
         """Connects to the first bootstrap server that answers. SecurityRefused, else the error of
         the last one: KafkaError, OSError.
 
-        It replaces aiokafka's, which raises no reasons, and leaves a connection open if the caller
-        is cancelled meanwhile.
+        It replaces aiokafka's, which raises no reasons.
         """
         failed: Exception = KafkaConnectionError("there is no bootstrap server")
         for host, port, _ in self.hosts:
@@ -98,30 +97,12 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]
             except (KafkaError, OSError) as error:
                 failed = failed if isinstance(failed, SecurityRefused) else error
             else:
-                self._follow_metadata()
                 return
         raise failed
 
-    def _follow_metadata(self) -> None:
-        """Start aiokafka's task for it, which `close` ends."""
-        if self._sync_task is None:
-            work = self._md_synchronizer()
-            self._sync_task = asyncio.get_running_loop().create_task(work)
-
-    async def _bootstrap_from(self, host: str, port: int) -> None:
-        connection = await self._connected(host, port)
-        try:
-            request = MetadataRequest([], allow_auto_topic_creation=False)
-            async with self.channel_security.connecting(f"{host}:{port}"):
-                answer = await connection.send(request)
-            self.cluster.update_metadata(answer)
-        except BaseException:
-            connection.close()
-            raise
-        if self.cluster.brokers():
-            connection.close()
-        else:
-            self._conns["bootstrap", ConnectionGroup.DEFAULT] = connection
+    async def _first_metadata(self, connection: Any) -> Any:
+        async with self.channel_security.connecting(connection.where):
+            return await super()._first_metadata(connection)
 
     async def send(
         self, node_id: Any, request: Any, *, group: Any = ConnectionGroup.DEFAULT
@@ -140,6 +121,8 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]
         self, node_id: Any, *, group: Any = ConnectionGroup.DEFAULT, no_hint: bool = False
     ) -> Any:
         """A connection that takes a request now; None where there is none, as aiokafka has it."""
+        if self._is_closed:
+            return None
         try:
             connection = await self._open_connection(node_id, group)
             await connection.renew_session()
@@ -149,7 +132,7 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]
         return connection if connection.connected() else None
 
     async def _open_connection(self, node_id: Any, group: Any) -> SecuredConnection:
-        known = self._known(node_id, group)
+        known: SecuredConnection | None = self._known(node_id, group)
         if known is not None:
             return known
         async with self._get_conn_lock:
@@ -162,17 +145,10 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]
             found = await self._connected(
                 broker.host, broker.port, on_close=self._on_connection_closed
             )
+            if self._closes(found):
+                raise KafkaConnectionError(CLOSED)
             self._conns[node_id, group] = found
             return found
-
-    def _known(self, node_id: Any, group: Any) -> SecuredConnection | None:
-        """The connection that is open already."""
-        found: SecuredConnection | None = self._conns.get((node_id, group))
-        if found is not None and not found.connected():
-            found.close()  # nobody else does so if its end has come and was not read yet
-            del self._conns[node_id, group]
-            return None
-        return found
 
     async def _connected(self, host: str, port: int, **options: Any) -> SecuredConnection:
         connection = SecuredConnection(

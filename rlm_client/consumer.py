@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator, NoGroupCoordinator
 
+from kafka_clients.closing_client import ClosingConsumer
 from rlm_client.connection import service_connection
 from rlm_client.counters import ConsumerCounters
 from rlm_client.remote_log import PATIENCE_MS, QUESTION_LIMIT_MS, RemoteLog, ServiceRemoteLog
@@ -29,7 +29,7 @@ _RLM, _RLM_STORE = "rlm_", "rlm_store"
 _REFUSED = "`auto_offset_reset` must be earliest, latest or none"
 
 
-class TieredStorageConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka has no types
+class TieredStorageConsumer(ClosingConsumer):
     """Takes the arguments of AIOKafkaConsumer, and these:
 
     `tiered_storage_mode`: kafka_only, kafka_preferred, remote_preferred or remote_only.

@@ -82,9 +82,11 @@ class TieredFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         """End everything; calls under way are cancelled."""
         self._stop.set()
         self._drop_reads()
-        await super().close()
-        await asyncio.wrap_future(self._pool.submit(self._remote_log.close))
-        self._pool.shutdown(wait=False)
+        try:
+            await super().close()
+        finally:
+            await asyncio.wrap_future(self._pool.submit(self._remote_log.close))
+            self._pool.shutdown(wait=False)
 
     def _wake(self) -> None:
         for waiter in self._fetch_waiters:

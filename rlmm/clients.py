@@ -31,6 +31,7 @@ from aiokafka.protocol.types import Array, Int8, Int16, Int32, Int64, Schema, St
 
 from kafka_clients.broker_client import BrokerClient
 from kafka_clients.channel_security import ChannelSecurity, plaintext
+from kafka_clients.closing_client import ClosingConsumer
 from kafka_protocol.apis.offsets import DEBUGGING_REPLICA_ID, LATEST_TIMESTAMP
 from kafka_protocol.error_codes import FENCED_LEADER_EPOCH
 from kafka_protocol.fetch import CONSUMER_REPLICA_ID
@@ -286,7 +287,7 @@ def make_consumer(settings: ConnectionSettings) -> AIOKafkaConsumer:
     """A consumer without group, offsets of its own or reset policy; the caller assigns, seeks and
     stops it.
     """
-    consumer = AIOKafkaConsumer(
+    consumer = ClosingConsumer(
         bootstrap_servers=list(settings.bootstrap_servers),
         client_id=settings.client_id,
         group_id=None,
@@ -463,13 +464,21 @@ def cluster_layout(producer: AIOKafkaProducer) -> frozenset[tuple[Any, ...]]:
     return layout
 
 
-async def abort_producer(producer: AIOKafkaProducer) -> None:
-    """Drop a producer with everything it has not sent: `stop()` would flush, which is what must
-    not happen now.
+def cut_producer(producer: AIOKafkaProducer) -> None:
+    """Drop a producer with everything that it has not sent, now: it sends nothing from here on.
+    `stop()` would flush, which is what must not happen. `abort_producer` waits for its end.
     """
     producer._closed = True
-    with contextlib.suppress(TimeoutError, KafkaError):
+    producer.client.cut()
+    if producer._sender.sender_task is not None:
+        producer._sender.sender_task.cancel()
+
+
+async def abort_producer(producer: AIOKafkaProducer) -> None:
+    """Cut a producer, and wait until its connections are gone."""
+    cut_producer(producer)
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_ABORT_TIMEOUT_S):
-            await producer.client.close()
-            await producer._sender.close()
+            if producer._sender.sender_task is not None:
+                await asyncio.wait({producer._sender.sender_task})
             await producer.client.close()

@@ -128,6 +128,7 @@ class EndOffsetClient:
         self._connection = connection
         self._sleep_ms = sleep_ms
         self._consumer: AIOKafkaConsumer | None = None
+        self._connecting: AIOKafkaConsumer | None = None
         self._starting = asyncio.Lock()
 
     async def end_offset(self, topic_partition: TopicPartition, min_insync_replicas: int) -> int:
@@ -192,21 +193,25 @@ class EndOffsetClient:
             await consumer.stop()
 
     async def close(self) -> None:
-        """Connections are closed; a later question connects again."""
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            await consumer.stop()
+        """Connections are closed, and one that is being opened is given up; a later question
+        connects again.
+        """
+        both = self._consumer, self._connecting
+        self._consumer = self._connecting = None
+        for consumer in both:
+            if consumer is not None:
+                await consumer.stop()
 
     async def _started(self) -> AIOKafkaConsumer:
         async with self._starting:
             if self._consumer is None:
-                consumer = make_consumer(self._connection)
+                consumer = self._connecting = make_consumer(self._connection)
                 try:
                     await consumer.start()
                 except BaseException:
                     await consumer.stop()
                     raise
-                self._consumer = consumer
+                self._consumer, self._connecting = consumer, None
             return self._consumer
 
 

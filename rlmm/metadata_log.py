@@ -364,11 +364,14 @@ class MetadataLog:
     async def _verified_end(self, topic_partition: TopicPartition) -> int:
         """The end offset; by the time it is known the leader was asked for what was read, too."""
         min_insync_replicas = self._topics.of(topic_partition.topic).min_insync_replicas
-        end, _ = await asyncio.gather(
-            self._end_client.end_offset(topic_partition, min_insync_replicas),
-            self._tail.verify([topic_partition]),
-        )
-        return end
+        asked = self._end_client.end_offset(topic_partition, min_insync_replicas)
+        try:
+            async with asyncio.TaskGroup() as both:  # neither outlives this call, nor its client
+                end = both.create_task(asked)
+                both.create_task(self._tail.verify([topic_partition]))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        return end.result()
 
     def _deliver(self, record: TailRecord) -> None:
         self._sinks[record.topic_partition.topic].apply(record)

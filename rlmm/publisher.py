@@ -21,6 +21,7 @@ from rlmm.clients import (
     ConnectionSettings,
     abort_producer,
     cluster_layout,
+    cut_producer,
     error_text,
     make_producer,
 )
@@ -181,6 +182,7 @@ class Publisher:
                     await abort_producer(producer)
                     raise Unavailable(f"producer cannot start: {error!r}") from error
                 except BaseException:
+                    cut_producer(producer)
                     self._dropped.put_nowait(producer)
                     raise
                 self._producer = producer
@@ -189,4 +191,5 @@ class Publisher:
     def _drop(self, producer: AIOKafkaProducer) -> None:
         if producer is self._producer:
             self._producer = None
+            cut_producer(producer)  # before anybody passes a barrier (H10)
             self._dropped.put_nowait(producer)

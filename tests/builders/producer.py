@@ -27,7 +27,8 @@ class FakeCluster:
     """`log` is what arrived. Every producer of `make` writes into it.
 
     `acks` False: records arrive, and no sender knows before `acknowledge`. `refusal`: what sending
-    raises; `failure`: what the ack is; `holds_start`: connecting takes until it is set.
+    raises; `failure`: what the ack is; `holds_start`: connecting takes until it is set, and
+    `holds_close` closing.
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class FakeCluster:
         self.failure: KafkaError | None = None
         self.unreachable: Exception | None = None
         self.holds_start: asyncio.Event | None = None
+        self.holds_close: asyncio.Event | None = None
         self.after_append: Callable[[], None] = lambda: None
         self._open: list[tuple[int, asyncio.Future[SimpleNamespace]]] = []
 
@@ -74,14 +76,20 @@ class FakeProducer:
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
         self._closed = False
-        self._sender = _Part()
+        self._sender = _Sender()
         self.client = _Client(cluster)
         self.is_started = False
 
     @property
     def is_aborted(self) -> bool:
         """Dropped for good, with what it had not sent."""
-        return self._closed and self._sender.is_closed and self.client.is_closed
+        return self.is_cut and self.client.is_closed
+
+    @property
+    def is_cut(self) -> bool:
+        """It sends nothing any more."""
+        sender_task = self._sender.sender_task
+        return self._closed and sender_task.cancelling() > 0 and self.client.is_cut
 
     async def start(self) -> None:
         if self._cluster.holds_start is not None:
@@ -108,18 +116,23 @@ class FakeProducer:
         )
 
 
-class _Part:
+class _Sender:
     def __init__(self) -> None:
-        self.is_closed = False
+        self.sender_task = asyncio.ensure_future(asyncio.Event().wait())
+
+
+class _Client:
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+        self.is_cut = self.is_closed = False
+
+    def cut(self) -> None:
+        self.is_cut = True
 
     async def close(self) -> None:
-        self.is_closed = True
-
-
-class _Client(_Part):
-    def __init__(self, cluster: FakeCluster) -> None:
-        super().__init__()
-        self._cluster = cluster
+        if self._cluster.holds_close is not None:
+            await self._cluster.holds_close.wait()
+        self.is_cut = self.is_closed = True
 
     @property
     def layout(self) -> frozenset[object]:

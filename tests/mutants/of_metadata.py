@@ -16,9 +16,47 @@ DIVERGENCE = Target(
 )
 QUESTIONS = Target("rlmm/clients.py", ("tests/rlmm/test_epoch_questions.py",))
 TOPIC = Target("rlmm/topic.py", ("tests/rlmm/test_barrier.py",))
+CLOSING = Target("kafka_clients/closing_client.py", ("tests/kafka_clients/test_closing_client.py",))
+END_CLIENT = Target("rlmm/end_offsets.py", ("tests/rlmm/test_silent_brokers.py",))
+LOG = Target("rlmm/metadata_log.py", ("tests/rlmm/test_metadata_log.py",))
 AUX_STATE = Target("rlm/remote_log/aux_state.py", ("tests/rlm/api/test_aux_state.py",))
 
 EDITS: tuple[Edit, ...] = (
+    *CLOSING.edits(
+        (
+            "a connection that opens while its client is closed stays open",
+            "        if self._is_closed:\n            connection.close(",
+            "        if False:\n            connection.close(",
+        ),
+        (
+            "a fetch that waits to be tried again ends the stop of its consumer, and the tail",
+            "        pending, fetcher._pending_tasks = fetcher._pending_tasks, set()\n",
+            "        pending: set[Any] = set()\n",
+        ),
+        (
+            "a consumer that is stopped as soon as it has begun leaves its connections open",
+            "await asyncio.sleep(0)  # noqa: TID251 - lets them begin, waits for no time",
+            "pass",
+        ),
+    ),
+    *END_CLIENT.edits(
+        (
+            "a client that connects while it is closed stays open",
+            "        both = self._consumer, self._connecting\n",
+            "        both = (self._consumer,)\n",
+        ),
+    ),
+    *LOG.edits(
+        (
+            "a question outlives the barrier that has failed, and its client",
+            "            async with asyncio.TaskGroup() as both:"
+            "  # neither outlives this call, nor its client\n"
+            "                end = both.create_task(asked)\n"
+            "                both.create_task(self._tail.verify([topic_partition]))\n",
+            "            end = asyncio.ensure_future(asked)\n"
+            "            await asyncio.gather(end, self._tail.verify([topic_partition]))\n",
+        ),
+    ),
     *QUESTIONS.edits(
         (
             "H42: a deposed leader confirms an epoch that is over",
@@ -137,6 +175,11 @@ EDITS: tuple[Edit, ...] = (
         ),
     ),
     *PUBLISHER.edits(
+        (
+            "H10: a dropped producer goes on sending until it is closed",
+            "            cut_producer(producer)  # before anybody passes a barrier (H10)\n",
+            "",
+        ),
         (
             "H10: a publish returns before it was read back",
             "                await read_back(record.topic_partition, offset + 1)\n",

@@ -17,7 +17,13 @@ CLIENTS = {
     "OwnBroker",
 }
 PRODUCTS = ("rlm/", "rlmm/")
-AIOKAFKA = {"AIOKafkaConsumer", "AIOKafkaProducer", "AIOKafkaAdminClient", "AIOKafkaClient"}
+AIOKAFKA = {
+    "AIOKafkaAdminClient",
+    "AIOKafkaClient",
+    "AIOKafkaConsumer",
+    "AIOKafkaProducer",
+    "ClosingConsumer",
+}
 MAKES_THEM = {"rlmm/clients.py"}
 """It makes each of them one of ours, with the security of its settings."""
 

@@ -10,7 +10,13 @@ import pytest
 from kip405.errors import Unavailable
 from kip405.ids import TopicPartition, Uuid
 from rlmm.clients import ConnectionSettings
-from rlmm.leader_answers import NOTHING_READ, ReadPosition, RememberedReads
+from rlmm.leader_answers import (
+    NOTHING_READ,
+    EpochEnd,
+    EpochQuestion,
+    ReadPosition,
+    RememberedReads,
+)
 from rlmm.log_reader import TailRecord
 from rlmm.metadata_log import CHECK_INTERVAL_MS, MetadataLog
 from rlmm.records import LEDGER_PARTITIONS
@@ -59,8 +65,9 @@ class Process:
         with_ledger: bool = True,
         may_create: bool = True,
         any_ledger: bool = False,
+        leaders_of: type[Leaders] = Leaders,
     ) -> None:
-        self.leaders = Leaders(*TOPIC_PARTITIONS)
+        self.leaders = leaders_of(*TOPIC_PARTITIONS)
         self.ids = {LEDGER_TOPIC: uuid(1), SETTINGS_TOPIC: uuid(2)}
         self.missing: set[str] = set()
         self.now_ms = 0
@@ -166,6 +173,44 @@ async def test_h42_a_leader_deposed_before_the_last_batch_passes_no_barrier(ours
     del ours.leaders.deposed[PARTITION]
     await ours.barrier()
     assert "confirms" not in (ours.log.problem or "")
+
+
+class _HalfAway(Leaders):
+    """Once `is_away`, nobody answers for epochs, and who asks for an end waits, and is counted."""
+
+    is_away = False
+    waiting = 0
+
+    async def end_offset(self, topic_partition: TopicPartition, min_insync_replicas: int) -> int:
+        if self.is_away:
+            self.waiting += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.waiting -= 1
+        return await super().end_offset(topic_partition, min_insync_replicas)
+
+    async def epoch_ends(
+        self, questions: Mapping[TopicPartition, EpochQuestion]
+    ) -> dict[TopicPartition, EpochEnd]:
+        if self.is_away:
+            await asyncio.sleep(0)
+            raise Unavailable("nobody answers")
+        return await super().epoch_ends(questions)
+
+
+async def test_no_question_outlives_the_barrier_that_has_asked_it() -> None:
+    """It would open a connection after its client was closed."""
+    process = Process(leaders_of=_HalfAway)
+    leaders = process.leaders
+    assert isinstance(leaders, _HalfAway)
+    leaders.now[PARTITION].append(1)
+    async with process.running():
+        await process.log.wait_ready()
+        leaders.is_away = True
+        with pytest.raises(Unavailable, match="nobody answers"):
+            await process.barrier()
+        assert leaders.waiting == 0
 
 
 async def test_a_barrier_that_takes_too_long_says_what_was_not_read(ours: Process) -> None:

@@ -126,6 +126,21 @@ async def test_h10_no_ack_in_time_is_unknown_and_costs_the_producer(rig: Rig) ->
     assert len(rig.cluster.producers) == 2
 
 
+async def test_h10_a_producer_sends_nothing_once_its_outcome_is_unknown(rig: Rig) -> None:
+    """Though the one that was dropped before it takes its time to close."""
+    rig.cluster.acks = False
+    rig.cluster.holds_close = asyncio.Event()
+    for number in range(2):
+        publishing = asyncio.ensure_future(rig.publish())
+        await until(lambda: len(rig.cluster.log) > number)  # noqa: B023 - waited for here
+        publishing.cancel()
+        await asyncio.wait({publishing})
+        assert rig.cluster.producers[number].is_cut
+    assert not rig.cluster.producers[1].is_aborted
+    rig.cluster.holds_close.set()
+    await until(lambda: rig.cluster.producers[1].is_aborted)
+
+
 async def test_h10_no_read_back_in_time_is_unknown_but_the_record_is_written(rig: Rig) -> None:
     rig.reads.clear()
     publishing = asyncio.ensure_future(rig.publish())
