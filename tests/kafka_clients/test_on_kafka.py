@@ -25,6 +25,7 @@ from rlm.clock import SystemClock
 from rlmm.clients import ConnectionSettings, make_consumer, make_producer
 from rlmm.topic import SETTINGS_TOPIC, create_topic, settings_spec
 from tests.builders.certificates import Authority
+from tests.builders.opened import opened
 from tests.builders.secured_kafka import (
     ALICES,
     SESSION_MS,
@@ -95,12 +96,8 @@ def connection(kafka: SecuredKafka, listener: str, security: ChannelSecurity) ->
 
 @asynccontextmanager
 async def producing(settings: ConnectionSettings) -> AsyncIterator[AIOKafkaProducer]:
-    producer = make_producer(settings)
-    try:
-        await producer.start()
+    async with opened(make_producer(settings)) as producer:
         yield producer
-    finally:
-        await producer.stop()
 
 
 async def produce(producer: AIOKafkaProducer) -> int:
@@ -144,8 +141,7 @@ async def _keep_their_connections(kafka: SecuredKafka, security: ChannelSecurity
     settings = connection(kafka, "SASLTLS", security)
     consumer, seen = make_consumer(settings), 0
     partition = structs.TopicPartition(SETTINGS_TOPIC, 0)
-    try:
-        await consumer.start()
+    async with opened(consumer):
         consumer.assign([partition])
         await consumer.seek_to_end(partition)
         async with producing(settings) as producer, wire(kafka, "SASLTLS", security) as own:
@@ -169,8 +165,6 @@ async def _keep_their_connections(kafka: SecuredKafka, security: ChannelSecurity
                     found = await consumer.getmany(timeout_ms=200)
                     seen += sum(map(len, found.values()))
             assert sent <= seen <= sent + 1
-    finally:
-        await consumer.stop()
     assert security.refusals == {}
 
 
@@ -183,16 +177,13 @@ async def test_aiokafka_alone_is_cut_off_when_its_session_ends(kafka: SecuredKaf
         sasl_plain_username="alice",
         sasl_plain_password=ALICES,
     )
-    await producer.start()
-    try:
+    async with opened(producer):
         await produce(producer)
         before = ends_of(producer.client)
         await asyncio.sleep(1.2 * SESSION_MS / 1000)
         with contextlib.suppress(Exception):
             await produce(producer)
         assert not before & ends_of(producer.client)
-    finally:
-        await producer.stop()
 
 
 async def test_a_token_is_renewed_before_its_end(kafka: SecuredKafka, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.project.tree import GROUP, findings, rule, show
+from tests.project.tree import GROUP, findings, rule, rule_of_tests_too, show
 
 pytestmark = GROUP
 
@@ -26,6 +26,9 @@ AIOKAFKA = {
 }
 MAKES_THEM = {"rlmm/clients.py"}
 """It makes each of them one of ours, with the security of its settings."""
+
+PROGRAMS = {"tests/scenarios/clients/reader.py"}
+"""Processes of their own: what they leave open ends with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +74,25 @@ def test_aiokafkas_own_clients_are_made_in_one_module() -> None:
 def test_all_that_are_made_there_are_secured() -> None:
     there = [made.name for path, made in findings(clients_made) if show(path) in MAKES_THEM]
     assert sum(name in AIOKAFKA for name in there) == there.count("_make_ours") == 3
+
+
+@rule_of_tests_too
+def opened_there(module: ast.Module) -> Iterator[bool]:
+    """Whether it makes clients of aiokafka's; whether it has a way to close them for certain."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func).rpartition(".")[2]
+            if name in AIOKAFKA - {"ClosingConsumer"}:
+                yield False
+            elif name == "opened":
+                yield True
+
+
+def test_aiokafkas_clients_leave_no_connection_to_another_test() -> None:
+    there: dict[str, list[bool]] = {}
+    for path, is_way in findings(opened_there):
+        there.setdefault(show(path), []).append(is_way)
+    makers = [name for name, found in there.items() if not all(found)]
+    tests = [name for name in makers if name.startswith("tests/") and name not in PROGRAMS]
+    assert [name for name in tests if not any(there[name])] == []
+    assert len(tests) >= 10, "the classes have other names now: name them here"

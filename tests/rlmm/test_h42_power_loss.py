@@ -20,6 +20,7 @@ from rlmm.records import (
 )
 from rlmm.settings import FreezeRecord
 from rlmm.topic import LEDGER_TOPIC
+from tests.builders.opened import opened
 from tests.rlmm.builders import KEY, STARTED, segment
 from tests.rlmm.running import RunningMetadata, running
 from tests.sandbox_fixtures import SandboxFactory
@@ -87,8 +88,7 @@ async def _write_past(bootstrap: str, *, count: int) -> None:
     settings = ConnectionSettings(bootstrap_servers=(bootstrap,), client_id="others")
     producer: AIOKafkaProducer = make_producer(settings)
     headers = RecordHeaders(leader_epoch=5, expected_previous=NO_PREVIOUS, writer=new_uuid())
-    await producer.start()
-    try:
+    async with opened(producer):
         for number in range(20, 20 + count):
             await producer.send_and_wait(
                 LEDGER_TOPIC,
@@ -97,5 +97,3 @@ async def _write_past(bootstrap: str, *, count: int) -> None:
                 partition=PARTITION,
                 headers=headers.encode(),
             )
-    finally:
-        await producer.stop()

@@ -17,6 +17,7 @@ from rlmm.publisher import Record
 from rlmm.records import LedgerKey, RecordHeaders, encode_record_value, ledger_partition
 from rlmm.settings import ClusterRecord, FreezeRecord, StartRecord
 from rlmm.topic import LEDGER_TOPIC, SETTINGS_TOPIC
+from tests.builders.opened import opened
 from tests.rlmm.builders import DELETED, DELETING, FINISHED, KEY, STARTED, segment
 from tests.rlmm.running import RunningMetadata, running
 from tests.sandbox_fixtures import SandboxFactory
@@ -43,25 +44,19 @@ async def bootstrap(kafka_cluster: Cluster) -> AsyncIterator[str]:
 
 async def _delete_topics(bootstrap: str) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
+    async with opened(admin):
         present = set(await admin.list_topics()) & {LEDGER_TOPIC, SETTINGS_TOPIC}
         if present:
             await admin.delete_topics(sorted(present))
         async with asyncio.timeout(60):
             while present & set(await admin.list_topics()):  # noqa: ASYNC110 - Kafka has no event
                 await asyncio.sleep(0.1)
-    finally:
-        await admin.close()
 
 
 async def _topics(bootstrap: str) -> set[str]:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
+    async with opened(admin):
         return set(await admin.list_topics())
-    finally:
-        await admin.close()
 
 
 async def test_a_segment_lives_and_dies_in_every_readers_view(bootstrap: str) -> None:
@@ -95,15 +90,14 @@ async def test_h03_a_zombies_finished_is_disputed_and_repaired(bootstrap: str) -
         producer = make_producer(
             ConnectionSettings(bootstrap_servers=(bootstrap,), client_id="zombie")
         )
-        await producer.start()
-        await producer.send_and_wait(
-            LEDGER_TOPIC,
-            key=LedgerKey.of(segment(1).segment_id).encode(),
-            value=encode_record_value(segment(1, FINISHED)),
-            partition=ledger_partition(KEY),
-            headers=headers.encode(),
-        )
-        await producer.stop()
+        async with opened(producer):
+            await producer.send_and_wait(
+                LEDGER_TOPIC,
+                key=LedgerKey.of(segment(1).segment_id).encode(),
+                value=encode_record_value(segment(1, FINISHED)),
+                partition=ledger_partition(KEY),
+                headers=headers.encode(),
+            )
         await leader.manager.barrier(KEY, BARRIER_MS)
         assert segment(1).segment_id.id in leader.manager.ledger(KEY).disputes
         assert await leader.manager.repair(KEY, 6) == 1
@@ -153,9 +147,8 @@ async def test_h06_a_deleted_ledger_stays_absent_and_stops_everything(
         await records.manager.publish(segment(1, STARTED), 5, -1)
         await _remember(records)
         admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-        await admin.start()
-        await admin.delete_topics([LEDGER_TOPIC])
-        await admin.close()
+        async with opened(admin):
+            await admin.delete_topics([LEDGER_TOPIC])
         await until(lambda: records.manager.problem)
         with pytest.raises(Unavailable, match="missing"):
             await records.manager.publish(segment(2, STARTED), 5, -1)
@@ -179,10 +172,9 @@ async def _asking_creates_nothing(bootstrap: str) -> None:
     connection = ConnectionSettings(bootstrap_servers=(bootstrap,), client_id="asks")
     await _ask(make_producer(connection), "asked-by-us")
     consumer = make_consumer(connection)
-    await consumer.start()
-    consumer.assign([structs.TopicPartition("asked-by-us", 0)])
-    await consumer.getmany(timeout_ms=500)
-    await consumer.stop()
+    async with opened(consumer):
+        consumer.assign([structs.TopicPartition("asked-by-us", 0)])
+        await consumer.getmany(timeout_ms=500)
     async with asyncio.timeout(60):
         while "asked-by-aiokafka" not in (topics := await _topics(bootstrap)):
             # Where the machine stalls it may not have asked in time.
@@ -191,11 +183,10 @@ async def _asking_creates_nothing(bootstrap: str) -> None:
 
 
 async def _ask(producer: AIOKafkaProducer, topic: str) -> None:
-    await producer.start()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(2):
-            await producer.send_and_wait(topic, b"value")
-    await producer.stop()
+    async with opened(producer):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                await producer.send_and_wait(topic, b"value")
 
 
 async def _remember(records: RunningMetadata) -> None:

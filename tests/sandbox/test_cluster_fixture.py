@@ -6,6 +6,7 @@ import aiokafka
 import pytest
 
 from rlm_sandbox.kafka_dist import java_environment
+from tests.builders.opened import opened
 from tests.sandbox_fixtures import KafkaCluster
 
 pytestmark = pytest.mark.integration
@@ -18,13 +19,13 @@ async def test_records_go_in_and_come_back(kafka_cluster: KafkaCluster) -> None:
         *("--create", "--topic", topic),
     )
     assert created.returncode == 0, created.stderr
-    async with aiokafka.AIOKafkaProducer(
-        bootstrap_servers=kafka_cluster.bootstrap_servers
-    ) as producer:
+    servers = kafka_cluster.bootstrap_servers
+    async with opened(aiokafka.AIOKafkaProducer(bootstrap_servers=servers)) as producer:
         await producer.send_and_wait(topic, b"value", partition=0)
-    async with aiokafka.AIOKafkaConsumer(
-        topic, bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest"
-    ) as consumer:
+    reading = aiokafka.AIOKafkaConsumer(
+        topic, bootstrap_servers=servers, auto_offset_reset="earliest"
+    )
+    async with opened(reading) as consumer:
         record = await consumer.getone()
     assert record.value == b"value"
     (log_dir,) = kafka_cluster.log_dirs

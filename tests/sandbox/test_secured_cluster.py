@@ -22,6 +22,7 @@ from rlm_sandbox.security.files import SecurityFiles
 from rlm_sandbox.security.principals import saved_secrets
 from rlm_sandbox.spec import SandboxSpec
 from tests.builders import secured_clients
+from tests.builders.opened import opened
 from tests.sandbox_fixtures import patient
 
 pytestmark = pytest.mark.integration
@@ -128,7 +129,7 @@ async def test_aiokafka_is_the_same_principals(secured: Sandbox) -> None:
     async def values(name: str, mechanism: str | None) -> list[bytes | None]:
         arguments = secured_clients.aiokafka(secured.json, name, mechanism=mechanism)
         consumer = aiokafka.AIOKafkaConsumer(**arguments)
-        async with consumer:
+        async with opened(consumer):
             partition = aiokafka.TopicPartition(TOPIC, 0)
             consumer.assign([partition])
             consumer.seek(partition, 0)
@@ -138,7 +139,9 @@ async def test_aiokafka_is_the_same_principals(secured: Sandbox) -> None:
         assert await values("reader", mechanism) == [b"a", b"b", b"c"], mechanism
     for name in ("reader", "denied"):
         async with (
-            aiokafka.AIOKafkaProducer(**secured_clients.aiokafka(secured.json, name)) as producer,
+            opened(
+                aiokafka.AIOKafkaProducer(**secured_clients.aiokafka(secured.json, name))
+            ) as producer,
             asyncio.timeout(_TIMEOUT_S),
         ):
             with pytest.raises(TopicAuthorizationFailedError):

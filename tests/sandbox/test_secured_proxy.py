@@ -24,6 +24,7 @@ from rlm_sandbox.security.files import SecurityFiles
 from rlm_sandbox.security.principals import BROKER
 from rlm_sandbox.spec import Override, SandboxSpec
 from tests.builders import secured_clients
+from tests.builders.opened import opened
 from tests.rlm.proxy.fakes import FakeBroker
 from tests.rlm.proxy.test_h36_hostile import Causes
 from tests.rlm.proxy.test_pass_through import raw_request
@@ -110,7 +111,7 @@ async def test_aiokafka_and_java_read(secured: Secured, tmp_path: Path) -> None:
     document, bootstrap = secured.sandbox.json, secured.sandbox.bootstrap
     async with proxy(secured, tmp_path):
         arguments = secured_clients.aiokafka(document, "reader") | {"bootstrap_servers": bootstrap}
-        async with aiokafka.AIOKafkaConsumer(**arguments) as consumer:
+        async with opened(aiokafka.AIOKafkaConsumer(**arguments)) as consumer:
             partition = aiokafka.TopicPartition(TOPIC, 0)
             consumer.assign([partition])
             consumer.seek(partition, 0)  # where a log begins a worker without a core does not know

@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from tests.builders.opened import opened
 from tests.scenarios.cluster import Cluster, Row, fresh
 
 _LIMIT_S = 180
@@ -28,8 +29,7 @@ async def aiokafka_read(
         auto_offset_reset="none",
         isolation_level=isolation,
     )
-    await consumer.start()
-    try:
+    async with opened(consumer):
         topic_partitions = {AioPartition(topic, p): end for p, end in ends.items()}
         consumer.assign(list(topic_partitions))
         await consumer.seek_to_beginning(*topic_partitions)
@@ -50,8 +50,6 @@ async def aiokafka_read(
             assert time.monotonic() < deadline, (
                 f"{len(rows)} rows, {positions=} of {topic_partitions}"
             )
-    finally:
-        await consumer.stop()
 
 
 def first_by_reset(cluster: Cluster, topic: str) -> int:

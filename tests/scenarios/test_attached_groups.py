@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as Wanted
 
 from rlm_client import TieredStorageConsumer
 from tests.builders.attached_process import AttachedReader, attached_reader
+from tests.builders.opened import opened
 from tests.scenarios.cluster import Cluster, Row, fresh
 from tests.scenarios.faults import store_dir
 from tests.scenarios.java import java_read
@@ -104,7 +105,7 @@ async def _aiokafka(kind: Any, reader: AttachedReader, topic: str, count: int) -
     if kind is TieredStorageConsumer:
         options |= {"tiered_storage_mode": "remote_only", "rlm_endpoints": reader.address}
     found: Offsets = []
-    async with kind(topic, **options) as consumer, asyncio.timeout(_LIMIT_S):
+    async with opened(kind(topic, **options)) as consumer, asyncio.timeout(_LIMIT_S):
         while len(found) < count:
             record = await consumer.getone()
             found.append((record.partition, record.offset))

@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition as Wanted
 
 from rlm_client import TieredStorageConsumer
 from tests.builders.attached_process import AttachedReader, attached_reader
+from tests.builders.opened import opened
 from tests.scenarios.cluster import Cluster, Row, assert_same, fresh
 from tests.scenarios.imported import (
     ISOLATIONS,
@@ -115,7 +116,7 @@ async def _read_by_aiokafka(cluster: Cluster, theirs: Theirs, reader: AttachedRe
         )
         for consumer in (plain, tiered):
             consumer.assign(partitions)
-            async with consumer:
+            async with opened(consumer):
                 assert await consumer.beginning_offsets(partitions) == dict.fromkeys(partitions, 0)
                 ends = await consumer.end_offsets(partitions)
                 assert {one.partition: end for one, end in ends.items()} == theirs.ends

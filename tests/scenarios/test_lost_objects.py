@@ -11,6 +11,7 @@ from aiokafka import TopicPartition as AioPartition
 from kafka_protocol.error_codes import NONE, UNKNOWN_SERVER_ERROR
 from kip405.ids import Uuid
 from rlm_sandbox.stores.objects import S3Objects
+from tests.builders.opened import opened
 from tests.rlm.proxy.raw_client import RawClient
 from tests.scenarios.cluster import Cluster, assert_same, fresh
 from tests.scenarios.objects import RECORDS, finished_segments, names_of, objects_of
@@ -92,8 +93,7 @@ async def _read_until_stuck(cluster: Cluster, topic: str, logged: Callable[[], b
     consumer = AIOKafkaConsumer(
         bootstrap_servers=cluster.bootstrap, enable_auto_commit=False, auto_offset_reset="none"
     )
-    await consumer.start()
-    try:
+    async with opened(consumer):
         consumer.assign([topic_partition])
         consumer.seek(topic_partition, 0)
         offsets: list[int] = []
@@ -102,8 +102,6 @@ async def _read_until_stuck(cluster: Cluster, topic: str, logged: Callable[[], b
                 found = await consumer.getmany(timeout_ms=500)
                 offsets += [record.offset for record in found.get(topic_partition, ())]
         return [*offsets, await consumer.position(topic_partition)]
-    finally:
-        await consumer.stop()
 
 
 @ON_S3

@@ -10,6 +10,7 @@ from kip405.addresses import Address
 from rlm.broker.share_groups import BrokerShareGroups
 from rlm_sandbox.kafka_dist import resolve_kafka
 from tests.builders.clock import ManualClock
+from tests.builders.opened import opened
 from tests.sandbox_fixtures import KafkaCluster
 
 pytestmark = pytest.mark.integration
@@ -30,18 +31,12 @@ async def tool(cluster: KafkaCluster, main_class: str, *args: str) -> str:
 
 async def produce(cluster: KafkaCluster, count: int) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    await admin.start()
-    try:
+    async with opened(admin):
         await admin.create_topics([NewTopic(TOPIC, num_partitions=2, replication_factor=1)])
-    finally:
-        await admin.close()
     producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
-    await producer.start()
-    try:
+    async with opened(producer):
         for number in range(count):
             await producer.send_and_wait(TOPIC, b"%d" % number, partition=0)
-    finally:
-        await producer.stop()
 
 
 async def begin_at_the_oldest(cluster: KafkaCluster, group: str) -> None:

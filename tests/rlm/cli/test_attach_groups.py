@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaException
 
 from tests.builders.attached_process import AttachedReader, attached_reader
 from tests.builders.ledger import PARTITION
+from tests.builders.opened import opened
 from tests.rlm.cli.test_attach import stored
 from tests.waiting import until
 
@@ -73,7 +74,7 @@ async def _aiokafka(reader: AttachedReader, most: int) -> list[int]:
         group_id="g",
         enable_auto_commit=False,
     )
-    async with consumer, asyncio.timeout(_LIMIT_S):
+    async with opened(consumer), asyncio.timeout(_LIMIT_S):
         found = [(await consumer.getone()).offset for _ in range(most)]
         await consumer.commit()
     return found

@@ -23,6 +23,7 @@ from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.remote_log.mirrored import LeaderEpochs
 from rlm.remote_log.tier import Watermarks
+from tests.builders.opened import opened
 from tests.rlm.proxy.border import ONE_PROCESS, WORKER, reach, settled
 from tests.rlm.proxy.fake_deletions import FakeDeletions
 from tests.rlm.proxy.fakes import Value, asked, tier_partition
@@ -61,14 +62,11 @@ class Trimmed:
 
 async def _produce(bootstrap: str, topic: str, start: int) -> None:
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type="gzip")
-    await producer.start()
-    try:
+    async with opened(producer):
         for offset in range(start, start + EPOCH_RECORDS):
             await producer.send(topic, b"value-%d" % offset, None, 0)
             if offset % BATCH == BATCH - 1:
                 await producer.flush()
-    finally:
-        await producer.stop()
 
 
 def _epochs(log_dir: Path, topic: str) -> Lineage:
@@ -99,9 +97,8 @@ async def trimmed(kafka_cluster: KafkaCluster) -> AsyncIterator[Trimmed]:
     sandbox, direct = kafka_cluster.sandbox, kafka_cluster.bootstrap_servers
     [ports] = sandbox.state.ports.values()
     admin = AIOKafkaAdminClient(bootstrap_servers=direct)
-    await admin.start()
-    await admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"retention.ms": "-1"})])
-    await admin.close()
+    async with opened(admin):
+        await admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"retention.ms": "-1"})])
     for number in range(EPOCHS):
         if number:
             await asyncio.to_thread(sandbox.stop, "broker:1")
@@ -112,9 +109,8 @@ async def trimmed(kafka_cluster: KafkaCluster) -> AsyncIterator[Trimmed]:
     end, leader_epoch = await _latest(ports.tiered, topic)
     assert (end, len(lineage.entries), lineage.latest_epoch) == (COUNT, EPOCHS, leader_epoch)
     admin = AIOKafkaAdminClient(bootstrap_servers=direct)
-    await admin.start()
-    await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(LOCAL_START)})
-    await admin.close()
+    async with opened(admin):
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(LOCAL_START)})
     tier = CapturedTier()
     tier.stored, tier.topic_name = memoryview(stored), topic
     tier.broker_watermarks = Watermarks(

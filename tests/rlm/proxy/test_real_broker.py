@@ -24,6 +24,7 @@ from rlm.proxy.server import ProxyServer
 from rlm.proxy.settings import ProxySettings
 from rlm.reading.values import RemoteRead, RemoteRecords, TimestampedOffset
 from rlm.remote_log.tier import TierPartition, TopicRef, Watermarks
+from tests.builders.opened import opened
 from tests.builders.snapshots import epochs_from
 from tests.rlm.proxy.border import reach, settled
 from tests.rlm.proxy.fake_deletions import FakeDeletions
@@ -101,22 +102,16 @@ class Archive:
 
 async def _produce(bootstrap: str, topic: str, compression: str = "producer") -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    await admin.start()
-    try:
+    async with opened(admin):
         keep = {"retention.ms": "-1", "compression.type": compression}  # the records are old
         await admin.create_topics([NewTopic(topic, 2, 1, topic_configs=keep)])
-    finally:
-        await admin.close()
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type="gzip")
-    await producer.start()
-    try:
+    async with opened(producer):
         for offset, timestamp_ms, key, value in ALL:
             await producer.send(topic, value, key, 0, timestamp_ms)
             if offset % 50 == 49:  # batches end here: so may the remote data
                 await producer.flush()
         await producer.flush()
-    finally:
-        await producer.stop()
 
 
 async def capture(port: int, topic: str, count: int = COUNT) -> tuple[Uuid, bytes]:
@@ -154,9 +149,8 @@ async def _trim(tier: CapturedTier, cluster: KafkaCluster, topic: str, port: int
     """Keep what the broker holds, trim it there, and let the tier say so."""
     topic_id, stored = await capture(port, topic)
     admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
-    await admin.start()
-    await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(LOCAL_START)})
-    await admin.close()
+    async with opened(admin):
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(LOCAL_START)})
     tier.stored, tier.topic_name = memoryview(stored), topic
     tier.epochs = epochs_from((0, 0))
     tier.broker_watermarks = Watermarks(
@@ -203,8 +197,7 @@ async def _aiokafka(archive: Archive, isolation: str) -> list[Record]:
         isolation_level=isolation,
         max_partition_fetch_bytes=20_000,
     )
-    await consumer.start()
-    try:
+    async with opened(consumer):
         partition = TopicPartition(archive.topic, 0)
         consumer.assign([partition])
         await consumer.seek_to_beginning(partition)
@@ -215,8 +208,6 @@ async def _aiokafka(archive: Archive, isolation: str) -> list[Record]:
                 for records in batch.values():
                     found += [(r.offset, r.timestamp, r.key, r.value) for r in records]
         return found
-    finally:
-        await consumer.stop()
 
 
 def _librdkafka(archive: Archive) -> list[Record]:
@@ -317,8 +308,7 @@ async def test_h15_a_hole_against_the_real_broker(archive: Archive) -> None:
 
 async def _some(archive: Archive, first: int) -> list[int]:
     consumer = AIOKafkaConsumer(bootstrap_servers=archive.bootstrap, auto_offset_reset="none")
-    await consumer.start()
-    try:
+    async with opened(consumer):
         partition = TopicPartition(archive.topic, 0)
         consumer.assign([partition])
         consumer.seek(partition, first)
@@ -328,8 +318,6 @@ async def _some(archive: Archive, first: int) -> list[int]:
                 batch = await consumer.getmany(timeout_ms=500)
                 found += [record.offset for records in batch.values() for record in records]
         return found
-    finally:
-        await consumer.stop()
 
 
 @pytest.mark.usefixtures("short_first_moment")
@@ -352,12 +340,11 @@ async def test_h20_long_polling_beside_remote_data_that_is_not_ready(archive: Ar
     assert 0.7 < time.monotonic() - began < 30
     calling = asyncio.ensure_future(client.call(FETCH, 18, {**request, "max_wait_ms": 60_000}))
     producer = AIOKafkaProducer(bootstrap_servers=archive.bootstrap)
-    await producer.start()
-    await producer.send_and_wait(archive.topic, b"tail", partition=1)
-    sent = time.monotonic()
-    answer = await calling
-    assert time.monotonic() - sent < 30
-    await producer.stop()
+    async with opened(producer):
+        await producer.send_and_wait(archive.topic, b"tail", partition=1)
+        sent = time.monotonic()
+        answer = await calling
+        assert time.monotonic() - sent < 30
     assert b"tail" in answer["responses"][0]["partitions"][1]["records"]
     client.writer.close()
 

@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, errors
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from rlm_client import TieredStorageConsumer
+from tests.builders.opened import opened
 from tests.scenarios.twins.deliveries import Event, Record
 
 _COMMIT_EVERY = 3
@@ -70,15 +71,12 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def run(self, topic: str) -> None:
         """Join, read, commit, and leave when no more is allowed."""
         self.consumer.subscribe([topic], listener=self)
-        await self.consumer.start()
-        try:
+        async with opened(self.consumer):
             while most := await self._room():
                 self._unused(most - await self._take(most))
                 if self._takes % _COMMIT_EVERY == 0:
                     await self._commit()
             await self._commit()
-        finally:
-            await self.consumer.stop()
         self._note(self._event("left"))
 
     async def _take(self, most: int) -> int:

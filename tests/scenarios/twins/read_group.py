@@ -11,6 +11,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
+from tests.builders.opened import opened
 from tests.scenarios.cluster import fresh
 from tests.scenarios.twins.deliveries import Event, Record
 from tests.scenarios.twins.group_member import GroupMember, event_of, new_consumer
@@ -268,7 +269,7 @@ async def all_records(
     consumer = AIOKafkaConsumer(**options, auto_offset_reset="earliest")
     partitions = [TopicPartition(topic, one) for one in ends]
     consumer.assign(partitions)
-    async with consumer, asyncio.timeout(LIMIT_S):
+    async with opened(consumer), asyncio.timeout(LIMIT_S):
         while True:
             for one, rows in (await consumer.getmany(timeout_ms=200)).items():
                 found[one.partition] += [digest_of(row) for row in rows]

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
 from rlm_client import TieredStorageConsumer
+from tests.builders.opened import opened
 from tests.scenarios.cluster import Cluster, fresh
 from tests.scenarios.objects import store_settings
 from tests.scenarios.twins.topics import PARTITIONS, TwinTopics
@@ -74,7 +75,7 @@ async def test_h37_every_mode_gives_what_aiokafka_gives_on_the_twin(twins: TwinT
         theirs = AIOKafkaConsumer(
             twins.plain, bootstrap_servers=cluster.direct, group_id=group, **options
         )
-        async with theirs:
+        async with opened(theirs):
             wanted, ends = await _all_of(theirs, twins.plain)
             await theirs.commit()
             committed = await _committed(theirs, twins.plain)
@@ -85,7 +86,7 @@ async def test_h37_every_mode_gives_what_aiokafka_gives_on_the_twin(twins: TwinT
         for mode in _BOTH:
             ours = _tiered(cluster, mode, group_id=fresh("twin"), **options)
             ours.subscribe([twins.tiered])
-            async with ours:
+            async with opened(ours):
                 found, our_ends = await _all_of(ours, twins.tiered, most=97)
                 await ours.commit()
                 assert our_ends == ends
@@ -111,12 +112,12 @@ async def test_h37_what_the_store_has_is_the_same(twins: TwinTopics) -> None:
     for isolation in _ISOLATIONS:
         options = {"isolation_level": isolation, "auto_offset_reset": "earliest"}
         theirs = AIOKafkaConsumer(twins.plain, bootstrap_servers=cluster.direct, **options)
-        async with theirs:
+        async with opened(theirs):
             wanted, ends = await _all_of(theirs, twins.plain)
         for mode in _BOTH:
             ours = _tiered(cluster, mode, remote_reads="store", rlm_stores=stores, **options)
             ours.assign(_partitions(twins.tiered))
-            async with ours:
+            async with opened(ours):
                 found, our_ends = await _all_of(ours, twins.tiered, most=97)
                 assert our_ends == ends
                 for one in range(PARTITIONS):
@@ -131,7 +132,7 @@ async def _check_remote_only(
 ) -> None:
     ours = _tiered(twins.cluster, ReadMode.REMOTE_ONLY, **options)
     ours.assign(_partitions(twins.tiered))
-    async with ours:
+    async with opened(ours):
         ends = _values(await ours.end_offsets(_partitions(twins.tiered)))
         assert ends == {one: offsets.remote_end for one, offsets in enumerate(twins.offsets)}
         found = await _read(ours, twins.tiered, ends)
